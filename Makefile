@@ -1,0 +1,37 @@
+# Everything runs in .venv, made on first use from constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+SHAPE ?= 8,144,56,56
+KERNEL ?= 3
+
+.PHONY: tune test lint format clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+tune: $(VENV)/installed  ## tune SHAPE=N,C,H,W KERNEL=K on this machine, about a minute
+	$(PY) -m dwconv.tune --shape $(SHAPE) --kernel $(KERNEL) --layout nhwc
+
+test: $(VENV)/installed  ## the test suite
+	$(PY) -m pytest
+
+lint: $(VENV)/installed  ## style, types, and who may import whom
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	rm -rf build/lint && $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target build/lint .
+	cd build/lint && $(CURDIR)/$(VENV)/bin/lint-imports --config $(CURDIR)/pyproject.toml
+	cd build/lint && $(CURDIR)/$(VENV)/bin/mypy --config-file $(CURDIR)/pyproject.toml -p dwconv
+
+format: $(VENV)/installed  ## rewrite in the house style
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+clean:  ## remove what was built
+	rm -rf $(VENV) build dist *.egg-info

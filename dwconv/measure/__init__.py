@@ -1,0 +1,1 @@
+"""Build, verify and time candidates in processes that may die."""

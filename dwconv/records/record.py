@@ -1,0 +1,80 @@
+"""What is known of a candidate: Status, Verdict, Measurement, and the TuningRecord that holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dwconv.schedules.space import Config
+from dwconv.workload import Workload
+
+
+class Status(str, Enum):
+    """How far a candidate got."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Right or wrong against the float64 reference, with the worst error seen and the error that was allowed there."""
+
+    right: bool
+    max_error: float
+    allowed_error: float
+    reason: str = ""
+    """What was wrong: ``value``, ``guard band``, ``input changed``, ``not written``; empty if right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Timed runs, in microseconds a call. A predicted one was computed, never run."""
+
+    median_us: float
+    spread_us: float
+    """Interquartile range of the timed rounds; 0 if predicted."""
+    rounds: int
+    predicted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningRecord:
+    """One line of a tuning log. A failed candidate has no measurement, but is remembered too."""
+
+    workload: Workload
+    config: Config
+    device: str
+    status: Status
+    measurement: Measurement | None = None
+    verdict: Verdict | None = None
+    providers: dict[str, Measurement] = field(default_factory=dict)
+    """Whoever else was measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …"""
+    resources: dict[str, int] = field(default_factory=dict)
+    """What the compiler reported: ``registers``, ``shared_bytes``, ``spill_bytes``, …"""
+    detail: str = ""
+    """The first line of what went wrong."""
+    versions: dict[str, str] = field(default_factory=dict)
+    created: str = ""
+    """When, ISO 8601, UTC."""
+
+    @property
+    def measured(self) -> bool:
+        """True if this was run and timed on its device."""
+        return self.measurement is not None and not self.measurement.predicted
+
+    @property
+    def baseline(self) -> tuple[str, Measurement] | None:
+        """The fastest provider measured beside it."""
+        return min(self.providers.items(), key=lambda item: item[1].median_us, default=None)
+
+    @property
+    def speedup(self) -> float | None:
+        """Time of the fastest other provider over the candidate's own; None if one of them is unknown."""
+        if self.measurement is None or self.baseline is None:
+            return None
+        return self.baseline[1].median_us / self.measurement.median_us

@@ -1,0 +1,53 @@
+"""Every environment variable and default of dwconv, in one place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+# Defaults of the tuner: enough trials to get near the best configuration of a layer in about a minute.
+TRIALS = 64
+PATIENCE = 48
+SECONDS = 20.0
+SEED = 0
+
+# Time limits of one candidate. LLVM and TVM need 0.1 to 2 s; what takes longer is not worth waiting for.
+BUILD_TIMEOUT_S = 20.0
+RUN_TIMEOUT_S = 30.0
+WORKER_START_TIMEOUT_S = 120.0
+
+# glibc gives big buffers back to the system after every call; the page faults that follow cost more than
+# a depthwise convolution. Both sides of every comparison run under these settings.
+ALLOCATOR_ENVIRONMENT = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "8589934592",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+def tuning_log_paths() -> list[Path]:
+    """Files and folders to read tuning records from: ``DWCONV_TUNING_LOGS`` (path-separated) if set, else
+    ``./tuning_logs`` and the records that ship with the package."""
+    listed = os.environ.get("DWCONV_TUNING_LOGS")
+    if listed is not None:
+        return [Path(entry) for entry in listed.split(os.pathsep) if entry]
+    return [default_log_folder(), shipped_log_folder()]
+
+
+def default_log_folder() -> Path:
+    """Where ``tune`` writes unless ``--log`` says otherwise."""
+    return Path("tuning_logs")
+
+
+def shipped_log_folder() -> Path:
+    """The records that ship with the package."""
+    import dwconv.tuning_logs
+
+    return Path(dwconv.tuning_logs.__path__[0])
+
+
+def cache_folder() -> Path:
+    """Where measured device limits and compiled kernels are kept: ``DWCONV_CACHE`` if set, else the user's cache."""
+    return Path(os.environ.get("DWCONV_CACHE") or platformdirs.user_cache_dir("dwconv"))

@@ -1,0 +1,174 @@
+"""Target: a device and what it can do. ``cpu``, ``cuda`` (this machine's GPU), ``cuda:sm_90`` (no GPU needed)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dwconv.errors import NoDevice, UnknownTarget
+
+KiB = 1024
+MiB = 1024 * KiB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How fast data and arithmetic can go: what every measurement is held against."""
+
+    memory_gb_per_s: float
+    """Copy bandwidth (bytes read plus bytes written) of main memory."""
+    cache_gb_per_s: float
+    """The same for data that stay in the last-level cache."""
+    cache_bytes: int
+    """Size of the last-level cache."""
+    peak_gflop_per_s: float
+    """Fused multiply-adds in float32, two operations each."""
+
+    def limit_us(self, *, bytes_moved: int, flops: int) -> float:
+        """The least time, in microseconds, that the traffic and the arithmetic allow."""
+        bandwidth = self.cache_gb_per_s if bytes_moved <= self.cache_bytes else self.memory_gb_per_s
+        return max(bytes_moved / bandwidth, flops / self.peak_gflop_per_s) / 1e3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuTarget:
+    """This machine's CPU."""
+
+    device: str
+    """Names the tuning log: model, vector set and number of threads."""
+    threads: int
+    vector_bytes: int
+    limits: Limits | None = None
+    """None until measured (dwconv.measure.limits)."""
+
+    kind = "cpu"
+
+    def __str__(self) -> str:
+        return "cpu"
+
+    def lanes(self, itemsize: int = 4) -> int:
+        """Elements in one vector register."""
+        return self.vector_bytes // itemsize
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaTarget:
+    """A GPU of one architecture; ``present`` if it is in this machine."""
+
+    device: str
+    """Names the tuning log: the GPU's name, or ``sm_90`` where there is none."""
+    arch: str
+    present: bool
+    sms: int
+    registers_per_sm: int
+    shared_bytes_per_sm: int
+    shared_bytes_per_block: int
+    threads_per_sm: int
+    blocks_per_sm: int
+    clock_ghz: float
+    limits: Limits
+    threads_per_block: int = 1024
+    registers_per_thread: int = 255
+    warp: int = 32
+
+    kind = "cuda"
+
+    def __str__(self) -> str:
+        return "cuda" if self.present else f"cuda:{self.arch}"
+
+
+Target = CpuTarget | CudaTarget
+
+# NVIDIA's published figures of the A100 (sm_80) and H200 (sm_90); the L2 rates are what copies within it reach.
+_ARCHITECTURES = {
+    "sm_80": CudaTarget(
+        device="sm_80", arch="sm_80", present=False, sms=108, registers_per_sm=65536, shared_bytes_per_sm=164 * KiB,
+        shared_bytes_per_block=163 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.41,
+        limits=Limits(memory_gb_per_s=1555, cache_gb_per_s=4000, cache_bytes=40 * MiB, peak_gflop_per_s=19_500),
+    ),
+    "sm_90": CudaTarget(
+        device="sm_90", arch="sm_90", present=False, sms=132, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
+        shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.755,
+        limits=Limits(memory_gb_per_s=4800, cache_gb_per_s=5500, cache_bytes=50 * MiB, peak_gflop_per_s=67_000),
+    ),
+}  # fmt: skip
+
+
+def parse_target(text: str) -> Target:
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:sm_NN``. Raises UnknownTarget, or NoDevice for ``cuda`` without a GPU."""
+    if text == "auto":
+        return cuda_target() if _gpu_is_here() else cpu_target()
+    if text == "cpu":
+        return cpu_target()
+    if text == "cuda":
+        return cuda_target()
+    if text.startswith("cuda:") and text.removeprefix("cuda:") in _ARCHITECTURES:
+        return _ARCHITECTURES[text.removeprefix("cuda:")]
+    known = ", ".join(f"cuda:{arch}" for arch in _ARCHITECTURES)
+    raise UnknownTarget(f"target={text} is unknown; use auto, cpu, cuda, {known}")
+
+
+def cpu_target(*, threads: int | None = None) -> CpuTarget:
+    """This machine's CPU, with as many threads as PyTorch uses."""
+    import torch
+
+    count = threads or torch.get_num_threads()
+    name, vector_set, vector_bytes = _cpu_facts()
+    return CpuTarget(device=f"{_slug(name)}-{vector_set}-{count}t", threads=count, vector_bytes=vector_bytes)
+
+
+def cuda_target() -> CudaTarget:
+    """This machine's GPU: the current one of PyTorch. Raises NoDevice where there is none."""
+    import torch
+
+    if not _gpu_is_here():
+        raise NoDevice("target=cuda: no GPU in this machine; use cuda:sm_90 or cuda:sm_80 to compile without one")
+    facts = torch.cuda.get_device_properties(torch.cuda.current_device())
+    arch = f"sm_{facts.major}{facts.minor}"
+    like = _ARCHITECTURES.get(arch, _ARCHITECTURES["sm_80" if facts.major < 9 else "sm_90"])
+    return CudaTarget(
+        device=_slug(facts.name),
+        arch=arch,
+        present=True,
+        sms=facts.multi_processor_count,
+        registers_per_sm=facts.regs_per_multiprocessor,
+        shared_bytes_per_sm=facts.shared_memory_per_multiprocessor,
+        shared_bytes_per_block=facts.shared_memory_per_block_optin,
+        threads_per_sm=facts.max_threads_per_multi_processor,
+        blocks_per_sm=like.blocks_per_sm,
+        clock_ghz=like.clock_ghz,
+        limits=like.limits,
+    )
+
+
+def _gpu_is_here() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@cache
+def _cpu_facts() -> tuple[str, str, int]:
+    """(model name, vector set, bytes in a vector register)."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    words = set(flags[1].split()) if flags else set()
+    vector_set, vector_bytes = next(
+        ((label, width) for flag, label, width in _VECTOR_SETS if flag in words), (platform.machine(), 16)
+    )
+    return (name[1] if name else platform.processor() or platform.machine() or os.name), vector_set, vector_bytes
+
+
+_VECTOR_SETS = (("avx512f", "avx512", 64), ("avx2", "avx2", 32), ("avx", "avx", 32), ("asimd", "neon", 16))
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-")

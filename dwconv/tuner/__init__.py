@@ -1,0 +1,1 @@
+"""The search: which candidate to try next, and when to stop."""

@@ -1,0 +1,214 @@
+"""Workload: one pass of one depthwise convolution; its sizes, its FLOPs, its bytes, its key.
+
+Spatial sizes are ``(height, width)``; a 1-D convolution is one of height 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from dwconv.errors import InvalidWorkload
+
+Pass = Literal["fprop", "dgrad", "wgrad"]
+Layout = Literal["nchw", "nhwc"]
+DType = Literal["float32", "float16", "bfloat16"]
+Pair = tuple[int, int]
+Padding = tuple[Pair, Pair]
+
+PASSES: tuple[Pass, ...] = get_args(Pass)
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+DTYPES: tuple[DType, ...] = get_args(DType)
+ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One pass (``fprop``, ``dgrad``, ``wgrad``) of one depthwise convolution.
+
+    ``input_size``, ``kernel``, ``stride`` and ``dilation`` are (height, width); ``padding`` is
+    ((top, bottom), (left, right)). Output channel ``c * multiplier + m`` is computed from input channel ``c``.
+    Raises InvalidWorkload, naming the value, for what is no convolution.
+    """
+
+    pass_: Pass
+    batch: int
+    channels: int
+    input_size: Pair
+    kernel: Pair
+    multiplier: int = 1
+    stride: Pair = (1, 1)
+    padding: Padding = ((0, 0), (0, 0))
+    dilation: Pair = (1, 1)
+    dtype: DType = "float32"
+    layout: Layout = "nchw"
+
+    def __post_init__(self) -> None:
+        _one_of("pass", self.pass_, PASSES)
+        _one_of("dtype", self.dtype, DTYPES)
+        _one_of("layout", self.layout, LAYOUTS)
+        for name in ("batch", "channels", "multiplier"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("input_size", "kernel", "stride", "dilation"):
+            for value in getattr(self, name):
+                _at_least(name, value, 1)
+        for value in (*self.padding[0], *self.padding[1]):
+            _at_least("padding", value, 0)
+        for axis, out in zip(("height", "width"), self.output_size, strict=True):
+            if out < 1:
+                raise InvalidWorkload(
+                    f"kernel={_x(self.kernel)} with dilation={_x(self.dilation)} is larger than the padded input "
+                    f"{_x(self.input_size)} in {axis}; use a smaller kernel or more padding"
+                )
+
+    # -- sizes -------------------------------------------------------------------------------------------------
+
+    @property
+    def out_channels(self) -> int:
+        return self.channels * self.multiplier
+
+    @property
+    def output_size(self) -> Pair:
+        """(height, width) of the output."""
+        h, w = (
+            (size + sum(pad) - dilation * (kernel - 1) - 1) // stride + 1
+            for size, pad, dilation, kernel, stride in zip(
+                self.input_size, self.padding, self.dilation, self.kernel, self.stride, strict=True
+            )
+        )
+        return h, w
+
+    @property
+    def input_shape(self) -> tuple[int, int, int, int]:
+        """(N, C, H, W) of x and dx, whatever the layout in memory."""
+        return (self.batch, self.channels, *self.input_size)
+
+    @property
+    def output_shape(self) -> tuple[int, int, int, int]:
+        """(N, C·multiplier, OH, OW) of y and dy, whatever the layout in memory."""
+        return (self.batch, self.out_channels, *self.output_size)
+
+    @property
+    def weight_shape(self) -> tuple[int, int, int]:
+        """(C·multiplier, KH, KW) of w and dw: PyTorch's weight without its axis of size 1."""
+        return (self.out_channels, *self.kernel)
+
+    # -- work --------------------------------------------------------------------------------------------------
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions on taps that lie inside the input; the same in every pass."""
+        taps_h, taps_w = (self._taps_in_bounds(axis) for axis in (0, 1))
+        return 2 * self.batch * self.out_channels * taps_h * taps_w
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic: x or dx, w or dw, y or dy, each moved once."""
+        elements = math.prod(self.input_shape) + math.prod(self.output_shape) + math.prod(self.weight_shape)
+        return ITEMSIZE[self.dtype] * elements
+
+    def _taps_in_bounds(self, axis: int) -> int:
+        """Pairs of (output position, tap) along ``axis`` that read inside the input."""
+        size, stride, dilation = self.input_size[axis], self.stride[axis], self.dilation[axis]
+        before = self.padding[axis][0]
+        return sum(
+            0 <= out * stride + tap * dilation - before < size
+            for out in range(self.output_size[axis])
+            for tap in range(self.kernel[axis])
+        )
+
+    # -- names -------------------------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``."""
+        return f"{self.pass_}-n{self.batch}-{self._batchless()}"
+
+    @property
+    def family(self) -> str:
+        """The key without the batch size: what one kernel can run."""
+        return f"{self.pass_}-{self._batchless()}"
+
+    def _batchless(self) -> str:
+        padding = "x".join(str(a) if a == b else f"{a}.{b}" for a, b in self.padding)
+        return (
+            f"c{self.channels}-{_x(self.input_size)}-k{_x(self.kernel)}-s{_x(self.stride)}-p{padding}"
+            f"-d{_x(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}"
+        )
+
+    def for_pass(self, pass_: Pass) -> Workload:
+        """The same problem, another pass."""
+        return dataclasses.replace(self, pass_=pass_)
+
+    def with_batch(self, batch: int) -> Workload:
+        """The same problem at another batch size."""
+        return dataclasses.replace(self, batch=batch)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back."""
+        fields = dataclasses.asdict(self)
+        return {"pass": fields.pop("pass_"), **fields}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Workload:
+        """Raises InvalidWorkload for a field that is missing, unknown or of the wrong kind."""
+        fields = dict(fields)
+        try:
+            padding_h, padding_w = (_pair("padding", pad) for pad in fields.pop("padding"))
+            pairs = {name: _pair(name, fields.pop(name)) for name in ("input_size", "kernel", "stride", "dilation")}
+            return cls(pass_=fields.pop("pass"), padding=(padding_h, padding_w), **pairs, **fields)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidWorkload):
+                raise
+            raise InvalidWorkload(f"not a workload: {error}") from error
+
+
+def resolve_padding(
+    padding: int | str | tuple[int, ...] | None, *, kernel: Pair, stride: Pair, dilation: Pair
+) -> Padding:
+    """Padding as PyTorch means it: an int, one int an axis, ``"same"``, ``"valid"``; None is 'keep the size'
+    for odd kernels: (kernel−1)·dilation÷2, rounded down. Returns ((top, bottom), (left, right))."""
+    spread = [dil * (k - 1) for k, dil in zip(kernel, dilation, strict=True)]
+    if padding is None:
+        return ((spread[0] // 2,) * 2, (spread[1] // 2,) * 2)
+    if padding == "valid":
+        return ((0, 0), (0, 0))
+    if padding == "same":
+        if stride != (1, 1):
+            raise InvalidWorkload(f"padding=same needs stride 1, not {_x(stride)}; give the padding as a number")
+        return ((spread[0] // 2, spread[0] - spread[0] // 2), (spread[1] // 2, spread[1] - spread[1] // 2))
+    if isinstance(padding, str):
+        raise InvalidWorkload(f"padding={padding!r} is unknown; use a number, 'same' or 'valid'")
+    h, w = as_pair("padding", padding)
+    return ((h, h), (w, w))
+
+
+def as_pair(name: str, value: int | tuple[int, ...]) -> Pair:
+    """``3`` or ``(3, 5)`` as (height, width)."""
+    if isinstance(value, int):
+        return (value, value)
+    if len(value) == 1:
+        return (value[0], value[0])
+    return _pair(name, value)
+
+
+def _pair(name: str, value: Any) -> Pair:
+    if len(value) != 2 or not all(type(v) is int for v in value):
+        raise InvalidWorkload(f"{name}={value!r} is not one integer or two (height, width)")
+    return (value[0], value[1])
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidWorkload(f"{name}={value} is unknown; use one of {', '.join(known)}")
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise InvalidWorkload(f"{name}={value!r} must be a whole number of at least {least}")
+
+
+def _x(pair: Pair) -> str:
+    return f"{pair[0]}x{pair[1]}"

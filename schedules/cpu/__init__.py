@@ -1,0 +1,1 @@
+"""Schedule templates for the llvm target: a task tile, then a register tile."""

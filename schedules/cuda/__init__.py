@@ -1,0 +1,1 @@
+"""Schedule templates for CUDA: block tile, virtual threads, threads, register tile."""

@@ -1,0 +1,176 @@
+"""Knob, Config, ConfigSpace: one integer decision, a choice of all of them, and all legal choices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.errors import InvalidConfig
+
+Value = int | str
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One decision: its name in the field's words, and the values it may take, in their natural order."""
+
+    name: str
+    values: tuple[Value, ...]
+
+    def __init__(self, name: str, values: Sequence[Value]) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "values", tuple(dict.fromkeys(values)))
+        if not self.values:
+            raise InvalidConfig(f"knob {name} has no values")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A value for every knob of one template. Knobs read as attributes: ``config.block_h``."""
+
+    template: str
+    values: tuple[tuple[str, Value], ...]
+
+    @classmethod
+    def of(cls, template: str, **values: Value) -> Config:
+        return cls(template, tuple(values.items()))
+
+    def __getattr__(self, name: str) -> Any:
+        for knob, value in self.__dict__.get("values", ()):
+            if knob == name:
+                return value
+        raise AttributeError(f"config of {self.__dict__.get('template')} has no knob {name}")
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.values)
+
+    def to_dict(self) -> dict[str, Value]:
+        """``{"template": …, knob: value, …}``; ``ConfigSpace.check`` reads it back."""
+        return {"template": self.template, **dict(self.values)}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What makes a configuration illegal: ``broken`` is true for those that break it; ``reason`` says why."""
+
+    reason: str
+    broken: Callable[[Config], bool]
+
+
+@dataclass(frozen=True)
+class ConfigSpace:
+    """All configurations of one template for one workload on one target.
+
+    ``preferred`` names the values of the default; where no legal configuration has them all, ``default``
+    takes the legal one that is nearest.
+    """
+
+    template: str
+    knobs: tuple[Knob, ...]
+    rules: tuple[Rule, ...]
+    preferred: tuple[tuple[str, Value], ...]
+
+    def __init__(
+        self, template: str, *knobs: Knob, rules: Sequence[Rule] = (), preferred: Mapping[str, Value] | None = None
+    ) -> None:
+        object.__setattr__(self, "template", template)
+        object.__setattr__(self, "knobs", knobs)
+        object.__setattr__(self, "rules", tuple(rules))
+        object.__setattr__(self, "preferred", tuple((preferred or {}).items()))
+
+    @property
+    def size(self) -> int:
+        """Configurations before the rules."""
+        return math.prod(len(knob.values) for knob in self.knobs)
+
+    def __iter__(self) -> Iterator[Config]:
+        """Every legal configuration, in order of the knobs."""
+        for values in itertools.product(*(knob.values for knob in self.knobs)):
+            config = self._config(values)
+            if self.why_illegal(config) is None:
+                yield config
+
+    def why_illegal(self, config: Config) -> str | None:
+        """The reason of the first rule that ``config`` breaks; None if it is legal."""
+        return next((rule.reason for rule in self.rules if rule.broken(config)), None)
+
+    def sample(self, rng: random.Random, *, attempts: int = 1000) -> Config | None:
+        """A legal configuration drawn evenly; None if ``attempts`` draws found none."""
+        for _ in range(attempts):
+            config = self._config([rng.choice(knob.values) for knob in self.knobs])
+            if self.why_illegal(config) is None:
+                return config
+        return next(iter(self), None) if self.size <= attempts else None
+
+    def neighbours(self, config: Config) -> list[Config]:
+        """Legal configurations that differ in one knob by one step."""
+        found = []
+        values = [value for _, value in config.values]
+        for position, knob in enumerate(self.knobs):
+            at = knob.values.index(values[position])
+            for step in (at - 1, at + 1):
+                if 0 <= step < len(knob.values):
+                    near = self._config([*values[:position], knob.values[step], *values[position + 1 :]])
+                    if self.why_illegal(near) is None:
+                        found.append(near)
+        return found
+
+    @property
+    def default(self) -> Config:
+        """The configuration to start from: the preferred one, or the nearest that is legal.
+
+        Raises InvalidConfig if the space has no legal configuration."""
+        preferred = dict(self.preferred)
+        start = tuple(_nearest(knob.values, preferred.get(knob.name, knob.values[0])) for knob in self.knobs)
+        frontier, seen = [start], {start}
+        while frontier:  # breadth first: one knob, one step further away at a time
+            for at in frontier:
+                config = self._config([knob.values[i] for knob, i in zip(self.knobs, at, strict=True)])
+                if self.why_illegal(config) is None:
+                    return config
+            frontier = [near for at in frontier for near in self._steps(at) if not (near in seen or seen.add(near))]
+        raise InvalidConfig(f"{self.template} has no legal configuration for this workload")
+
+    def check(self, fields: Mapping[str, Any]) -> Config:
+        """Read a configuration from plain data. Raises InvalidConfig, naming the knob and the value."""
+        values = {name: value for name, value in fields.items() if name != "template"}
+        unknown = set(values) - {knob.name for knob in self.knobs}
+        if unknown:
+            raise InvalidConfig(f"{self.template} has no knob {', '.join(sorted(unknown))}")
+        for knob in self.knobs:
+            if knob.name not in values:
+                raise InvalidConfig(f"{self.template} needs a value for knob {knob.name}")
+            value = values[knob.name]
+            if not any(type(value) is type(known) and value == known for known in knob.values):
+                raise InvalidConfig(f"{knob.name}={value!r} is not one of {list(knob.values)} in {self.template}")
+        config = self._config([values[knob.name] for knob in self.knobs])
+        if reason := self.why_illegal(config):
+            raise InvalidConfig(f"{config} is illegal in {self.template}: {reason}")
+        return config
+
+    def _config(self, values: Sequence[Value]) -> Config:
+        return Config(self.template, tuple((k.name, v) for k, v in zip(self.knobs, values, strict=True)))
+
+    def _steps(self, at: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        for position, knob in enumerate(self.knobs):
+            for step in (at[position] - 1, at[position] + 1):
+                if 0 <= step < len(knob.values):
+                    yield (*at[:position], step, *at[position + 1 :])
+
+
+def divisors(number: int, *, most: int | None = None) -> list[int]:
+    """Divisors of ``number`` in rising order, up to ``most``."""
+    return [d for d in range(1, (most or number) + 1) if number % d == 0]
+
+
+def _nearest(values: tuple[Value, ...], wanted: Value) -> int:
+    if wanted in values:
+        return values.index(wanted)
+    numbers = [(abs(value - wanted), i) for i, value in enumerate(values) if isinstance(value, int)] if isinstance(
+        wanted, int
+    ) else []
+    return min(numbers)[1] if numbers else 0

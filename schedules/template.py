@@ -1,0 +1,118 @@
+"""ScheduleTemplate: a function from (workload, config, target) to a TVM schedule, and the registry of them.
+
+A template is one module in ``schedules/cpu`` or ``schedules/cuda`` that ends with ``TEMPLATE = ScheduleTemplate(…)``;
+a module put there is found, nothing else needs to know it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.target import Target
+from dwconv.workload import Layout, Pass, Workload
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleTemplate:
+    """One way to run one pass on one kind of device.
+
+    The scheduled PrimFunc is called ``main``. Its parameters are, in order, those of ``arguments`` and then the
+    workspaces it needs (``workspace``, ``workspace_1``, …), in the template's ``layout``, with a symbolic batch ``n``.
+    """
+
+    name: str
+    """Unique, ``cpu.fprop_nhwc``: the device and the module."""
+    device: str
+    """``cpu`` or ``cuda``."""
+    pass_: Pass
+    layout: Layout
+    """How the kernel's tensors lie in memory."""
+    misfit: Callable[[Workload, Target], str | None]
+    """Why the template cannot run a workload of its pass and layout; None if it can."""
+    space: Callable[[Workload, Target], ConfigSpace]
+    schedule: Callable[[Workload, Config, Target], s_tir.Schedule]
+
+    @property
+    def arguments(self) -> tuple[str, str, str]:
+        """Names of the tensors in calling order, the result last."""
+        return ARGUMENTS[self.pass_]
+
+
+ARGUMENTS: dict[Pass, tuple[str, str, str]] = {
+    "fprop": ("x", "w", "y"),
+    "dgrad": ("dy", "w", "dx"),
+    "wgrad": ("x", "dy", "dw"),
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A workload with a config, not yet measured."""
+
+    workload: Workload
+    config: Config
+
+    @property
+    def template(self) -> ScheduleTemplate:
+        return template(self.config.template)
+
+    def schedule(self, target: Target) -> s_tir.Schedule:
+        """The scheduled PrimFunc. Raises InvalidConfig if the config is not in the space."""
+        self.template.space(self.workload, target).check(self.config.to_dict())
+        return self.template.schedule(self.workload, self.config, target)
+
+
+@cache
+def all_templates() -> dict[str, ScheduleTemplate]:
+    """Every template by name."""
+    found: dict[str, ScheduleTemplate] = {}
+    for device in ("cpu", "cuda"):
+        folder: Any = importlib.import_module(f"dwconv.schedules.{device}")
+        for module in pkgutil.iter_modules(folder.__path__):
+            candidate = getattr(importlib.import_module(f"{folder.__name__}.{module.name}"), "TEMPLATE", None)
+            if candidate is not None:
+                found[candidate.name] = candidate
+    return found
+
+
+def template(name: str) -> ScheduleTemplate:
+    """The template of that name. Raises InvalidConfig for an unknown one."""
+    known = all_templates()
+    if name not in known:
+        raise InvalidConfig(f"template={name} is unknown; there are {', '.join(known)}")
+    return known[name]
+
+
+def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate]:
+    """Templates that can run ``workload`` on ``target``; raises NoTemplate, saying why, if none can."""
+    misfits = []
+    fitting = []
+    for candidate in all_templates().values():
+        if candidate.device != target.kind or candidate.pass_ != workload.pass_:
+            continue
+        if reason := _layout_misfit(candidate, workload) or candidate.misfit(workload, target):
+            misfits.append(f"{candidate.name}: {reason}")
+        else:
+            fitting.append(candidate)
+    if not fitting:
+        reasons = "; ".join(misfits) or f"no {workload.pass_} template for {target.kind} yet"
+        raise NoTemplate(f"no template runs {workload.key} on {target}: {reasons}")
+    return fitting
+
+
+def _layout_misfit(candidate: ScheduleTemplate, workload: Workload) -> str | None:
+    """On the CPU a kernel of one layout also runs the other, through a copy; on a GPU the copy costs as much as
+    the convolution."""
+    if candidate.layout == workload.layout or candidate.device == "cpu":
+        return None
+    return f"it is for {candidate.layout}, the workload is {workload.layout}"
