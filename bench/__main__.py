@@ -1,0 +1,33 @@
+"""``python -m bench train …``: one benchmark by name, run with the allocator settings both sides are measured under."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dwconv import settings
+
+BENCHMARKS = {"train": "training steps of a model, converted and not, interleaved"}
+
+
+def main(argv: list[str]) -> int:
+    if not argv or argv[0] not in BENCHMARKS:
+        listed = "\n".join(f"  {name}   {purpose}" for name, purpose in BENCHMARKS.items())
+        print(f"usage: python -m bench NAME …\n\nbenchmarks (each has --help):\n{listed}", file=sys.stderr)
+        return 0 if argv and argv[0] in ("-h", "--help") else 2
+    from bench.train import main as run
+
+    return run(argv[1:])
+
+
+def _with_allocator_settings() -> None:
+    """glibc reads them when a process starts, so start again with them."""
+    wanted = settings.ALLOCATOR_ENVIRONMENT
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        command = [sys.executable, "-m", "bench", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, **wanted})
+
+
+if __name__ == "__main__":
+    _with_allocator_settings()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,21 @@
+"""From a candidate to a kernel that PyTorch tensors can be passed to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dwconv.build.artifact import Artifact
+    from dwconv.schedules.template import Candidate
+    from dwconv.target import Target
+
+
+def build(candidate: Candidate, target: Target) -> Artifact:
+    """Schedule, lower and compile. Raises InvalidConfig or BuildError."""
+    if target.kind == "cpu":
+        from dwconv.build.cpu import build_cpu
+
+        return build_cpu(candidate, target)
+    from dwconv.build.cuda import build_cuda
+
+    return build_cuda(candidate, target)

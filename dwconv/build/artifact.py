@@ -1,0 +1,73 @@
+"""Artifact: a built candidate as plain data, so that one process can build it and another run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dwconv.schedules.template import Candidate
+
+BATCH = "n"
+"""The symbolic size in a kernel's shapes."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that a kernel takes: ``x``, ``w``, ``y``, ``dy``, ``dx``, ``dw`` or ``workspace…``.
+
+    Sizes are numbers, or how many times the batch size they are: ``Extent(times=96)``."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | Extent, ...]
+
+    def shape_at(self, batch: int) -> tuple[int, ...]:
+        return tuple(size.at(batch) if isinstance(size, Extent) else size for size in self.shape)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A size that follows the batch: ``ceil(batch · times / over)``."""
+
+    times: int = 1
+    over: int = 1
+
+    def at(self, batch: int) -> int:
+        return -(-batch * self.times // self.over)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that a CUDA kernel takes: a symbolic size."""
+
+    name: str
+    value: Extent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One CUDA kernel launch; an artifact's launches run in order."""
+
+    kernel: str
+    grid: tuple[int | Extent, int | Extent, int | Extent]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    """Dynamic shared memory to ask for."""
+    arguments: tuple[Argument | Scalar, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """What building a candidate gave."""
+
+    candidate: Candidate
+    kind: str
+    """``cpu`` or ``cuda``: which loader runs it."""
+    source: str
+    """LLVM IR for ``cpu``, CUDA C++ for ``cuda``."""
+    arguments: tuple[Argument, ...]
+    """Tensors in calling order, workspaces last."""
+    cubin: bytes = b""
+    launches: tuple[Launch, ...] = ()
+    resources: dict[str, int] = field(default_factory=dict)
+    """What the compiler reported: ``registers``, ``shared_bytes``, ``spill_bytes``, ``stack_bytes``."""
+    build_s: float = 0.0

@@ -1,0 +1,168 @@
+"""Compile a candidate for CUDA: schedule -> CUDA C++ and its launches -> cubin. Needs no GPU and no CUDA toolkit.
+
+The launches are read off the host code that TVM generates for its own runtime, so that anybody can compile the source
+and launch it with the grid, block, shared bytes and arguments listed, in that order.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
+from dwconv.build.cpu import describe, first_line
+from dwconv.build.nvrtc import compile_cubin
+from dwconv.errors import BuildError, DwconvError
+from dwconv.schedules.template import Candidate
+from dwconv.target import CudaTarget
+
+
+def build_cuda(candidate: Candidate, target: CudaTarget) -> Artifact:
+    """Raises InvalidConfig for a config outside the space, BuildError for what TVM or NVRTC refuses,
+    BrokenInstallation without the ``cuda`` extra."""
+    started = time.perf_counter()
+    try:
+        function = candidate.schedule(target).mod["main"]
+        arguments = tuple(describe(buffer) for buffer in function.params)
+        source, launches = lower(function, arguments, arch=target.arch)
+    except DwconvError:
+        raise
+    except Exception as error:  # noqa: BLE001  TVM raises whatever its passes raise
+        raise BuildError(f"{candidate.config.template}: {first_line(error)}") from error
+    compiled = compile_cubin(source, arch=target.arch)
+    return Artifact(
+        candidate=candidate,
+        kind="cuda",
+        source=source,
+        arguments=arguments,
+        cubin=compiled.cubin,
+        launches=launches,
+        resources=compiled.resources,
+        build_s=time.perf_counter() - started,
+    )
+
+
+def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple[str, tuple[Launch, ...]]:
+    """CUDA C++ of a scheduled PrimFunc, and its launches in the order they run."""
+    import tvm
+    from tvm import tirx
+    from tvm.tirx.build import codegen_build, split_host_device_mods
+
+    target = tvm.target.Target({"kind": "cuda", "arch": arch}, host="llvm")
+    module = tirx.transform.BindTarget(target)(tvm.IRModule({"main": function}))
+    pipeline, _, finish_device = tirx.get_tir_pipeline("s_tir")
+    # Common-subexpression elimination leaves dead variables and, with a symbolic grid, an extra kernel argument.
+    with target, tvm.transform.PassContext(opt_level=3, config={"tirx.disable_cse_tir": True}):
+        module = pipeline(module)
+    host, devices = split_host_device_mods(module)
+    ((device_target, device),) = devices.items()
+    source = codegen_build(finish_device()(device), device_target).inspect_source()
+    return self_contained(source), tuple(_launches(host, arguments))
+
+
+def self_contained(source: str) -> str:
+    """TVM's source without its header, which asks NVRTC for the C++ library of a CUDA toolkit."""
+    kept = re.search(r"^#include <cuda_\w+\.h>|^extern \"C\" |^static |^template|^__", source, re.MULTILINE)
+    if kept is None:
+        raise BuildError("TVM generated no kernel")
+    body = re.sub(r'^extern "C" __global__ [^{]*;\n', "", source[kept.start() :], flags=re.MULTILINE)
+    return _FIXED_WIDTH_INTEGERS + body.rstrip() + "\n"
+
+
+_FIXED_WIDTH_INTEGERS = """\
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#else
+#include <cstdint>
+#endif
+
+"""
+
+
+# -- launches ------------------------------------------------------------------------------------------------------
+
+
+def _launches(host: Any, arguments: tuple[Argument, ...]) -> Iterator[Launch]:
+    """Every kernel call in TVM's host code: its name, its arguments, then its launch parameters."""
+    import tvm
+    import tvm_ffi
+
+    calls: list[Any] = []
+
+    def visit(call: Any) -> None:
+        if call.op.name == "tirx.call_ffi_kernel":
+            calls.append(call)
+
+    for function in host.functions.values():
+        tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, visit)])
+    tensors = {argument.name: argument for argument in arguments}
+    for call in calls:
+        name, *values = call.args
+        tags = call.attrs.launch_params
+        passed, counts = values[: -len(tags)], values[-len(tags) :]
+        sizes = {str(tag): extent(count) for tag, count in zip(tags, counts, strict=True)}
+        shared_bytes = sizes.pop("tirx.use_dyn_shared_memory", 0)
+        grid_x, grid_y, grid_z = (sizes.pop(f"blockIdx.{axis}", 1) for axis in "xyz")
+        block_x, block_y, block_z = (sizes.pop(f"threadIdx.{axis}", 1) for axis in "xyz")
+        if sizes:
+            raise BuildError(f"{name.value}: launch parameter {', '.join(sizes)} is unknown")
+        yield Launch(
+            kernel=str(name.value),
+            grid=(grid_x, grid_y, grid_z),
+            block=(_constant(block_x), _constant(block_y), _constant(block_z)),
+            shared_bytes=_constant(shared_bytes),
+            arguments=tuple(_passed(value, tensors) for value in passed),
+        )
+
+
+def _passed(value: Any, tensors: dict[str, Argument]) -> Argument | Scalar:
+    """What TVM passes: the data of a tensor, or a size."""
+    from tvm import tirx
+
+    if isinstance(value, tirx.Var):
+        return Scalar(str(value.name), Extent())
+    if value.op.name == "tirx.buffer_data":
+        return tensors[value.args[0].name]
+    raise BuildError(f"a kernel takes {value}, which is neither a tensor nor the batch")
+
+
+def extent(expression: Any) -> int | Extent:
+    """A size in terms of the batch, ``ceil(n · times / over)``: found from its divisors, then checked."""
+    import tvm_ffi
+    from tvm import sym, tirx
+
+    if isinstance(expression, tirx.IntImm):
+        return int(expression)
+    symbols: list[Any] = []
+    divisors = [1]
+    tvm_ffi.structural_walk(
+        expression,
+        [(tirx.Var, symbols.append), (tirx.FloorDiv, lambda division: divisors.append(int(division.b)))],
+    )
+
+    def at(batch: int) -> int:
+        analyzer = sym.Analyzer()
+        for symbol in symbols:
+            analyzer.bind(symbol, tirx.IntImm("int32", batch))
+        return int(analyzer.simplify(expression))
+
+    for over in divisors:
+        found = Extent(times=at(over), over=over)
+        if all(found.at(batch) == at(batch) for batch in (*range(1, 2 * over + 2), 97)):
+            return found
+    raise BuildError(f"the size {expression} is no multiple of the batch")
+
+
+def _constant(size: int | Extent) -> int:
+    if isinstance(size, Extent):
+        raise BuildError(f"a block of {size} threads or bytes depends on the batch")
+    return size

@@ -1,0 +1,141 @@
+"""Kernel: an artifact loaded into this process, called with PyTorch tensors.
+
+``kernel(a, b)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
+result, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dwconv.build.artifact import Artifact
+from dwconv.errors import BuildError
+from dwconv.workload import Workload
+
+# Vector code may assume this much; PyTorch's own allocations have it, a slice of a tensor may not.
+ALIGNMENT = 64
+# Indices inside a kernel are 32-bit.
+MOST_ELEMENTS = 2**31 - 1
+
+RawCall = Callable[..., Any]
+
+
+class Kernel:
+    """A built candidate, callable. Load one with ``Kernel.load``."""
+
+    def __init__(self, artifact: Artifact, call: RawCall) -> None:
+        self.artifact = artifact
+        self.workload: Workload = artifact.candidate.workload
+        self._call = call
+        template = artifact.candidate.template
+        self._roles = template.arguments
+        self._kernel_layout = template.layout
+        self._channels_last = template.layout == "nhwc"
+        self._workspaces = artifact.arguments[3:]
+        self._result_is_weight = self._roles[2] == "dw"
+
+    @classmethod
+    def load(cls, artifact: Artifact) -> Kernel:
+        """Raises BuildError if the machine code cannot be made or the device is not here."""
+        if artifact.kind == "cpu":
+            return cls(artifact, _load_cpu(artifact))
+        from dwconv.build.launch import load_cuda
+
+        return cls(artifact, load_cuda(artifact))
+
+    def __call__(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        """Run on tensors of PyTorch's shapes — (N, C, H, W) and the weight as (C·multiplier, 1, KH, KW) — at any batch.
+
+        ``first`` and ``second`` are the pass's inputs in the template's order: x, w or dy, w or x, dy. Returns y or dx in
+        the workload's layout, or dw contiguous.
+        """
+        batch = first.shape[0]
+        arguments = [self._to_kernel(first, self._roles[0]), self._to_kernel(second, self._roles[1])]
+        result = self._empty_result(batch, first)
+        into = self._view(result, self._roles[2])
+        self._call(*arguments, into, *self.empty_workspaces(batch, first.device))
+        return self._to_workload(result)
+
+    def run_into(self, inputs: Sequence[torch.Tensor], out: torch.Tensor, workspaces: Sequence[torch.Tensor]) -> None:
+        """The bare call, on contiguous, aligned tensors of exactly the shapes in ``artifact.arguments``."""
+        self._call(*inputs, out, *workspaces)
+
+    def empty_workspaces(self, batch: int, device: torch.device) -> list[torch.Tensor]:
+        """Uninitialised scratch memory, as the kernel asks for it."""
+        return [
+            torch.empty(argument.shape_at(batch), dtype=getattr(torch, argument.dtype), device=device)
+            for argument in self._workspaces
+        ]
+
+    # -- layout ------------------------------------------------------------------------------------------------
+
+    def _empty_result(self, batch: int, like: torch.Tensor) -> torch.Tensor:
+        if self._result_is_weight:
+            channels, height, width = self.workload.weight_shape
+            return torch.empty((channels, 1, height, width), dtype=like.dtype, device=like.device)
+        shape = self.workload.output_shape if self._roles[2] == "y" else self.workload.input_shape
+        memory_format = torch.channels_last if self._channels_last else torch.contiguous_format
+        return torch.empty((batch, *shape[1:]), dtype=like.dtype, device=like.device, memory_format=memory_format)
+
+    def _to_kernel(self, tensor: torch.Tensor, role: str) -> torch.Tensor:
+        """``tensor`` as the kernel reads it: dense in the kernel's layout, aligned, viewed in the kernel's shape."""
+        if tensor.numel() > MOST_ELEMENTS:
+            raise BuildError(f"{role} has {tensor.numel()} elements; kernels index up to {MOST_ELEMENTS}")
+        view = self._view(tensor, role)
+        if not view.is_contiguous():
+            view = view.contiguous()
+        if view.data_ptr() % ALIGNMENT:
+            view = view.clone(memory_format=torch.contiguous_format)
+        return view
+
+    def _view(self, tensor: torch.Tensor, role: str) -> torch.Tensor:
+        if role in ("w", "dw"):
+            return tensor.view(self.workload.weight_shape) if tensor.is_contiguous() else tensor.squeeze(1)
+        if self._channels_last:
+            return tensor.permute(0, 2, 3, 1)
+        return tensor.flatten(0, 1)
+
+    def _to_workload(self, result: torch.Tensor) -> torch.Tensor:
+        if self._result_is_weight or self.workload.layout == self._kernel_layout:
+            return result
+        wanted = torch.channels_last if self.workload.layout == "nhwc" else torch.contiguous_format
+        return result.contiguous(memory_format=wanted)
+
+
+def _load_cpu(artifact: Artifact) -> RawCall:
+    """Machine code of a CPU artifact, run on PyTorch's OpenMP threads."""
+    import tvm
+
+    with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
+        path = Path(folder) / "kernel.ll"
+        path.write_text(artifact.source + (_openmp_ir() if _openmp_is_here() else ""))
+        try:
+            module = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")
+        except RuntimeError as error:
+            raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from error
+    if _openmp_is_here():
+        module["use_openmp"]()
+    main: RawCall = module["main"]  # keeps the module alive
+    return main
+
+
+@cache
+def _openmp_ir() -> str:
+    return resources.files("dwconv.build").joinpath("openmp.ll").read_text()
+
+
+@cache
+def _openmp_is_here() -> bool:
+    """True if PyTorch brought an OpenMP runtime with GNU's entry points, as it does on Linux."""
+    process = ctypes.CDLL(None)
+    return all(hasattr(process, name) for name in ("GOMP_parallel", "omp_get_max_threads", "omp_in_parallel"))
+
+

@@ -1,0 +1,49 @@
+
+; Runs TVM's parallel regions on the OpenMP threads of this process, which are PyTorch's. TVM's own pool would be a
+; second set of threads on the same cores: each side's idle threads spin and slow the other.
+;
+; This text is appended to the LLVM IR of a kernel; calling use_openmp once points the kernel at @dwconv.launch.
+
+%dwconv.region = type { ptr, ptr, i32 }  ; task, its closure, how many tasks
+%dwconv.group = type { ptr, i32 }        ; TVMParallelGroupEnv: sync handle, how many tasks
+
+declare void @GOMP_parallel(ptr, ptr, i32, i32)
+declare i32 @omp_get_thread_num()
+declare i32 @omp_get_max_threads()
+declare i32 @omp_in_parallel()
+
+define internal void @dwconv.thread(ptr %region) {
+  %group = alloca %dwconv.group, align 8
+  %task_at = getelementptr %dwconv.region, ptr %region, i32 0, i32 0
+  %closure_at = getelementptr %dwconv.region, ptr %region, i32 0, i32 1
+  %tasks_at = getelementptr %dwconv.region, ptr %region, i32 0, i32 2
+  %task = load ptr, ptr %task_at, align 8
+  %closure = load ptr, ptr %closure_at, align 8
+  %tasks = load i32, ptr %tasks_at, align 4
+  %group_tasks_at = getelementptr %dwconv.group, ptr %group, i32 0, i32 1
+  store ptr null, ptr %group, align 8
+  store i32 %tasks, ptr %group_tasks_at, align 4
+  %thread = call i32 @omp_get_thread_num()
+  %status = call i32 %task(i32 %thread, ptr %group, ptr %closure)
+  ret void
+}
+
+define internal i32 @dwconv.launch(ptr %task, ptr %closure, i32 %unused) {
+  %region = alloca %dwconv.region, align 8
+  %closure_at = getelementptr %dwconv.region, ptr %region, i32 0, i32 1
+  %tasks_at = getelementptr %dwconv.region, ptr %region, i32 0, i32 2
+  %nested = call i32 @omp_in_parallel()
+  %is_nested = icmp ne i32 %nested, 0
+  %threads = call i32 @omp_get_max_threads()
+  %tasks = select i1 %is_nested, i32 1, i32 %threads
+  store ptr %task, ptr %region, align 8
+  store ptr %closure, ptr %closure_at, align 8
+  store i32 %tasks, ptr %tasks_at, align 4
+  call void @GOMP_parallel(ptr @dwconv.thread, ptr %region, i32 %tasks, i32 0)
+  ret i32 0
+}
+
+define dllexport i32 @__tvm_ffi_use_openmp(ptr %self, ptr %arguments, i32 %count, ptr %result) {
+  store ptr @dwconv.launch, ptr @__TVMBackendParallelLaunch
+  ret i32 0
+}

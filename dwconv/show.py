@@ -1,0 +1,215 @@
+"""``python -m dwconv.show``: a candidate's configuration, TIR, source, launches, or what the log knows of it.
+
+Nothing is run: the CUDA source and its launches print on a machine without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dwconv.arguments import ArgumentParser, add_workload_arguments, run, workload_from
+from dwconv.errors import InvalidConfig
+from dwconv.workload import PASSES
+
+if TYPE_CHECKING:
+    from dwconv.build.artifact import Argument, Artifact, Scalar
+    from dwconv.records.record import TuningRecord
+    from dwconv.schedules.template import Candidate
+    from dwconv.target import Target
+    from dwconv.workload import Workload
+
+WHAT = {
+    "config": "the knobs, with the values each may take",
+    "tir": "the scheduled TVM program",
+    "source": "the CUDA C++ of a GPU candidate, the LLVM IR of a CPU one",
+    "launches": "the CUDA kernels in the order they run, with grid, block and arguments",
+    "log": "every record of the workload on the device",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 2 for bad input."""
+    return run(_show, argv)
+
+
+def _show(argv: list[str] | None) -> int:
+    arguments = _parser().parse_args(argv)
+    workload = workload_from(arguments, arguments.pass_)
+
+    from dwconv.target import parse_target
+
+    target = parse_target(arguments.target)
+    if arguments.what == "log":
+        answer = _log(workload, target, log=arguments.log)
+    else:
+        candidate = _candidate(workload, target, wanted=arguments.config, log=arguments.log)
+        answer = _ANSWERS[arguments.what](candidate, target)
+    print(json.dumps(answer.fields, indent=2) if arguments.json else answer.text)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = ArgumentParser(
+        prog="dwconv.show",
+        description="Print a candidate: one configuration of one pass of a depthwise convolution.",
+        epilog="what: " + "; ".join(f"{what}: {meaning}" for what, meaning in WHAT.items()),
+    )
+    add_workload_arguments(parser)
+    parser.add_argument("--pass", dest="pass_", choices=PASSES, default="fprop", metavar="PASS", help=", ".join(PASSES))
+    parser.add_argument("--what", choices=WHAT, default="config", metavar="WHAT", help=", ".join(WHAT))
+    parser.add_argument(
+        "--config",
+        metavar="best|default|JSON",
+        help="the best recorded configuration, the template's default, or knobs as JSON, the rest as in the default; "
+        "without it: the best if there is one, else the default",
+    )
+    parser.add_argument("--log", type=Path, metavar="PATH", help="records to read, instead of the usual places")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    return parser
+
+
+class _Answer:
+    """The same answer for people and for programs."""
+
+    def __init__(self, text: str, **fields: Any) -> None:
+        self.text = text
+        self.fields = fields
+
+
+# -- which candidate ---------------------------------------------------------------------------------------------
+
+
+def _candidate(workload: Workload, target: Target, *, wanted: str | None, log: Path | None) -> Candidate:
+    from dwconv.schedules.template import Candidate, template, templates_for
+
+    if wanted is not None and wanted.lstrip().startswith("{"):
+        fields = _knobs(wanted)
+        chosen = template(fields["template"]) if "template" in fields else templates_for(workload, target)[0]
+        space = chosen.space(workload, target)
+        return Candidate(workload, space.check({**space.default.to_dict(), **fields}))
+    if wanted not in (None, "best", "default"):
+        raise InvalidConfig(f"--config {wanted} is unknown; use best, default or JSON such as '{{\"tile_h\": 4}}'")
+    if wanted != "default":
+        record = min(
+            (record for record in _records(workload, target, log=log) if record.measurement is not None),
+            key=lambda record: record.measurement.median_us if record.measurement else 0,
+            default=None,
+        )
+        if record is not None:
+            return Candidate(workload, record.config)
+        missing = f"{workload.key} has no record on {target.device}"
+        if wanted == "best":
+            raise InvalidConfig(f"--config best: {missing}; use --config default, or tune it")
+        print(f"note: {missing}; this is the default configuration", file=sys.stderr)
+    chosen = templates_for(workload, target)[0]
+    return Candidate(workload, chosen.space(workload, target).default)
+
+
+def _knobs(text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidConfig(f"--config {text} is not JSON: {error}") from error
+    return dict(fields)
+
+
+def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
+    from dwconv import settings
+    from dwconv.records.database import Database
+
+    return Database.load([log] if log else settings.tuning_log_paths()).records(workload, target.device)
+
+
+# -- what to say of it -------------------------------------------------------------------------------------------
+
+
+def _config(candidate: Candidate, target: Target) -> _Answer:
+    space = candidate.template.space(candidate.workload, target)
+    chosen = candidate.config.to_dict()
+    width = max(len(knob.name) for knob in space.knobs)
+    lines = [f"{candidate.workload.key} on {target}", f"template {space.template}"]
+    for knob in space.knobs:
+        values = " ".join(f"[{value}]" if value == chosen[knob.name] else str(value) for value in knob.values)
+        lines.append(f"  {knob.name:{width}}  {values}")
+    return _Answer(
+        "\n".join(lines),
+        workload=candidate.workload.to_dict(),
+        config=chosen,
+        knobs={knob.name: list(knob.values) for knob in space.knobs},
+    )
+
+
+def _tir(candidate: Candidate, target: Target) -> _Answer:
+    script = candidate.schedule(target).mod.script()
+    return _Answer(script, config=candidate.config.to_dict(), tir=script)
+
+
+def _source(candidate: Candidate, target: Target) -> _Answer:
+    artifact = _lowered(candidate, target)
+    return _Answer(artifact.source, config=candidate.config.to_dict(), source=artifact.source)
+
+
+def _launches(candidate: Candidate, target: Target) -> _Answer:
+    artifact = _lowered(candidate, target)
+    if not artifact.launches:
+        raise InvalidConfig(f"--what launches: {candidate.config.template} is no CUDA template; use --what source")
+    batch = candidate.workload.batch
+    launches = [
+        {
+            "kernel": launch.kernel,
+            "grid": [size if isinstance(size, int) else size.at(batch) for size in launch.grid],
+            "block": list(launch.block),
+            "shared_bytes": launch.shared_bytes,
+            "args": [_argument(argument, batch) for argument in launch.arguments],
+        }
+        for launch in artifact.launches
+    ]
+    lines = []
+    for launch in launches:
+        lines.append(f"{launch['kernel']} grid={launch['grid']} block={launch['block']} "
+                     f"dynamic shared={launch['shared_bytes']} bytes")  # fmt: skip
+        for argument in launch["args"]:
+            what = argument.get("value", None)
+            lines.append(f"  {argument['name']}: " + (str(what) if what is not None else
+                         f"{argument['dtype']}{argument['shape']}"))  # fmt: skip
+    return _Answer("\n".join(lines), config=candidate.config.to_dict(), source=artifact.source, launches=launches)
+
+
+def _argument(argument: Argument | Scalar, batch: int) -> dict[str, Any]:
+    from dwconv.build.artifact import Scalar
+
+    if isinstance(argument, Scalar):
+        return {"name": argument.name, "value": argument.value.at(batch)}
+    return {"name": argument.name, "dtype": argument.dtype, "shape": list(argument.shape_at(batch))}
+
+
+def _log(workload: Workload, target: Target, *, log: Path | None) -> _Answer:
+    from dwconv.records.log import encode
+
+    records = _records(workload, target, log=log)
+    lines = [f"{len(records)} records of {workload.key} on {target.device}"]
+    for record in sorted(records, key=lambda r: r.measurement.median_us if r.measurement else float("inf")):
+        if record.measurement is None:
+            lines.append(f"  {record.status.value:>13}  {record.config}  {record.detail}")
+            continue
+        how = "predicted" if record.measurement.predicted else f"± {record.measurement.spread_us:.1f} µs"
+        faster = f"  {record.speedup:.2f}× {record.baseline[0]}" if record.speedup and record.baseline else ""
+        lines.append(f"  {record.measurement.median_us:10.1f} µs {how}{faster}  {record.config}")
+    return _Answer("\n".join(lines), records=[json.loads(encode(record)) for record in records])
+
+
+_ANSWERS = {"config": _config, "tir": _tir, "source": _source, "launches": _launches}
+
+
+def _lowered(candidate: Candidate, target: Target) -> Artifact:
+    from dwconv.build import build
+
+    return build(candidate, target)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

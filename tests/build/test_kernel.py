@@ -1,0 +1,142 @@
+"""Kernel: PyTorch tensors of any strides, layout, alignment and batch go in; the right answer comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dwconv.build import build
+from dwconv.build.kernel import ALIGNMENT, Kernel
+from dwconv.errors import BuildError, InvalidConfig
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import cpu_target
+from dwconv.workload import PASSES, Pass, Workload
+
+TARGET = cpu_target()
+PROBLEM = Workload(
+    pass_="fprop", batch=2, channels=20, input_size=(9, 7), kernel=(3, 3), stride=(2, 1), padding=((1, 1), (1, 1))
+)
+
+
+def default_candidate(workload: Workload) -> Candidate:
+    template = templates_for(workload, TARGET)[0]
+    return Candidate(workload, template.space(workload, TARGET).default)
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[tuple[Pass, str], Kernel]:
+    """One kernel for every pass and layout of the problem."""
+    made = {}
+    for pass_ in PASSES:
+        for layout in ("nchw", "nhwc"):
+            workload = dataclasses.replace(PROBLEM, pass_=pass_, layout=layout)
+            made[pass_, layout] = Kernel.load(build(default_candidate(workload), TARGET))
+    return made
+
+
+def tensors(batch: int) -> dict[str, torch.Tensor]:
+    """x, w, dy and what PyTorch computes from them in float64: y, dx, dw."""
+    x = torch.randn(batch, *PROBLEM.input_shape[1:], dtype=torch.float64, requires_grad=True)
+    w = torch.randn(PROBLEM.out_channels, 1, *PROBLEM.kernel, dtype=torch.float64, requires_grad=True)
+    y = F.conv2d(x, w, None, PROBLEM.stride, 1, 1, PROBLEM.channels)
+    dy = torch.randn_like(y)
+    dx, dw = torch.autograd.grad(y, (x, w), dy)
+    return {"x": x.detach(), "w": w.detach(), "dy": dy, "y": y.detach(), "dx": dx, "dw": dw}
+
+
+def check(kernel: Kernel, exact: dict[str, torch.Tensor], *, prepare=lambda tensor: tensor) -> torch.Tensor:
+    first, second, out = kernel.artifact.candidate.template.arguments
+    result = kernel(prepare(exact[first].float()), prepare(exact[second].float()))
+    torch.testing.assert_close(result, exact[out].float(), rtol=1e-5, atol=1e-4)
+    return result
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_any_batch_and_the_layout_of_the_workload(kernels, pass_, layout, batch):
+    result = check(kernels[pass_, layout], tensors(batch))
+    wanted = torch.channels_last if layout == "nhwc" and pass_ != "wgrad" else torch.contiguous_format
+    assert result.is_contiguous(memory_format=wanted)
+
+
+def misaligned(tensor: torch.Tensor) -> torch.Tensor:
+    room = torch.empty(tensor.numel() + 1)[1:]
+    assert room.data_ptr() % ALIGNMENT
+    return room.copy_(tensor.flatten()).view(tensor.shape)
+
+
+def sliced(tensor: torch.Tensor) -> torch.Tensor:
+    room = torch.zeros(*tensor.shape[:-1], 2 * tensor.shape[-1])
+    room[..., ::2] = tensor
+    return room[..., ::2]
+
+
+def channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(memory_format=torch.channels_last)
+
+
+def transposed(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.transpose(2, 3).contiguous().transpose(2, 3)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("prepare", [misaligned, sliced, channels_last, transposed])
+def test_any_strides_and_alignment(kernels, pass_, prepare):
+    for layout in ("nchw", "nhwc"):
+        check(kernels[pass_, layout], tensors(2), prepare=prepare)
+
+
+def test_expanded_input_is_read_as_what_it_shows(kernels):
+    kernel = kernels["fprop", "nhwc"]
+    one, weight = torch.randn(1, *PROBLEM.input_shape[1:]), torch.randn(PROBLEM.out_channels, 1, *PROBLEM.kernel)
+    result = kernel(one.expand(4, -1, -1, -1), weight)
+    assert torch.equal(result, kernel(one, weight).expand(4, -1, -1, -1))
+
+
+def test_the_same_call_gives_the_same_bits_for_every_number_of_threads(kernels):
+    exact = tensors(3)
+    kernel = kernels["wgrad", "nhwc"]
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results += [kernel(exact["x"].float(), exact["dy"].float()) for _ in range(2)]
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(results[0], result) for result in results)
+
+
+def test_threads_follow_pytorch(kernels):
+    """Inside a parallel region of somebody else a kernel takes one thread, and is still right."""
+    kernel, exact = kernels["fprop", "nhwc"], tensors(4)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        check(kernel, exact)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_config_outside_the_space_is_refused():
+    good = default_candidate(PROBLEM)
+    bad = Config(good.config.template, tuple((name, 12345) for name, _ in good.config.values))
+    with pytest.raises(InvalidConfig, match="12345"):
+        build(Candidate(PROBLEM, bad), TARGET)
+
+
+def test_too_many_elements_are_refused_before_the_call(kernels):
+    huge = torch.empty(1).expand(2**31, 1, 1, 1)
+    with pytest.raises(BuildError, match="elements"):
+        kernels["fprop", "nhwc"](huge, huge)
+
+
+def test_damaged_code_is_a_build_error(kernels):
+    artifact = dataclasses.replace(kernels["fprop", "nhwc"].artifact, source="define nonsense")
+    with pytest.raises(BuildError, match="cannot load"):
+        Kernel.load(artifact)

@@ -1,0 +1,120 @@
+"""The package as users get it: a wheel in a clean environment, and the street that imports run down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"  # a copy, so that no build folder is left in the tree
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    files = listed.stdout.split() if listed.returncode == 0 else []
+    for name in files or [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file() and ".venv" not in p.parts]:
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
+    return next(folder.glob("dwconv-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A new environment with the wheel, and with what it depends on borrowed from this one."""
+    folder = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    pip(sys.executable, "--python", python, "install", "--no-deps", str(wheel))
+    site = next(folder.glob("lib/python*/site-packages"))
+    # A path in a .pth file lends the packages, but not the .pth files among them: no editable install comes along.
+    (site / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return python
+
+
+def pip(python: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def run_clean(python: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DWCONV"))}
+    return subprocess.run([python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_wheel_holds_every_room(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for path in [*ROOT.glob("dwconv/**/*.py"), *ROOT.glob("dwconv/**/*.ll")]:
+        assert str(path.relative_to(ROOT)) in names
+    for folder in ("schedules", "tuning_logs"):
+        for path in [*ROOT.glob(f"{folder}/**/*.py"), *ROOT.glob(f"{folder}/*.jsonl")]:
+            assert f"dwconv/{path.relative_to(ROOT)}" in names
+    assert not any(name.startswith(("tests/", "bench/")) for name in names)
+
+
+def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp_path):
+    program = (
+        "import torch, dwconv, dwconv.schedules, sys\n"
+        "from dwconv.build import build\n"
+        "from dwconv.build.kernel import Kernel\n"
+        "from dwconv.schedules.template import Candidate, templates_for\n"
+        "from dwconv.target import cpu_target\n"
+        "from dwconv.workload import Workload\n"
+        "workload = Workload(pass_='fprop', batch=1, channels=8, input_size=(6, 6), kernel=(3, 3), layout='nhwc')\n"
+        "target = cpu_target()\n"
+        "template = templates_for(workload, target)[0]\n"
+        "kernel = Kernel.load(build(Candidate(workload, template.space(workload, target).default), target))\n"
+        "x, w = torch.randn(1, 8, 6, 6), torch.randn(8, 1, 3, 3)\n"
+        "torch.testing.assert_close(kernel(x, w), torch.nn.functional.conv2d(x, w, groups=8))\n"
+        "print(dwconv.__file__)\n"
+    )
+    done = run_clean(clean_python, tmp_path, "-c", program)
+    assert done.returncode == 0, done.stderr
+    assert str(ROOT) not in done.stdout
+
+
+@pytest.mark.parametrize("command", ["tune", "show"])
+def test_console_script_and_module_print_help(clean_python, tmp_path, command):
+    script = str(Path(clean_python).with_name("dwconv"))
+    by_script = subprocess.run([script, command, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    by_module = run_clean(clean_python, tmp_path, "-m", f"dwconv.{command}", "--help")
+    assert by_script.returncode == by_module.returncode == 0
+    assert "--shape" in by_script.stdout
+    assert by_script.stdout == by_module.stdout
+
+
+def test_unknown_command_is_one_line():
+    done = subprocess.run([sys.executable, "-m", "dwconv", "fly"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: command=fly is unknown; use one of tune, show\n"
+
+
+def test_importing_dwconv_leaves_tvm_alone():
+    program = "import sys, dwconv; dwconv.conv2d; print('tvm' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_the_wrong_tvm_ffi_is_named_with_the_way_out(tmp_path):
+    """0.1.15 ends in a segmentation fault much later; the import must say so at once."""
+    fake = tmp_path / "apache_tvm_ffi-0.1.15.dist-info"
+    fake.mkdir()
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: apache-tvm-ffi\nVersion: 0.1.15\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import dwconv.schedules"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "BrokenInstallation: apache-tvm-ffi 0.1.15 is installed" in done.stderr
+    assert "pip install 'apache-tvm-ffi>=0.1.14,<0.1.15'" in done.stderr

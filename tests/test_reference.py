@@ -1,0 +1,127 @@
+"""The reference against PyTorch's convolutions in float64, and its bound against wrong answers."""
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from dwconv.errors import InvalidWorkload
+from dwconv.reference import operands, reference, right_answer, shape_of, terms
+from dwconv.workload import Workload
+
+
+@st.composite
+def workloads(draw):
+    pair = lambda low, high: st.tuples(st.integers(low, high), st.integers(low, high))  # noqa: E731
+    try:
+        return Workload(
+            pass_=draw(st.sampled_from(["fprop", "dgrad", "wgrad"])),
+            batch=draw(st.integers(1, 3)),
+            channels=draw(st.integers(1, 5)),
+            multiplier=draw(st.integers(1, 3)),
+            input_size=draw(pair(1, 9)),
+            kernel=draw(pair(1, 5)),
+            stride=draw(pair(1, 3)),
+            padding=(draw(pair(0, 4)), draw(pair(0, 4))),
+            dilation=draw(pair(1, 3)),
+            layout=draw(st.sampled_from(["nchw", "nhwc"])),
+        )
+    except InvalidWorkload:
+        reject()
+
+
+def by_pytorch(workload, first, second):
+    """The pass by F.pad, F.conv2d and autograd, in float64."""
+    given_tensors = dict(zip({"fprop": "xw", "dgrad": "yw", "wgrad": "xy"}[workload.pass_], (first, second), strict=True))
+    x = given_tensors.get("x", torch.zeros(shape_of(workload, "x"))).double().requires_grad_()
+    w = given_tensors.get("w", torch.zeros(shape_of(workload, "w"))).double().requires_grad_()
+    (top, bottom), (left, right) = workload.padding
+    padded = F.pad(x, (left, right, top, bottom))
+    y = F.conv2d(padded, w, stride=workload.stride, dilation=workload.dilation, groups=workload.channels)
+    if workload.pass_ == "fprop":
+        return y.detach()
+    y.backward(given_tensors["y"].double())
+    return x.grad if workload.pass_ == "dgrad" else w.grad
+
+
+@settings(max_examples=120, deadline=None)
+@given(workloads())
+def test_agrees_with_pytorch(workload):
+    first, second = operands(workload, data="normal", seed=1)
+    torch.testing.assert_close(
+        reference(workload, first, second), by_pytorch(workload, first, second), rtol=1e-12, atol=1e-12
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(workloads(), st.sampled_from(["float32", "float16", "bfloat16"]))
+def test_integers_are_exact_and_float32_gives_just_that(workload, dtype):
+    workload = dataclasses.replace(workload, dtype=dtype)
+    first, second = operands(workload, data="integers", seed=2)
+    answer = right_answer(workload, first, second)
+    assert answer.allowed is None
+    assert answer.expected.dtype == getattr(torch, dtype)
+    in_float32 = by_pytorch(workload, first, second).float().to(answer.expected.dtype)
+    assert torch.equal(answer.expected, in_float32)
+
+
+def layer(pass_="fprop", **changes):
+    problem = dict(batch=4, channels=8, input_size=(28, 28), kernel=(5, 5), padding=((2, 2), (2, 2)))
+    return Workload(pass_=pass_, **{**problem, **changes})
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_bound_holds_for_float32_sums_and_not_for_a_lost_term(pass_, dtype):
+    workload = layer(pass_, dtype=dtype)
+    first, second = operands(workload, data="normal", seed=3)
+    answer = right_answer(workload, first, second)
+    summed = reference_in_float32(workload, first, second)
+    assert ((summed.to(first.dtype).double() - answer.expected).abs() <= answer.allowed).all()
+    lost = second.clone()
+    lost.view(-1)[lost.numel() // 2] = 0.0  # one weight, or one output's gradient
+    wrong = reference(workload, first, lost)
+    assert ((wrong - answer.expected).abs() > answer.allowed).any()
+
+
+def reference_in_float32(workload, first, second):
+    """Worst order of summation: one term after the other."""
+    x = {"fprop": first, "wgrad": first}.get(workload.pass_)
+    (top, bottom), (left, right) = workload.padding
+    if workload.pass_ == "dgrad":  # at stride 1: the forward pass with flipped weights
+        flipped = dataclasses.replace(
+            workload, pass_="fprop", padding=tuple((k - 1 - a, k - 1 - b) for k, (a, b) in zip(workload.kernel, workload.padding, strict=True))
+        )
+        return reference_in_float32(flipped, first, second.flip(2, 3))
+    patches = F.unfold(F.pad(x.float(), (left, right, top, bottom)), workload.kernel).unflatten(1, (workload.channels, -1))
+    if workload.pass_ == "fprop":
+        total = torch.zeros(patches.shape[0], workload.channels, patches.shape[3])
+        for tap in range(patches.shape[2]):
+            total += patches[:, :, tap] * second.float().flatten(1)[None, :, tap, None]
+        return total.view(shape_of(workload, "y"))
+    dy = second.float().flatten(2)
+    total = torch.zeros(workload.channels, patches.shape[2])
+    for image in range(workload.batch):
+        for pixel in range(dy.shape[2]):
+            total += patches[image, :, :, pixel] * dy[image, :, None, pixel]
+    return total.view(shape_of(workload, "dw"))
+
+
+def test_long_sums_use_smaller_integers():
+    workload = layer("wgrad", batch=64, input_size=(224, 224), channels=1)
+    assert terms(workload) * 9 > 2**24
+    first, second = operands(workload, data="integers", seed=4)
+    assert first.abs().max() * second.abs().max() * terms(workload) < 2**24
+    assert right_answer(workload, first, second).allowed is None
+
+
+def test_operands_are_repeatable_and_lie_as_the_workload_says():
+    workload = layer(layout="nhwc", multiplier=2)
+    x, w = operands(workload, data="normal", seed=5)
+    again, _ = operands(workload, data="normal", seed=5)
+    other, _ = operands(workload, data="normal", seed=6)
+    assert torch.equal(x, again) and not torch.equal(x, other)
+    assert x.is_contiguous(memory_format=torch.channels_last) and w.shape == (16, 1, 5, 5)

@@ -1,0 +1,47 @@
+"""Target: what is spelt how, and what it knows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dwconv.errors import NoDevice, UnknownTarget
+from dwconv.target import CpuTarget, CudaTarget, Limits, cpu_target, parse_target
+
+
+def test_cpu_is_named_by_model_vector_set_and_threads():
+    target = parse_target("cpu")
+    assert isinstance(target, CpuTarget)
+    assert target.threads == torch.get_num_threads()
+    assert target.device.endswith(f"-{target.threads}t")
+    assert target.device == target.device.lower().replace(" ", "-")
+    assert target.vector_bytes in (16, 32, 64)
+    assert target.lanes(4) * 4 == target.vector_bytes
+    assert cpu_target(threads=7).device != target.device
+
+
+@pytest.mark.parametrize(("arch", "sms"), [("sm_80", 108), ("sm_90", 132)])
+def test_architectures_need_no_gpu(arch, sms):
+    target = parse_target(f"cuda:{arch}")
+    assert isinstance(target, CudaTarget)
+    assert (target.sms, target.present, str(target)) == (sms, False, f"cuda:{arch}")
+
+
+@pytest.mark.parametrize("text", ["tpu", "cuda:sm_1", "cuda:", "CPU", ""])
+def test_unknown_targets_are_named_with_the_way_out(text):
+    with pytest.raises(UnknownTarget, match="cuda:sm_90"):
+        parse_target(text)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_cuda_without_a_gpu_names_the_way_out():
+    assert parse_target("auto").kind == "cpu"
+    with pytest.raises(NoDevice, match="cuda:sm_90"):
+        parse_target("cuda")
+
+
+def test_limit_is_the_slower_of_traffic_and_arithmetic():
+    limits = Limits(memory_gb_per_s=100, cache_gb_per_s=200, cache_bytes=1000, peak_gflop_per_s=50)
+    assert limits.limit_us(bytes_moved=1000, flops=0) == pytest.approx(1000 / 200e3)
+    assert limits.limit_us(bytes_moved=2000, flops=0) == pytest.approx(2000 / 100e3)
+    assert limits.limit_us(bytes_moved=1, flops=1_000_000) == pytest.approx(20)
