@@ -1,12 +1,11 @@
 """Training steps of one model twice: as it is, and converted. Same start, same data, steps taken in turn.
 
-    data ──► plain model     ──► loss ──► step        the two losses must agree within rounding;
-         └─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
+data ──► plain model     ──► loss ──► step        the two losses must agree within rounding;
+     └─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import importlib
 import json
@@ -80,7 +79,9 @@ def _where_layers_run(model: nn.Module, image: torch.Tensor) -> str:
         copy.deepcopy(model)(image)
     for hook in hooks:
         hook.remove()
-    return "\n".join(f"  {pass_:6} {provider:8} {count:3} layers" for (pass_, provider), count in sorted(providers.items()))
+    return "\n".join(
+        f"  {pass_:6} {provider:8} {count:3} layers" for (pass_, provider), count in sorted(providers.items())
+    )
 
 
 def _race(plain: nn.Module, converted: nn.Module, image: torch.Tensor, *, steps: int, warmup: int) -> dict[str, object]:

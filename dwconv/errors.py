@@ -43,3 +43,15 @@ class BuildError(DwconvError):
 
 class WorkerDied(DwconvError):
     """A worker process ended, or was ended, before it answered."""
+
+
+class WorkerTimeout(WorkerDied):
+    """A worker process was ended because its answer took too long."""
+
+
+class RequestFailed(DwconvError):
+    """A worker process could not do what it was asked to, said why, and lives on."""
+
+
+class DwconvWarning(UserWarning):
+    """A layer runs, but not as fast as it could: the message names the layer, the reason and the way out."""

@@ -15,7 +15,7 @@ SEED = 0
 
 # Time limits of one candidate. LLVM and TVM need 0.1 to 2 s; what takes longer is not worth waiting for.
 BUILD_TIMEOUT_S = 20.0
-RUN_TIMEOUT_S = 30.0
+RUN_TIMEOUT_S = 10.0
 WORKER_START_TIMEOUT_S = 120.0
 
 # glibc gives big buffers back to the system after every call; the page faults that follow cost more than
@@ -25,6 +25,16 @@ ALLOCATOR_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "8589934592",
     "MALLOC_TOP_PAD_": "268435456",
 }
+
+
+def worker_environment(*, threads: int) -> dict[str, str]:
+    """The environment of a worker process: this one's, with honest allocation and a fixed number of threads."""
+    return {
+        **os.environ,
+        **ALLOCATOR_ENVIRONMENT,
+        "OMP_NUM_THREADS": str(threads),
+        "TVM_NUM_THREADS": str(threads),
+    }
 
 
 def tuning_log_paths() -> list[Path]:

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from dwconv.errors import InvalidConfig
@@ -99,12 +100,15 @@ class ConfigSpace:
         return next((rule.reason for rule in self.rules if rule.broken(config)), None)
 
     def sample(self, rng: random.Random, *, attempts: int = 1000) -> Config | None:
-        """A legal configuration drawn evenly; None if ``attempts`` draws found none."""
+        """A legal configuration drawn evenly; None if there is none.
+
+        Where ``attempts`` draws found none, legal ones are rare, and all of them are listed, once."""
         for _ in range(attempts):
             config = self._config([rng.choice(knob.values) for knob in self.knobs])
             if self.why_illegal(config) is None:
                 return config
-        return next(iter(self), None) if self.size <= attempts else None
+        legal = _listed(self)
+        return rng.choice(legal) if legal else None
 
     def neighbours(self, config: Config) -> list[Config]:
         """Legal configurations that differ in one knob by one step."""
@@ -162,15 +166,21 @@ class ConfigSpace:
                     yield (*at[:position], step, *at[position + 1 :])
 
 
+@lru_cache(maxsize=8)
+def _listed(space: ConfigSpace) -> tuple[Config, ...]:
+    return tuple(space)
+
+
 def divisors(number: int, *, most: int | None = None) -> list[int]:
     """Divisors of ``number`` in rising order, up to ``most``."""
     return [d for d in range(1, (most or number) + 1) if number % d == 0]
 
 
 def _nearest(values: tuple[Value, ...], wanted: Value) -> int:
+    """Position of ``wanted``, or of the number nearest to it, or of the first value."""
     if wanted in values:
         return values.index(wanted)
-    numbers = [(abs(value - wanted), i) for i, value in enumerate(values) if isinstance(value, int)] if isinstance(
-        wanted, int
-    ) else []
-    return min(numbers)[1] if numbers else 0
+    if not isinstance(wanted, int):
+        return 0
+    distances = [(abs(value - wanted), at) for at, value in enumerate(values) if isinstance(value, int)]
+    return min(distances)[1] if distances else 0

@@ -1,7 +1,8 @@
 """ScheduleTemplate: a function from (workload, config, target) to a TVM schedule, and the registry of them.
 
-A template is one module in ``schedules/cpu`` or ``schedules/cuda`` that ends with ``TEMPLATE = ScheduleTemplate(…)``;
-a module put there is found, nothing else needs to know it.
+A template is one module in ``schedules/cpu`` or ``schedules/cuda``, named after its pass (``fprop_nhwc.py``), that
+ends with ``TEMPLATE = ScheduleTemplate(…)``; a module put there is found, nothing else needs to know it. It imports TVM
+inside ``schedule``, so that asking which templates fit stays quick.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.target import Target
-from dwconv.workload import Layout, Pass, Workload
+from dwconv.workload import PASSES, Layout, Pass, Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
@@ -79,8 +80,8 @@ def all_templates() -> dict[str, ScheduleTemplate]:
     for device in ("cpu", "cuda"):
         folder: Any = importlib.import_module(f"dwconv.schedules.{device}")
         for module in pkgutil.iter_modules(folder.__path__):
-            candidate = getattr(importlib.import_module(f"{folder.__name__}.{module.name}"), "TEMPLATE", None)
-            if candidate is not None:
+            if module.name.startswith(PASSES):
+                candidate = importlib.import_module(f"{folder.__name__}.{module.name}").TEMPLATE
                 found[candidate.name] = candidate
     return found
 

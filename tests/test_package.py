@@ -50,7 +50,9 @@ def pip(python: str, *arguments: str) -> None:
 
 def run_clean(python: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DWCONV"))}
-    return subprocess.run([python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_wheel_holds_every_room(wheel):

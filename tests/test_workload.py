@@ -14,8 +14,8 @@ from dwconv.workload import PASSES, Workload, as_pair, resolve_padding
 
 def make(**changes: object) -> Workload:
     fields = {
-        "pass_": "fprop", "batch": 8, "channels": 144, "input_size": (56, 56), "kernel": (3, 3), "padding": ((1, 1), (1, 1)),
-        "layout": "nhwc",
+        "pass_": "fprop", "batch": 8, "channels": 144, "input_size": (56, 56), "kernel": (3, 3),
+        "padding": ((1, 1), (1, 1)), "layout": "nhwc",
     }  # fmt: skip
     return Workload(**{**fields, **changes})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,9 +30,10 @@ def build_cuda(candidate: Candidate, target: CudaTarget) -> Artifact:
         source, launches = lower(function, arguments, arch=target.arch)
     except DwconvError:
         raise
-    except Exception as error:  # noqa: BLE001  TVM raises whatever its passes raise
+    except Exception as error:
         raise BuildError(f"{candidate.config.template}: {first_line(error)}") from error
     compiled = compile_cubin(source, arch=target.arch)
+    dynamic = max(launch.shared_bytes for launch in launches)
     return Artifact(
         candidate=candidate,
         kind="cuda",
@@ -39,7 +41,7 @@ def build_cuda(candidate: Candidate, target: CudaTarget) -> Artifact:
         arguments=arguments,
         cubin=compiled.cubin,
         launches=launches,
-        resources=compiled.resources,
+        resources={**compiled.resources, "shared_bytes": compiled.resources["shared_bytes"] + dynamic},
         build_s=time.perf_counter() - started,
     )
 
@@ -50,6 +52,7 @@ def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple
     from tvm import tirx
     from tvm.tirx.build import codegen_build, split_host_device_mods
 
+    _check_threads(function)
     target = tvm.target.Target({"kind": "cuda", "arch": arch}, host="llvm")
     module = tirx.transform.BindTarget(target)(tvm.IRModule({"main": function}))
     pipeline, _, finish_device = tirx.get_tir_pipeline("s_tir")
@@ -60,6 +63,23 @@ def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple
     ((device_target, device),) = devices.items()
     source = codegen_build(finish_device()(device), device_target).inspect_source()
     return self_contained(source), tuple(_launches(host, arguments))
+
+
+def _check_threads(function: Any) -> None:
+    """Where two loops of different lengths are bound to one thread axis, TVM drops threads and says nothing."""
+    import tvm_ffi
+    from tvm import tirx
+
+    lengths: dict[str, set[str]] = defaultdict(set)
+
+    def visit(loop: Any) -> None:
+        if loop.thread_binding is not None:
+            lengths[str(loop.thread_binding.thread_tag)].add(str(loop.extent))
+
+    tvm_ffi.structural_walk(function.body, [(tirx.For, visit)])
+    for tag, found in lengths.items():
+        if tag.startswith("threadIdx") and len(found) > 1:
+            raise BuildError(f"{tag} is bound to loops of {' and of '.join(sorted(found))}")
 
 
 def self_contained(source: str) -> str:

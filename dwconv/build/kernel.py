@@ -54,8 +54,8 @@ class Kernel:
     def __call__(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """Run on tensors of PyTorch's shapes — (N, C, H, W) and the weight as (C·multiplier, 1, KH, KW) — at any batch.
 
-        ``first`` and ``second`` are the pass's inputs in the template's order: x, w or dy, w or x, dy. Returns y or dx in
-        the workload's layout, or dw contiguous.
+        ``first`` and ``second`` are the pass's inputs in the template's order: x, w or dy, w or x, dy. Returns y or dx
+        in the workload's layout, or dw contiguous.
         """
         batch = first.shape[0]
         arguments = [self._to_kernel(first, self._roles[0]), self._to_kernel(second, self._roles[1])]
@@ -114,14 +114,16 @@ def _load_cpu(artifact: Artifact) -> RawCall:
     """Machine code of a CPU artifact, run on PyTorch's OpenMP threads."""
     import tvm
 
+    # A parallel loop of one turn is compiled to none: such a kernel has no threads to start.
+    on_openmp = _openmp_is_here() and "@__TVMBackendParallelLaunch" in artifact.source
     with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
         path = Path(folder) / "kernel.ll"
-        path.write_text(artifact.source + (_openmp_ir() if _openmp_is_here() else ""))
+        path.write_text(artifact.source + (_openmp_ir() if on_openmp else ""))
         try:
             module = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")
         except RuntimeError as error:
             raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from error
-    if _openmp_is_here():
+    if on_openmp:
         module["use_openmp"]()
     main: RawCall = module["main"]  # keeps the module alive
     return main
@@ -137,5 +139,3 @@ def _openmp_is_here() -> bool:
     """True if PyTorch brought an OpenMP runtime with GNU's entry points, as it does on Linux."""
     process = ctypes.CDLL(None)
     return all(hasattr(process, name) for name in ("GOMP_parallel", "omp_get_max_threads", "omp_in_parallel"))
-
-

@@ -1,0 +1,55 @@
+"""Depthwise convolution in training, tuned for the device it runs on.
+
+    y = dwconv.conv2d(x, w, padding=1)      # F.conv2d(x, w, padding=1, groups=x.shape[1]), on tuned kernels
+    print(dwconv.convert(model))            # lets the depthwise layers of a model run on them
+    print(dwconv.explain(x, w, padding=1))  # what runs, and why
+
+Kernels are tuned by ``python -m dwconv.tune``. Importing dwconv is light: PyTorch comes with the first name used,
+TVM with the first kernel.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dwconv import nn as nn
+    from dwconv.errors import DwconvError as DwconvError
+    from dwconv.errors import DwconvWarning as DwconvWarning
+    from dwconv.explanation import explain as explain
+    from dwconv.functional import conv1d as conv1d
+    from dwconv.functional import conv2d as conv2d
+    from dwconv.nn import convert as convert
+    from dwconv.plan import reset as reset
+
+    __version__: str
+
+_HOMES = {
+    "conv1d": "dwconv.functional",
+    "conv2d": "dwconv.functional",
+    "convert": "dwconv.nn",
+    "explain": "dwconv.explanation",
+    "reset": "dwconv.plan",
+    "DwconvError": "dwconv.errors",
+    "DwconvWarning": "dwconv.errors",
+}
+
+__all__ = ["DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "reset"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("dwconv")
+    if name == "nn":
+        return import_module("dwconv.nn")
+    if name in _HOMES:
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
+    raise AttributeError(f"module 'dwconv' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "__version__"])

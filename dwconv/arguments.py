@@ -1,0 +1,145 @@
+"""Command-line arguments that name a workload, shared by the commands; and how a command reports an error."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from dwconv.errors import DwconvError, InvalidWorkload
+from dwconv.workload import DTYPES, LAYOUTS, PASSES, Padding, Pair, Pass, Workload, as_pair, resolve_padding
+
+INTERRUPTED_EXIT_CODE = 130
+_BAD_INPUT_EXIT_CODE = 2
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """An argparse parser whose errors are one line, ``error: …``, and exit code 2; names cannot be shortened."""
+
+    def __init__(self, *, prog: str, description: str, epilog: str | None = None) -> None:
+        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_BAD_INPUT_EXIT_CODE, f"error: {message} (see {self.prog} --help)\n")
+
+
+def run(command: Callable[[list[str] | None], int], argv: list[str] | None = None) -> int:
+    """Run a command and return its exit code; a DwconvError becomes one line on stderr."""
+    try:
+        return command(argv)
+    except DwconvError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED_EXIT_CODE
+    except BrokenPipeError:  # the reader of stdout, such as `head`, has gone; nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: bool = True) -> None:
+    """Add ``--shape`` … ``--layout`` and ``--target``; ``workload_from`` and ``parse_target`` read them."""
+    group = parser.add_argument_group("workload")
+    group.add_argument(
+        "--shape", metavar="N,C,H,W", required=shape_required, help="shape of the input; give 1-D as N,C,1,L"
+    )
+    group.add_argument("--kernel", metavar="K|KH,KW", required=shape_required, help="kernel size, such as 3 or 1,31")
+    group.add_argument("--stride", metavar="S|SH,SW", default="1", help="default 1")
+    group.add_argument(
+        "--padding",
+        metavar="P|PH,PW|TOP,BOTTOM,LEFT,RIGHT|same|valid",
+        help="default (kernel-1)*dilation/2 rounded down: what keeps the size for an odd kernel",
+    )
+    group.add_argument("--dilation", metavar="D|DH,DW", default="1", help="default 1")
+    group.add_argument("--multiplier", metavar="M", type=int, default=1, help="output channels per channel, default 1")
+    group.add_argument("--dtype", default="float32", metavar="|".join(DTYPES), help="default float32")
+    group.add_argument(
+        "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
+    )
+    parser.add_argument("--target", default="auto", metavar="auto|cpu|cuda|cuda:sm_90", help="default auto")
+
+
+def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
+    """The workload that the arguments name, for one pass. Raises InvalidWorkload."""
+    shape = _integers("shape", args.shape)
+    if len(shape) != 4:
+        raise InvalidWorkload(f"shape={args.shape} has {len(shape)} sizes, not 4 (N,C,H,W); give 1-D as N,C,1,L")
+    batch, channels, height, width = shape
+    kernel, stride, dilation = (_pair(name, getattr(args, name)) for name in ("kernel", "stride", "dilation"))
+    return Workload(
+        pass_=checked_pass(pass_),
+        batch=batch,
+        channels=channels,
+        input_size=(height, width),
+        kernel=kernel,
+        multiplier=args.multiplier,
+        stride=stride,
+        padding=_padding(args.padding, kernel=kernel, stride=stride, dilation=dilation),
+        dilation=dilation,
+        dtype=args.dtype,
+        layout=args.layout,
+    )
+
+
+def workload_options(workload: Workload) -> str:
+    """The options that name this workload on a command line: ``--shape 8,144,56,56 --kernel 3``.
+
+    Options at their default are left out, the pass too.
+    """
+    usual = Workload(pass_="fprop", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1))
+    options = ["--shape", ",".join(map(str, workload.input_shape)), "--kernel", _short(workload.kernel)]
+    for name in ("stride", "dilation"):
+        if getattr(workload, name) != getattr(usual, name):
+            options += [f"--{name}", _short(getattr(workload, name))]
+    sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
+    if workload.padding != resolve_padding(None, **sizes):
+        (top, bottom), (left, right) = workload.padding
+        even = (top, left) == (bottom, right)
+        options += ["--padding", _short((top, left)) if even else f"{top},{bottom},{left},{right}"]
+    for name in ("multiplier", "dtype", "layout"):
+        if getattr(workload, name) != getattr(usual, name):
+            options += [f"--{name}", str(getattr(workload, name))]
+    return " ".join(options)
+
+
+def checked_pass(name: str) -> Pass:
+    """``name`` if it is a pass. Raises InvalidWorkload."""
+    for known in PASSES:
+        if name == known:
+            return known
+    raise InvalidWorkload(f"pass={name} is unknown; use one of {', '.join(PASSES)}")
+
+
+def _padding(text: str | None, *, kernel: Pair, stride: Pair, dilation: Pair) -> Padding:
+    given: str | tuple[int, ...] | None = text
+    if text is not None and text not in ("same", "valid"):
+        try:
+            given = _integers("padding", text)
+        except InvalidWorkload:
+            given = ()
+        if len(given) == 4:
+            return ((given[0], given[1]), (given[2], given[3]))
+        if len(given) not in (1, 2):
+            raise InvalidWorkload(f"padding={text} is not P, PH,PW, TOP,BOTTOM,LEFT,RIGHT, same or valid")
+    return resolve_padding(given, kernel=kernel, stride=stride, dilation=dilation)
+
+
+def _pair(name: str, text: str) -> tuple[int, int]:
+    sizes = _integers(name, text)
+    if len(sizes) > 2:
+        raise InvalidWorkload(f"{name}={text} has {len(sizes)} sizes; give one, or two (height,width)")
+    return as_pair(name, sizes)
+
+
+def _integers(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in text.split(","))
+    except ValueError:
+        raise InvalidWorkload(f"{name}={text} is not whole numbers separated by commas") from None
+
+
+def _short(pair: tuple[int, int]) -> str:
+    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"

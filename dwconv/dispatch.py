@@ -1,0 +1,280 @@
+"""Dispatch: from a call to what runs it, a tuned kernel or PyTorch's own op, and why.
+
+Deciding only reads the records: it builds nothing, tunes nothing, and warns of nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from dwconv import settings
+from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.records.database import Database
+from dwconv.records.record import Status
+from dwconv.target import Target, cpu_target, cuda_target
+from dwconv.workload import DTYPES, PASSES, Layout, Pass, Workload, resolve_padding
+
+if TYPE_CHECKING:
+    from dwconv.records.record import Measurement, TuningRecord
+    from dwconv.schedules.template import Candidate
+
+Provider = Literal["dwconv", "pytorch"]
+MOST_ELEMENTS = 2**31 - 1
+"""Kernels index their tensors with 32 bits."""
+CALL_US = 10.0
+"""What our op adds to the kernel's own call, in Python; on a GPU it is hidden behind the work that is queued."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DispatchDecision:
+    """Who runs a workload, and why."""
+
+    provider: Provider
+    reason: str
+    record: TuningRecord | None = None
+    """The best that is known of the workload, also where PyTorch's own op is faster."""
+    command: str = ""
+    """What to run to tune it; empty unless nothing is known and tuning can change that."""
+
+    def __str__(self) -> str:
+        return f"{self.provider}: {self.reason}" + (f"; tune it: {self.command}" if self.command else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """The sizes of a call, as PyTorch has them: what decisions are made for."""
+
+    input_shape: tuple[int, ...]
+    """(N, C, H, W)"""
+    weight_shape: tuple[int, ...]
+    """(C·multiplier, 1, KH, KW)"""
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    """(top, bottom, left, right)"""
+    dilation: tuple[int, ...]
+    dtype: torch.dtype
+    layout: Layout
+
+    def workload(self, pass_: Pass) -> Workload:
+        """Raises InvalidWorkload for an empty batch, or a dtype that has no kernels."""
+        batch, channels, height, width = self.input_shape
+        out_channels, _, kernel_h, kernel_w = self.weight_shape
+        top, bottom, left, right = self.padding
+        return Workload(
+            pass_=pass_,
+            batch=batch,
+            channels=channels,
+            input_size=(height, width),
+            kernel=(kernel_h, kernel_w),
+            multiplier=out_channels // channels,
+            stride=(self.stride[0], self.stride[1]),
+            padding=((top, bottom), (left, right)),
+            dilation=(self.dilation[0], self.dilation[1]),
+            dtype=_dtype_name(self.dtype),  # type: ignore[arg-type]  # the workload checks it
+            layout=self.layout,
+        )
+
+    def __str__(self) -> str:
+        """``8×144×56×56 nhwc float32, kernel 3×3, stride 1×1, padding 1×1×1×1``, the defaults left out."""
+        words = [
+            f"{_x(self.input_shape)} {self.layout} {_dtype_name(self.dtype)}",
+            f"kernel {_x(self.weight_shape[2:])}",
+        ]
+        for name, sizes, default in (
+            ("stride", self.stride, 1),
+            ("padding", self.padding, 0),
+            ("dilation", self.dilation, 1),
+        ):
+            if any(size != default for size in sizes):
+                words.append(f"{name} {_x(sizes) if len(set(sizes)) > 1 else sizes[0]}")
+        if self.weight_shape[0] != self.input_shape[1]:
+            words.append(f"multiplier {self.weight_shape[0] // self.input_shape[1]}")
+        return ", ".join(words)
+
+
+# -- deciding ------------------------------------------------------------------------------------------------------
+
+
+def decide(workload: Workload, device: torch.device | str, *, bias: bool = False) -> DispatchDecision:
+    """Who runs ``workload`` on ``device``, from the records alone.
+
+    ``bias``: the call adds a bias, which PyTorch's op does on its way, and a tuned kernel in a second sweep."""
+    return _decide(workload, target_of(torch.device(device)), bias=bias)
+
+
+def decisions(
+    problem: Problem, device: torch.device, *, bias: bool
+) -> tuple[dict[Pass, DispatchDecision], Target | None]:
+    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels."""
+    reason = ""
+    if device.type not in ("cpu", "cuda"):
+        reason = f"dwconv has no kernels for {device.type}"
+    elif _dtype_name(problem.dtype) not in DTYPES:
+        reason = f"dwconv has no kernels for {_dtype_name(problem.dtype)}"
+    elif 0 in problem.input_shape:
+        reason = "there is nothing to compute"
+    if reason:
+        return dict.fromkeys(PASSES, _pytorch(reason)), None
+    target = target_of(device)
+    return {pass_: _decide(problem.workload(pass_), target, bias=bias) for pass_ in PASSES}, target
+
+
+def _decide(workload: Workload, target: Target, *, bias: bool) -> DispatchDecision:
+    if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
+        return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
+    ranked = database().ranked(workload, target.device)
+    if not ranked:
+        return _unknown(workload, target)
+    illegal = ""
+    for record in ranked:
+        if reason := _why_not_faster(record, target, bias=bias and workload.pass_ == "fprop"):
+            return _pytorch(reason + illegal, record=record)
+        if reason := _why_illegal(record, target):
+            illegal = illegal or f"; the fastest is out: {reason}"
+            continue
+        return DispatchDecision(provider="dwconv", reason=_praise(record, workload) + illegal, record=record)
+    return _pytorch(f"no tuned configuration is legal any more{illegal}", command=tune_command(workload))
+
+
+def _pytorch(reason: str, *, record: TuningRecord | None = None, command: str = "") -> DispatchDecision:
+    return DispatchDecision(provider="pytorch", reason=reason, record=record, command=command)
+
+
+def _unknown(workload: Workload, target: Target) -> DispatchDecision:
+    """Nothing was measured. Imports TVM, to say whether tuning could change that."""
+    from dwconv.schedules.template import templates_for
+
+    known = database().family(workload, target.device)
+    if failed := [record for record in known if record.status is not Status.OK]:
+        return _pytorch(f"none of {len(failed)} candidates worked: {failed[-1].detail or failed[-1].status.value}")
+    try:
+        templates_for(workload, target)
+    except NoTemplate as error:
+        return _pytorch(str(error))
+    state = "only predicted" if known else "untuned"
+    return _pytorch(f"{state} on {target.device}", command=tune_command(workload))
+
+
+def alternative(record: TuningRecord) -> tuple[str, Measurement] | None:
+    """PyTorch's op as it would run instead of the candidate: in the workload's own layout, if that was measured.
+
+    The baseline of a record is PyTorch's better layout; but a call has the layout it has, and changing it costs a copy.
+    """
+    own = {name: taken for name, taken in record.providers.items() if name.endswith(f"-{record.workload.layout}")}
+    return min(own.items(), key=lambda item: item[1].median_us, default=record.baseline)
+
+
+def _why_not_faster(record: TuningRecord, target: Target, *, bias: bool) -> str | None:
+    """Why PyTorch's op should run rather than the candidate; None if the candidate is faster."""
+    other = alternative(record)
+    if other is None:
+        return "no PyTorch op was measured beside it"
+    ours = {"": _median_us(record)}
+    if bias:
+        ours[" for the bias"] = _bias_us(record)
+    if target.kind == "cpu":
+        ours[" for the call"] = CALL_US
+    if sum(ours.values()) < other[1].median_us:
+        return None
+    sums = " + ".join(f"{in_us(taken_us)}{what}" for what, taken_us in ours.items())
+    return f"{other[0]} is faster: {in_us(other[1].median_us)}, dwconv {sums}"
+
+
+def _bias_us(record: TuningRecord) -> float:
+    """At most what adding the bias takes: one more sweep over y, at the bandwidth that the kernel itself reached."""
+    swept = math.prod(record.workload.output_shape)
+    moved = swept + math.prod(record.workload.input_shape)
+    return _median_us(record) * 2 * swept / moved
+
+
+def _why_illegal(record: TuningRecord, target: Target) -> str | None:
+    """Why a configuration cannot be built here; None if it can, as far as is known before it is. Imports TVM."""
+    from dwconv.schedules.template import Candidate, template
+
+    if error := broken.get(Candidate(record.workload, record.config)):
+        return error
+    try:
+        chosen = template(record.config.template)
+        if misfit := chosen.misfit(record.workload, target):
+            return f"{chosen.name} {misfit}"
+        chosen.space(record.workload, target).check(record.config.to_dict())
+    except InvalidConfig as error:
+        return str(error)
+    return None
+
+
+def _praise(record: TuningRecord, workload: Workload) -> str:
+    other = alternative(record)
+    assert other is not None, "only what is faster than PyTorch's op is praised"
+    where = "" if record.workload.batch == workload.batch else f" at batch {record.workload.batch}"
+    return f"{other[1].median_us / _median_us(record):.2f}× as fast as {other[0]}{where}"
+
+
+def _median_us(record: TuningRecord) -> float:
+    assert record.measurement is not None, "only measured records are ranked"
+    return record.measurement.median_us
+
+
+def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> str:
+    """The command that tunes ``workload``, or several of its passes."""
+    shape = ",".join(str(size) for size in workload.input_shape)
+    words = [f"python -m dwconv.tune --shape {shape} --kernel {_numbers(workload.kernel)}"]
+    if workload.stride != (1, 1):
+        words.append(f"--stride {_numbers(workload.stride)}")
+    default = resolve_padding(None, kernel=workload.kernel, stride=workload.stride, dilation=workload.dilation)
+    if workload.padding != default:
+        (top, bottom), (left, right) = workload.padding
+        symmetric = top == bottom and left == right
+        words.append(f"--padding {_numbers((top, left)) if symmetric else f'{top},{bottom},{left},{right}'}")
+    if workload.dilation != (1, 1):
+        words.append(f"--dilation {_numbers(workload.dilation)}")
+    if workload.multiplier != 1:
+        words.append(f"--multiplier {workload.multiplier}")
+    if workload.dtype != "float32":
+        words.append(f"--dtype {workload.dtype}")
+    words.append(f"--layout {workload.layout} --passes {','.join(passes or [workload.pass_])}")
+    return " ".join(words)
+
+
+def _numbers(pair: tuple[int, int]) -> str:
+    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"
+
+
+# -- what is known ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def database() -> Database:
+    """The records of this process, read when they are first needed."""
+    return Database.load(settings.tuning_log_paths())
+
+
+broken: dict[Candidate, str] = {}
+"""Why kernels could not be built in this process."""
+
+
+def target_of(device: torch.device) -> Target:
+    """What dwconv knows of a PyTorch device: a CPU (with as many threads as PyTorch uses now) or a GPU."""
+    if device.type == "cpu":
+        return cpu_target()
+    with torch.cuda.device(device):
+        return cuda_target()
+
+
+def in_us(time_us: float) -> str:
+    """A time as people read it: ``7.3 µs``, ``1240 µs``."""
+    return f"{time_us:.0f} µs" if time_us >= 100 else f"{time_us:.1f} µs"
+
+
+def _x(sizes: Sequence[int]) -> str:
+    return "×".join(str(size) for size in sizes)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

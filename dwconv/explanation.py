@@ -1,0 +1,119 @@
+"""``explain``: what would run a call, pass by pass, and why. Nothing is tuned, built or warned of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from dwconv import dispatch, functional
+from dwconv.errors import InvalidWorkload
+from dwconv.records.record import Measurement, TuningRecord
+from dwconv.workload import Pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassExplanation:
+    """Who runs one pass, and what is known of it."""
+
+    pass_: Pass
+    provider: dispatch.Provider
+    reason: str
+    record: TuningRecord | None
+
+    @property
+    def measured(self) -> Measurement | None:
+        """dwconv's best kernel, in microseconds, also where PyTorch's op is faster; None if untuned."""
+        return self.record.measurement if self.record else None
+
+    @property
+    def pytorch(self) -> tuple[str, Measurement] | None:
+        """PyTorch's op as it would run instead, measured beside it; None if untuned."""
+        return dispatch.alternative(self.record) if self.record else None
+
+    @property
+    def config(self) -> str:
+        """The knobs of dwconv's best kernel; empty if untuned."""
+        return f"{self.record.config.template} {self.record.config}" if self.record else ""
+
+    def __str__(self) -> str:
+        lines = [f"  {self.pass_}  {self.provider:<7}  {self.reason}"]
+        if self.measured and self.pytorch:
+            name, theirs = self.pytorch
+            lines.append(f"         dwconv {_timed(self.measured)}, {name} {_timed(theirs)}")
+            lines.append(f"         {self.config}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What would run a call. Prints as a short report."""
+
+    call: str
+    """The sizes, in words."""
+    device: str
+    passes: tuple[PassExplanation, ...]
+    logs: tuple[Path, ...]
+    """The tuning logs that were read."""
+    problems: tuple[str, ...]
+    """Logs that could not be read, or not whole."""
+    command: str
+    """What to run to tune the passes that are untuned; empty if there are none."""
+
+    def __getitem__(self, pass_: Pass) -> PassExplanation:
+        return next(each for each in self.passes if each.pass_ == pass_)
+
+    def __str__(self) -> str:
+        logs = ", ".join(str(log) for log in self.logs) or "no tuning log"
+        lines = [f"{self.call} on {self.device}", *(str(each) for each in self.passes), f"  known from {logs}"]
+        lines += [f"  {problem}" for problem in self.problems]
+        return "\n".join(lines + ([f"  tune: {self.command}"] if self.command else []))
+
+
+def explain(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: functional.Size = 1,
+    padding: functional.Size | str = 0,
+    dilation: functional.Size = 1,
+    groups: int | None = None,
+) -> Explanation:
+    """What ``dwconv.conv2d`` (or ``conv1d``, for a weight of three dimensions) would run for these arguments, and why.
+
+    Raises InvalidWorkload, as the call itself would.
+    """
+    axes = weight.dim() - 2
+    if axes not in (1, 2):
+        raise InvalidWorkload(f"weight has {weight.dim()} dimensions; explain knows 1-D (3) and 2-D (4) convolutions")
+    x, w = functional.as_2d(input, weight, bias, groups=groups, axes=axes)
+    strides, pads, dilations = functional.geometry_of(
+        x, w, stride=stride, padding=padding, dilation=dilation, axes=axes
+    )
+    problem = dispatch.Problem(
+        input_shape=tuple(x.shape),
+        weight_shape=tuple(w.shape),
+        stride=strides,
+        padding=pads,
+        dilation=dilations,
+        dtype=functional.running_dtype(x),
+        layout=functional.layout_of(x, w),
+    )
+    decisions, target = dispatch.decisions(problem, x.device, bias=bias is not None)
+    untuned = [pass_ for pass_, made in decisions.items() if made.command]
+    return Explanation(
+        call=f"{problem}{' with a bias' if bias is not None else ''}",
+        device=target.device if target else str(x.device),
+        passes=tuple(
+            PassExplanation(pass_=pass_, provider=made.provider, reason=made.reason, record=made.record)
+            for pass_, made in decisions.items()
+        ),
+        logs=tuple(dispatch.database().logs),
+        problems=tuple(dispatch.database().problems),
+        command=dispatch.tune_command(problem.workload("fprop"), untuned) if untuned else "",
+    )
+
+
+def _timed(measurement: Measurement) -> str:
+    return f"{dispatch.in_us(measurement.median_us)} (±{dispatch.in_us(measurement.spread_us)})"

@@ -1,0 +1,269 @@
+"""Runner: from candidates to tuning records. LocalRunner measures on this machine, in worker processes.
+
+    candidates ──► build workers (many, in parallel) ──► measuring worker (one, alone) ──► records
+                   never while something is timed        verify, then time
+
+Whatever happens to a candidate becomes its record: it is a fact about the candidate like any other.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Generator, Iterator, Sequence
+from functools import cache
+from importlib import metadata
+from types import TracebackType
+from typing import Protocol
+
+from dwconv import settings
+from dwconv.build.artifact import Artifact
+from dwconv.errors import DwconvError, RequestFailed, WorkerDied, WorkerTimeout
+from dwconv.measure.building import BUILD, BuildSetup
+from dwconv.measure.measuring import LOAD, Check, Final, Measured, MeasureSetup, Prepare, Trial
+from dwconv.measure.process import IsolatedProcess, Pool
+from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.target import CpuTarget, Target
+from dwconv.workload import Workload
+
+# Candidates that are built before the first of them is measured, for each build worker.
+_BUILT_AHEAD = 4
+# Artifacts of good candidates kept, so that finalists need not be built again.
+_KEPT = 16
+# Faults after which the memory of the measuring worker is not to be trusted.
+_VANDALISM = ("guard band", "input changed")
+
+
+class Runner(Protocol):
+    """Finds out what candidates are worth."""
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        """One record a candidate, as soon as it is known; a failed one has a status and a one-line detail."""
+        ...
+
+    def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        """Records of finalists: verified again on other data and batch sizes, timed longer and beside each other."""
+        ...
+
+    def close(self) -> None:
+        """End the worker processes."""
+        ...
+
+    def __enter__(self) -> Runner: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+class Workers:
+    """The processes that build and measure for one target. Workloads tuned one after the other can share them: each
+    start takes seconds. ``build`` and ``load`` are dotted names (``module:name``) of what builds and loads kernels."""
+
+    def __init__(self, target: Target, *, jobs: int, build: str = BUILD, load: str = LOAD) -> None:
+        threads = target.threads if isinstance(target, CpuTarget) else 1
+        self.target = target
+        self.jobs = jobs
+        self.builders = Pool(
+            "dwconv.measure.building:Builder", BuildSetup(target=target, build=build), size=jobs, threads=1
+        )
+        self.measurer = IsolatedProcess(
+            "dwconv.measure.measuring:Measurer", MeasureSetup(target=target, load=load), threads=threads
+        )
+
+    def start(self) -> None:
+        """Start them all, without waiting."""
+        self.builders.start()
+        self.measurer.start()
+
+    def close(self) -> None:
+        """End them all."""
+        self.builders.kill()
+        self.measurer.kill()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class LocalRunner:
+    """Measures candidates of one workload on this machine. A context manager; ``close`` ends its workers, unless they
+    were lent to it as ``workers``. Raises WorkerDied if no worker can start: then no candidate could ever run."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        target: Target,
+        *,
+        jobs: int = 1,
+        build_timeout_s: float = settings.BUILD_TIMEOUT_S,
+        run_timeout_s: float = settings.RUN_TIMEOUT_S,
+        workers: Workers | None = None,
+    ) -> None:
+        self._workload = workload
+        self._target = target
+        self._build_timeout_s = build_timeout_s
+        self._run_timeout_s = run_timeout_s
+        self._workers = workers or Workers(target, jobs=jobs)
+        self._lent = workers is not None
+        self._prepared_start: int | None = None
+        self._best_us: float | None = None
+        self._kept: dict[Config, tuple[float, Artifact]] = {}
+        self._workers.start()
+
+    def close(self) -> None:
+        """End the worker processes, if they are this runner's own."""
+        if not self._lent:
+            self._workers.close()
+
+    def __enter__(self) -> LocalRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- trials ------------------------------------------------------------------------------------------------
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        """Build, verify and time: one record a candidate, failures of the build first."""
+        at_once = _BUILT_AHEAD * self._workers.jobs
+        for start in range(0, len(candidates), at_once):
+            artifacts = yield from self._build(candidates[start : start + at_once])
+            for artifact in artifacts:
+                yield self._try(artifact)
+
+    def _try(self, artifact: Artifact) -> TuningRecord:
+        outcome = self._request(Trial(artifact=artifact, best_us=self._best_us))
+        if not isinstance(outcome, Measured):
+            return self._failed(artifact.candidate, outcome, artifact=artifact)
+        record = self._record(artifact, outcome)
+        if record.measurement is not None:
+            self._best_us = min(record.measurement.median_us, self._best_us or record.measurement.median_us)
+            self._keep(artifact, record.measurement)
+        return record
+
+    # -- finalists ---------------------------------------------------------------------------------------------
+
+    def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        """Verify on other data and batch sizes, then time what is right, all of it together."""
+        kept = [self._kept[c.config][1] for c in candidates if c.config in self._kept]
+        built = yield from self._build([c for c in candidates if c.config not in self._kept])
+        right: list[tuple[Artifact, Verdict]] = []
+        for artifact in (*kept, *built):
+            outcome = self._request(Check(artifact=artifact))
+            if not isinstance(outcome, Measured):
+                yield self._failed(artifact.candidate, outcome, artifact=artifact)
+            elif outcome.verdict is None or not outcome.verdict.right:
+                yield self._record(artifact, outcome)
+            else:
+                right.append((artifact, outcome.verdict))
+        if right:
+            yield from self._time_together(right)
+
+    def _time_together(self, finalists: list[tuple[Artifact, Verdict]]) -> Iterator[TuningRecord]:
+        outcome = self._request(Final(artifacts=tuple(artifact for artifact, _ in finalists)), share=len(finalists))
+        if isinstance(outcome, Measured):
+            for (artifact, verdict), measurement in zip(finalists, outcome.kernels, strict=True):
+                alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
+                yield self._record(artifact, alone)
+        elif len(finalists) == 1:
+            yield self._failed(finalists[0][0].candidate, outcome, artifact=finalists[0][0])
+        else:  # one of them is to blame: it alone shall pay
+            for finalist in finalists:
+                yield from self._time_together([finalist])
+
+    # -- workers -----------------------------------------------------------------------------------------------
+
+    def _build(self, candidates: Sequence[Candidate]) -> Generator[TuningRecord, None, list[Artifact]]:
+        """Yield a record for each candidate that cannot be built; return the artifacts of the rest, in order."""
+        artifacts: dict[int, Artifact] = {}
+        for position, outcome in self._workers.builders.map(candidates, timeout_s=self._build_timeout_s):
+            if isinstance(outcome, DwconvError):
+                yield self._failed(candidates[position], outcome, building=True)
+            else:
+                artifacts[position] = outcome
+        return [artifacts[position] for position in sorted(artifacts)]
+
+    def _request(self, body: Trial | Check | Final, *, share: int = 1) -> Measured | DwconvError:
+        """Ask the measuring worker; give its answer, or the error that the request ended in."""
+        measurer = self._workers.measurer
+        if not measurer.running or measurer.starts != self._prepared_start:
+            measurer.call(Prepare(workload=self._workload), timeout_s=settings.WORKER_START_TIMEOUT_S)
+            self._prepared_start = measurer.starts
+        try:
+            answer: Measured = measurer.call(body, timeout_s=self._run_timeout_s * share)
+        except WorkerDied as error:
+            return error
+        except RequestFailed as error:
+            if self._target.kind == "cuda":  # an error of a kernel ends the CUDA context with it
+                measurer.kill()
+            return error
+        if answer.verdict is not None and answer.verdict.reason.startswith(_VANDALISM):
+            measurer.kill()
+        return answer
+
+    def _keep(self, artifact: Artifact, measurement: Measurement) -> None:
+        self._kept[artifact.candidate.config] = (measurement.median_us, artifact)
+        if len(self._kept) > _KEPT:
+            del self._kept[max(self._kept, key=lambda config: self._kept[config][0])]
+
+    # -- records -----------------------------------------------------------------------------------------------
+
+    def _record(self, artifact: Artifact, measured: Measured) -> TuningRecord:
+        verdict = measured.verdict
+        right = verdict is not None and verdict.right
+        return TuningRecord(
+            workload=self._workload,
+            config=artifact.candidate.config,
+            device=self._target.device,
+            status=Status.OK if right else Status.WRONG,
+            measurement=measured.kernels[0] if measured.kernels else None,
+            verdict=verdict,
+            providers=measured.providers,
+            resources=artifact.resources,
+            detail="" if verdict is None else verdict.reason,
+            versions=versions(),
+            created=_now(),
+        )
+
+    def _failed(
+        self, candidate: Candidate, error: DwconvError, *, artifact: Artifact | None = None, building: bool = False
+    ) -> TuningRecord:
+        return TuningRecord(
+            workload=self._workload,
+            config=candidate.config,
+            device=self._target.device,
+            status=_status(error, building=building),
+            resources=artifact.resources if artifact else {},
+            detail=f"{'while building: ' if building and isinstance(error, WorkerDied) else ''}{error}",
+            versions=versions(),
+            created=_now(),
+        )
+
+
+def _status(error: DwconvError, *, building: bool) -> Status:
+    if isinstance(error, WorkerTimeout):
+        return Status.TIMEOUT
+    if isinstance(error, WorkerDied):
+        return Status.CRASHED
+    return Status.COMPILE_ERROR if building else Status.RUNTIME_ERROR
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What a measurement depends on besides the device; not to be changed by the caller."""
+    return {name: metadata.version(package) for name, package in _PACKAGES.items()}
+
+
+_PACKAGES = {"dwconv": "dwconv", "torch": "torch", "tvm": "apache-tvm"}
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

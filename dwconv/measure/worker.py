@@ -1,0 +1,158 @@
+"""Inside a worker process: read a request, do it, answer; until the parent is gone.
+
+The work is done by a handler: a class made once from the setup message and then called with each request. Whatever it
+raises becomes an answer; whatever kills this process costs the parent one request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dwconv.measure import channel
+from dwconv.measure.wire import message
+
+Handler = Callable[[Any], Any]
+
+# How long after the parent's own limit a worker ends itself, should the parent not have done it.
+_GRACE_S = 2.0
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to do, and how long it may take."""
+
+    body: Any
+    timeout_s: float
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the handler returned."""
+
+    body: Any
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """What the handler raised: the exception's name and its first line."""
+
+    kind: str
+    reason: str
+
+
+def main(descriptor: int, role: str, folder: str) -> None:
+    """Serve the parent at the other end of the socket ``descriptor`` with the handler ``role`` (``module:name``).
+    ``folder`` is for this worker's temporary files, and goes with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _be_first_to_go_when_memory_runs_out()
+    connection = socket.socket(fileno=descriptor)
+    threading.Thread(target=_end_with_parent, args=(descriptor, folder), daemon=True).start()
+    try:
+        _serve(connection, role)
+        status = 1
+    except (EOFError, OSError):  # the parent is gone, or has no more to ask
+        shutil.rmtree(folder, ignore_errors=True)
+        status = 0
+    except BaseException:  # noqa: BLE001  nobody is left to handle it: the parent finds it among the last words
+        traceback.print_exc()
+        sys.stderr.flush()
+        status = 1
+    os._exit(status)  # no destructors: what a bad kernel has broken must not hang here
+
+
+def locate(dotted: str) -> Any:
+    """The object that ``module:name`` names; the name may have dots."""
+    module, _, names = dotted.partition(":")
+    found: Any = importlib.import_module(module)
+    for name in names.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its name if it has none."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)[:300]
+
+
+def _serve(connection: socket.socket, role: str) -> None:
+    def make_handler(_: None) -> Handler:
+        make = locate(role)  # before the setup is read: the import makes the handler's messages known
+        handler: Handler = make(channel.receive(connection))
+        return handler
+
+    made = _answer(make_handler, None)
+    if isinstance(made, Failure):
+        channel.send(connection, made)
+        return
+    channel.send(connection, Answer(body=None))
+    while True:
+        request = channel.receive(connection)
+        with _limit(request.timeout_s + _GRACE_S):
+            answer = _answer(made.body, request.body)
+        try:
+            channel.send(connection, answer)
+        except TypeError as error:  # the handler answered with what is no message
+            channel.send(connection, Failure(kind=type(error).__name__, reason=one_line(error)))
+
+
+def _answer(handler: Handler, body: Any) -> Answer | Failure:
+    try:
+        return Answer(body=handler(body))
+    except Exception as error:  # noqa: BLE001  the one place where everything is caught: a bad candidate costs itself
+        return Failure(kind=type(error).__name__, reason=one_line(error))
+
+
+@contextlib.contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """After ``seconds`` the kernel ends this process, even if no Python can run any more."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _end_with_parent(descriptor: int, folder: str) -> None:
+    """Wait for the parent to close its end, by intention or by dying; then end this process and all it started."""
+    poller = select.poll()
+    poller.register(descriptor, 0)  # hang-up is reported unasked
+    poller.poll()
+    shutil.rmtree(folder, ignore_errors=True)
+    kill_with_children(os.getpid())
+
+
+def kill_with_children(worker: int) -> None:
+    """Kill a worker process, its process group, and those of its children that left the group."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(worker).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker, signal.SIGKILL)
+
+
+def _be_first_to_go_when_memory_runs_out() -> None:
+    with contextlib.suppress(OSError):  # Linux only
+        Path("/proc/self/oom_score_adj").write_text("1000")

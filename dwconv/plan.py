@@ -1,0 +1,189 @@
+"""Plan: what runs a call, pass by pass. ``plan`` is what the ops look up in every step.
+
+A Plan decides once and builds a kernel when it is first used. Nothing is ever tuned here, and nothing that goes wrong
+here stops a training step: PyTorch's own op can always run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from dwconv.build.cpu import first_line
+from dwconv.dispatch import DispatchDecision, Problem, broken, database, decisions, tune_command
+from dwconv.errors import DwconvError, DwconvWarning
+from dwconv.target import Target
+from dwconv.workload import PASSES, Layout, Pass
+
+if TYPE_CHECKING:
+    from dwconv.build.kernel import Kernel
+    from dwconv.schedules.template import Candidate
+
+MOST_PLANS = 10_000
+"""Sizes to remember at a time."""
+MOST_NAMED = 20
+"""Untuned sizes to warn of."""
+
+
+class Plan:
+    """What runs the passes of one Problem on one device: decided once, built when first used."""
+
+    def __init__(
+        self, problem: Problem, device: torch.device, *, decisions: dict[Pass, DispatchDecision], target: Target | None
+    ) -> None:
+        self.decisions = decisions
+        self.native = all(decision.provider == "pytorch" for decision in decisions.values())
+        """True if PyTorch's own op runs every pass."""
+        self._problem = problem
+        self._device = device
+        self._target = target
+        self._kernels: dict[Pass, Kernel | None] = {
+            pass_: None for pass_, decision in decisions.items() if decision.provider == "pytorch"
+        }
+        self._warn_of_untuned()
+
+    def kernel(self, pass_: Pass) -> Kernel | None:
+        """The tuned kernel that runs ``pass_``; None where PyTorch's own op does."""
+        try:
+            return self._kernels[pass_]
+        except KeyError:
+            return self._built(pass_)
+
+    def _built(self, pass_: Pass) -> Kernel | None:
+        record = self.decisions[pass_].record
+        assert record is not None and self._target is not None, "a kernel is chosen for its record"
+        from dwconv.schedules.template import Candidate
+
+        kernel: Kernel | None = None
+        try:
+            kernel = _kernel(Candidate(record.workload, record.config), self._target, self._device)
+        except (DwconvError, OSError, RuntimeError) as error:  # TVM's and CUDA's errors are RuntimeErrors
+            reason = broken[Candidate(record.workload, record.config)] = first_line(error)
+            _warn(f"{record.workload.key} runs on PyTorch's own op: its tuned kernel could not be built: {reason}")
+        self._kernels[pass_] = kernel
+        return kernel
+
+    def _warn_of_untuned(self) -> None:
+        """Name the problem, once, with the command that tunes it."""
+        untuned = [pass_ for pass_, decision in self.decisions.items() if decision.command]
+        if not untuned or self._target is None:
+            return
+        workload = self._problem.workload("fprop")
+        if len(_untuned) > MOST_NAMED or workload.family in _untuned:
+            return
+        _untuned.add(workload.family)
+        if len(_untuned) > MOST_NAMED:  # sizes that change from step to step, as of sentences, would never end
+            _warn(f"more than {MOST_NAMED} sizes are untuned; the others are not named")
+        else:
+            _warn(
+                f"{', '.join(untuned)} of {self._problem} run on PyTorch's own op: "
+                f"{self.decisions[untuned[0]].reason}; tune them: {tune_command(workload, untuned)}"
+            )
+
+
+def plan(
+    *,
+    input_shape: Sequence[int],
+    weight_shape: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    dtype: torch.dtype,
+    device: torch.device,
+    layout: Layout,
+    bias: bool,
+) -> Plan:
+    """What runs these sizes on ``device``. The look-up costs about a microsecond; the first one decides."""
+    threads = torch.get_num_threads() if device.type == "cpu" else 0
+    key = (
+        *input_shape, *weight_shape, *stride, *padding, *dilation, dtype, device, layout, bias, threads
+    )  # fmt: skip
+    found = _plans.get(key)
+    if found is None:
+        with _lock:
+            if len(_plans) >= MOST_PLANS:
+                _plans.clear()
+            problem = Problem(
+                input_shape=tuple(input_shape),
+                weight_shape=tuple(weight_shape),
+                stride=tuple(stride),
+                padding=tuple(padding),
+                dilation=tuple(dilation),
+                dtype=dtype,
+                layout=layout,
+            )
+            found = _plans[key] = _new_plan(problem, device, bias=bias)
+    return found
+
+
+def _new_plan(problem: Problem, device: torch.device, *, bias: bool) -> Plan:
+    try:
+        chosen, target = decisions(problem, device, bias=bias)
+    except (DwconvError, ImportError, OSError, RuntimeError) as error:  # a broken TVM, say: PyTorch can go on
+        reason = first_line(error)
+        if _is_first(reason):
+            _warn(f"everything runs on PyTorch's own op: {reason}")
+        chosen, target = dict.fromkeys(PASSES, DispatchDecision(provider="pytorch", reason=reason)), None
+    for damage in database().problems if target else ():
+        if _is_first(damage):
+            _warn(damage)
+    return Plan(problem, device, decisions=chosen, target=target)
+
+
+def reset() -> None:
+    """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
+    with _lock:
+        _plans.clear()
+        _untuned.clear()
+        _named.clear()
+        database.cache_clear()
+        _kernels.clear()
+        broken.clear()
+
+
+# -- what this process has --------------------------------------------------------------------------------------------
+
+_lock = threading.RLock()
+_plans: dict[tuple[object, ...], Plan] = {}
+_kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
+_untuned: set[str] = set()
+"""Families of workloads that were named as untuned."""
+_named: set[str] = set()
+"""What else was warned of."""
+
+
+def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
+    """The kernel of a candidate, built once for each device. Raises BuildError, or what the loader raises."""
+    from dwconv.build import build
+    from dwconv.build.kernel import Kernel
+
+    with _lock:
+        if (candidate, device) not in _kernels:
+            with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+                _kernels[candidate, device] = Kernel.load(build(candidate, target))
+        return _kernels[candidate, device]
+
+
+def _is_first(name: str) -> bool:
+    """True the first time in this process."""
+    first = name not in _named
+    _named.add(name)
+    return first
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DwconvWarning, stacklevel=_level_of_the_user())
+
+
+def _level_of_the_user() -> int:
+    """The stack level, as seen from the caller, of the line that called into PyTorch or dwconv."""
+    level, frame = 2, sys._getframe(2)
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("dwconv", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level

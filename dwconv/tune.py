@@ -1,0 +1,266 @@
+"""``python -m dwconv.tune``: find the fastest configuration of a depthwise convolution on a device."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dwconv import settings
+from dwconv.arguments import (
+    INTERRUPTED_EXIT_CODE,
+    ArgumentParser,
+    add_workload_arguments,
+    checked_pass,
+    run,
+    workload_from,
+    workload_options,
+)
+from dwconv.errors import NoTemplate
+from dwconv.workload import PASSES, Workload
+
+if TYPE_CHECKING:
+    from dwconv.records.log import TuningLog
+    from dwconv.target import Target
+    from dwconv.tuner.report import Outcome
+
+NOTHING_WORKED_EXIT_CODE = 1
+_SEARCHES = ("evolve", "random", "exhaustive")
+_OF_A_LAYER = ("kernel", "stride", "padding", "dilation", "multiplier")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, 1 if no candidate of any pass worked, 2 for bad input, 130 after ctrl-C."""
+    return run(_tune, argv)
+
+
+def _tune(argv: list[str] | None) -> int:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    workloads = _workloads(parser, args)
+
+    from dwconv.records.log import TuningLog, log_path
+
+    log = TuningLog(args.log) if args.log else None  # first, since to know the target takes importing PyTorch
+
+    from dwconv.target import CpuTarget, parse_target
+
+    target = parse_target(args.target)
+    _check_templates(workloads, target)
+    log = log or TuningLog(log_path(target))
+    log.check_writable()
+    _say_what_is_damaged(log)
+    if isinstance(target, CpuTarget):
+        from dwconv.measure.limits import limits_path, with_limits
+
+        if not limits_path(target).exists():
+            print("note: measuring, once, how fast this CPU can copy and multiply", file=sys.stderr)
+        target = with_limits(target)
+    outcomes, interrupted = _outcomes(args, workloads, target, log)
+    _print(args, outcomes, target, log)
+    if interrupted:
+        print("interrupted: the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED_EXIT_CODE
+    return 0 if any(outcome.result and outcome.result.best for outcome in outcomes) else NOTHING_WORKED_EXIT_CODE
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python -m dwconv.tune",
+        description="Find the fastest configuration of each pass of a depthwise convolution on a device, and write "
+        "every measurement to a log that dwconv.conv2d and dwconv.convert read.",
+        epilog=f"Without --trials and --seconds, a pass ends after {settings.TRIALS} trials or {settings.SECONDS:g} s; "
+        "with one of them, the other has no end. An exhaustive search tries the whole space unless told otherwise.",
+    )
+    add_workload_arguments(parser, shape_required=False)
+    network = parser.add_argument_group("or all depthwise layers of a network")
+    network.add_argument("--layers", type=Path, metavar="FILE", help="JSON: a list of layers by the network's name")
+    network.add_argument("--network", metavar="NAME", help="a network in FILE")
+    network.add_argument("--batch", type=_whole, metavar="N", help="batch size")
+    search = parser.add_argument_group("search")
+    search.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
+    search.add_argument("--search", choices=_SEARCHES, default="evolve", help="default evolve")
+    search.add_argument("--trials", type=_whole, metavar="N", help="candidates a pass, known ones included")
+    search.add_argument("--seconds", type=_positive, metavar="S", help="seconds a pass")
+    search.add_argument(
+        "--patience",
+        type=_whole,
+        metavar="N",
+        help=f"stop after N trials without improvement, default {settings.PATIENCE}",
+    )
+    search.add_argument("--seed", type=int, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
+    search.add_argument(
+        "--jobs", type=_whole, default=_cores(), metavar="N", help="builds at a time, default all cores"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--log", type=Path, metavar="PATH", help="default tuning_logs/<device>.jsonl")
+    output.add_argument("--no-resume", action="store_true", help="measure again what the log knows")
+    output.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    return parser
+
+
+def _workloads(parser: ArgumentParser, args: argparse.Namespace) -> list[Workload]:
+    """What to tune, each once. Raises InvalidWorkload."""
+    passes = [checked_pass(name) for name in dict.fromkeys(args.passes.split(","))]
+    if args.layers is None:
+        for name in ("network", "batch"):
+            if getattr(args, name) is not None:
+                parser.error(f"--{name} goes with --layers")
+        if args.shape is None or args.kernel is None:
+            parser.error("give --shape N,C,H,W and --kernel K, or --layers FILE --network NAME --batch N")
+        return [workload_from(args, pass_) for pass_ in passes]
+    if args.shape is not None:
+        parser.error("give --shape or --layers, not both")
+    for name in _OF_A_LAYER:
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name} goes with --shape; FILE gives it for every layer")
+    if args.network is None or args.batch is None:
+        parser.error("--layers needs --network NAME and --batch N")
+
+    from dwconv.layers import read_layers
+
+    layers = read_layers(args.layers, network=args.network)
+    found = [
+        layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout)
+        for layer in layers
+        for pass_ in passes
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _check_templates(workloads: list[Workload], target: Target) -> None:
+    """Raises NoTemplate if nothing of what was asked for can be tuned."""
+    from dwconv.schedules.template import templates_for
+
+    reasons: list[NoTemplate] = []
+    for workload in workloads:
+        try:
+            templates_for(workload, target)
+        except NoTemplate as error:
+            reasons.append(error)
+        else:
+            return
+    raise reasons[0]
+
+
+def _outcomes(
+    args: argparse.Namespace, workloads: list[Workload], target: Target, log: TuningLog
+) -> tuple[list[Outcome], bool]:
+    """Tune one after the other. After ctrl-C, what came before it, and True."""
+    from dwconv.measure.runner import Workers
+    from dwconv.tuner.loop import tune_workload
+    from dwconv.tuner.progress import Progress
+    from dwconv.tuner.report import Outcome
+    from dwconv.tuner.result import Stop
+
+    chosen = args.trials is not None or args.seconds is not None or args.search == "exhaustive"
+    outcomes: list[Outcome] = []
+    try:
+        with Workers(target, jobs=args.jobs) as workers, Progress(workloads=len(workloads)) as progress:
+            for workload in workloads:
+                progress.begin(workload)
+                try:
+                    result = tune_workload(
+                        workload,
+                        target,
+                        log=log,
+                        search=args.search,
+                        trials=args.trials if chosen else settings.TRIALS,
+                        seconds=args.seconds if chosen else settings.SECONDS,
+                        patience=args.patience or (None if args.search == "exhaustive" else settings.PATIENCE),
+                        seed=args.seed,
+                        jobs=args.jobs,
+                        resume=not args.no_resume,
+                        progress=progress,
+                        workers=workers,
+                    )
+                except NoTemplate as error:
+                    progress.skip(str(error))
+                    outcomes.append(Outcome(workload=workload, reason=str(error)))
+                    continue
+                progress.finish(result)
+                outcomes.append(Outcome(workload=workload, result=result))
+                if result.stopped is Stop.INTERRUPTED:
+                    return outcomes, True
+    except KeyboardInterrupt:  # between two workloads, or once more
+        return outcomes, True
+    return outcomes, False
+
+
+def _print(args: argparse.Namespace, outcomes: list[Outcome], target: Target, log: TuningLog) -> None:
+    from dwconv.tuner.report import as_data, print_table
+
+    if args.json:
+        results = [as_data(outcome) for outcome in outcomes]
+        print(json.dumps({"target": str(target), "device": target.device, "log": str(log.path), "results": results}))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    print_table(outcomes, console=console)
+    for line in _closing_lines(args, outcomes, target, log):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _closing_lines(args: argparse.Namespace, outcomes: list[Outcome], target: Target, log: TuningLog) -> list[str]:
+    """Where the records are, and what to do next."""
+    measured = sum(outcome.result.measured for outcome in outcomes if outcome.result)
+    resumed = sum(outcome.result.resumed for outcome in outcomes if outcome.result)
+    lines = ["", f"log: {log.path} ({measured} new trials, {resumed} known before)"]
+    bests = [outcome.result.best for outcome in outcomes if outcome.result and outcome.result.best]
+    if not bests:
+        return lines
+    first = bests[0].workload
+    show = f"python -m dwconv.show {workload_options(first)} --pass {first.pass_} --target {args.target}"
+    show += f" --log {args.log}" if args.log else ""
+    if not any(best.measured for best in bests):
+        lines += [
+            "predicted: computed, not measured; such a record never runs as if it were tuned",
+            f"next: tune on the GPU itself: python -m dwconv.tune {workload_options(first)} --target cuda",
+        ]
+    else:
+        where = f", with DWCONV_TUNING_LOGS={log.path}" if args.log else ""
+        faster = sum((best.speedup or 0) > 1 for best in bests)
+        lines.append(f"faster than PyTorch's own op: {faster} of {len(bests)}; where not, PyTorch's op keeps running")
+        lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
+        if target.kind == "cpu" and first.layout == "nchw":
+            lines.append("hint: on a CPU channels_last is usually faster: --layout nhwc")
+    lines.append(f"see:  {show} --what source")
+    return lines
+
+
+def _say_what_is_damaged(log: TuningLog) -> None:
+    damaged = log.load().damaged
+    if damaged:
+        some = ", ".join(map(str, damaged[:5])) + (", …" if len(damaged) > 5 else "")
+        plural = "line" if len(damaged) == 1 else "lines"
+        print(f"note: log={log.path}: {len(damaged)} damaged {plural} set aside (line {some})", file=sys.stderr)
+
+
+def _whole(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return number
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return number
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""The loop: ask a strategy, measure, write it down, tell the strategy; until the budget is spent."""
+
+from __future__ import annotations
+
+import math
+import signal
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from dwconv import settings
+from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.target import CudaTarget, Target
+from dwconv.tuner.result import Budget, Stop, TuningResult, relative_time
+from dwconv.tuner.spaces import SpaceUnion
+from dwconv.tuner.strategies import Strategy, make_strategy
+
+if TYPE_CHECKING:
+    from dwconv.measure.runner import Runner, Workers
+    from dwconv.records.log import TuningLog
+    from dwconv.workload import Workload
+
+BATCH = 8
+"""Candidates asked for at a time: enough to keep the builders busy, few enough to learn often."""
+FIRST_BATCH = 4
+"""The same for the first batch under a time limit, when nothing is known about the pace yet."""
+FINALISTS = 4
+_OVERTIME = 1.25
+"""Share of the time budget that finishing a batch may take: what was built is soon measured."""
+_ATTEMPTS = 2
+_DISTURBED = 1.3
+"""The machine was busy if the baseline took this much longer than it usually did."""
+_IMPROVEMENT = 0.99
+"""A candidate is an improvement if it takes at most this share of the best time so far: less is noise."""
+
+Progress = Callable[[TuningResult], None]
+
+
+def make_runner(workload: Workload, target: Target, *, jobs: int, workers: Workers | None = None) -> Runner:
+    """Measures on this machine, in ``workers`` if they are lent; where the target is a GPU that is not here, computes
+    costs instead."""
+    if isinstance(target, CudaTarget) and not target.present:
+        from dwconv.tuner.predict import PredictRunner
+
+        return PredictRunner(workload, target, jobs=jobs)
+    from dwconv.measure.runner import LocalRunner
+
+    return LocalRunner(workload, target, jobs=jobs, workers=workers)
+
+
+def tune_workload(
+    workload: Workload,
+    target: Target,
+    *,
+    log: TuningLog,
+    search: str = "evolve",
+    trials: int | None = settings.TRIALS,
+    seconds: float | None = settings.SECONDS,
+    patience: int | None = settings.PATIENCE,
+    seed: int = settings.SEED,
+    jobs: int = 1,
+    resume: bool = True,
+    progress: Progress | None = None,
+    runner: Runner | None = None,
+    workers: Workers | None = None,
+) -> TuningResult:
+    """Search the fastest configuration of one workload; every record is in ``log`` as soon as it is known.
+
+    ``trials``, ``seconds`` (not counting the start of workers) and ``patience`` (trials without improvement) end the
+    search; None is without end. With ``resume``, what the log knows of this workload on this device counts as tried,
+    failures included, and is not measured again. At the end the fastest few are verified and timed once more. Ctrl-C
+    ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. A ``runner`` that is passed in stays
+    open; ``workers`` are processes to borrow, from whoever tunes several workloads.
+
+    Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
+    """
+    spaces = SpaceUnion.of(workload, target)
+    strategy = make_strategy(search, spaces=spaces, workload=workload, seed=seed)
+    budget = Budget(trials=trials, seconds=seconds, patience=patience)
+    state = _State(workload, target, budget=budget, spaces=spaces, progress=progress)
+    if resume:
+        for record in _known(log, workload, target):
+            state.add(record, known=True)
+            strategy.tell(record)
+    with ExitStack() as stack:
+
+        def measuring() -> Runner:  # started only if there is something to measure
+            nonlocal runner
+            if runner is None:
+                state.starting = workers is None or not workers.measurer.running
+                runner = make_runner(workload, target, jobs=jobs, workers=workers)
+                stack.callback(runner.close)
+            return runner
+
+        try:
+            stopped = _search(state, strategy, log, measuring)
+            _confirm(state, log, measuring)
+        except KeyboardInterrupt:
+            stopped = Stop.INTERRUPTED
+        return state.report(stopped=stopped)
+
+
+def _search(state: _State, strategy: Strategy, log: TuningLog, measuring: Callable[[], Runner]) -> Stop:
+    while (stopped := state.spent()) is None:
+        configs = strategy.ask(state.room(BATCH))
+        if not configs:
+            return Stop.EXHAUSTED
+        for record in measuring().measure(state.candidates(configs)):
+            with _ctrl_c_waits():
+                log.append(record)
+                strategy.tell(record)
+                state.add(record)
+            if (stopped := state.spent(overtime=_OVERTIME)) is not None:
+                return stopped
+    return stopped
+
+
+def _confirm(state: _State, log: TuningLog, measuring: Callable[[], Runner]) -> None:
+    """Verify and time the finalists once more, until the fastest is one that has been confirmed.
+
+    What an earlier run confirmed is not confirmed again, unless something new was measured since. A machine that was
+    busy with something else while it confirmed, which the baseline tells, is given another chance or two.
+    """
+    confirmed = state.confirmed if state.nothing_new else set()
+    finalists = state.promising(FINALISTS)
+    while not confirmed.issuperset(state.fastest(1)):
+        for _ in range(_ATTEMPTS):
+            records = []
+            for record in measuring().confirm(state.candidates(finalists)):
+                with _ctrl_c_waits():
+                    log.append(record)
+                    state.add(record, confirming=True)
+                records.append(record)
+            if not state.disturbed(records):
+                break
+        confirmed.update(finalists)
+        finalists = state.fastest(FINALISTS)
+
+
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """Ctrl-C in the block is raised after it: what the log has and what the result counts stay the same."""
+    if threading.current_thread() is not threading.main_thread():  # there ctrl-C is not raised
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    usual = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if usual is None else usual)
+    if waiting and callable(usual):
+        usual(*waiting[0])
+
+
+def _known(log: TuningLog, workload: Workload, target: Target) -> list[TuningRecord]:
+    """What the log has of exactly this workload on this device, oldest first."""
+    return [record for record in log.load().records if record.workload == workload and record.device == target.device]
+
+
+class _State:
+    """What is known of a workload so far. Of several records of one candidate the latest counts."""
+
+    def __init__(
+        self, workload: Workload, target: Target, *, budget: Budget, spaces: SpaceUnion, progress: Progress | None
+    ) -> None:
+        self._workload = workload
+        self._device = target.device
+        self._budget = budget
+        self._spaces = spaces
+        self._progress = progress
+        limits = target.limits
+        self._limit_us = limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops) if limits else None
+        self._latest: dict[Config, TuningRecord] = {}
+        self._failure_detail = ""
+        self._resumed = 0
+        self._baselines_us: list[float] = []
+        self._best_us = float("inf")
+        self._since_improvement = 0
+        self._started_s = time.monotonic()
+        self._confirming = False
+        self.confirmed: set[Config] = set()
+        """Candidates with more than one record."""
+        self.starting = False
+        """Workers are about to start: the clock runs from the first record, or short budgets would see nothing else."""
+
+    @property
+    def nothing_new(self) -> bool:
+        return len(self._latest) == self._resumed
+
+    def add(self, record: TuningRecord, *, known: bool = False, confirming: bool = False) -> None:
+        """Count a record; one whose configuration is no longer in the space is passed over."""
+        config = self._spaces.adopt(record.config)
+        if config is None:
+            return
+        if self.starting and not known:
+            self.starting, self._started_s = False, time.monotonic()
+        self._confirming = confirming
+        if config in self._latest:
+            self.confirmed.add(config)
+        else:
+            self._resumed += known
+            self._count_improvement(record)
+            if record.baseline:
+                self._baselines_us.append(record.baseline[1].median_us)
+        self._latest[config] = record
+        if record.status is not Status.OK:
+            self._failure_detail = record.detail
+        if self._progress and not known:
+            self._progress(self.report())
+
+    def _count_improvement(self, record: TuningRecord) -> None:
+        self._since_improvement += 1
+        if record.status is Status.OK and record.measurement:
+            if record.measurement.median_us <= self._best_us * _IMPROVEMENT:
+                self._since_improvement = 0
+            self._best_us = min(self._best_us, record.measurement.median_us)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def spent(self, *, overtime: float = 1.0) -> Stop | None:
+        """The budget that is used up, if one is; ``overtime`` times as many seconds are allowed."""
+        budget = self._budget
+        if budget.trials is not None and len(self._latest) >= budget.trials:
+            return Stop.TRIALS
+        if budget.seconds is not None and self._elapsed_s >= overtime * budget.seconds and self._latest:
+            return Stop.SECONDS
+        if budget.patience is not None and self._since_improvement >= budget.patience:
+            return Stop.PATIENCE
+        return None
+
+    def room(self, most: int) -> int:
+        """How many candidates may be tried next, so that trials and, at the pace so far, seconds suffice for them."""
+        budget, measured = self._budget, len(self._latest) - self._resumed
+        if budget.trials is not None:
+            most = min(most, budget.trials - len(self._latest))
+        if budget.seconds is not None and not measured:
+            most = min(most, FIRST_BATCH)
+        elif budget.seconds is not None:
+            pace_s = max(self._elapsed_s / measured, 1e-6)
+            most = max(1, min(most, round((budget.seconds - self._elapsed_s) / pace_s)))
+        return most
+
+    def candidates(self, configs: Sequence[Config]) -> list[Candidate]:
+        return [Candidate(self._workload, config) for config in configs]
+
+    def fastest(self, count: int) -> list[Config]:
+        """Candidates that worked, the shortest time first: the order in which dispatch would take them."""
+        return self._sorted(lambda record: record.measurement.median_us if record.measurement else math.inf)[:count]
+
+    def promising(self, count: int) -> list[Config]:
+        """Candidates that worked, the shortest time relative to the baseline measured beside them first."""
+        return self._sorted(relative_time)[:count]
+
+    def _sorted(self, key: Callable[[TuningRecord], float]) -> list[Config]:
+        worked = [(config, record) for config, record in self._latest.items() if record.status is Status.OK]
+        return [config for config, _ in sorted(worked, key=lambda item: key(item[1]))]
+
+    def disturbed(self, records: Sequence[TuningRecord]) -> bool:
+        """True if the baseline beside ``records`` was clearly slower than it was in most trials."""
+        now_us = [record.baseline[1].median_us for record in records if record.baseline]
+        return bool(now_us and self._baselines_us) and min(now_us) > _DISTURBED * statistics.median(self._baselines_us)
+
+    def report(self, *, stopped: Stop | None = None) -> TuningResult:
+        fastest = self.fastest(1)
+        failures = Counter(record.status.value for record in self._latest.values() if record.status is not Status.OK)
+        return TuningResult(
+            workload=self._workload,
+            device=self._device,
+            budget=self._budget,
+            best=self._latest[fastest[0]] if fastest else None,
+            trials=len(self._latest),
+            resumed=self._resumed,
+            failures=dict(failures),
+            failure_detail=self._failure_detail,
+            limit_us=self._limit_us,
+            elapsed_s=self._elapsed_s,
+            confirming=self._confirming,
+            stopped=stopped,
+        )

@@ -1,0 +1,124 @@
+"""Report: what a tuning run found, as a table for people and as plain data for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dwconv.tuner.progress import label, microseconds
+from dwconv.tuner.result import TuningResult
+from dwconv.workload import Workload
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of one workload: a result, or why there is none."""
+
+    workload: Workload
+    result: TuningResult | None = None
+    reason: str = ""
+    """Why it could not be tuned: no template fits."""
+
+
+def as_data(outcome: Outcome) -> dict[str, Any]:
+    """One entry of ``results`` in the JSON output; times in microseconds, null for what is not known."""
+    workload, result = outcome.workload, outcome.result
+    best = result.best if result else None
+    baseline = best.baseline if best else None
+    speedup = best.speedup if best else None
+    data: dict[str, Any] = {
+        "workload": workload.key,
+        "pass": workload.pass_,
+        "config": best.config.to_dict() if best else None,
+        "median_us": result.median_us if result else None,
+        "spread_us": best.measurement.spread_us if best and best.measurement else None,
+        "baseline_us": baseline[1].median_us if baseline else None,
+        "baseline": baseline[0] if baseline else None,
+        "speedup": speedup,
+        "percent_of_limit": result.percent_of_limit if result else None,
+        "trials": result.trials if result else 0,
+        "measured": result.measured if result else 0,
+        "failures": result.failures if result else {},
+        "stopped": result.stopped.value if result and result.stopped else None,
+        "predicted": bool(result and result.predicted),
+        "workload_fields": workload.to_dict(),
+    }
+    if best and best.resources:
+        data["resources"] = best.resources
+    if outcome.reason:
+        data["reason"] = outcome.reason
+    elif result and best is None:
+        data["reason"] = result.failure_detail
+    return data
+
+
+def print_table(outcomes: Sequence[Outcome], *, console: Console) -> None:
+    """A line a pass under the workload's name, each with its configuration beneath."""
+    rows = [_cells(outcome) for outcome in outcomes]
+    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+    console.print(_aligned(_HEADINGS, widths), style="bold", markup=False, soft_wrap=True)
+    group = ""
+    for outcome, cells in zip(outcomes, rows, strict=True):
+        if (name := label(outcome.workload)) != group:
+            group = name
+            console.print(name, style="cyan", markup=False, soft_wrap=True)
+        console.print(_aligned(cells, widths), style=_style(outcome), markup=False, soft_wrap=True)
+        for text in _beneath(outcome):
+            for line in textwrap.wrap(text, width=max(40, console.width - 4), break_on_hyphens=False):
+                console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+
+
+_HEADINGS = ("  pass", "median µs", "baseline µs", "× baseline", "% of limit", "trials", "failed")
+
+
+def _cells(outcome: Outcome) -> tuple[str, ...]:
+    result = outcome.result
+    name = f"  {outcome.workload.pass_}"
+    if result is None:
+        return (name, "no template", "–", "–", "–", "–", "–")
+    failures = str(sum(result.failures.values()))
+    best = result.best
+    if best is None or best.measurement is None:
+        return (name, "none", "–", "–", "–", str(result.trials), failures)
+    time = microseconds(best.measurement.median_us)
+    time = f"{time} predicted" if result.predicted else f"{time} ± {microseconds(best.measurement.spread_us)}"
+    baseline = f"{best.baseline[0]} {microseconds(best.baseline[1].median_us)}" if best.baseline else "–"
+    speedup = f"{best.speedup:.2f}" if best.speedup else "–"
+    percent = f"{result.percent_of_limit:.0f}" if result.percent_of_limit is not None else "–"
+    return (name, time, baseline, speedup, percent, str(result.trials), failures)
+
+
+def _beneath(outcome: Outcome) -> list[str]:
+    """The configuration, what the compiler said of it, and what failed."""
+    result = outcome.result
+    if result is None:
+        return [outcome.reason]
+    failures = ", ".join(f"{count} {status}" for status, count in sorted(result.failures.items()))
+    detail = textwrap.shorten(result.failure_detail, width=160, placeholder=" …")
+    if not result.trials:
+        return ["interrupted before anything was measured"]
+    if result.best is None:
+        return [f"none of {result.trials} candidates worked: {failures}; the last one: {detail}"]
+    lines = [f"{result.best.config.template} {result.best.config}"]
+    if result.best.resources:
+        lines.append(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in result.best.resources.items()))
+    if failures:
+        lines.append(f"failed: {failures}; the last one: {detail}")
+    return lines
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join([first, *others]).rstrip()
+
+
+def _style(outcome: Outcome) -> str:
+    if outcome.result is None or outcome.result.best is None:
+        return "yellow"
+    speedup = outcome.result.best.speedup
+    return "" if speedup is None else "green" if speedup >= 1 else "yellow"

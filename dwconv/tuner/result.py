@@ -1,0 +1,92 @@
+"""TuningResult: how the search of one workload stands, or ended; Budget: when it has to end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dwconv.records.record import Status, TuningRecord
+from dwconv.workload import Workload
+
+
+class Stop(str, Enum):
+    """Why a search ended."""
+
+    TRIALS = "trials"
+    SECONDS = "seconds"
+    PATIENCE = "patience"
+    EXHAUSTED = "exhausted"
+    INTERRUPTED = "interrupted"
+
+
+def relative_time(record: TuningRecord) -> float:
+    """Time over the baseline's, both measured in turns: other work on the machine slows both, and cancels out. Where
+    there is no baseline, microseconds; infinite for what failed."""
+    if record.status is not Status.OK or record.measurement is None:
+        return math.inf
+    return 1 / record.speedup if record.speedup else record.measurement.median_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a search may spend on one workload; None is without end."""
+
+    trials: int | None
+    """Candidates, those known from the log included."""
+    seconds: float | None
+    patience: int | None
+    """Candidates in a row that bring no improvement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningResult:
+    """How the search of one workload stands, or ended."""
+
+    workload: Workload
+    device: str
+    budget: Budget
+    best: TuningRecord | None = None
+    """The fastest candidate, confirmed once the search has ended; None if none worked."""
+    trials: int = 0
+    """Candidates tried, those known from the log included."""
+    resumed: int = 0
+    """Candidates of ``trials`` that the log already knew."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """How many candidates failed, by status."""
+    failure_detail: str = ""
+    """What the latest failed candidate said."""
+    limit_us: float | None = None
+    """The least time that the device's bandwidth and peak allow; None if those are unknown."""
+    elapsed_s: float = 0.0
+    confirming: bool = False
+    """The search is over; the fastest are being verified and timed once more."""
+    stopped: Stop | None = None
+    """None while it goes on."""
+
+    @property
+    def measured(self) -> int:
+        """Candidates tried in this run."""
+        return self.trials - self.resumed
+
+    @property
+    def median_us(self) -> float | None:
+        return self.best.measurement.median_us if self.best and self.best.measurement else None
+
+    @property
+    def predicted(self) -> bool:
+        """True if the best was computed, never run."""
+        return bool(self.best and self.best.measurement and self.best.measurement.predicted)
+
+    @property
+    def percent_of_limit(self) -> float | None:
+        """100 is as fast as the device allows."""
+        return None if not self.median_us or self.limit_us is None else 100 * self.limit_us / self.median_us
+
+    @property
+    def time_left_s(self) -> float | None:
+        """What the budget leaves, at the pace so far; None if that is unknown."""
+        left = [] if self.budget.seconds is None else [self.budget.seconds - self.elapsed_s]
+        if self.budget.trials is not None and self.measured:
+            left.append((self.budget.trials - self.trials) * self.elapsed_s / self.measured)
+        return max(0.0, min(left)) if left else None

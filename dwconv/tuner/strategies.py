@@ -1,0 +1,201 @@
+"""Strategies: which configurations to try next. Each is asked for some, and told what came of them.
+
+The same seed and the same records give the same configurations, in whatever order the records of one batch arrive.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Literal, Protocol, get_args
+
+from dwconv.records.record import TuningRecord
+from dwconv.schedules.space import Config
+from dwconv.tuner.features import Features
+from dwconv.tuner.regression import Regression
+from dwconv.tuner.result import relative_time
+from dwconv.tuner.spaces import SpaceUnion
+from dwconv.workload import Workload
+
+Search = Literal["evolve", "random", "exhaustive"]
+SEARCHES: tuple[Search, ...] = get_args(Search)
+
+_ENUMERABLE = 50_000
+"""Spaces up to this size are listed when drawing at random no longer finds anything new."""
+
+
+class Strategy(Protocol):
+    def ask(self, count: int) -> list[Config]:
+        """Up to ``count`` configurations that were never asked or told before; none when the space is exhausted."""
+        ...
+
+    def tell(self, record: TuningRecord) -> None:
+        """What came of a configuration, asked for or not."""
+        ...
+
+
+def make_strategy(search: str, *, spaces: SpaceUnion, workload: Workload, seed: int) -> Strategy:
+    """``search`` is one of SEARCHES."""
+    if search == "exhaustive":
+        return Exhaustive(spaces)
+    if search == "random":
+        return Random(spaces, seed=seed)
+    if search == "evolve":
+        model = Regression(Features(spaces, workload), seed=seed)
+        return Evolve(spaces, model=model, seed=seed)
+    raise ValueError(f"search={search} is unknown; use one of {', '.join(SEARCHES)}")
+
+
+class Exhaustive:
+    """Every legal configuration: the defaults first, then in order of the knobs."""
+
+    def __init__(self, spaces: SpaceUnion) -> None:
+        self._spaces = spaces
+        self._seen: set[Config] = set()
+        self._rest: Iterator[Config] = iter([*spaces.defaults])
+        self._listed = False
+
+    def ask(self, count: int) -> list[Config]:
+        found: list[Config] = []
+        while len(found) < count:
+            config = next(self._rest, None)
+            if config is None and self._listed:
+                break
+            if config is None:
+                self._rest, self._listed = iter(self._spaces), True
+            elif config not in self._seen:
+                self._seen.add(config)
+                found.append(config)
+        return found
+
+    def tell(self, record: TuningRecord) -> None:
+        if config := self._spaces.adopt(record.config):
+            self._seen.add(config)
+
+
+class Random:
+    """The defaults, then configurations drawn evenly, each once."""
+
+    def __init__(self, spaces: SpaceUnion, *, seed: int) -> None:
+        self._unseen = _Unseen(spaces, seed=seed)
+
+    def ask(self, count: int) -> list[Config]:
+        found = self._unseen.defaults(count)
+        return found + self._unseen.draw(count - len(found))
+
+    def tell(self, record: TuningRecord) -> None:
+        self._unseen.mark(record.config)
+
+
+class Evolve:
+    """Evolution guided by a regression.
+
+    The defaults and random configurations come first. Then a population is bred from the best so far by
+    small steps, mutation and crossing, and selected for a few generations by what the regression predicts. Most of
+    a batch is the best predicted; the rest is drawn at random, so that no corner stays unknown.
+    """
+
+    WARM_UP = 8
+    """Configurations tried before the regression is trusted."""
+    EXPLORE = 0.2
+    """Share of a batch that is drawn at random."""
+    PARENTS = 12
+    POPULATION = 192
+    GENERATIONS = 3
+
+    def __init__(self, spaces: SpaceUnion, *, model: Regression, seed: int) -> None:
+        self._spaces = spaces
+        self._model = model
+        self._unseen = _Unseen(spaces, seed=seed)
+        self._rng = random.Random(seed + 1)
+        self._times: dict[Config, float | None] = {}
+
+    def tell(self, record: TuningRecord) -> None:
+        if config := self._unseen.mark(record.config):
+            time = relative_time(record)
+            self._times[config] = time if math.isfinite(time) else None
+
+    def ask(self, count: int) -> list[Config]:
+        found = self._unseen.defaults(count)
+        if len(self._times) < self.WARM_UP or not self._best():
+            return found + self._unseen.draw(count - len(found))
+        explored = sum(self._rng.random() < self.EXPLORE for _ in range(count - len(found)))
+        found += self._bred(count - len(found) - explored)
+        return found + self._unseen.draw(count - len(found))
+
+    def _bred(self, count: int) -> list[Config]:
+        self._model.fit(self._times)
+        parents = self._best()
+        pool: dict[Config, float] = {}
+        for _ in range(self.GENERATIONS):
+            children = [child for child in self._children(parents) if child not in pool]
+            self._rng.shuffle(children)  # trees predict the same for many: let no knob's order decide
+            predictions = self._model.predict(children)
+            pool.update(zip(children, map(float, predictions), strict=True))
+            parents = sorted(pool, key=lambda config: pool[config])[: self.PARENTS] or parents
+        new = [config for config in sorted(pool, key=lambda config: pool[config]) if self._unseen.is_new(config)]
+        return self._unseen.take(new[:count])
+
+    def _best(self) -> list[Config]:
+        """The fastest configurations told, fastest first."""
+        worked = [(time, str(config), config) for config, time in self._times.items() if time is not None]
+        return [config for _, _, config in sorted(worked, key=lambda item: item[:2])[: self.PARENTS]]
+
+    def _children(self, parents: list[Config]) -> list[Config]:
+        rng, spaces = self._rng, self._spaces
+        steps = [near for parent in parents for near in spaces.neighbours(parent)]
+        born: list[Config | None] = list(steps)
+        for _ in range(self.POPULATION):
+            kind = rng.random()
+            if kind < 0.4:
+                born.append(spaces.mutate(rng.choice(parents), rng))
+            elif kind < 0.8:
+                born.append(spaces.cross(rng.choice(parents), rng.choice(parents), rng))
+            else:
+                born.append(spaces.sample(rng))
+        return list(dict.fromkeys(config for config in born if config is not None))
+
+
+class _Unseen:
+    """Draws configurations that were never asked or told before."""
+
+    def __init__(self, spaces: SpaceUnion, *, seed: int) -> None:
+        self._spaces = spaces
+        self._rng = random.Random(seed)
+        self._seen: set[Config] = set()
+
+    def mark(self, config: Config) -> Config | None:
+        """Remember ``config`` as seen; returns it as its space writes it, None if it is not in the space."""
+        adopted = self._spaces.adopt(config)
+        if adopted is not None:
+            self._seen.add(adopted)
+        return adopted
+
+    def is_new(self, config: Config) -> bool:
+        return config not in self._seen
+
+    def take(self, configs: list[Config]) -> list[Config]:
+        self._seen.update(configs)
+        return configs
+
+    def defaults(self, count: int) -> list[Config]:
+        return self.take([config for config in self._spaces.defaults if self.is_new(config)][:count])
+
+    def draw(self, count: int) -> list[Config]:
+        """Up to ``count``, drawn evenly."""
+        found = self._drawn(count)
+        if len(found) < count and self._spaces.size <= _ENUMERABLE:
+            rest = [config for config in self._spaces if self.is_new(config) and config not in found]
+            found += self._rng.sample(rest, k=min(len(rest), count - len(found)))
+        return self.take(found)
+
+    def _drawn(self, count: int) -> list[Config]:
+        found: dict[Config, None] = {}
+        for _ in range(20 * count):
+            if len(found) == count:
+                break
+            config = self._spaces.sample(self._rng)
+            if config is not None and self.is_new(config):
+                found[config] = None
+        return list(found)

@@ -1,0 +1,154 @@
+"""What to compute in NCHW for CUDA, as TE: the sum on a domain padded to whole block tiles, the result as its crop.
+
+Only the crop has a guard: the sum, the hot loop, is free of tests however ragged the sizes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import te, tirx
+
+from dwconv.schedules.two_level import spread_over_banks
+from dwconv.workload import Workload
+
+Index = Any
+"""An expression of TVM."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockTile:
+    """Outputs of one block, (planes, rows, columns), and its threads on rows and on columns."""
+
+    planes: int
+    rows: int
+    columns: int
+    threads_h: int
+    threads_w: int
+
+    def patch(self, workload: Workload) -> tuple[int, int]:
+        """(rows, columns ÷ stride) of padded input that the outputs of one plane read."""
+        height = (self.rows - 1) * workload.stride[0] + workload.dilation[0] * (workload.kernel[0] - 1) + 1
+        width = self.columns + workload.dilation[1] * (workload.kernel[1] - 1) // workload.stride[1]
+        return height, width
+
+    def turns(self, workload: Workload) -> tuple[int, int]:
+        """How often the threads must move on to cover the patch, (down, across)."""
+        height, width = self.patch(workload)
+        return -(-height // self.threads_h), -(-width // self.threads_w)
+
+    def row_words(self, workload: Workload) -> int:
+        """From a staged row to the next: the words it holds, and a few more for the banks."""
+        return spread_over_banks(
+            workload.stride[1] * self.turns(workload)[1] * self.threads_w,
+            threads=(self.threads_h, self.threads_w),
+            words=(self._rows_apart(workload), 1),
+        )
+
+    def plane_words(self, workload: Workload) -> int:
+        """From a staged plane to the next, in the same way."""
+        row = self.row_words(workload)
+        return spread_over_banks(
+            self.turns(workload)[0] * self.threads_h * row,
+            threads=(self.planes, self.threads_h, self.threads_w),
+            words=(1, self._rows_apart(workload) * row, 1),
+        )
+
+    def _rows_apart(self, workload: Workload) -> int:
+        """Staged rows between what a thread reads and what the next thread down reads."""
+        return self.rows // self.threads_h * workload.stride[0]
+
+
+def fprop_nchw(workload: Workload, tile: BlockTile, *, shared: bool) -> tirx.PrimFunc:
+    """y[n, c·M + m, h, w] = Σ x[n, c, h·S + kh·D − P, w·S + kw·D − P] · w[c·M + m, kh, kw], zero outside x.
+
+    Stages: ``staged`` is x with its padding; ``sum`` the convolution, on whole block tiles; ``y`` its crop.
+    With ``shared``, ``staged`` holds the patch of every block tile by itself, as ``fetched`` by the block's threads in
+    turns: (n, C, tile row, tile column, row turn, row thread, phase, column turn, column thread). Column w of a patch
+    lies at phase w mod stride, so that at stride 2 neighbouring outputs still read neighbouring words.
+    """
+    dilation_h, dilation_w = workload.dilation
+    channels, multiplier, out_channels = workload.channels, workload.multiplier, workload.out_channels
+    out_h, out_w = workload.output_size
+    padded_h, padded_w = round_up(out_h, tile.rows), round_up(out_w, tile.columns)
+    padded_channels = round_up(out_channels, tile.planes)
+    planes = -(-padded_channels // multiplier)
+
+    batch = te.var("n", "int32")
+    x = te.placeholder((batch, channels, *workload.input_size), workload.dtype, name="x")
+    w = te.placeholder(workload.weight_shape, workload.dtype, name="w")
+    staging = _staged_by_tile if shared else _staged_as_it_lies
+    pixel = staging(x, workload, tile, shape=(batch, planes, padded_h, padded_w))
+
+    kh = te.reduce_axis((0, workload.kernel[0]), name="kh")
+    kw = te.reduce_axis((0, workload.kernel[1]), name="kw")
+
+    def taps(n: Index, c: Index, row: Index, column: Index) -> Index:
+        weight = w[tirx.min(c, out_channels - 1), kh, kw]
+        return te.sum(pixel(n, c // multiplier, row, column, kh * dilation_h, kw * dilation_w) * weight, axis=[kh, kw])
+
+    total = te.compute((batch, padded_channels, padded_h, padded_w), taps, name="sum")
+    y = te.compute((batch, out_channels, out_h, out_w), lambda *at: total(*at), name="y")
+    return te.create_prim_func([x, w, y])
+
+
+Pixel = Callable[[Index, Index, Index, Index, Index, Index], Index]
+"""(n, plane, output row, output column, tap row, tap column) -> the input there."""
+
+
+def _staged_as_it_lies(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape: tuple[Any, ...]) -> Pixel:
+    stride_h, stride_w = workload.stride
+    batch, planes, padded_h, padded_w = shape
+    height = (padded_h - 1) * stride_h + workload.dilation[0] * (workload.kernel[0] - 1) + 1
+    width = (padded_w - 1) * stride_w + workload.dilation[1] * (workload.kernel[1] - 1) + 1
+    staged = te.compute(
+        (batch, planes, height, width),
+        lambda n, c, row, column: _input_or_zero(x, workload, n, c, row, column),
+        name="staged",
+    )
+    return lambda n, c, row, column, kh, kw: staged[n, c, row * stride_h + kh, column * stride_w + kw]
+
+
+def _staged_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape: tuple[Any, ...]) -> Pixel:
+    stride_h, stride_w = workload.stride
+    (patch_h, patch_w), (turns_h, turns_w) = tile.patch(workload), tile.turns(workload)
+    batch, planes, padded_h, padded_w = shape
+    patches = (padded_h // tile.rows, padded_w // tile.columns)
+    shape = (batch, planes, *patches, turns_h, tile.threads_h, stride_w, turns_w, tile.threads_w)
+
+    def fetch(
+        n: Index, c: Index, tile_h: Index, tile_w: Index,
+        turn_h: Index, thread_h: Index, phase: Index, turn_w: Index, thread_w: Index,
+    ) -> Index:  # fmt: skip
+        h, w = turn_h * tile.threads_h + thread_h, turn_w * tile.threads_w + thread_w
+        row, column = tile_h * (tile.rows * stride_h) + h, (tile_w * tile.columns + w) * stride_w + phase
+        return _input_or_zero(x, workload, n, c, row, column, h < patch_h, w < patch_w)
+
+    fetched = te.compute(shape, fetch, name="fetched")
+    staged = te.compute(shape, lambda *at: fetched(*at), name="staged")
+
+    def pixel(n: Index, c: Index, row: Index, column: Index, kh: Index, kw: Index) -> Index:
+        h, w = row % tile.rows * stride_h + kh, column % tile.columns + kw // stride_w
+        return staged[
+            n, c, row // tile.rows, column // tile.columns,
+            h // tile.threads_h, h % tile.threads_h, kw % stride_w, w // tile.threads_w, w % tile.threads_w,
+        ]  # fmt: skip
+
+    return pixel
+
+
+def _input_or_zero(
+    x: te.Tensor, workload: Workload, n: Index, c: Index, row: Index, column: Index, *wanted: Index
+) -> Index:
+    """x at (row, column) of the padded input; zero in the padding and where it is not wanted."""
+    height, width = workload.input_size
+    (top, _), (left, _) = workload.padding
+    h, w = row - top, column - left
+    inside = tirx.all(*wanted, c < workload.channels, h >= 0, h < height, w >= 0, w < width)
+    return tirx.if_then_else(inside, x[n, c, h, w], tirx.const(0, workload.dtype))
+
+
+def round_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

@@ -1,0 +1,78 @@
+"""dgrad, NHWC, CPU.
+
+Level one: a task is `block_h` rows of one image of dx, in `block_c` channels; tasks are shared out over the threads.
+Level two: a register tile is `tile_h` rows × `tile_w` columns × `vectors_c` vectors of channels, its sums in registers.
+Tiles are multiples of the stride: each of their positions has its own taps, the same in every tile, and no others.
+
+    dx, stride 2, kernel 3          register tile, tile_h = tile_w = 2
+    ┌────┬────┬────┬────┐           ┌──────────────┬──────────────┐
+    │ a b│ a b│ a b│ a b│           │ a: tap 1,1   │ b: taps 1,0  │      dy meets each tap of each position in its
+    │ c d│ c d│ c d│ c d│    ──►    │              │     and 1,2  │      phase: 1 + 2 + 2 + 4 = 9 products for four
+    ├────┼────┼────┼────┤           ├──────────────┼──────────────┤      dx, where all taps in all phases are 36
+    │ a b│ a b│ a b│ a b│           │ c: taps 0,1  │ d: taps 0,0  │
+    │ c d│ c d│ c d│ c d│           │     and 2,1  │ 0,2 2,0 2,2  │
+    └────┴────┴────┴────┘           └──────────────┴──────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cpu import sizes
+from dwconv.schedules.cpu.gather_space import ORDERS, Gather, channel_blocks, gather_rules, unrolling
+from dwconv.schedules.cpu.taps import Axis
+from dwconv.schedules.space import Config, ConfigSpace, Knob
+from dwconv.schedules.template import ScheduleTemplate
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+    from dwconv.target import CpuTarget
+    from dwconv.workload import Workload
+
+NAME = "cpu.dgrad_nhwc"
+
+
+def work_of(workload: Workload) -> Gather:
+    """dx[i, c] = Σ dy[(i + padding − k · dilation) / stride, c · multiplier + m] · w[c · multiplier + m, k]"""
+    return Gather(
+        source="dy",
+        result="dx",
+        rows=Axis.of_input_gradient(workload, 0),
+        columns=Axis.of_input_gradient(workload, 1),
+        channels=workload.channels,
+        fan_in=workload.multiplier,
+    )
+
+
+def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+    work = work_of(workload)
+    block_h = sizes.preferred_rows(workload.input_size[0], batch=workload.batch, threads=target.threads)
+    return ConfigSpace(
+        NAME,
+        Knob("block_h", sizes.row_blocks(workload.input_size[0], multiple=workload.stride[0])),
+        Knob("tile_h", sizes.tiles((1, 2, 3, 4), work.rows)),
+        Knob("tile_w", sizes.tiles((1, 2, 3, 4, 6, 7, 8, 12, 14, 16), work.columns)),
+        Knob("vectors_c", [1, 2, 3, 4]),
+        Knob("order", ORDERS),
+        Knob("block_c", channel_blocks(work.channels, target)),
+        Knob("unroll", unrolling(work)),
+        rules=gather_rules(work, target),
+        preferred={
+            "block_h": block_h, "tile_h": 2, "tile_w": 4, "vectors_c": 1, "order": "chw", "block_c": work.channels,
+            "unroll": "taps" if workload.kernel[0] <= 7 else "kw",
+        },
+    )  # fmt: skip
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    """Parameters: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C), workspace (M, KH, KW, C)."""
+    from dwconv.schedules.cpu.gather import schedule_gather
+
+    work = work_of(workload)
+    return schedule_gather(work, config, lanes=sizes.vector_lanes(work.channels, target))
+
+
+TEMPLATE = ScheduleTemplate(
+    name=NAME, device="cpu", pass_="dgrad", layout="nhwc", misfit=sizes.misfit, space=space, schedule=schedule
+)

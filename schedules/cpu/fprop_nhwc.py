@@ -1,0 +1,78 @@
+"""fprop, NHWC, CPU.
+
+Level one: a task is `block_h` rows of one image, in `block_c` channels; tasks are shared out over the threads.
+Level two: a register tile is `tile_h` rows × `tile_w` columns × `vectors_c` vectors of channels, its sums in registers.
+Between the two, tiles follow each other in `order`. `unroll`: all taps, those of a kernel row ("kw"), or none.
+
+    image                task                                 register tile
+    ┌───────────┐        ┌──────┬─────────────────┬───────┐          ┌───────┬───────┬───────┐
+    │  block_h  │        │ left │ interior tiles, │ right │   tile_h │ v0 v1 │ v0 v1 │ v0 v1 │  v: a vector of channels.
+    ├───────────┤   ──►  │ edge │ a loop          │ edge  │   ──►    ├───────┼───────┼───────┤  Each x is loaded once, and
+    │  block_h  │        ├──────┼─────────────────┼───────┤          │ v0 v1 │ v0 v1 │ v0 v1 │  added to all sums it meets.
+    └───────────┘        └──────┴─────────────────┴───────┘          └───────┴───────┴───────┘
+                                                                              tile_w
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cpu import sizes
+from dwconv.schedules.cpu.gather_space import ORDERS, Gather, channel_blocks, gather_rules, unrolling
+from dwconv.schedules.cpu.taps import Axis
+from dwconv.schedules.space import Config, ConfigSpace, Knob
+from dwconv.schedules.template import ScheduleTemplate
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+    from dwconv.target import CpuTarget
+    from dwconv.workload import Workload
+
+NAME = "cpu.fprop_nhwc"
+
+
+def work_of(workload: Workload) -> Gather:
+    """y[o, c] = Σ x[o · stride + k · dilation − padding, c // multiplier] · w[c, k]"""
+    return Gather(
+        source="x",
+        result="y",
+        rows=Axis.of_convolution(workload, 0),
+        columns=Axis.of_convolution(workload, 1),
+        channels=workload.out_channels,
+        fan_out=workload.multiplier,
+    )
+
+
+def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+    work = work_of(workload)
+    block_h = sizes.preferred_rows(workload.output_size[0], batch=workload.batch, threads=target.threads)
+    return ConfigSpace(
+        NAME,
+        Knob("block_h", sizes.row_blocks(workload.output_size[0])),
+        Knob("tile_h", sizes.tiles((1, 2, 3, 4), work.rows)),
+        Knob("tile_w", sizes.tiles((1, 2, 3, 4, 6, 7, 8, 12, 14, 16), work.columns)),
+        Knob("vectors_c", [1, 2, 3, 4]),
+        Knob("order", ORDERS),
+        Knob("block_c", channel_blocks(work.channels, target)),
+        Knob("unroll", unrolling(work)),
+        rules=gather_rules(work, target),
+        preferred={
+            "block_h": block_h, "order": "chw", "block_c": work.channels,
+            **({"tile_h": 2, "tile_w": 4, "vectors_c": 1, "unroll": "taps"} if workload.kernel[0] < 7 else
+               {"tile_h": 1, "tile_w": 6, "vectors_c": 2, "unroll": "kw"}),
+        },
+    )  # fmt: skip
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    """Parameters: x (n, H, W, C), w (C·M, KH, KW), y (n, OH, OW, C·M), workspace (1, KH, KW, C·M)."""
+    from dwconv.schedules.cpu.gather import schedule_gather
+
+    work = work_of(workload)
+    return schedule_gather(work, config, lanes=sizes.vector_lanes(work.channels, target))
+
+
+TEMPLATE = ScheduleTemplate(
+    name=NAME, device="cpu", pass_="fprop", layout="nhwc", misfit=sizes.misfit, space=space, schedule=schedule
+)

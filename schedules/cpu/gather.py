@@ -1,0 +1,241 @@
+"""The kernel behind fprop and dgrad: every result is a sum of what its taps meet in the source.
+
+    result[o, c] = Σ over k of source[meets(o, k), c] · w[c, k]          (schedules/cpu/taps.py says what meets what)
+
+One task is some rows of one image, in all channels or a block of them. In a register tile every source vector is
+loaded once and multiplied into all the sums that it meets; weights stand in the workspace with channels innermost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cpu.emit import (
+    BATCH,
+    Accumulators,
+    Expr,
+    Vectors,
+    argument,
+    bind,
+    ceil_div,
+    inside,
+    kernel,
+    least,
+    most,
+    nest,
+    parallel,
+    serial,
+    store,
+    when,
+)
+from dwconv.schedules.cpu.gather_space import Gather
+from dwconv.schedules.cpu.taps import Axis, Run, TapLoop, column_runs, rolled_column_runs
+from dwconv.schedules.space import Config
+
+PARALLEL_PACKING = 8192
+"""Weights below this number are packed by one thread: it takes less time than waking the others."""
+
+
+def schedule_gather(work: Gather, config: Config, *, lanes: int) -> s_tir.Schedule:
+    """Parameters: source (n, H, W, C), w (weights, KH, KW), result (n, OH, OW, C′), workspace: packed weights."""
+    rows, columns = work.rows, work.columns
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        source = argument(work.source, (n, rows.inputs, columns.inputs, work.source_channels))
+        w = argument("w", (work.channels * work.fan_in, rows.taps, columns.taps))
+        result = argument(work.result, (n, rows.outputs, columns.outputs, work.channels))
+        packed = argument("workspace", (work.fan_in, rows.taps, columns.taps, work.channels))
+        operands = Operands(work, source, packed, result, Vectors(work.channels, lanes))
+
+        pack(w, packed, work)
+        for task in tasks(operands, config, n):
+            loops = {"h": task.row_tiles, "w": task.column_tiles, "c": task.channel_groups}
+            for at in nest(config.order, loops):
+                left, run = at["w"]
+                tile = Tile(operands, task.image, at["h"], config.tile_h, left, run, operands.vectors.starts(at["c"]))
+                if config.unroll == "taps":
+                    tile.sum_unrolled()
+                else:
+                    for row in range(config.tile_h):
+                        tile.sum_row(row, columns_too=config.unroll == "none")
+    return s_tir.Schedule(builder.get())
+
+
+def pack(w: Any, packed: Any, work: Gather) -> None:
+    """packed[m, kh, kw, c] = w[c · fan_in + m, kh, kw]"""
+    taps = work.rows.taps * work.columns.taps
+    turns = work.fan_in * work.rows.taps
+    loop = parallel if taps * work.channels * work.fan_in >= PARALLEL_PACKING else serial
+    for turn in loop("turn", turns):
+        for kw in serial("kw", work.columns.taps):
+            for c in serial("c", work.channels):
+                m, kh = turn // work.rows.taps, turn % work.rows.taps
+                store(packed, w[c * work.fan_in + m, kh, kw], m, kh, kw, c)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What the kernel reads and writes."""
+
+    work: Gather
+    source: Any
+    packed: Any
+    result: Any
+    vectors: Vectors
+
+    def load(self, image: Expr, row: Expr, column: Expr, c: Expr, m: Expr) -> Expr:
+        """The source channels that the vector of result channels at ``c`` sums, the ``m``-th of each."""
+        channels = self.vectors.span(c * self.work.fan_in + m, self.work.fan_in)
+        if self.work.fan_out > 1:
+            channels = tirx.floordiv(channels, self.vectors.splat(self.work.fan_out))
+        return bind("value", self.source[image, row, column, channels])
+
+    def weight(self, m: Expr, kh: Expr, kw: Expr, c: Expr) -> Expr:
+        return self.packed[m, kh, kw, self.vectors.span(c)]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows of one image from ``top`` on, in a block of channels: the loops over its tiles."""
+
+    operands: Operands
+    config: Config
+    image: Expr
+    top: Expr
+    first_vector: Expr
+
+    def row_tiles(self) -> Iterator[Expr]:
+        """First rows of the tiles."""
+        rows, block_h, tile_h = self.operands.work.rows, rows_in_block(self.config), self.config.tile_h
+        tiles: Expr = ceil_div(min(block_h, rows.outputs), tile_h)
+        if rows.outputs % block_h:
+            tiles = least(tiles, ceil_div(rows.outputs - self.top, tile_h))
+        for tile in serial("tile_h", tiles):
+            yield bind("row", self.top + tile * tile_h)
+
+    def column_tiles(self) -> Iterator[tuple[Expr, Run]]:
+        """First columns of the tiles: the left edge, the interior in a loop, the right edge."""
+        runs = rolled_column_runs if self.config.unroll == "none" else column_runs
+        for run in runs(self.operands.work.columns, self.config.tile_w):
+            for tile in serial("tile_w", run.tiles):
+                yield bind("column", run.start + tile * run.width), run
+
+    def channel_groups(self) -> Iterator[list[Expr]]:
+        """Numbers of the vectors of the tiles."""
+        count = self.config.block_c // self.operands.vectors.lanes
+        if self.config.block_c == self.operands.work.channels:
+            count = self.operands.vectors.count
+        return self.operands.vectors.groups(self.first_vector, count, self.config.vectors_c)
+
+
+def tasks(operands: Operands, config: Config, n: Expr) -> Iterator[Task]:
+    """Shares out images × blocks of rows × blocks of channels over the threads."""
+    row_blocks = ceil_div(operands.work.rows.outputs, rows_in_block(config))
+    channel_blocks = operands.work.channels // config.block_c
+    for task in parallel("task", n * (row_blocks * channel_blocks)):
+        image = bind("image", task // (row_blocks * channel_blocks))
+        top = bind("top", task // channel_blocks % row_blocks * rows_in_block(config))
+        first_vector = task % channel_blocks * (config.block_c // operands.vectors.lanes) if channel_blocks > 1 else 0
+        yield Task(operands, config, image, top, first_vector)
+
+
+def rows_in_block(config: Config) -> int:
+    """``block_h``, in whole tiles."""
+    return int(ceil_div(config.block_h, config.tile_h) * config.tile_h)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One register tile: ``height`` rows × the columns of a run × some vectors of channels."""
+
+    operands: Operands
+    image: Expr
+    top: Expr
+    height: int
+    left: Expr
+    run: Run
+    channels: list[Expr]
+
+    def sum_unrolled(self) -> None:
+        """All taps, straight code; one test for each source row keeps out of the padding."""
+        rows, columns = self.operands.work.rows, self.operands.work.columns
+        sums = Accumulators(self.operands.vectors, self.height, self.run.width, len(self.channels))
+        for m in serial("m", self.operands.work.fan_in):
+            for row_at, row_pairs in rows.reads(self.height).items():
+                row = bind("source_row", rows.origin(self.top) + row_at)
+                with when(inside(row, rows.inputs)):
+                    for column_at, column_pairs in columns.reads_of(self.run):
+                        column = columns.origin(self.left) + column_at
+                        for v, c in enumerate(self.channels):
+                            value = self.operands.load(self.image, row, column, c, m)
+                            for out_row, kh in row_pairs:
+                                for out_column, kw in column_pairs:
+                                    weight = self.operands.weight(m, kh, kw, c)
+                                    sums.add((out_row, out_column, v), value * weight)
+        for row in range(self.height):
+            with when(self._has(row)):
+                self._write(sums, row, row)
+
+    def sum_row(self, row: int, *, columns_too: bool) -> None:
+        """Row ``row`` of the tile, with a loop over its kernel rows and, if asked, one over kernel columns."""
+        rows, fan_in = self.operands.work.rows, self.operands.work.fan_in
+        taps, origin = rows.tap_loop(row), rows.origin(self.top)
+        add_columns = self._add_rolled_columns if columns_too else self._add_columns
+        with when(self._has(row)):
+            sums = Accumulators(self.operands.vectors, 1, self.run.width, len(self.channels))
+            if taps is not None:
+                for m in serial("m", fan_in):
+                    for q in serial("q_h", *live(rows, taps, origin)):
+                        source_row = bind("source_row", origin + taps.at + q * taps.delta)
+                        add_columns(sums, source_row, bind("kh", taps.first + q * taps.period), m)
+            self._write(sums, 0, row)
+
+    def _add_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
+        columns = self.operands.work.columns
+        for column_at, pairs in columns.reads_of(self.run):
+            for v, c in enumerate(self.channels):
+                value = self.operands.load(self.image, row, columns.origin(self.left) + column_at, c, m)
+                for out, kw in pairs:
+                    sums.add((0, out, v), value * self.operands.weight(m, kh, kw, c))
+
+    def _add_rolled_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
+        columns, width = self.operands.work.columns, self.run.width
+        origin = columns.origin(self.left)
+        for phase in range(min(columns.down, width)):
+            taps = columns.tap_loop(phase)
+            if taps is None:
+                continue
+            bounds = (0, taps.count) if self.run.interior else live(columns, taps, origin)
+            for q in serial("q_w", *bounds):
+                for out in range(phase, width, columns.down):
+                    column = origin + columns.origin(out - phase) + taps.at + q * taps.delta
+                    for v, c in enumerate(self.channels):
+                        weight = self.operands.weight(m, kh, taps.first + q * taps.period, c)
+                        sums.add((0, out, v), self.operands.load(self.image, row, column, c, m) * weight)
+
+    def _has(self, row: int) -> Expr:
+        """Whether row ``row`` of the tile is a row of the result."""
+        rows = self.operands.work.rows.outputs
+        return True if row == 0 or rows % self.height == 0 else self.top + row < rows
+
+    def _write(self, sums: Accumulators, summed: int, row: int) -> None:
+        """Row ``summed`` of the sums to row ``row`` of the tile."""
+        for column in range(self.run.width):
+            for v, c in enumerate(self.channels):
+                at = (self.image, self.top + row, self.left + column)
+                store(self.operands.result, sums[summed, column, v], *at, self.operands.vectors.span(c))
+
+
+def live(axis: Axis, taps: TapLoop, origin: Expr) -> tuple[Expr, Expr]:
+    """The bounds of q within which a tap loop stays inside the source."""
+    start, span = origin + taps.at, abs(taps.delta)
+    if taps.delta > 0:
+        first, stop = ceil_div(-start, span), ceil_div(axis.inputs - start, span)
+    else:
+        first, stop = ceil_div(start - (axis.inputs - 1), span), start // span + 1
+    first = bind("first", most(first, 0))
+    return first, bind("stop", most(first, least(stop, taps.count)))

@@ -1,0 +1,94 @@
+"""What the configuration spaces of fprop and dgrad share: the pass as a sum over taps, and the rules. No TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dwconv.schedules.cpu import sizes
+from dwconv.schedules.cpu.taps import Axis
+from dwconv.schedules.space import Config, Rule, divisors
+from dwconv.target import CpuTarget
+
+ORDERS = ["hwc", "hcw", "chw"]
+"""Loops over tiles from the outermost in: rows, columns, groups of channels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gather:
+    """A pass as a sum over taps. Result channel c sums source channels c // fan_out · fan_in + m, m < fan_in."""
+
+    source: str
+    result: str
+    rows: Axis
+    columns: Axis
+    channels: int
+    """Of the result."""
+    fan_in: int = 1
+    fan_out: int = 1
+
+    @property
+    def source_channels(self) -> int:
+        return self.channels // self.fan_out * self.fan_in
+
+    @property
+    def multiplier(self) -> int:
+        return self.fan_in * self.fan_out
+
+
+def channel_blocks(channels: int, target: CpuTarget) -> list[int]:
+    """Channels of a task: all, or a part in whole vectors."""
+    lanes = sizes.vector_lanes(channels, target)
+    parts = [channels // part for part in divisors(channels, most=8)]
+    return sorted({part for part in parts if part % lanes == 0} | {channels})
+
+
+def unrolling(work: Gather) -> list[str]:
+    """Which taps are unrolled: all, those of a kernel row, none."""
+    rolled = work.columns.taps >= sizes.WIDE_KERNEL or work.multiplier > 1
+    return ["taps", "kw", "none"] if rolled else ["taps", "kw"]
+
+
+def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
+    registers = sizes.sum_registers(target)
+    return [
+        Rule(
+            "a tile is higher than its block",
+            lambda config: config.tile_h > config.block_h,
+        ),
+        Rule(
+            "a tile holds more vectors than a block has",
+            lambda config: config.vectors_c > sizes.vector_count(config.block_c, target),
+        ),
+        Rule(
+            "kernel rows in a loop share nothing between the rows of a tile",
+            lambda config: config.unroll != "taps" and config.tile_h > work.rows.down,
+        ),
+        Rule(
+            f"more sums in a tile than {registers} registers",
+            lambda config: sums(config) > max(registers, work.columns.down),
+        ),
+        Rule(
+            "too much code: it takes long to compile",
+            lambda config: code_size(work, config, target) > sizes.MOST_CODE,
+        ),
+    ]
+
+
+def sums(config: Config) -> int:
+    """Vectors that are summed at the same time."""
+    return (config.tile_h if config.unroll == "taps" else 1) * config.tile_w * config.vectors_c
+
+
+def code_size(work: Gather, config: Config, target: CpuTarget) -> int:
+    """About how many vector instructions there are in the code of all tiles."""
+    whole, left = divmod(sizes.vector_count(config.block_c, target), config.vectors_c)
+    vectors = config.vectors_c * (whole > 0) + left
+    load = sizes.load_cost(work.multiplier)
+    if config.unroll == "none":
+        return config.tile_h * (config.tile_w + 4 * work.columns.down) * vectors * (1 + load)
+    tiles, reads, products = sizes.row_code(work.columns, config.tile_w)
+    if config.unroll == "kw":
+        return config.tile_h * vectors * (load * reads + products)
+    rows_read = work.rows.reads(config.tile_h)
+    taps = sum(map(len, rows_read.values()))
+    return vectors * (len(rows_read) * load * reads + taps * products) + len(rows_read) * tiles * sums(config)

@@ -1,0 +1,66 @@
+"""What the configuration spaces of the CPU templates share: vectors, registers, sizes of tiles and of code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from dwconv.schedules.cpu.taps import Axis, column_runs
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+MOST_CODE = 3000
+"""Vector instructions in the straight code of a kernel. TVM and LLVM need 0.3 to 1 ms for each."""
+
+WIDE_KERNEL = 16
+"""From this width on a space also has loops over all taps: a kernel row, unrolled, may be too much code."""
+
+
+def misfit(workload: Workload, target: CpuTarget) -> str | None:
+    """Why the NHWC templates of the CPU cannot run a workload; None if they can."""
+    return None if workload.dtype == "float32" else f"it computes float32, not {workload.dtype}"
+
+
+def vector_lanes(channels: int, target: CpuTarget) -> int:
+    """Channels in a vector: as many as a register holds, or the power of two below the number of channels."""
+    return min(target.lanes(), 1 << (channels.bit_length() - 1))
+
+
+def vector_count(channels: int, target: CpuTarget) -> int:
+    """Vectors that hold ``channels``; the last may overlap the one before."""
+    return -(-channels // vector_lanes(channels, target))
+
+
+def sum_registers(target: CpuTarget) -> int:
+    """Vector registers that sums may take; the others hold what is multiplied. AVX has 16, AVX-512 and Arm 32."""
+    return 12 if target.vector_bytes == 32 else 24
+
+
+def row_blocks(rows: int, *, multiple: int = 1) -> list[int]:
+    """Rows of a task: all of them, a half, a quarter, an eighth, and a few small numbers."""
+    sizes = {rows, -(-rows // 2), -(-rows // 4), -(-rows // 8), 4, 8, 14, 28}
+    return sorted({-(-size // multiple) * multiple for size in sizes if size <= rows})
+
+
+def preferred_rows(rows: int, *, batch: int, threads: int) -> int:
+    """Rows of a task that leave every thread two tasks or more, but no more than stay in its cache."""
+    tasks_an_image = -(-2 * threads // batch)
+    return max(1, min(14, rows // tasks_an_image))
+
+
+def tiles(sizes: Sequence[int], axis: Axis) -> list[int]:
+    """Those of ``sizes`` that are multiples of ``axis.down`` and not beyond the axis; at least one."""
+    most = -(-axis.outputs // axis.down) * axis.down
+    return [size for size in sizes if size % axis.down == 0 and size <= most] or [axis.down]
+
+
+def load_cost(multiplier: int) -> int:
+    """Instructions that load a vector of the source: with a multiplier its channels are not neighbours."""
+    return 1 if multiplier == 1 else 32
+
+
+@cache
+def row_code(columns: Axis, tile_w: int) -> tuple[int, int, int]:
+    """(tiles, columns read, multiply-adds) in the code for a row of tiles, one kernel row and one vector."""
+    runs = [(run, columns.reads_of(run)) for run in column_runs(columns, tile_w)]
+    return len(runs), sum(len(reads) for _, reads in runs), sum(len(pairs) for _, reads in runs for _, pairs in reads)

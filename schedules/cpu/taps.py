@@ -1,0 +1,150 @@
+"""Which inputs meet which taps: the geometry of one image axis, in plain integers.
+
+Everything here is known when compiling, so what a tile emits holds live taps only: no multiplication by padding at the
+left and right edge, no tap of the wrong phase in a strided gradient.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dwconv.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """Output ``o`` and tap ``k`` meet at input ``(o·up + k·step + shift) / down``, if that is whole.
+
+    ``up`` is the stride of a convolution, ``down`` that of its input gradient; one of them is 1. Tiles of outputs
+    start at multiples of ``down``: then which taps are live does not depend on where the tile is.
+    """
+
+    outputs: int
+    inputs: int
+    taps: int
+    up: int
+    down: int
+    step: int
+    shift: int
+
+    @classmethod
+    def of_convolution(cls, workload: Workload, axis: Literal[0, 1]) -> Axis:
+        """y[o] = Σ x[o·stride + k·dilation − padding] · w[k]."""
+        return cls(
+            outputs=workload.output_size[axis], inputs=workload.input_size[axis], taps=workload.kernel[axis],
+            up=workload.stride[axis], down=1, step=workload.dilation[axis], shift=-workload.padding[axis][0],
+        )  # fmt: skip
+
+    @classmethod
+    def of_input_gradient(cls, workload: Workload, axis: Literal[0, 1]) -> Axis:
+        """dx[o] = Σ dy[(o + padding − k·dilation) / stride] · w[k]."""
+        return cls(
+            outputs=workload.input_size[axis], inputs=workload.output_size[axis], taps=workload.kernel[axis],
+            up=1, down=workload.stride[axis], step=-workload.dilation[axis], shift=workload.padding[axis][0],
+        )  # fmt: skip
+
+    def meets(self, out: int, tap: int) -> int | None:
+        """The input that output ``out`` of a tile meets at ``tap``, counted from ``origin`` of the tile."""
+        at = out * self.up + tap * self.step + self.shift
+        return at // self.down if at % self.down == 0 else None
+
+    def origin(self, start):  # type: ignore[no-untyped-def]  # of an int or a TVM expression
+        """Where the inputs of a tile that starts at output ``start`` are counted from."""
+        return start * self.up // self.down
+
+    def reads(self, width: int) -> dict[int, list[tuple[int, int]]]:
+        """For every input that a tile of ``width`` outputs reads, the (output, tap) pairs that it meets."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for out in range(width):
+            for tap in range(self.taps):
+                at = self.meets(out, tap)
+                if at is not None:
+                    found.setdefault(at, []).append((out, tap))
+        return dict(sorted(found.items()))
+
+    def live_reads(self, start: int, width: int) -> dict[int, list[tuple[int, int]]]:
+        """``reads`` of the tile at ``start``, without what lies in the padding."""
+        origin = self.origin(start)
+        return {at: pairs for at, pairs in self.reads(width).items() if 0 <= origin + at < self.inputs}
+
+    def is_interior(self, start: int, width: int) -> bool:
+        """Whether a whole tile at ``start`` lies in the output and reads no padding."""
+        return start + width <= self.outputs and len(self.live_reads(start, width)) == len(self.reads(width))
+
+    def reads_of(self, run: Run) -> list[tuple[int, list[tuple[int, int]]]]:
+        """The inputs that a tile of ``run`` reads, each with the (output, tap) pairs that it meets; no padding."""
+        reads = self.reads(run.width) if run.interior else self.live_reads(run.start, run.width)
+        return list(reads.items())
+
+    def part(self, first: int, taps: int) -> Axis:
+        """The same axis with ``taps`` of the taps alone, from ``first`` on."""
+        return dataclasses.replace(self, taps=taps, shift=self.shift + first * self.step)
+
+    def tap_loop(self, out: int) -> TapLoop | None:
+        """The live taps of output ``out`` of a tile as a loop; None if no tap is live."""
+        period = self.down // math.gcd(self.down, self.step)
+        for first in range(min(period, self.taps)):
+            at = self.meets(out, first)
+            if at is not None:
+                count = (self.taps - 1 - first) // period + 1
+                return TapLoop(first=first, period=period, count=count, at=at, delta=period * self.step // self.down)
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TapLoop:
+    """Taps ``first + q·period`` for q in 0 … ``count`` − 1; the q-th meets input ``at + q·delta``."""
+
+    first: int
+    period: int
+    count: int
+    at: int
+    delta: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """``tiles`` tiles of ``width`` outputs one after the other, the first at ``start``. All of them are
+    ``interior``, or there is one alone, at an edge (or with ``edges="rolled"`` several)."""
+
+    start: int
+    tiles: int
+    width: int
+    interior: bool
+
+
+def column_runs(axis: Axis, width: int) -> list[Run]:
+    """Cut the axis into tiles of ``width`` outputs: each edge tile alone, interior ones in runs."""
+    runs: list[Run] = []
+    for start in range(0, axis.outputs, width):
+        interior = axis.is_interior(start, width)
+        if interior and runs and runs[-1].interior:
+            last = runs.pop()
+            runs.append(Run(start=last.start, tiles=last.tiles + 1, width=width, interior=True))
+        else:
+            runs.append(Run(start=start, tiles=1, width=min(width, axis.outputs - start), interior=interior))
+    return runs
+
+
+def rolled_column_runs(axis: Axis, width: int) -> list[Run]:
+    """The same where taps are loops: edges in tiles as narrow as they can be, since each output has its own taps."""
+    narrow = axis.down
+    starts = [start for start in range(0, axis.outputs, narrow) if axis.is_interior(start, width)]
+    tiles = 0 if not starts else (starts[-1] - starts[0]) // width + 1
+    first = starts[0] if starts else axis.outputs
+    edges = [(0, first), (first + tiles * width, axis.outputs)]
+    left, right = (list(_edge_runs(begin, end, narrow)) for begin, end in edges)
+    interior = [Run(start=first, tiles=tiles, width=width, interior=True)] if tiles else []
+    return [*left, *interior, *right]
+
+
+def _edge_runs(begin: int, end: int, narrow: int) -> Iterator[Run]:
+    whole = max(0, end - begin) // narrow
+    if whole:
+        yield Run(start=begin, tiles=whole, width=narrow, interior=False)
+    if begin + whole * narrow < end:
+        yield Run(start=begin + whole * narrow, tiles=1, width=end - begin - whole * narrow, interior=False)

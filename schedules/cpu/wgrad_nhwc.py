@@ -1,0 +1,128 @@
+"""wgrad, NHWC, CPU.
+
+Level one, `parallel="images"`: `tasks` tasks share out the blocks of `block_h` rows of all images; each sums up all
+weights into its own part of the workspace, and the parts are then added in order. Or `parallel="channels"`: a task
+owns `vectors_c` vectors of channels in all images, and there is nothing to add.
+Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_w` columns at a time.
+
+    x                            dy                    registers: group_kh × KW × vectors_c sums
+    ┌─────────────────┐          ┌────────────┐        ┌──────┬──────┬──────┐
+    │ ░░░░░░░         │          │            │        │ kw 0 │ kw 1 │ kw 2 │   each dy of a tile is loaded once,
+    │ ░░░░░░░  rows   │    ×     │ ▓▓▓▓▓ row  │   ──►  ├──────┼──────┼──────┤   each x once a tile: it meets up to
+    │ ░░░░░░░         │          │ tile_w     │        │      │      │      │   min(tile_w, KW) dy
+    └─────────────────┘          └────────────┘        └──────┴──────┴──────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cpu import sizes
+from dwconv.schedules.cpu.taps import Axis
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
+from dwconv.schedules.template import ScheduleTemplate
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+    from dwconv.target import CpuTarget
+    from dwconv.workload import Workload
+
+NAME = "cpu.wgrad_nhwc"
+
+
+def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+    kernel_h, kernel_w = workload.kernel
+    out_h, out_w = workload.output_size
+    vectors = sizes.vector_count(workload.out_channels, target)
+    registers = sizes.sum_registers(target)
+    block_h = sizes.preferred_rows(out_h, batch=workload.batch, threads=target.threads)
+    return ConfigSpace(
+        NAME,
+        Knob("parallel", ["images", "channels"]),
+        Knob("tasks", [target.threads * share for share in (1, 2, 4, 8)]),
+        Knob("block_h", sizes.row_blocks(out_h)),
+        Knob("group_kh", range(1, min(kernel_h, 7) + 1)),
+        Knob("tile_w", [size for size in (1, 2, 3, 4, 7, 8, 14) if size <= out_w]),
+        Knob("vectors_c", [count for count in (1, 2, 3, 4) if count <= vectors]),
+        Knob("unroll", ["kw", "none"] if kernel_w >= sizes.WIDE_KERNEL or workload.multiplier > 1 else ["kw"]),
+        rules=[
+            Rule(
+                "tasks that own channels make no partial sums and no row blocks",
+                lambda config: (
+                    config.parallel == "channels" and (config.tasks != target.threads or config.block_h != out_h)
+                ),
+            ),
+            Rule(
+                "the vectors of channels do not divide into tasks",
+                lambda config: config.parallel == "channels" and vectors % config.vectors_c != 0,
+            ),
+            Rule(
+                f"more sums than {registers} registers",
+                lambda config: config.group_kh * group_kw(workload, config, target) * config.vectors_c > registers,
+            ),
+            Rule(
+                "more dy in a tile than registers hold",
+                lambda config: config.tile_w * config.vectors_c > registers - 8,
+            ),
+            Rule(
+                "taps in loops are summed one at a time",
+                lambda config: config.unroll == "none" and (config.group_kh > 1 or config.tile_w > 1),
+            ),
+            Rule(
+                "too much code: it takes long to compile",
+                lambda config: code_size(workload, config, target) > sizes.MOST_CODE,
+            ),
+        ],
+        preferred={
+            "parallel": "images", "tasks": 4 * target.threads, "block_h": block_h,
+            "group_kh": max(1, registers // kernel_w), "tile_w": 4, "vectors_c": 1, "unroll": "kw",
+        },
+    )  # fmt: skip
+
+
+def group_kw(workload: Workload, config: Config, target: CpuTarget) -> int:
+    """Kernel columns that are summed at the same time: all, or the largest equal parts that registers hold."""
+    taps = workload.kernel[1]
+    if config.unroll == "none":
+        return 1
+    room = max(1, sizes.sum_registers(target) // (config.group_kh * config.vectors_c))
+    parts = -(-taps // room)
+    return -(-taps // parts)
+
+
+def code_size(workload: Workload, config: Config, target: CpuTarget) -> int:
+    """About how many vector instructions there are in the code of all tiles."""
+    load = sizes.load_cost(workload.multiplier)
+    if config.unroll == "none":
+        return config.vectors_c * (2 + load)
+    whole, left = divmod(sizes.vector_count(workload.out_channels, target), config.vectors_c)
+    vectors = config.vectors_c * (whole > 0) + left
+    columns, width = Axis.of_convolution(workload, 1), group_kw(workload, config, target)
+    kernel_rows = 1 if config.group_kh == 1 else workload.kernel[0]
+    groups = -(-kernel_rows // config.group_kh)
+    code = 0
+    for kw in range(0, columns.taps, width):
+        taps = min(width, columns.taps - kw)
+        tiles, reads, products = sizes.row_code(columns.part(kw, taps), config.tile_w)
+        code += vectors * (groups * tiles * config.tile_w + kernel_rows * (load * reads + products))
+        code += kernel_rows * tiles * config.group_kh * taps * vectors  # all sums meet after every tile and row test
+    return code
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW) and, for ``parallel="images"``, workspace
+    (tasks, KH, KW, C·M in whole vectors)."""
+    from dwconv.schedules.cpu.correlate import schedule_correlation
+
+    return schedule_correlation(
+        workload,
+        config,
+        lanes=sizes.vector_lanes(workload.out_channels, target),
+        group_kw=group_kw(workload, config, target),
+    )
+
+
+TEMPLATE = ScheduleTemplate(
+    name=NAME, device="cpu", pass_="wgrad", layout="nhwc", misfit=sizes.misfit, space=space, schedule=schedule
+)

@@ -1,0 +1,41 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dwconv import plan
+
+Golden = Callable[[Path, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the pinned programs instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compares a text with the one pinned in a file; with ``--update-golden`` writes it there."""
+
+    def check(path: Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing; make it with --update-golden"
+        assert text == path.read_text(), f"{path.name} changed; if it was meant, rewrite it with --update-golden"
+
+    return check
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The only folder where dispatch looks for tuning logs; empty at first. Nothing of other tests is remembered."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", str(folder))
+    plan.reset()
+    yield folder
+    plan.reset()

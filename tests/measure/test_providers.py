@@ -1,0 +1,48 @@
+"""What candidates are compared to computes the same thing, in both layouts."""
+
+import pytest
+import torch
+from planted_kernels import workload
+
+from dwconv.measure.providers import better_layout, pytorch_calls
+from dwconv.measure.timing import Lap
+from dwconv.reference import operands, reference
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"multiplier": 3, "stride": (2, 1), "dilation": (1, 2)},
+        {"padding": ((1, 2), (0, 3)), "kernel": (4, 4)},  # 'same' with an even kernel
+        {"padding": ((2, 1), (3, 0)), "stride": (2, 2)},
+    ],
+)
+def test_both_layouts_agree_with_the_reference(pass_, changes):
+    of = workload(pass_, **changes)
+    first, second = operands(of, data="integers", seed=0)
+    calls = pytorch_calls(of, first, second)
+    assert [name.rpartition("-")[2] for name in calls] == ["nchw", "nhwc"]
+    for call in calls.values():
+        assert torch.equal(call(), reference(of, first, second).float())
+
+
+def test_they_go_by_the_name_of_who_runs():
+    of = workload(channels=32)
+    names = {name.rpartition("-")[0] for name in pytorch_calls(of, *operands(of, data="normal", seed=0))}
+    assert names <= {"onednn", "pytorch"}
+
+
+def test_results_lie_as_the_inputs_do():
+    of = workload(channels=32)
+    nchw, nhwc = pytorch_calls(of, *operands(of, data="normal", seed=0)).values()
+    assert nchw().is_contiguous() and nhwc().is_contiguous(memory_format=torch.channels_last)
+
+
+def test_better_layout_is_the_fastest():
+    class Clock:
+        def lap(self, call, *, times):
+            return Lap(seconds=call() * times, disturbed=False)
+
+    assert better_layout({"a-nchw": lambda: 3e-3, "a-nhwc": lambda: 2e-3}, clock=Clock()) == "a-nhwc"

@@ -1,0 +1,139 @@
+"""LocalRunner with faults planted in builders and kernels, in real worker processes."""
+
+import datetime
+
+import planted_kernels
+import psutil
+import pytest
+from planted_kernels import candidate, workload
+
+from dwconv.errors import WorkerDied
+from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.records.record import Status
+from dwconv.target import CpuTarget
+
+TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with Workers(TARGET, jobs=2, build="planted_kernels:build", load="planted_kernels:load") as workers:
+        yield workers
+
+
+@pytest.fixture
+def runner(workers):
+    with LocalRunner(workload(), TARGET, workers=workers, build_timeout_s=3.0, run_timeout_s=6.0) as runner:
+        yield runner
+
+
+def named(records):
+    return {record.config.fault: record for record in records}
+
+
+def test_a_good_candidate_becomes_a_whole_record(runner):
+    (record,) = runner.measure([candidate()])
+    assert record.status is Status.OK and record.detail == ""
+    assert record.workload == workload() and record.config == candidate().config and record.device == "test-cpu"
+    assert record.measured and record.measurement.median_us > 0 and record.measurement.rounds >= 3
+    assert record.verdict.right and record.verdict.max_error == 0
+    (provider,) = record.providers
+    assert provider.endswith(("-nchw", "-nhwc")) and record.speedup > 0
+    assert record.resources == {"spill_bytes": 8}
+    assert set(record.versions) == {"dwconv", "torch", "tvm"}
+    age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(record.created)
+    assert abs(age.total_seconds()) < 60
+
+
+@pytest.mark.parametrize("pass_", ["dgrad", "wgrad"])
+def test_runners_of_other_passes_share_the_workers(workers, pass_):
+    of = workload(pass_, layout="nchw")
+    starts = workers.measurer.starts
+    with LocalRunner(of, TARGET, workers=workers) as runner:
+        (record,) = runner.measure([candidate(of=of)])
+    assert record.status is Status.OK and record.workload == of
+    assert workers.measurer.starts == starts and workers.measurer.running
+
+
+def test_every_fault_costs_one_candidate(runner):
+    expected = {
+        "no schedule": (Status.COMPILE_ERROR, "BuildError: cpu.fprop_nhwc: tiles do not fit"),
+        "compiler hangs": (Status.TIMEOUT, "while building: no answer after 3 s"),
+        "compiler dies": (Status.CRASHED, "while building: killed by SIGABRT"),
+        "does not load": (Status.RUNTIME_ERROR, "BuildError: LLVM cannot load it"),
+        "raises": (Status.RUNTIME_ERROR, "RuntimeError: device lost"),
+        "allocates too much": (Status.RUNTIME_ERROR, "MemoryError: it needs 4096.0 GiB"),
+        "wrong value": (Status.WRONG, "value: 1 of 756 elements"),
+        "leaves a hole": (Status.WRONG, "not written: 1 of 756"),
+        "writes after": (Status.WRONG, "guard band: it wrote outside y"),
+        "segfaults": (Status.CRASHED, "killed by SIGSEGV"),
+        "hangs": (Status.TIMEOUT, "no answer after 6 s"),
+        "dies when timed": (Status.CRASHED, "killed by SIGABRT"),
+        "none": (Status.OK, ""),
+    }
+    records = named(runner.measure([candidate(fault) for fault in expected]))
+    assert len(records) == len(expected)
+    for fault, (status, detail) in expected.items():
+        record = records[fault]
+        assert (record.status, record.detail[: len(detail)]) == (status, detail), fault
+        assert "\n" not in record.detail
+        assert (record.measurement is None) == (status is not Status.OK)
+
+
+def test_the_worker_is_replaced_after_its_memory_was_written_to(runner, workers):
+    assert [record.status for record in runner.measure([candidate()])] == [Status.OK]
+    assert workers.measurer.running
+    assert [record.status for record in runner.measure([candidate("writes before")])] == [Status.WRONG]
+    assert not workers.measurer.running
+
+
+def test_finalists_are_checked_again_and_timed_together(runner):
+    finalists = [candidate(), candidate("slow"), candidate("wrong at batch 1"), candidate("no schedule")]
+    measured = named(runner.measure(finalists))
+    assert measured["wrong at batch 1"].status is Status.OK  # at the batch size of the workload it is right
+    assert measured["slow"].measurement.rounds == 3  # given up: clearly slower than the first
+    records = named(runner.confirm(finalists))
+    assert records["no schedule"].status is Status.COMPILE_ERROR
+    assert records["wrong at batch 1"].status is Status.WRONG
+    assert records["wrong at batch 1"].detail.endswith("(at batch size 1)")
+    good, slow = records["none"], records["slow"]
+    assert good.status is slow.status is Status.OK
+    assert good.measurement.median_us < slow.measurement.median_us
+    assert good.providers == slow.providers and len(good.providers) == 2  # measured in the same rounds
+    assert 0 < good.verdict.max_error <= good.verdict.allowed_error  # on data that rounds
+
+
+def test_one_finalist_that_dies_does_not_take_the_others_along(runner):
+    finalists = [candidate(), candidate("dies when timed")]
+    records = named(runner.confirm(finalists))
+    assert records["none"].status is Status.OK
+    assert records["dies when timed"].status is Status.CRASHED
+
+
+def test_a_caller_who_stops_listening_can_come_back(runner):
+    records = runner.measure([candidate(), candidate("compiler hangs"), candidate(order=1)])
+    next(records)
+    records.close()
+    assert [record.status for record in runner.measure([candidate(order=2)])] == [Status.OK]
+
+
+def test_closing_ends_own_workers():
+    before = set(psutil.Process().children(recursive=True))
+    runner = LocalRunner(workload(), TARGET, jobs=1)
+    started = set(psutil.Process().children(recursive=True)) - before
+    assert len(started) == 2
+    runner.close()
+    assert not any(process.is_running() for process in started)
+
+
+def test_where_no_worker_can_start_the_error_says_why():
+    broken = Workers(TARGET, jobs=1, build="planted_kernels:build", load="planted_kernels:no_such_loader")
+    with broken, pytest.raises(WorkerDied, match=r"a worker cannot start: .*no_such_loader"):
+        list(LocalRunner(workload(), TARGET, workers=broken).measure([candidate()]))
+
+
+def test_artifacts_survive_the_way_between_processes():
+    from dwconv.measure import wire
+
+    built = planted_kernels.artifact(candidate())
+    assert wire.decode(wire.encode(built)) == built

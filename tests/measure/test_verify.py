@@ -1,0 +1,83 @@
+"""Each fault is planted in a kernel, and verification must find it and call it by its name."""
+
+import pytest
+import torch
+from planted_kernels import artifact, candidate, load, workload
+
+from dwconv.measure import verify as verify_module
+from dwconv.measure.verify import make_case, verify
+from dwconv.reference import Answer
+
+
+def judge(fault, *, data="integers", of=None):
+    of = of or workload()
+    kernel = load(artifact(candidate(fault, of=of)))
+    return verify(kernel, make_case(of, data=data))
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("changes", [{}, {"multiplier": 2, "stride": (2, 1)}])
+def test_a_right_kernel_is_right(pass_, layout, changes):
+    of = workload(pass_, layout=layout, **changes)
+    exact = judge("none", of=of)
+    assert exact.right and exact.reason == "" and exact.max_error == exact.allowed_error == 0
+    bounded = judge("none", of=of, data="normal")
+    assert bounded.right and 0 <= bounded.max_error <= bounded.allowed_error < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("wrong value", "value: 1 of 756 elements, the worst at [0, 5, 0, 0]"),
+        ("gives NaN", "value: 1 of 756 elements"),
+        ("reads stale scratch", "value: 1 of 756 elements, the worst at [0, 0, 0, 0]: nan"),
+        ("leaves a hole", "not written: 1 of 756 elements of y"),
+        ("leaves the last image", "not written: 378 of 756 elements of y"),
+        ("writes before", "guard band: it wrote outside y"),
+        ("writes after", "guard band: it wrote outside y"),
+        ("writes past a workspace", "guard band: it wrote outside workspace"),
+        ("writes before an input", "guard band: it wrote outside x"),
+        ("changes an input", "input changed: w"),
+        ("changes a user's input", "input changed"),
+        ("wrong for users", "value: called with PyTorch's tensors"),
+    ],
+)
+@pytest.mark.parametrize("data", ["integers", "normal"])
+def test_a_fault_is_found_and_named(fault, reason, data):
+    verdict = judge(fault, data=data)
+    assert not verdict.right
+    assert verdict.reason.startswith(reason)
+
+
+def test_an_order_that_changes_is_found_though_every_result_is_near_enough():
+    assert judge("sums in any order", data="normal").reason.startswith("not deterministic")
+
+
+def test_errors_are_finite_numbers_even_for_nan():
+    verdict = judge("gives NaN")
+    assert verdict.max_error > 1e100 and verdict.max_error < float("inf")
+
+
+def test_too_much_memory_is_refused_before_it_is_taken():
+    with pytest.raises(MemoryError, match=r"it needs 4096.0 GiB for its tensors, .* GiB are free"):
+        judge("allocates too much")
+
+
+def test_exact_data_leaves_no_room():
+    """An error far below what rounding allows passes on normal data and is found on integers."""
+    got = torch.ones(4, dtype=torch.float64)
+    bound = torch.full((4,), 1e-3, dtype=torch.float64)
+    near = Answer(expected=got + 1e-4, allowed=bound)
+    exact = Answer(expected=got + 1e-4, allowed=None)
+    assert verify_module._judge(got, near).right
+    verdict = verify_module._judge(got, exact)
+    assert not verdict.right and verdict.max_error == pytest.approx(1e-4) and verdict.allowed_error == 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_results_in_16_bits(dtype):
+    of = workload(dtype=dtype)
+    case = make_case(of, data="integers")
+    assert case.answer.expected.dtype == getattr(torch, dtype) and case.answer.allowed is None
+    assert judge("none", of=of).right

@@ -1,0 +1,77 @@
+"""Records as tuning would leave them, without the minute that tuning takes: real kernels at default configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import templates_for
+from dwconv.target import cpu_target
+from dwconv.workload import PASSES, Layout, Pass, Workload
+
+
+def workload_of(
+    *,
+    shape: tuple[int, int, int, int] = (2, 8, 9, 7),
+    kernel: tuple[int, int] = (3, 3),
+    stride: int = 1,
+    padding: int = 1,
+    multiplier: int = 1,
+    pass_: Pass = "fprop",
+    layout: Layout = "nhwc",
+) -> Workload:
+    """A workload, from its input shape (N, C, H, W) and what the test cares for."""
+    return Workload(
+        pass_=pass_,
+        batch=shape[0],
+        channels=shape[1],
+        input_size=shape[2:],
+        kernel=kernel,
+        multiplier=multiplier,
+        stride=(stride, stride),
+        padding=((padding, padding), (padding, padding)),
+        layout=layout,
+    )
+
+
+def record_of(
+    workload: Workload,
+    *,
+    config: Config | None = None,
+    device: str = "",
+    median_us: float = 50.0,
+    baseline_us: float | None = 100.0,
+    status: Status = Status.OK,
+    predicted: bool = False,
+    created: str = "",
+) -> TuningRecord:
+    """A record that says what the test wants it to say; by default, that the candidate is twice as fast."""
+    measured = Measurement(median_us=median_us, spread_us=1.0, rounds=9, predicted=predicted)
+    other = {} if baseline_us is None else {"onednn-nhwc": Measurement(median_us=baseline_us, spread_us=1.0, rounds=9)}
+    ok = status is Status.OK
+    return TuningRecord(
+        workload=workload,
+        config=config or Config.of("cpu.made_up", block_h=4),
+        device=device or cpu_target().device,
+        status=status,
+        measurement=measured if ok else None,
+        verdict=Verdict(right=True, max_error=0.0, allowed_error=1e-5) if ok else None,
+        providers=other if ok else {},
+        detail="" if ok else "it did not work",
+        created=created,
+    )
+
+
+def plant(
+    path: Path, workloads: Iterable[Workload], *, passes: Sequence[Pass] = PASSES, baseline_us: float = 1000.0
+) -> None:
+    """Append, for every pass of every workload, the default of the first template that fits: a kernel that runs."""
+    log, target = TuningLog(path), cpu_target()
+    for workload in workloads:
+        for pass_ in passes:
+            of_pass = workload.for_pass(pass_)
+            space = templates_for(of_pass, target)[0].space(of_pass, target)
+            log.append(record_of(of_pass, config=space.default, baseline_us=baseline_us))

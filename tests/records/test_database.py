@@ -1,0 +1,126 @@
+"""Database: which record answers."""
+
+from __future__ import annotations
+
+import pytest
+from planted_records import record_of, workload_of
+
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Status
+from dwconv.schedules.space import Config
+
+WORKLOAD = workload_of(shape=(8, 16, 14, 14))
+A, B, C = (Config.of("cpu.made_up", block_h=value) for value in (1, 2, 4))
+
+
+def known(**facts):
+    return record_of(facts.pop("workload", WORKLOAD), **{"device": "here", **facts})
+
+
+@pytest.fixture
+def database(tmp_path):
+    def load(*records):
+        log = TuningLog(tmp_path / "log.jsonl")
+        for record in records:
+            log.append(record)
+        return Database.load([tmp_path])
+
+    return load
+
+
+def best(database, workload=WORKLOAD):
+    found = database.best(workload, "here")
+    return found and (found.config, found.measurement.median_us, found.workload.batch)
+
+
+def test_the_fastest_wins(database):
+    assert best(database(known(config=A, median_us=3), known(config=B, median_us=1), known(config=C, median_us=2))) == (
+        B, 1, 8,
+    )  # fmt: skip
+
+
+def test_nothing_is_known_of_another_device_pass_or_size(database):
+    records = database(
+        known(device="elsewhere"),
+        known(workload=WORKLOAD.for_pass("wgrad")),
+        known(workload=workload_of(shape=(8, 16, 14, 15))),
+        known(workload=workload_of(shape=(8, 16, 14, 14), layout="nchw")),
+    )
+    assert best(records) is None
+
+
+def test_predicted_and_failed_candidates_do_not_run(database):
+    failures = [known(config=A, status=status) for status in Status if status is not Status.OK]
+    assert best(database(*failures, known(config=B, median_us=1, predicted=True))) is None
+
+
+def test_the_latest_record_of_a_candidate_counts(database):
+    assert best(database(known(config=A, median_us=1), known(config=B, median_us=2), known(config=A, median_us=3))) == (
+        B, 2, 8,
+    )  # fmt: skip
+
+
+def test_a_candidate_that_failed_later_is_out(database):
+    found = database(known(config=A, median_us=1), known(config=B, median_us=2), known(config=A, status=Status.WRONG))
+    assert best(found) == (B, 2, 8)
+
+
+def test_a_prediction_never_overrides_a_measurement(database):
+    found = database(known(config=A, median_us=5), known(config=A, median_us=1, predicted=True))
+    assert best(found) == (A, 5, 8)
+
+
+def test_the_same_knobs_in_another_order_are_the_same_candidate(database):
+    one, other = Config.of("t", a=1, b=2), Config.of("t", b=2, a=1)
+    assert best(database(known(config=one, median_us=1), known(config=other, median_us=3)))[1] == 3
+
+
+def test_time_decides_what_is_later_across_files(tmp_path):
+    TuningLog(tmp_path / "a.jsonl").append(known(config=A, median_us=9, created="2026-02-01T00:00:00Z"))
+    TuningLog(tmp_path / "b.jsonl").append(known(config=A, median_us=1, created="2026-01-01T00:00:00Z"))
+    assert best(Database.load([tmp_path])) == (A, 9, 8)
+
+
+@pytest.mark.parametrize(("asked", "answered"), [(8, 8), (1, 2), (3, 2), (5, 8), (16, 8), (40, 64), (1000, 64), (4, 8)])
+def test_the_nearest_batch_answers_by_ratio(database, asked, answered):
+    found = database(
+        *(known(workload=WORKLOAD.with_batch(batch), median_us=batch) for batch in (2, 8, 64)),
+        known(workload=WORKLOAD.with_batch(asked), config=B, status=Status.CRASHED),
+    )
+    assert best(found, WORKLOAD.with_batch(asked))[2] == answered
+
+
+def test_records_of_a_workload_are_those_of_its_batch_in_order_failures_too(database):
+    first, second = known(config=B, status=Status.TIMEOUT), known(config=A)
+    found = database(first, known(workload=WORKLOAD.with_batch(4)), second, known(device="elsewhere"))
+    assert found.records(WORKLOAD, "here") == [first, second]
+    assert len(found.family(WORKLOAD, "here")) == 3
+
+
+def test_ranked_gives_the_next_best_too(database):
+    found = database(known(config=A, median_us=3), known(config=B, median_us=1), known(config=C, median_us=2))
+    assert [record.config for record in found.ranked(WORKLOAD, "here")] == [B, C, A]
+
+
+def test_files_and_folders_are_read_once_and_what_is_not_there_holds_nothing(tmp_path):
+    TuningLog(tmp_path / "folder" / "a.jsonl").append(known())
+    (tmp_path / "folder" / "notes.txt").write_text("not a log")
+    listed = [tmp_path / "folder", tmp_path / "folder" / "a.jsonl", tmp_path / "nowhere", tmp_path / "none.jsonl"]
+    found = Database.load(listed)
+    assert found.logs == [tmp_path / "folder" / "a.jsonl"]
+    assert len(found.records(WORKLOAD, "here")) == 1
+    assert found.problems == []
+
+
+def test_problems_are_noted_and_never_fatal(tmp_path):
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "garbage.jsonl").write_text("garbage\nmore\n")
+    TuningLog(tmp_path / "good.jsonl").append(known())
+    found = Database.load([tmp_path])
+    assert best(found) is not None
+    folder, garbage = found.problems
+    assert folder.startswith(f"log={tmp_path / 'folder.jsonl'} is a folder")
+    assert garbage.startswith(
+        f"log={tmp_path / 'garbage.jsonl'}: 2 damaged lines set aside; line 1: not a tuning record"
+    )

@@ -1,0 +1,219 @@
+"""Dispatch: who runs a workload, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted_records import plant, record_of, workload_of
+
+from dwconv import plan
+from dwconv.arguments import ArgumentParser, add_workload_arguments, workload_from
+from dwconv.dispatch import Problem, decide, decisions, tune_command
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Measurement, Status
+from dwconv.schedules.space import Config
+from dwconv.target import cpu_target
+from dwconv.workload import PASSES
+
+WORKLOAD = workload_of()
+DEVICE = cpu_target().device
+
+
+@pytest.fixture
+def known(logs):
+    """Plant a real candidate of WORKLOAD, and return its record."""
+
+    def write(**facts):
+        plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop"])
+        record = dataclasses.replace(TuningLog(logs / "log.jsonl").load().records[0], **facts)
+        (logs / "log.jsonl").unlink()
+        TuningLog(logs / "log.jsonl").append(record)
+        return record
+
+    return write
+
+
+def us(median_us):
+    return Measurement(median_us=median_us, spread_us=0, rounds=5)
+
+
+def test_a_faster_kernel_runs(known):
+    record = known(providers={"onednn-nhwc": us(125), "onednn-nchw": us(60)})
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record, decision.command) == ("dwconv", record, "")
+    assert decision.reason == "2.50× as fast as onednn-nhwc"
+
+
+def test_at_another_batch_the_same_kernel_runs_and_says_where_it_was_measured(known):
+    record = known()
+    decision = decide(WORKLOAD.with_batch(31), "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", record)
+    assert decision.reason.endswith(" at batch 2")
+
+
+@pytest.mark.parametrize("baseline_us", [60, 40])
+def test_what_is_not_faster_does_not_run(known, baseline_us):
+    record = known(providers={"onednn-nhwc": us(baseline_us)})
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record, decision.command) == ("pytorch", record, "")
+    assert decision.reason == f"onednn-nhwc is faster: {baseline_us}.0 µs, dwconv 50.0 µs + 10.0 µs for the call"
+
+
+def test_the_call_counts_too_where_nothing_hides_it(known):
+    known(providers={"onednn-nhwc": us(59)})
+    assert decide(WORKLOAD, "cpu").provider == "pytorch"
+    known(providers={"onednn-nhwc": us(61)})
+    plan.reset()
+    assert decide(WORKLOAD, "cpu").provider == "dwconv"
+
+
+def test_it_is_compared_with_pytorch_in_the_layout_of_the_call(known):
+    known(providers={"onednn-nhwc": us(80), "onednn-nchw": us(20)})
+    assert decide(WORKLOAD, "cpu").provider == "dwconv"
+
+
+def test_it_is_compared_with_the_other_layout_where_only_that_was_measured(known):
+    known(providers={"onednn-nchw": us(20)})
+    assert decide(WORKLOAD, "cpu").provider == "pytorch"
+
+
+def test_without_a_baseline_there_is_no_claim(known):
+    known(providers={})
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == ("pytorch", "no PyTorch op was measured beside it")
+
+
+def test_a_bias_is_a_second_sweep_that_has_to_be_won_too(known):
+    known(providers={"onednn-nhwc": us(105)})
+    assert decide(WORKLOAD, "cpu").provider == "dwconv"
+    with_bias = decide(WORKLOAD, "cpu", bias=True)
+    assert (with_bias.provider, with_bias.reason) == (
+        "pytorch",
+        "onednn-nhwc is faster: 105 µs, dwconv 50.0 µs + 50.0 µs for the bias + 10.0 µs for the call",
+    )
+
+
+def test_untuned_names_the_command(logs):
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("pytorch", None)
+    assert decision.reason == f"untuned on {DEVICE}"
+    command = "python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc --passes fprop"
+    assert decision.command == command
+    assert str(decision) == f"pytorch: untuned on {DEVICE}; tune it: {command}"
+
+
+def test_what_was_only_predicted_does_not_run(logs):
+    TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, predicted=True))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == ("pytorch", f"only predicted on {DEVICE}")
+    assert decision.command
+
+
+def test_what_was_tuned_without_success_is_not_advised_again(logs):
+    for block_h in (1, 2):
+        config = Config.of("cpu.made_up", block_h=block_h)
+        TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, config=config, status=Status.COMPILE_ERROR))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == ("pytorch", "none of 2 candidates worked: it did not work")
+    assert decision.command == ""
+
+
+def test_records_of_another_device_do_not_count(known):
+    known(device="a-better-machine")
+    assert decide(WORKLOAD, "cpu").reason == f"untuned on {DEVICE}"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"block_h": 10_000}, "block_h=10000 is not one of"),
+        ({"new_knob": 1}, "has no knob new_knob"),
+        ({"template": "cpu.no_such"}, "template=cpu.no_such is unknown"),
+    ],
+)
+def test_a_configuration_that_is_no_longer_legal_makes_way_for_the_next_best(known, logs, change, reason):
+    legal = known(measurement=us(70))
+    knobs = {**legal.config.to_dict(), **change}
+    config = Config(knobs.pop("template"), tuple(knobs.items()))
+    TuningLog(logs / "log.jsonl").append(dataclasses.replace(legal, config=config, measurement=us(5)))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", legal)
+    assert "; the fastest is out: " in decision.reason
+    assert reason in decision.reason
+
+
+def test_where_no_configuration_is_legal_any_more_tuning_again_is_advised(known):
+    known(config=Config.of("cpu.no_such", block_h=1))
+    decision = decide(WORKLOAD, "cpu")
+    assert decision.provider == "pytorch"
+    assert decision.reason.startswith("no tuned configuration is legal any more; the fastest is out: template=cpu.no")
+    assert decision.command
+
+
+def test_tensors_beyond_32_bit_indices_stay_with_pytorch(known):
+    known()
+    assert decide(WORKLOAD.with_batch(2**31 // (8 * 9 * 7) + 1), "cpu").provider == "pytorch"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device", "shape", "reason"),
+    [
+        (torch.float64, "cpu", (2, 8, 9, 7), "dwconv has no kernels for float64"),
+        (torch.float32, "meta", (2, 8, 9, 7), "dwconv has no kernels for meta"),
+        (torch.float32, "cpu", (0, 8, 9, 7), "there is nothing to compute"),
+    ],
+)
+def test_what_can_have_no_kernel_stays_with_pytorch(logs, dtype, device, shape, reason):
+    problem = Problem(
+        input_shape=shape, weight_shape=(8, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1),
+        dtype=dtype, layout="nhwc",
+    )  # fmt: skip
+    made, target = decisions(problem, torch.device(device), bias=False)
+    assert target is None
+    assert {(decision.provider, decision.reason) for decision in made.values()} == {("pytorch", reason)}
+    assert list(made) == list(PASSES)
+
+
+def test_what_no_template_runs_is_not_advised(logs):
+    decision = decide(dataclasses.replace(WORKLOAD, dtype="float16"), "cpu")
+    assert (decision.provider, decision.command) == ("pytorch", "")
+    assert decision.reason.startswith("no template runs fprop-")
+
+
+problems = st.builds(
+    Problem,
+    input_shape=st.tuples(st.integers(1, 9), st.just(4), st.integers(20, 40), st.integers(20, 40)),
+    weight_shape=st.tuples(st.sampled_from([4, 8]), st.just(1), st.integers(1, 7), st.integers(1, 7)),
+    stride=st.tuples(*[st.integers(1, 3)] * 2),
+    padding=st.tuples(*[st.integers(0, 3)] * 4),
+    dilation=st.tuples(*[st.integers(1, 3)] * 2),
+    dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    layout=st.sampled_from(["nchw", "nhwc"]),
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems, st.sampled_from(PASSES))
+def test_the_advised_command_tunes_exactly_the_workload(problem, pass_):
+    workload = problem.workload(pass_)
+    program, *words = shlex.split(tune_command(workload, ["fprop", pass_]))
+    assert (program, words[:2]) == ("python", ["-m", "dwconv.tune"])
+    parser = ArgumentParser(prog="tune", description="")
+    add_workload_arguments(parser)
+    parser.add_argument("--passes")
+    args = parser.parse_args(words[2:])
+    assert args.passes == f"fprop,{pass_}"
+    assert workload_from(args, pass_) == workload
+
+
+def test_sizes_are_told_without_what_goes_without_saying():
+    problem = Problem(
+        input_shape=(8, 96, 56, 56), weight_shape=(192, 1, 7, 5), stride=(2, 2), padding=(3, 3, 2, 2), dilation=(1, 1),
+        dtype=torch.float32, layout="nhwc",
+    )  # fmt: skip
+    assert str(problem) == "8×96×56×56 nhwc float32, kernel 7×5, stride 2, padding 3×3×2×2, multiplier 2"

@@ -1,0 +1,72 @@
+"""explain: what would run, and why, without doing any of it."""
+
+from __future__ import annotations
+
+import warnings
+from unittest.mock import ANY
+
+import pytest
+import torch
+from planted_records import plant, workload_of
+
+import dwconv
+from dwconv.build.kernel import Kernel
+from dwconv.errors import InvalidWorkload
+from dwconv.target import cpu_target
+
+DEVICE = cpu_target().device
+X, W = torch.zeros(2, 8, 9, 7).to(memory_format=torch.channels_last), torch.zeros(8, 1, 3, 3)
+
+
+@pytest.fixture(autouse=True)
+def silence(monkeypatch):
+    """Nothing may be warned of, built or loaded."""
+    monkeypatch.setattr(Kernel, "load", ANY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_untuned(logs):
+    assert str(dwconv.explain(X, W, padding=1)) == (
+        f"2×8×9×7 nhwc float32, kernel 3×3, padding 1 on {DEVICE}\n"
+        f"  fprop  pytorch  untuned on {DEVICE}\n"
+        f"  dgrad  pytorch  untuned on {DEVICE}\n"
+        f"  wgrad  pytorch  untuned on {DEVICE}\n"
+        "  known from no tuning log\n"
+        "  tune: python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc --passes fprop,dgrad,wgrad"
+    )
+
+
+def test_tuned(logs):
+    plant(logs / "log.jsonl", [workload_of()], passes=["fprop", "wgrad"], baseline_us=80)
+    (logs / "torn.jsonl").write_text("{")
+    explanation = dwconv.explain(X, W, torch.zeros(8), padding=1)
+    fprop, wgrad = explanation["fprop"], explanation["wgrad"]
+    assert [each.provider for each in explanation.passes] == ["pytorch", "pytorch", "dwconv"]
+    assert (
+        fprop.reason == "onednn-nhwc is faster: 80.0 µs, dwconv 50.0 µs + 50.0 µs for the bias + 10.0 µs for the call"
+    )
+    assert (wgrad.measured.median_us, wgrad.pytorch[0], wgrad.pytorch[1].median_us) == (50, "onednn-nhwc", 80)
+    assert wgrad.config.startswith("cpu.wgrad_nhwc ")
+    lines = str(explanation).splitlines()
+    assert lines[0].endswith(f"padding 1 with a bias on {DEVICE}")
+    assert "  wgrad  dwconv   1.60× as fast as onednn-nhwc" in lines
+    assert "         dwconv 50.0 µs (±1.0 µs), onednn-nhwc 80.0 µs (±1.0 µs)" in lines
+    assert f"  known from {logs / 'log.jsonl'}, {logs / 'torn.jsonl'}" in lines
+    assert any("1 damaged lines set aside" in line for line in lines)
+    assert lines[-1].endswith("--passes dgrad")
+
+
+def test_it_takes_what_the_call_takes(logs):
+    assert dwconv.explain(torch.zeros(8, 40), torch.zeros(16, 1, 5), stride=2, padding=(2,), groups=8).call == (
+        "1×8×1×40 nchw float32, kernel 1×5, stride 1×2, padding 0×0×2×2, multiplier 2"
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        assert "bfloat16" in dwconv.explain(X, W).call
+    assert dwconv.explain(X.double(), W.double())["fprop"].reason == "dwconv has no kernels for float64"
+
+
+def test_three_dimensions_are_for_later(logs):
+    with pytest.raises(InvalidWorkload, match="weight has 5 dimensions"):
+        dwconv.explain(torch.zeros(1, 2, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3))

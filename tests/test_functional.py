@@ -1,0 +1,251 @@
+"""conv1d and conv2d: exactly the meaning of PyTorch's, on tuned kernels where there are some."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from planted_records import plant, workload_of
+
+import dwconv
+from dwconv.errors import DwconvWarning, InvalidWorkload
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
+    pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel"),  # PyTorch's own, about its own op
+]
+FORMATS = (torch.contiguous_format, torch.channels_last)
+
+
+@st.composite
+def calls(draw, *, axes: int):
+    """(input, weight, keyword arguments) of a depthwise convolution that PyTorch takes."""
+    channels, multiplier = draw(st.integers(1, 5)), draw(st.integers(1, 3))
+    kernel = draw(st.tuples(*[st.integers(1, 5)] * axes))
+    dilation = draw(st.integers(1, 2) | st.tuples(*[st.integers(1, 3)] * axes))
+    dilations = (dilation,) * axes if isinstance(dilation, int) else dilation
+    spread = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    size = [draw(st.integers(least, least + 5)) for least in spread]
+    padding = draw(st.integers(0, 3) | st.tuples(*[st.integers(0, 3)] * axes) | st.sampled_from(["same", "valid"]))
+    stride = 1 if padding == "same" else draw(st.integers(1, 3) | st.tuples(*[st.integers(1, 3)] * axes))
+    batch = draw(st.sampled_from([(), (0,), (1,), (3,)]))
+    x = torch.randn(*batch, channels, *size, dtype=torch.float64)
+    if axes == 2 and batch and draw(st.booleans()):
+        x = x.to(memory_format=torch.channels_last)
+    bias = torch.randn(channels * multiplier, dtype=torch.float64) if draw(st.booleans()) else None
+    w = torch.randn(channels * multiplier, 1, *kernel, dtype=torch.float64)
+    return x, w, {"bias": bias, "stride": stride, "padding": padding, "dilation": dilation}
+
+
+def check_against(pytorch, ours, x, w, options):
+    """Values, layout and gradients, ours through the ops, although float64 runs on PyTorch."""
+    results = []
+    for function, more in ((pytorch, {"groups": w.shape[0] // (w.shape[0] // x.shape[-w.dim() + 1])}), (ours, {})):
+        leaves = [t.detach().clone().requires_grad_() for t in (x, w, options["bias"]) if t is not None]
+        bias = leaves[2] if len(leaves) > 2 else None
+        y = function(leaves[0], leaves[1], **{**options, "bias": bias}, **more)
+        results.append((y, *torch.autograd.grad(y.sum() + y.pow(2).sum(), leaves)))
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected)
+    return results
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(call=calls(axes=2), native=st.booleans())
+def test_conv2d_is_pytorchs(logs, monkeypatch, call, native):
+    if not native:
+        monkeypatch.setattr("dwconv.functional._is_for_pytorch", lambda *_, **__: False)
+    (expected, *_), (actual, *_) = check_against(F.conv2d, dwconv.conv2d, *call)
+    if actual.numel() and actual.dim() == 4:
+        assert actual.stride() == expected.stride()
+    monkeypatch.undo()
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(call=calls(axes=1), native=st.booleans())
+def test_conv1d_is_pytorchs(logs, monkeypatch, call, native):
+    if not native:
+        monkeypatch.setattr("dwconv.functional._is_for_pytorch", lambda *_, **__: False)
+    check_against(F.conv1d, dwconv.conv1d, *call)
+    monkeypatch.undo()
+
+
+# -- on tuned kernels ------------------------------------------------------------------------------------------------
+
+PROBLEMS = {
+    "3×3": workload_of(),
+    "5×5 stride 2": workload_of(shape=(2, 24, 15, 12), kernel=(5, 5), stride=2, padding=2),
+    "multiplier": workload_of(multiplier=3, shape=(2, 5, 9, 7)),
+    "nchw": workload_of(shape=(3, 17, 8, 8), layout="nchw"),
+}
+
+
+@pytest.fixture(params=PROBLEMS.values(), ids=list(PROBLEMS))
+def tuned(request, logs):
+    """A problem whose three passes run on dwconv's kernels, also with a bias."""
+    plant(logs / "log.jsonl", [request.param], baseline_us=1e6)
+    return request.param
+
+
+def tensors_of(workload, *, batch=None):
+    x = torch.randn(batch or workload.batch, *workload.input_shape[1:])
+    if workload.layout == "nhwc":
+        x = x.to(memory_format=torch.channels_last)
+    w = torch.randn(workload.out_channels, 1, *workload.kernel)
+    return x, w, torch.randn(workload.out_channels)
+
+
+def step(function, x, w, bias, workload, **more):
+    """y and the gradients that a training step takes: of x, w and bias."""
+    leaves = [tensor.detach().requires_grad_() for tensor in (x, w, bias)]
+    y = function(*leaves, stride=workload.stride, padding=workload.padding[0][0], **more)
+    weight_of_y = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
+    return [y.detach(), *torch.autograd.grad((y * weight_of_y).sum(), leaves)]
+
+
+def check_step(workload, x, w, bias):
+    for provider in [dwconv.explain(x, w, bias, workload.stride, workload.padding[0][0])[p].provider for p in PASSES]:
+        assert provider == "dwconv"
+    actual = step(dwconv.conv2d, x, w, bias, workload)
+    exact = step(F.conv2d, x.double(), w.double(), bias.double(), workload, groups=x.shape[1])
+    for ours, reference in zip(actual, exact, strict=True):
+        torch.testing.assert_close(ours.double(), reference, rtol=1e-5, atol=2e-4)
+    return actual
+
+
+PASSES = ("fprop", "dgrad", "wgrad")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_a_training_step_is_right_at_any_batch(tuned, batch):
+    y, dx, dw, _ = check_step(tuned, *tensors_of(tuned, batch=batch))
+    memory_format = torch.channels_last if tuned.layout == "nhwc" else torch.contiguous_format
+    assert y.is_contiguous(memory_format=memory_format)
+    assert dx.is_contiguous(memory_format=memory_format)
+    assert dw.is_contiguous()
+
+
+def test_the_same_call_gives_the_same_bits(tuned):
+    tensors = tensors_of(tuned, batch=5)
+    first = step(dwconv.conv2d, *tensors, tuned)
+    for _ in range(3):
+        for one, other in zip(first, step(dwconv.conv2d, *tensors, tuned), strict=True):
+            assert torch.equal(one, other)
+
+
+def test_tensors_may_lie_anyhow(tuned):
+    x, w, bias = tensors_of(tuned)
+    batch, channels, height, width = x.shape
+    apart = torch.randn(2 * batch, channels, height, width + 3).to(memory_format=torch.channels_last)
+    for lying in (
+        apart[::2, :, :, 3:],  # a slice of every second image
+        x[:1].expand(batch, -1, -1, -1),
+        x.transpose(2, 3).contiguous().transpose(2, 3),
+        torch.randn(x.numel() + 1)[1:].view(batch, height, width, channels).permute(0, 3, 1, 2),  # not aligned
+    ):
+        assert lying.shape == x.shape
+        exact = F.conv2d(lying.double(), w.double(), bias.double(), tuned.stride, tuned.padding[0][0], 1, channels)
+        y = dwconv.conv2d(lying, w.flip(2).flip(2), bias, tuned.stride, tuned.padding[0][0])
+        torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=2e-4)
+
+
+def test_conv1d_runs_on_kernels_of_height_1(logs):
+    workload = workload_of(shape=(2, 12, 1, 40), kernel=(1, 5), padding=0, layout="nchw")
+    plant(logs / "log.jsonl", [workload], baseline_us=1e6)
+    x, w = torch.randn(2, 12, 40, requires_grad=True), torch.randn(12, 1, 5, requires_grad=True)
+    assert dwconv.explain(x, w)["wgrad"].provider == "dwconv"
+    y, exact = dwconv.conv1d(x, w), F.conv1d(x.double(), w.double(), groups=12)
+    assert "Dwconv" in y.grad_fn.next_functions[0][0].name()
+    torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=1e-4)
+    ours, reference = (torch.autograd.grad(out.pow(2).sum(), (x, w)) for out in (y, exact))
+    torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("tuned", [PROBLEMS["5×5 stride 2"], PROBLEMS["nchw"]], indirect=True, ids=["nhwc", "nchw"])
+def test_torch_compile_traces_the_whole_call(tuned):
+    def loss(x, w, bias):
+        return dwconv.conv2d(x, w, bias, tuned.stride, tuned.padding[0][0]).relu().pow(2).sum()
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for batch in (2, 3, 4):  # from the third on, the batch is a symbol
+        tensors = [tensor.requires_grad_() for tensor in tensors_of(tuned, batch=batch)]
+        torch.testing.assert_close(compiled(*tensors), loss(*tensors))
+        torch.testing.assert_close(
+            torch.autograd.grad(compiled(*tensors), tensors), torch.autograd.grad(loss(*tensors), tensors)
+        )
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_pytorchs_other_ways_to_look_at_a_function_still_work(tuned):
+    """torch.func, forward mode and fx: dwconv's ops know nothing of the first two, which PyTorch's op then does."""
+    x, w, _ = tensors_of(tuned)
+
+    def convolve(x, w):
+        return dwconv.conv2d(x, w, None, tuned.stride, tuned.padding[0][0])
+
+    def loss(w, image):
+        return convolve(image, w).pow(2).sum()
+
+    gradients = torch.func.vmap(torch.func.grad(loss), (None, 0))(w, x)
+    torch.testing.assert_close(gradients.sum(0), torch.func.grad(loss)(w, x), rtol=1e-4, atol=1e-3)
+    y, tangent = torch.func.jvp(lambda x: convolve(x, w), (x,), (x,))
+    torch.testing.assert_close(tangent, y)
+    traced = torch.fx.symbolic_trace(convolve)
+    assert "dwconv" in traced.code
+    assert torch.equal(traced(x, w), convolve(x, w))
+
+
+def test_complex_numbers_stay_with_pytorch(logs):
+    x, w = torch.randn(1, 2, 5, 5, dtype=torch.complex64), torch.randn(2, 1, 3, 3, dtype=torch.complex64)
+    assert torch.equal(dwconv.conv2d(x, w), F.conv2d(x, w, groups=2))
+
+
+def test_an_untuned_call_is_pytorchs_own_to_the_bit_and_warns_once(logs):
+    x, w = torch.randn(2, 6, 8, 8), torch.randn(6, 1, 3, 3, requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        results = [dwconv.conv2d(x, w, padding=1) for _ in range(3)]
+    assert [warning.category for warning in caught] == [DwconvWarning]
+    assert results[0].grad_fn.name() == "ConvolutionBackward0"
+    assert torch.equal(results[0], F.conv2d(x, w, padding=1, groups=6))
+
+
+# -- what is no depthwise convolution --------------------------------------------------------------------------------
+
+X, W = torch.zeros(2, 8, 6, 6), torch.zeros(8, 1, 3, 3)
+BAD = [
+    ((X, W, None, 0), "stride=0 must be at least 1"),
+    ((X, W, None, 1, -1), "padding=-1 must be at least 0"),
+    ((X, W, None, 1, 0, 0), "dilation=0 must be at least 1"),
+    ((X, W, None, (1, 2, 3)), "stride=(1, 2, 3) is not one number, or 2"),
+    ((X, W, None, 1, "full"), "padding='full' is unknown; use a number, 'same' or 'valid'"),
+    ((X, W, None, 2, "same"), "padding='same' needs stride 1, not 2×2; give the padding as a number"),
+    ((X, W, None, 1, 0, 1, 4), "groups=4 with 8 input channels is not depthwise; use groups=8, or torch.nn.functional"),
+    ((X, W, None, 1, 0, 3), "kernel=3×3 with dilation=3×3 does not fit the input of 6×6 padded by 0×0×0×0"),
+    (
+        (X, torch.zeros(12, 1, 3, 3)),
+        "weight of shape 12×1×3×3 is not (C·multiplier, 1, KH, KW) with C=8 input channels",
+    ),
+    ((X, torch.zeros(8, 2, 3, 3)), "weight of shape 8×2×3×3 is not"),
+    ((X, torch.zeros(8, 1, 3)), "weight of shape 8×1×3 is not"),
+    ((X, torch.zeros(0, 1, 3, 3)), "weight of shape 0×1×3×3 is not"),
+    ((X[0, 0], W), "input of shape 6×6 is not (N, C, H, W) or (C, H, W)"),
+    ((X, W, torch.zeros(7)), "bias of shape 7 does not fit 8 output channels"),
+    ((X, W.double()), "input is torch.float32, weight torch.float64; convert one, or use torch.autocast"),
+    ((X, W, torch.zeros(8, dtype=torch.float16)), "input is torch.float32, bias torch.float16"),
+    ((X, W.to("meta")), "input is on cpu, weight on meta; move one of them"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=[message[:40] for _, message in BAD])
+def test_bad_arguments_are_one_line_that_names_them(logs, arguments, message):
+    for call in (dwconv.conv2d, dwconv.explain):
+        with pytest.raises(InvalidWorkload) as caught:
+            call(*arguments)
+        if call is dwconv.conv2d or arguments[1].dim() == 4:
+            assert message in str(caught.value)
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,126 @@
+"""The three torch ops: registered as PyTorch wants it, and closed under differentiation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from planted_records import plant, workload_of
+from torch.autograd import gradcheck, gradgradcheck
+
+from dwconv import ops
+
+pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+# stride, padding (top, bottom, left, right), dilation
+GEOMETRIES = {
+    "plain": ((1, 1), (1, 1, 1, 1), (1, 1)),
+    "strided, dilated, asymmetric": ((2, 1), (1, 0, 2, 1), (1, 2)),
+    "leaving a remainder": ((3, 2), (0, 0, 1, 1), (1, 1)),
+}
+
+
+@pytest.fixture(params=GEOMETRIES.values(), ids=list(GEOMETRIES))
+def geometry(request):
+    return request.param
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request):
+    return request.param
+
+
+def arguments(*, dtype=torch.float64, batch=2, channels=2, multiplier=2):
+    x = torch.randn(batch, channels, 6, 5, dtype=dtype, requires_grad=True)
+    w = torch.randn(channels * multiplier, 1, 3, 2, dtype=dtype, requires_grad=True)
+    bias = torch.randn(channels * multiplier, dtype=dtype, requires_grad=True)
+    return x, w, bias
+
+
+def expected(x, w, bias, geometry):
+    stride, (top, bottom, left, right), dilation = geometry
+    return F.conv2d(F.pad(x, (left, right, top, bottom)), w, bias, stride, 0, dilation, x.shape[1])
+
+
+def test_derivatives_of_any_order_are_right(logs, geometry, layout):
+    """Each op's derivative is made of the other two, so the second derivative of one checks all three."""
+    x, w, bias = arguments()
+    assert gradcheck(lambda *tensors: ops.fprop(*tensors, *geometry, layout), (x, w, bias), fast_mode=True)
+    assert gradgradcheck(lambda *tensors: ops.fprop(*tensors, *geometry, layout), (x, w, bias), fast_mode=True)
+
+
+def test_the_third_derivative_goes_through_our_ops_too(logs):
+    x, w, _ = arguments()
+    geometry = GEOMETRIES["plain"]
+
+    def gradient_norms(x, w):
+        y = ops.fprop(x, w, None, *geometry, "nchw")
+        dx, dw = torch.autograd.grad(y.pow(3).sum(), (x, w), create_graph=True)
+        return dx.pow(2).sum(), dw.pow(2).sum()
+
+    assert gradgradcheck(gradient_norms, (x, w), fast_mode=True)
+
+
+@pytest.mark.parametrize(("name", "layout"), [("strided, dilated, asymmetric", "nhwc"), ("plain", "nchw")])
+def test_registered_as_pytorch_wants_it(logs, name, layout):
+    """Schema, fake implementation (shapes and strides), autograd, and all of it under torch.compile."""
+    geometry = GEOMETRIES[name]
+    x, w, bias = arguments()
+    y = ops.fprop(x, w, bias, *geometry, layout).detach()
+    for op, args in (
+        (ops.fprop, (x, w, bias, *geometry, layout)),
+        (ops.dgrad, (y.requires_grad_(), w, list(x.shape), *geometry, layout)),
+        (ops.wgrad, (x, y.requires_grad_(), [3, 2], *geometry, layout)),
+    ):
+        torch.library.opcheck(op, args)
+
+
+@pytest.mark.parametrize("tuned", [False, True], ids=["pytorch", "dwconv"])
+def test_results_lie_as_asked_whatever_the_arguments_do(logs, layout, tuned):
+    if tuned:
+        plant(logs / "log.jsonl", [workload_of(shape=(2, 4, 6, 5), layout=layout)])
+    geometry = ((1, 1), (1, 1, 1, 1), (1, 1))
+    x, w = torch.randn(2, 4, 6, 5), torch.randn(4, 1, 3, 3)
+    exact = F.conv2d(x, w, padding=1, groups=4)
+    for memory_format in LAYOUTS.values():
+        there = x.contiguous(memory_format=memory_format)
+        y = ops.fprop(there, w, None, *geometry, layout)
+        dx = ops.dgrad(there, w, x.shape, *geometry, layout)
+        dw = ops.wgrad(there, there, [3, 3], *geometry, layout)
+        assert y.is_contiguous(memory_format=LAYOUTS[layout])
+        assert dx.is_contiguous(memory_format=LAYOUTS[layout])
+        assert dw.is_contiguous()
+        torch.testing.assert_close(y, exact)
+
+
+def test_only_what_is_asked_for_is_computed(logs, monkeypatch):
+    """A frozen weight needs no wgrad, and its input is not kept."""
+    x, w, bias = arguments()
+    y = ops.fprop(x, w.detach(), bias, *GEOMETRIES["plain"], "nchw")
+    saved = y.grad_fn.saved_tensors
+    assert [tensor is None for tensor in saved] == [True, False]
+    assert torch.autograd.grad(y.sum(), x)[0].shape == x.shape
+
+
+def test_an_empty_batch_has_gradients_of_zero(logs, geometry, layout):
+    x, w, bias = arguments(batch=0)
+    y = ops.fprop(x, w, bias, *geometry, layout)
+    assert y.shape == expected(x, w, bias, geometry).shape
+    dx, dw, db = torch.autograd.grad(y.sum(), (x, w, bias))
+    assert dx.shape == x.shape
+    assert not dw.any()
+    assert not db.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_lowers_as_pytorch_does(logs, dtype):
+    x, w, bias = arguments(dtype=torch.float32)
+    geometry = GEOMETRIES["plain"]
+    with torch.autocast("cpu", dtype):
+        y = ops.fprop(x, w, bias, *geometry, "nchw")
+        exact = expected(x, w, bias, geometry)
+        kept = ops.fprop(*(tensor.double() for tensor in (x, w, bias)), *geometry, "nchw")
+    assert (y.dtype, kept.dtype) == (dtype, torch.float64)
+    torch.testing.assert_close(y, exact)
+    for gradient in torch.autograd.grad(y.float().sum(), (x, w, bias)):
+        assert gradient.dtype is torch.float32

@@ -1,0 +1,185 @@
+"""Plan: kernels are built once, everything is said once, and nothing stops a training step."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from planted_records import plant, record_of, workload_of
+
+import dwconv
+from dwconv.build.kernel import Kernel
+from dwconv.errors import BuildError, DwconvWarning
+from dwconv.plan import MOST_NAMED, Plan, plan, reset
+from dwconv.records.log import TuningLog
+from dwconv.schedules.template import template
+from dwconv.target import cpu_target
+from dwconv.workload import PASSES
+
+WORKLOAD = workload_of()
+
+
+def plan_of(*, batch: int = 2, width: int = 7, layout: str = "nhwc") -> Plan:
+    return plan(
+        input_shape=(batch, 8, 9, width), weight_shape=(8, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1),
+        dilation=(1, 1), dtype=torch.float32, device=torch.device("cpu"), layout=layout, bias=False,
+    )  # fmt: skip
+
+
+def said(caught) -> list[str]:
+    return [str(warning.message) for warning in caught if warning.category is DwconvWarning]
+
+
+@pytest.fixture
+def caught():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+def test_kernels_are_loaded_once_and_serve_every_batch(logs, caught):
+    plant(logs / "log.jsonl", [WORKLOAD])
+    kernels = {pass_: plan_of().kernel(pass_) for pass_ in PASSES}
+    assert all(isinstance(kernel, Kernel) for kernel in kernels.values())
+    assert not plan_of().native
+    assert plan_of(batch=2) is plan_of(batch=2)
+    assert {pass_: plan_of(batch=5).kernel(pass_) for pass_ in PASSES} == kernels
+    assert said(caught) == []
+
+
+def test_an_untuned_problem_is_named_once_with_the_command(logs, caught):
+    for batch in (2, 3, 2):
+        assert plan_of(batch=batch).native
+        assert [plan_of(batch=batch).kernel(pass_) for pass_ in PASSES] == [None] * 3
+    assert said(caught) == [
+        "fprop, dgrad, wgrad of 2×8×9×7 nhwc float32, kernel 3×3, padding 1 run on PyTorch's own op: untuned on "
+        f"{cpu_target().device}; tune them: python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc "
+        "--passes fprop,dgrad,wgrad"
+    ]
+    plan_of(width=8)
+    assert len(said(caught)) == 2
+
+
+def test_sizes_that_never_end_are_not_all_named(logs, caught):
+    for width in range(5, 5 + 2 * MOST_NAMED):
+        plan_of(width=width)
+    assert len(said(caught)) == MOST_NAMED + 1
+    assert said(caught)[-1] == f"more than {MOST_NAMED} sizes are untuned; the others are not named"
+
+
+def test_sizes_are_forgotten_before_they_fill_the_memory(logs, caught, monkeypatch):
+    monkeypatch.setattr("dwconv.plan.MOST_PLANS", 3)
+    first = plan_of()
+    assert plan_of() is first
+    for batch in (3, 4, 5):
+        plan_of(batch=batch)
+    assert plan_of() is not first
+
+
+def test_only_the_untuned_passes_are_named(logs, caught):
+    plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop", "dgrad"])
+    assert plan_of().kernel("wgrad") is None
+    assert plan_of().kernel("dgrad") is not None
+    (message,) = said(caught)
+    assert message.startswith("wgrad of 2×8×9×7")
+    assert message.endswith("--passes wgrad")
+
+
+def test_what_pytorch_does_faster_is_not_worth_a_word(logs, caught):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1)
+    assert plan_of().native
+    assert said(caught) == []
+
+
+def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_once(logs, caught, monkeypatch):
+    plant(logs / "log.jsonl", [WORKLOAD])
+
+    def fail(artifact):
+        raise BuildError("no such luck")
+
+    monkeypatch.setattr(Kernel, "load", fail)
+    for _ in range(2):
+        assert plan_of().kernel("fprop") is None
+    assert said(caught) == [
+        f"{WORKLOAD.key} runs on PyTorch's own op: its tuned kernel could not be built: no such luck"
+    ]
+    assert "no such luck" in dwconv.explain(*tensors(), padding=1)["fprop"].reason
+
+
+def test_a_broken_tvm_does_not_stop_a_training_step(logs, caught, monkeypatch):
+    plant(logs / "log.jsonl", [WORKLOAD])
+
+    def fail(name):
+        raise ImportError("libtvm.so: cannot open shared object file")
+
+    monkeypatch.setattr("dwconv.schedules.template.template", fail)
+    x, w = tensors()
+    torch.testing.assert_close(
+        dwconv.conv2d(x, w, padding=1), torch.nn.functional.conv2d(x, w, padding=1, groups=8), rtol=0, atol=0
+    )
+    dwconv.conv2d(x[:1], w, padding=1)
+    assert said(caught) == ["everything runs on PyTorch's own op: libtvm.so: cannot open shared object file"]
+
+
+def test_a_damaged_log_is_named_once_and_the_rest_of_it_used(logs, caught):
+    plant(logs / "log.jsonl", [WORKLOAD])
+    with (logs / "log.jsonl").open("a") as file:
+        file.write("garbage\n")
+    assert plan_of().kernel("fprop") is not None
+    plan_of(batch=9)
+    (message,) = said(caught)
+    assert message.startswith(f"log={logs / 'log.jsonl'}: 1 damaged lines set aside; line 4: not a tuning record")
+
+
+def test_another_number_of_threads_is_another_device(logs, caught):
+    plant(logs / "log.jsonl", [WORKLOAD])
+    threads = torch.get_num_threads()
+    assert not plan_of().native
+    try:
+        torch.set_num_threads(threads + 1)
+        assert plan_of().native
+        assert f"-{threads + 1}t; tune them" in said(caught)[0]
+    finally:
+        torch.set_num_threads(threads)
+    assert not plan_of().native
+
+
+def test_reset_reads_the_logs_again(logs, caught):
+    assert plan_of().native
+    plant(logs / "log.jsonl", [WORKLOAD])
+    assert plan_of().native
+    reset()
+    assert not plan_of().native
+
+
+def test_the_kernel_of_the_nearest_batch_runs(logs, caught):
+    target = cpu_target()
+    plant(logs / "log.jsonl", [WORKLOAD.with_batch(1)], passes=["fprop"])
+    default = TuningLog(logs / "log.jsonl").load().records[0].config
+    near = next(iter(template(default.template).space(WORKLOAD, target).neighbours(default)))
+    TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD.with_batch(64), config=near))
+    assert plan_of(batch=4).kernel("fprop").artifact.candidate.config == default
+    assert plan_of(batch=100).kernel("fprop").artifact.candidate.config == near
+
+
+def test_tvm_is_imported_only_for_a_kernel(logs):
+    """Faster on PyTorch: nothing of TVM is needed."""
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1)
+    program = (
+        "import sys, torch, dwconv\n"
+        "x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)\n"
+        "model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False))\n"
+        "assert len(dwconv.convert(model).converted) == 1\n"
+        "model(x).sum().backward()\n"
+        "assert dwconv.explain(x, model[0].weight, padding=1)['fprop'].record\n"
+        "assert 'tvm' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def tensors() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last), torch.randn(8, 1, 3, 3)

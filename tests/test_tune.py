@@ -1,0 +1,379 @@
+"""The command line of ``python -m dwconv.tune``."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fake_tuning as fake
+import msgspec
+import pytest
+
+from dwconv import arguments, target, tune
+from dwconv.arguments import workload_options
+from dwconv.layers import read_layers
+from dwconv.measure import limits
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Status
+from dwconv.schedules import template as template_module
+from dwconv.tuner import loop
+from dwconv.workload import Workload
+
+SHAPE = ("--shape", "8,96,28,28", "--kernel", "3", "--layout", "nhwc", "--target", "cpu")
+LAYERS = {
+    "Net@32": [
+        {"C": 8, "I": [32, 32], "K": [3, 5], "S": [2, 1], "P": [1, 2], "n": 3},
+        {"C": 8, "I": [32, 32], "K": [3, 5], "S": [2, 1], "P": [1, 2], "n": 1},
+        {"C": 16, "I": [16, 16], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1},
+    ],
+    "Conv1d": [{"C": 4, "I": [100], "K": [4], "S": [1], "P": [3, 0], "n": 1}],
+    "Conv3d": [{"C": 4, "I": [8, 8, 8], "K": [3, 3, 3], "S": [1, 1, 1], "P": [1, 1, 1], "n": 1}],
+}
+
+
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    """Fake templates for fprop and dgrad, a fake CPU, and the runners that were made."""
+    made = []
+
+    def make_runner(*_, **__):
+        made.append(made.factory())
+        return made[-1]
+
+    made = _Made()
+    monkeypatch.chdir(tmp_path)
+    templates = [fake.template(pass_=pass_) for pass_ in ("fprop", "dgrad")]
+    monkeypatch.setattr(template_module, "all_templates", lambda: {t.name: t for t in templates})
+    monkeypatch.setattr(target, "cpu_target", lambda: fake.TARGET)
+    monkeypatch.setattr(limits, "with_limits", lambda target: target)
+    monkeypatch.setattr(loop, "make_runner", make_runner)
+    return made
+
+
+class _Made(list):
+    factory = fake.FakeRunner
+
+
+@pytest.fixture
+def layers(tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(LAYERS))
+    return path
+
+
+def run(*options: str) -> int:
+    try:
+        return tune.main([*map(str, options)])
+    except SystemExit as exit:  # argparse ends this way
+        return exit.code
+
+
+def error_of(capsys, *options: str) -> str:
+    """The one line that bad input is answered with."""
+    assert run(*options) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1 and err.endswith("\n")
+    return err
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--shape", "1,2,3", "--kernel", "3"], "shape=1,2,3 has 3 sizes"),
+        (["--shape", "1,2,x,3", "--kernel", "3"], "shape=1,2,x,3 is not whole numbers"),
+        (["--shape", "0,8,8,8", "--kernel", "3"], "batch=0"),
+        (["--shape", "1,8,8,8", "--kernel", "9", "--padding", "0"], "kernel=9x9"),
+        (["--shape", "1,8,8,8", "--kernel", "3,3,3"], "kernel=3,3,3 has 3 sizes"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "0"], "stride=0"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "2", "--padding", "same"], "padding=same needs stride 1"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--padding", "full"], "padding=full is not"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--padding=-1"], "padding=-1"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--dtype", "int7"], "dtype=int7 is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--layout", "hwcn"], "layout=hwcn is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "rocm"], "target=rocm is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--passes", "fprop,bprop"], "pass=bprop is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--trials", "0"], "--trials: 0 is not a whole number"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--seconds", "nan"], "--seconds: nan is not a number of seconds"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--search", "luck"], "invalid choice: 'luck'"),
+        (["--shape", "1,8,8,8", "--kern", "3"], "--kern"),
+        (["--shape", "1,8,8,8"], "give --shape N,C,H,W and --kernel K, or --layers"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--batch", "8"], "--batch goes with --layers"),
+        (["--layers", "layers.json", "--batch", "8"], "--layers needs --network"),
+        (["--layers", "layers.json", "--network", "Net@32", "--batch", "8", "--stride", "2"], "--stride goes with"),
+        (["--layers", "absent.json", "--network", "Net@32", "--batch", "8"], "layers=absent.json: No such file"),
+    ],
+)
+def test_bad_input_is_one_clear_line(capsys, options, words):
+    assert words in error_of(capsys, *options)
+
+
+def test_a_log_that_is_a_folder_or_not_writable_is_one_clear_line(capsys, fakes, tmp_path):
+    assert "is a folder" in error_of(capsys, *SHAPE, "--log", tmp_path)
+    (tmp_path / "file").touch()
+    assert "cannot be written" in error_of(capsys, *SHAPE, "--log", tmp_path / "file" / "log.jsonl")
+    assert not fakes
+
+
+def test_cuda_without_a_gpu_names_what_works_without_one(capsys, monkeypatch):
+    monkeypatch.setattr(target, "_gpu_is_here", lambda: False)
+    assert "cuda:sm_90" in error_of(capsys, "--shape", "1,8,8,8", "--kernel", "3", "--target", "cuda")
+
+
+def test_no_template_for_any_pass_is_one_clear_line(capsys, fakes):
+    assert "no wgrad template for cpu yet" in error_of(capsys, *SHAPE, "--passes", "wgrad")
+
+
+def test_bad_input_and_help_are_answered_at_once():
+    slow = "import sys; from dwconv.tune import main\ntry: main()\nexcept SystemExit: pass\n"
+    slow += "assert not {'torch', 'tvm', 'xgboost'} & set(sys.modules)"
+    for options in (
+        ["--help"],
+        ["--shape", "1,2,3", "--kernel", "3"],
+        ["--shape", "1,8,8,8", "--kernel", "3", "--target", "x"],
+    ):
+        subprocess.run([sys.executable, "-c", slow, *options], check=True, capture_output=True, timeout=20)
+
+
+# -- layers of a network -----------------------------------------------------------------------------------------
+
+
+def test_unknown_networks_are_answered_with_close_names(capsys, layers):
+    error = error_of(capsys, "--layers", layers, "--network", "net", "--batch", "8")
+    assert "network=net is not in" in error and error.rstrip().endswith("it has Net@32")
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '{"Net": []}', '{"Net": [{"C": 3}]}', '{"Net": [3]}', '{"Net": 3}'])
+def test_a_layers_file_of_another_kind_is_one_clear_line(capsys, tmp_path, text):
+    path = tmp_path / "layers.json"
+    path.write_text(text)
+    error_of(capsys, "--layers", path, "--network", "Net", "--batch", "8")
+
+
+def test_layers_of_other_dimensions(capsys, layers):
+    assert "is 3-D" in error_of(capsys, "--layers", layers, "--network", "Conv3d", "--batch", "8")
+    (layer,) = read_layers(layers, network="Conv1d")
+    workload = layer.workload("fprop", batch=2, dtype="float32", layout="nchw")
+    assert workload.input_shape == (2, 4, 1, 100) and workload.output_shape == (2, 4, 1, 100)
+
+
+def test_every_layer_is_tuned_once(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--trials", "2", "--json"]
+    assert run(*options, "--passes", "fprop,dgrad") == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [result["workload"] for result in results] == [
+        f"{pass_}-n2-{layer}-d1x1-m1-float32-nchw"
+        for layer in ("c8-32x32-k3x5-s2x1-p1x2", "c16-16x16-k3x3-s1x1-p1x1")
+        for pass_ in ("fprop", "dgrad")
+    ]
+
+
+# -- a run -------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_one_object_on_stdout(capsys, fakes):
+    fakes.factory = lambda: fake.FakeRunner(fails=lambda c: Status.TIMEOUT if c.tile_w == 1 else None)
+    assert run(*SHAPE, "--trials", "30", "--json") == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert answer["target"] == "cpu"
+    assert answer["log"] == "tuning_logs/fake-cpu-2t.jsonl"
+    assert [result["pass"] for result in answer["results"]] == ["fprop", "dgrad", "wgrad"]
+    fprop, _, wgrad = answer["results"]
+    assert fprop["workload"] == "fprop-n8-c96-28x28-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc"
+    assert Workload.from_dict(fprop["workload_fields"]) == fake.WORKLOAD
+    assert fprop["config"]["template"] == "fake.fprop"
+    assert fprop["baseline"] == "onednn-nhwc" and fprop["baseline_us"] == fake.BASELINE_US
+    assert fprop["speedup"] == pytest.approx(fake.BASELINE_US / fprop["median_us"])
+    assert 0 < fprop["percent_of_limit"] < 100
+    assert fprop["trials"] == 30 and fprop["failures"]["timeout"] > 0 and not fprop["predicted"]
+    assert wgrad["config"] is None and wgrad["trials"] == 0 and "no wgrad template" in wgrad["reason"]
+    assert "fprop 8,96,28,28 k3 float32 nhwc" in err
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_table_shows_everything_at_80_columns(capsys, fakes, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    fakes.factory = lambda: fake.FakeRunner(fails=lambda c: Status.WRONG if c.tile_w == 1 else None)
+    assert run(*SHAPE, "--trials", "16") == 0
+    out = capsys.readouterr().out
+    table = out[: out.index("\nlog: ")]
+    assert max(map(len, table.splitlines())) <= columns
+    best = min((r for r in TuningLog("tuning_logs/fake-cpu-2t.jsonl").load().records if r.measurement),
+               key=lambda r: r.measurement.median_us)  # fmt: skip
+    words = _words(table)
+    assert str(best.config) in words
+    assert f"{best.measurement.median_us:.1f} ± 1.00 onednn-nhwc 200.0" in words
+    assert "wrong" in words and "no template" in words
+    assert "log: tuning_logs/fake-cpu-2t.jsonl (32 new trials, 0 known before)" in out
+    assert "dwconv.convert(model)" in out
+    assert "dwconv.show --shape 8,96,28,28 --kernel 3 --layout nhwc --pass fprop --target cpu --what source" in out
+    assert "\x1b" not in out
+
+
+def test_a_second_run_measures_nothing(capsys, fakes):
+    run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json")
+    first = json.loads(capsys.readouterr().out)["results"]
+    run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json")
+    second = json.loads(capsys.readouterr().out)["results"]
+    assert len(fakes) == 1
+    assert [r | {"measured": 8} for r in second] == first
+    assert second[0]["measured"] == 0
+    run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json", "--no-resume")
+    assert len(fakes) == 2
+
+
+def test_garbage_in_the_log_is_counted_and_set_aside(capsys, fakes, tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'nonsense\n{"format": 1}\n\xff\xfe\n')
+    assert run(*SHAPE, "--trials", "4", "--passes", "fprop", "--log", path, "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"][0]["trials"] == 4
+    (line,) = (line for line in err.splitlines() if "damaged" in line)
+    assert "3 damaged lines set aside (line 1, 2, 3)" in line
+
+
+def test_ctrl_c_prints_the_best_so_far(capsys, fakes):
+    fakes.factory = lambda: fake.FakeRunner(interrupt_after=5)
+    assert run(*SHAPE, "--trials", "30") == 130
+    out, err = capsys.readouterr()
+    assert "fake.fprop" in out and "dgrad" not in out
+    assert "interrupted: the same command goes on from here" in err
+    assert len(TuningLog("tuning_logs/fake-cpu-2t.jsonl").load().records) == 5
+
+
+def test_ctrl_c_before_the_first_record(capsys, fakes):
+    fakes.factory = lambda: fake.FakeRunner(interrupt_after=0)
+    assert run(*SHAPE, "--trials", "30") == 130
+    assert "interrupted before anything was measured" in capsys.readouterr().out
+
+
+def test_nothing_works(capsys, fakes):
+    fakes.factory = lambda: fake.FakeRunner(fails=lambda config: Status.COMPILE_ERROR)
+    assert run(*SHAPE, "--trials", "4", "--passes", "fprop") == tune.NOTHING_WORKED_EXIT_CODE
+    assert "none of 4 candidates worked: 4 compile_error; the last one: compile_error: line one" in _words(
+        capsys.readouterr().out
+    )
+
+
+def test_the_budget_that_is_named_is_the_one_that_counts(capsys, fakes, monkeypatch):
+    given = []
+    monkeypatch.setattr(loop, "tune_workload", lambda *_, **options: given.append(options) or pytest.fail())
+    for options in ([], ["--trials", "5"], ["--seconds", "7"], ["--search", "exhaustive"]):
+        with pytest.raises(pytest.fail.Exception):
+            run(*SHAPE, "--passes", "fprop", *options)
+    assert [(o["trials"], o["seconds"], o["patience"]) for o in given] == [
+        (64, 20.0, 48), (5, None, 48), (None, 7.0, 48), (None, None, None),
+    ]  # fmt: skip
+
+
+def _words(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--shape 8,144,56,56 --kernel 3",
+        "--shape 8,64,1,1000 --kernel 1,31",
+        "--shape 2,8,9,10 --kernel 3,5 --stride 2,1 --dilation 2 --padding valid",
+        "--shape 2,8,9,10 --kernel 4 --padding same",
+        "--shape 2,8,9,10 --kernel 4 --padding 0,3,1,2 --multiplier 2 --dtype float16 --layout nhwc",
+        "--shape 2,8,9,10 --kernel 5 --padding 1,2",
+    ],
+)
+def test_workloads_read_from_the_options_that_name_them(options):
+    workload = _workload(options)
+    assert _workload(workload_options(workload)) == workload
+
+
+def test_default_padding_rounds_down():
+    workload = _workload("--shape 2,8,9,10 --kernel 4,5 --dilation 1,2")
+    assert workload.padding == ((1, 1), (4, 4))
+
+
+def _workload(options: str) -> Workload:
+    parser = arguments.ArgumentParser(prog="test", description="")
+    arguments.add_workload_arguments(parser)
+    return arguments.workload_from(parser.parse_args(options.split()), "fprop")
+
+
+# -- for real ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known_limits(monkeypatch, tmp_path):
+    """What this CPU can do need not be measured."""
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
+    path = limits.limits_path(target.cpu_target())
+    path.parent.mkdir(parents=True)
+    path.write_bytes(msgspec.json.encode(fake.TARGET.limits))
+
+
+@pytest.mark.usefixtures("known_limits")
+def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path):
+    """Interrupted as soon as the first records are there; resumed; and then there is nothing left to measure."""
+    log = tmp_path / "log.jsonl"
+    options = ["--shape", "2,16,8,8", "--kernel", "3", "--layout", "nhwc", "--target", "cpu", "--passes", "fprop",
+               "--jobs", "1", "--log", str(log), "--json"]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dwconv.tune", *options, "--trials", "500", "--patience", "500"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not (log.exists() and log.read_bytes().count(b"\n") >= 2) and time.monotonic() < until:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    (result,) = json.loads(out)["results"]
+    known = len(TuningLog(log).load().records)
+    assert result["stopped"] == "interrupted" and result["trials"] == known >= 2
+
+    def again() -> dict:
+        assert run(*options, "--trials", known + 2) == 0
+        return json.loads(capsys.readouterr().out)["results"][0]
+
+    result = again()
+    assert result["measured"] == 2 and result["speedup"] > 0 and result["failures"] == {}
+    lines = log.read_bytes()
+    assert again()["measured"] == 0
+    assert log.read_bytes() == lines
+
+
+def test_the_live_line_fits_on_a_line(fakes, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json") == 0
+    out, err = capsys.readouterr()
+    json.loads(out)
+    plain = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", err)
+    assert "8,96,28,28 k3 float32 nhwc\n" in plain
+    assert re.search(
+        r"  fprop: 8 trials, all trials done after \d+ s, best .* µs, .*× onednn-nhwc, \d+ % of limit", plain
+    )
+
+
+def test_predicts_for_a_gpu_that_is_not_here(tmp_path):
+    command = [sys.executable, "-m", "dwconv.tune", "--shape", "8,32,28,28", "--kernel", "3", "--target", "cuda:sm_90",
+               "--trials", "2", "--log", str(Path(tmp_path) / "log.jsonl"), "--json"]  # fmt: skip
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert finished.returncode == 0, finished.stderr
+    answer = json.loads(finished.stdout)
+    fprop, dgrad, _ = answer["results"]
+    assert answer["target"] == "cuda:sm_90"
+    assert fprop["predicted"] and fprop["median_us"] > 0 and fprop["resources"]["registers"] > 0
+    assert fprop["baseline"] is None and fprop["speedup"] is None
+    assert "reason" in dgrad

@@ -1,0 +1,258 @@
+import dataclasses
+import signal
+import time
+
+import fake_tuning as fake
+import pytest
+
+from dwconv.errors import LogError, NoTemplate
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Status
+from dwconv.schedules import template as template_module
+from dwconv.tuner import loop
+from dwconv.tuner.loop import tune_workload
+from dwconv.tuner.result import Stop
+
+
+@pytest.fixture(autouse=True)
+def one_template(monkeypatch):
+    monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
+
+
+@pytest.fixture
+def log(tmp_path):
+    return TuningLog(tmp_path / "log.jsonl")
+
+
+def tune(log, runner, **options):
+    chosen = {"trials": 24, "seconds": None, "patience": None, **options}
+    return tune_workload(fake.WORKLOAD, fake.TARGET, log=log, runner=runner, **chosen)
+
+
+def test_spends_the_trials_confirms_the_fastest_and_reports_the_best(log):
+    runner = fake.FakeRunner()
+    seen = []
+    result = tune(log, runner, progress=seen.append)
+    assert result.stopped is Stop.TRIALS
+    assert (result.trials, result.measured, result.resumed) == (24, 24, 0)
+    assert len(runner.measured) == 24
+    fastest = sorted(runner.measured, key=fake.time_us)
+    assert runner.confirmed == fastest[: loop.FINALISTS]
+    assert result.best.config == fastest[0]
+    assert result.best.speedup == pytest.approx(fake.BASELINE_US / fake.time_us(fastest[0]))
+    limit_us = fake.TARGET.limits.limit_us(bytes_moved=fake.WORKLOAD.bytes, flops=fake.WORKLOAD.flops)
+    assert result.percent_of_limit == pytest.approx(100 * limit_us / result.median_us)
+    assert [snapshot.trials for snapshot in seen] == [*range(1, 25), *[24] * loop.FINALISTS]
+    assert seen[-1].confirming and not seen[0].confirming
+    assert len(log.load().records) == 24 + loop.FINALISTS
+    assert not runner.closed, "whoever passes a runner closes it"
+
+
+def test_a_second_run_measures_nothing(log):
+    first = tune(log, fake.FakeRunner())
+    lines = log.path.read_bytes()
+    runner = fake.FakeRunner()
+    second = tune(log, runner)
+    assert runner.measured == runner.confirmed == []
+    assert log.path.read_bytes() == lines
+    assert (second.trials, second.resumed, second.measured) == (24, 24, 0)
+    assert second.best == first.best
+
+
+def test_resume_never_measures_a_candidate_twice_failed_ones_included(log):
+    first, second = (fake.FakeRunner(fails=lambda c: Status.CRASHED if c.tile_w == 1 else None) for _ in range(2))
+    before = tune(log, first)
+    after = tune(log, second, trials=64)
+    assert before.failures["crashed"] > 0
+    assert after.failures["crashed"] >= before.failures["crashed"]
+    assert len(second.measured) == 40
+    assert not set(first.measured) & set(second.measured)
+    assert after.median_us <= before.median_us
+
+
+def test_no_resume_starts_afresh(log):
+    tune(log, fake.FakeRunner())
+    runner = fake.FakeRunner()
+    result = tune(log, runner, resume=False)
+    assert len(runner.measured) == 24
+    assert result.resumed == 0
+
+
+def test_other_workloads_devices_and_spaces_in_the_log_are_not_resumed(log):
+    config = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults[0]
+    ours = fake.record(fake.WORKLOAD, config, median_us=1.0)
+    log.append(dataclasses.replace(ours, workload=fake.WORKLOAD.with_batch(9)))
+    log.append(dataclasses.replace(ours, device="another"))
+    log.append(dataclasses.replace(ours, config=config.of("fake.fprop", **{**dict(config.values), "tile_w": 3})))
+    log.append(dataclasses.replace(ours, config=config.of("gone", tile_w=1)))
+    assert tune(log, fake.FakeRunner(), trials=1).resumed == 0
+
+
+def test_patience_stops_and_still_holds_in_a_second_run(log):
+    runner = fake.FakeRunner()
+    result = tune(log, runner, trials=None, patience=20)
+    assert result.stopped is Stop.PATIENCE
+    times = list(map(fake.time_us, runner.measured))
+    assert min(times[-20:]) > 0.99 * min(times[:-20])
+    again = fake.FakeRunner()
+    assert tune(log, again, trials=None, patience=20).stopped is Stop.PATIENCE
+    assert again.measured == again.confirmed == []
+
+
+class SlowRunner(fake.FakeRunner):
+    """Each trial takes a second of a clock of its own; one of them takes long."""
+
+    def __init__(self, monkeypatch, *, long_trial=None):
+        super().__init__()
+        self.now_s = 1000.0
+        self.batches = []
+        self._long_trial = long_trial
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+
+    def measure(self, candidates):
+        self.batches.append(len(candidates))
+        for record in super().measure(candidates):
+            self.now_s += 30 if len(self.measured) == self._long_trial else 1
+            yield record
+
+
+def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
+    runner = SlowRunner(monkeypatch)
+    result = tune(log, runner, trials=None, seconds=18)
+    assert result.stopped is Stop.SECONDS
+    assert runner.batches == [loop.FIRST_BATCH, loop.BATCH, 6]
+    assert result.trials == 18
+
+
+def test_seconds_stop_within_a_batch_that_takes_too_long(log, monkeypatch):
+    result = tune(log, SlowRunner(monkeypatch, long_trial=6), trials=None, seconds=18)
+    assert result.stopped is Stop.SECONDS
+    assert result.trials == 6
+    assert result.best is not None
+
+
+def test_a_tiny_time_budget_still_tries_something(log, monkeypatch):
+    assert tune(log, SlowRunner(monkeypatch), trials=None, seconds=0.1).trials >= 1
+
+
+def test_small_spaces_are_exhausted(log, monkeypatch):
+    small = fake.template(space=fake.small_space)
+    monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": small})
+    result = tune(log, fake.FakeRunner(confirmed=lambda config: 5.0), search="exhaustive", trials=None)
+    assert result.stopped is Stop.EXHAUSTED
+    assert result.trials == 6
+
+
+def test_ctrl_c_keeps_what_was_measured(log):
+    result = tune(log, fake.FakeRunner(interrupt_after=13))
+    assert result.stopped is Stop.INTERRUPTED
+    assert result.trials == len(log.load().records) == 13
+    assert result.best is not None
+    runner = fake.FakeRunner()
+    assert tune(log, runner).stopped is Stop.TRIALS
+    assert len(runner.measured) == 11
+    assert len(runner.confirmed) == loop.FINALISTS
+
+
+def test_ctrl_c_while_a_record_is_written_counts_it(log, monkeypatch):
+    append = log.append
+
+    def interrupted_append(record):
+        append(record)
+        if len(log.load().records) == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(log, "append", interrupted_append)
+    result = tune(log, fake.FakeRunner())
+    assert result.stopped is Stop.INTERRUPTED
+    assert result.trials == len(log.load().records) == 5
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_finalist_that_fails_confirmation_does_not_win(log):
+    wrong = set()
+
+    def confirmed(config):
+        if not wrong or config in wrong:  # the fastest, confirmed first, is wrong on other data
+            wrong.add(config)
+            return None
+        return fake.time_us(config)
+
+    runner = fake.FakeRunner(confirmed=confirmed)
+    result = tune(log, runner)
+    fastest = sorted(runner.measured, key=fake.time_us)
+    assert wrong == {fastest[0]}
+    assert result.best.config == fastest[1]
+    assert result.failures == {"wrong": 1}
+
+
+def test_confirming_goes_on_until_the_fastest_is_a_confirmed_one(log):
+    runner = fake.FakeRunner(confirmed=lambda config: 2 * fake.time_us(config))  # all looked faster than they are
+    result = tune(log, runner)
+    assert len(runner.confirmed) > loop.FINALISTS
+    assert result.best.config in runner.confirmed
+    assert result.median_us == 2 * min(map(fake.time_us, runner.measured))
+
+
+def test_when_nothing_works_the_result_says_why(log):
+    runner = fake.FakeRunner(fails=lambda config: Status.COMPILE_ERROR)
+    result = tune(log, runner, trials=None, patience=16)
+    assert result.best is None and result.percent_of_limit is None
+    assert result.failures == {"compile_error": 16}
+    assert result.failure_detail == "compile_error: line one"
+    assert runner.confirmed == []
+
+
+def test_no_template_is_raised(log):
+    with pytest.raises(NoTemplate, match="wgrad"):
+        tune_workload(fake.WORKLOAD.for_pass("wgrad"), fake.TARGET, log=log, runner=fake.FakeRunner())
+
+
+def test_a_log_that_cannot_be_written_ends_the_search(log):
+    log.path.mkdir()
+    with pytest.raises(LogError):
+        tune(log, fake.FakeRunner(), resume=False)
+
+
+def test_the_runner_is_made_only_when_needed_and_closed_by_who_made_it(log, monkeypatch):
+    made = []
+    monkeypatch.setattr(loop, "make_runner", lambda *_, **__: made.append(fake.FakeRunner()) or made[-1])
+    tune(log, None)
+    assert len(made) == 1 and made[0].closed
+    tune(log, None)
+    assert len(made) == 1
+
+
+def test_what_a_busy_machine_confirmed_is_confirmed_again(log):
+    runner = fake.FakeRunner()
+    quiet = runner.confirm
+    busy = iter([2.0, 1.0])
+
+    def confirm(candidates):
+        slower = next(busy)
+        for record in quiet(candidates):
+            baseline = dataclasses.replace(record.providers["onednn-nhwc"], median_us=slower * fake.BASELINE_US)
+            taken = dataclasses.replace(record.measurement, median_us=slower * record.measurement.median_us)
+            yield dataclasses.replace(record, measurement=taken, providers={"onednn-nhwc": baseline})
+
+    runner.confirm = confirm
+    result = tune(log, runner)
+    assert len(runner.confirmed) == 2 * loop.FINALISTS
+    assert result.median_us == min(map(fake.time_us, runner.measured))
+
+
+def test_finalists_are_chosen_by_their_time_relative_to_the_baseline(log):
+    runner = fake.FakeRunner()
+    quiet = runner.measure
+
+    def measure(candidates):  # every second trial falls into a busy moment
+        for i, record in enumerate(quiet(candidates)):
+            slower = 1 + 9 * (i % 2)
+            baseline = dataclasses.replace(record.providers["onednn-nhwc"], median_us=slower * fake.BASELINE_US)
+            taken = dataclasses.replace(record.measurement, median_us=slower * record.measurement.median_us)
+            yield dataclasses.replace(record, measurement=taken, providers={"onednn-nhwc": baseline})
+
+    runner.measure = measure
+    result = tune(log, runner)
+    assert runner.confirmed[: loop.FINALISTS] == sorted(runner.measured, key=fake.time_us)[: loop.FINALISTS]
+    assert result.median_us == min(map(fake.time_us, runner.measured))

@@ -1,0 +1,130 @@
+import random
+import statistics
+
+import fake_tuning as fake
+import pytest
+
+from dwconv.errors import NoTemplate
+from dwconv.records.record import Status
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
+from dwconv.tuner.spaces import SpaceUnion
+from dwconv.tuner.strategies import SEARCHES, Strategy, make_strategy
+
+
+def union(*spaces: ConfigSpace) -> SpaceUnion:
+    return SpaceUnion(spaces or [fake.space(fake.WORKLOAD, fake.TARGET)])
+
+
+def strategy(search: str, spaces: SpaceUnion, *, seed: int = 0) -> Strategy:
+    return make_strategy(search, spaces=spaces, workload=fake.WORKLOAD, seed=seed)
+
+
+def drive(search: str, spaces: SpaceUnion, *, trials: int, seed: int, shuffled: random.Random | None = None) -> list:
+    """Ask, measure on the landscape, tell; returns the batches asked."""
+    chosen = strategy(search, spaces, seed=seed)
+    batches = []
+    while sum(map(len, batches)) < trials:
+        batch = chosen.ask(8)
+        if not batch:
+            break
+        batches.append(batch)
+        told = shuffled.sample(batch, k=len(batch)) if shuffled else batch
+        for config in told:
+            failed = config.vectors_c == 8 if hasattr(config, "vectors_c") else False
+            time_us = None if failed else fake.time_us(config)
+            chosen.tell(fake.record(fake.WORKLOAD, config, median_us=time_us, status=Status.TIMEOUT))
+    return batches
+
+
+def best(batches: list) -> float:
+    return min(fake.time_us(config) for batch in batches for config in batch)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_asks_legal_configurations_once_and_the_default_first(search):
+    spaces = union()
+    batches = drive(search, spaces, trials=64, seed=3)
+    asked = [config for batch in batches for config in batch]
+    assert asked[0] == spaces.defaults[0]
+    assert len(set(asked)) == len(asked) >= 64
+    legal = set(spaces)
+    assert all(config in legal for config in asked)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_small_spaces_are_exhausted_to_the_last(search):
+    spaces = union(fake.small_space(fake.WORKLOAD, fake.TARGET))
+    chosen = strategy(search, spaces)
+    asked = []
+    while batch := chosen.ask(4):
+        asked += batch
+        for config in batch:
+            chosen.tell(fake.record(fake.WORKLOAD, config, median_us=1.0))
+    assert sorted(asked, key=str) == sorted(spaces, key=str)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_what_was_told_is_not_asked(search):
+    spaces = union(fake.small_space(fake.WORKLOAD, fake.TARGET))
+    known, *others = spaces
+    chosen = strategy(search, spaces)
+    # as a log may have it: the knobs in another order
+    chosen.tell(fake.record(fake.WORKLOAD, Config(known.template, known.values[::-1]), median_us=None))
+    assert sorted(chosen.ask(100), key=str) == sorted(others, key=str)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_records_of_another_space_are_passed_over(search):
+    chosen = strategy(search, union())
+    chosen.tell(fake.record(fake.WORKLOAD, Config.of("fake.fprop", block_h=3), median_us=1.0))
+    chosen.tell(fake.record(fake.WORKLOAD, Config.of("gone", block_h=1), median_us=1.0))
+    assert len(chosen.ask(8)) == 8
+
+
+@pytest.mark.parametrize("search", ["random", "evolve"])
+def test_same_seed_and_records_give_the_same_asks_in_whatever_order_they_arrive(search):
+    first = drive(search, union(), trials=48, seed=5)
+    assert drive(search, union(), trials=48, seed=5, shuffled=random.Random(1)) == first
+    assert drive(search, union(), trials=48, seed=6) != first
+
+
+def test_evolve_beats_random_on_average():
+    spaces = union()
+    evolved = [best(drive("evolve", spaces, trials=40, seed=seed)) for seed in range(8)]
+    drawn = [best(drive("random", spaces, trials=40, seed=seed)) for seed in range(8)]
+    assert statistics.mean(evolved) < 0.8 * statistics.mean(drawn)
+
+
+def test_evolve_finds_nearly_the_best_of_the_space():
+    spaces = union()
+    optimum = min(fake.time_us(config) for config in spaces if config.vectors_c != 8)
+    found = [best(drive("evolve", spaces, trials=80, seed=seed)) for seed in range(4)]
+    assert statistics.median(found) <= 1.1 * optimum
+
+
+def test_evolve_searches_on_when_everything_failed():
+    chosen = strategy("evolve", union())
+    asked = []
+    for _ in range(5):
+        batch = chosen.ask(8)
+        asked += batch
+        for config in batch:
+            chosen.tell(fake.record(fake.WORKLOAD, config, median_us=None, status=Status.CRASHED))
+    assert len(set(asked)) == 40
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_several_templates_are_searched_as_one(search):
+    one = fake.space(fake.WORKLOAD, fake.TARGET)
+    two = ConfigSpace("fake.other", Knob("tile_w", [1, 2, 4]), Knob("lanes", [0, 8, 16]))
+    impossible = ConfigSpace("fake.never", Knob("tile_w", [1, 2]), rules=[Rule("never", lambda config: True)])
+    batches = drive(search, union(one, impossible, two), trials=40, seed=0)
+    asked = [config for batch in batches for config in batch]
+    assert [config.template for config in asked[:2]] == ["fake.fprop", "fake.other"]
+    assert sum(config.template == "fake.other" for config in asked) >= 4
+
+
+def test_no_legal_configuration_at_all_is_no_template():
+    never = ConfigSpace("fake.never", Knob("tile_w", [1, 2]), rules=[Rule("never", lambda config: True)])
+    with pytest.raises(NoTemplate, match=r"fake\.never"):
+        union(never)
