@@ -93,6 +93,7 @@ def _candidate(workload: Workload, target: Target, *, wanted: str | None, log: P
         return Candidate(workload, space.check({**space.default.to_dict(), **fields}))
     if wanted not in (None, "best", "default"):
         raise InvalidConfig(f"--config {wanted} is unknown; use best, default or JSON such as '{{\"tile_h\": 4}}'")
+    default = templates_for(workload, target)[0].space(workload, target).default
     if wanted != "default":
         record = min(
             (record for record in _records(workload, target, log=log) if record.measurement is not None),
@@ -105,8 +106,7 @@ def _candidate(workload: Workload, target: Target, *, wanted: str | None, log: P
         if wanted == "best":
             raise InvalidConfig(f"--config best: {missing}; use --config default, or tune it")
         print(f"note: {missing}; this is the default configuration", file=sys.stderr)
-    chosen = templates_for(workload, target)[0]
-    return Candidate(workload, chosen.space(workload, target).default)
+    return Candidate(workload, default)
 
 
 def _knobs(text: str) -> dict[str, Any]:

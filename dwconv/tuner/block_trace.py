@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dwconv.errors import DwconvError
+from dwconv.errors import BuildError
 
 SECTOR_BYTES = 32
 LINE_BYTES = 128
@@ -32,10 +32,6 @@ Array = NDArray[Any]
 _BLOCKS = 3
 _ITERATIONS = 64
 _ALIKE = 12
-
-
-class UnreadableSource(DwconvError):
-    """Source that is not of the form that TVM prints."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +53,7 @@ class BlockTrace:
 
 
 def trace_block(source: str, kernel: str, *, grid: tuple[int, int, int], block: tuple[int, int, int]) -> BlockTrace:
-    """Trace ``kernel`` of ``source``. Raises UnreadableSource for what TVM would not print."""
+    """Trace ``kernel`` of ``source``. Raises BuildError for what TVM would not print."""
     numbers = {f"threadIdx_{axis}": index for axis, index in zip("xyz", _indices(block), strict=True)}
     count = grid[0] * grid[1] * grid[2]
     chosen = np.unique(np.linspace(0, count - 1, num=min(_BLOCKS, count)).astype(np.int64))
@@ -99,7 +95,7 @@ _IF = re.compile(r"if \((.*)\) \{")
 def _body(source: str, kernel: str) -> list[str]:
     found = re.search(rf"\b{re.escape(kernel)}\([^)]*\) \{{\n(.*?)^\}}", source, re.DOTALL | re.MULTILINE)
     if found is None:
-        raise UnreadableSource(f"no kernel {kernel} in the source")
+        raise BuildError(f"no kernel {kernel} in the source")
     return [line.strip() for line in found[1].splitlines() if line.strip()]
 
 
@@ -118,7 +114,7 @@ def _parse(lines: list[str]) -> list[_Node]:
             open_lists.pop()
             continue
         elif line.endswith("{"):
-            raise UnreadableSource(f"unknown statement {line}")
+            raise BuildError(f"unknown statement {line}")
         else:
             open_lists[-1].append(_Node("statement", line))
             continue
@@ -268,7 +264,7 @@ def _bracketed(text: str, start: int) -> tuple[str, int]:
         depth += (text[end] in "[(") - (text[end] in "])")
         if depth == 0:
             return text[start:end], end
-    raise UnreadableSource(f"brackets do not match in {text}")
+    raise BuildError(f"brackets do not match in {text}")
 
 
 def _without_indices(text: str) -> str:
@@ -323,11 +319,11 @@ def _union(sectors: Iterable[Array]) -> float:
 
 
 def evaluate(text: str, numbers: dict[str, Array]) -> Array:
-    """A C expression of integers, for arrays of numbers. Raises UnreadableSource for anything else."""
+    """A C expression of integers, for arrays of numbers. Raises BuildError for anything else."""
     try:
         return np.asarray(_value(_expression(text), numbers))
     except (SyntaxError, KeyError, AttributeError) as error:
-        raise UnreadableSource(f"cannot read the expression {text}: {error}") from error
+        raise BuildError(f"cannot read the expression {text}: {error}") from error
 
 
 @lru_cache(maxsize=4096)
@@ -365,4 +361,4 @@ def _value(node: ast.expr, numbers: dict[str, Array]) -> Any:
         return np.logical_not(value) if isinstance(node.op, ast.Not) else np.negative(value)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _FUNCTIONS[node.func.id](*(_value(argument, numbers) for argument in node.args))
-    raise UnreadableSource(f"cannot evaluate {ast.unparse(node)}")
+    raise BuildError(f"cannot evaluate {ast.unparse(node)}")

@@ -13,7 +13,7 @@ from functools import reduce
 
 from dwconv.build.artifact import Artifact, Extent, Launch
 from dwconv.target import CudaTarget
-from dwconv.tuner.block_trace import SECTOR_BYTES, BlockTrace, trace_block
+from dwconv.tuner.block_trace import BlockTrace, trace_block
 from dwconv.workload import ITEMSIZE, Workload
 
 LAUNCH_US = 2.0
@@ -62,7 +62,8 @@ class Cost:
 
 def computed_cost(artifact: Artifact, workload: Workload, target: CudaTarget) -> Cost:
     """The cost of running ``artifact`` at the workload's batch size; kernels add up. A candidate whose block does not
-    fit on an SM costs infinity. Raises UnreadableSource if the source is not TVM's."""
+    fit on an SM costs infinity. Raises BuildError if the source is not of the form that TVM
+    prints."""
     costs = [_launch_cost(artifact, launch, workload, target) for launch in artifact.launches]
     return reduce(_one_after_the_other, costs)
 
@@ -148,7 +149,8 @@ def _traffic(
     at_a_time = min(blocks, max(held.blocks_per_sm, 1) * target.sms)
     touched_at_a_time = at_a_time * (sum(trace.read_bytes.values()) + trace.written_bytes)
     missed = max(0.0, 1 - target.limits.cache_bytes / touched_at_a_time) if touched_at_a_time else 0.0
-    dram = cache = float(blocks * _round_up(round(trace.written_bytes), SECTOR_BYTES))
+    results = sum(size for name, size in sizes.items() if name not in trace.read_bytes)
+    dram = cache = max(blocks * trace.written_bytes, results)
     for name, read_by_block in trace.read_bytes.items():
         read = max(read_by_block * blocks, sizes[name])
         dram += sizes[name] + (read - sizes[name]) * missed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dwconv.tuner.block_trace import BlockTrace, UnreadableSource, evaluate, trace_block
+from dwconv.errors import BuildError
+from dwconv.tuner.block_trace import BlockTrace, evaluate, trace_block
 
 HEAD = 'extern "C" __global__ void __launch_bounds__(64) k(float* __restrict__ x_ptr, float* __restrict__ y_ptr) {\n'
 
@@ -84,5 +85,5 @@ def test_expressions_of_c() -> None:
 
 @pytest.mark.parametrize("line", ["while (true) {", "y_ptr[unknown] = 0x0p+0f;", "y_ptr[exit()] = 0x0p+0f;"])
 def test_other_source_is_refused(line: str) -> None:
-    with pytest.raises(UnreadableSource):
+    with pytest.raises(BuildError):
         trace(line)

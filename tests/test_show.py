@@ -1,0 +1,115 @@
+"""``python -m dwconv.show``: what it prints of a candidate, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from planted_records import record_of, workload_of
+
+from dwconv.records.log import TuningLog
+from dwconv.schedules.template import templates_for
+from dwconv.show import main
+from dwconv.target import cpu_target
+
+SMALL = ["--shape", "2,16,9,9", "--kernel", "3", "--layout", "nhwc", "--target", "cpu"]
+CUDA = ["--shape", "2,16,9,9", "--kernel", "3", "--target", "cuda:sm_90"]
+
+
+@pytest.fixture(autouse=True)
+def no_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", str(tmp_path / "none.jsonl"))
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line on stderr of a command that exits with 2."""
+    assert main(list(arguments)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and err.startswith("error: ")
+    return err
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+def test_config_names_every_knob_with_its_values(capsys, pass_):
+    text = shown(capsys, *SMALL, "--pass", pass_, "--config", "default")
+    fields = json.loads(shown(capsys, *SMALL, "--pass", pass_, "--config", "default", "--json"))
+    assert fields["config"]["template"] == f"cpu.{pass_}_nhwc"
+    for knob, values in fields["knobs"].items():
+        assert knob in text
+        assert fields["config"][knob] in values
+
+
+def test_a_config_as_json_changes_the_knobs_it_names(capsys):
+    default = json.loads(shown(capsys, *SMALL, "--config", "default", "--json"))
+    knob = "tile_w"
+    other = next(value for value in default["knobs"][knob] if value != default["config"][knob])
+    fields = json.loads(shown(capsys, *SMALL, "--config", json.dumps({knob: other}), "--json"))
+    assert fields["config"] == {**default["config"], knob: other}
+
+
+def test_tir_and_source_of_a_cpu_candidate(capsys):
+    assert "def main" in shown(capsys, *SMALL, "--what", "tir", "--config", "default")
+    assert "define" in shown(capsys, *SMALL, "--what", "source", "--config", "default")
+
+
+def test_launches_print_without_a_gpu(capsys):
+    fields = json.loads(shown(capsys, *CUDA, "--what", "launches", "--config", "default", "--json"))
+    assert "__global__" in fields["source"]
+    for launch in fields["launches"]:
+        assert f"{launch['kernel']}(" in fields["source"]
+        assert len(launch["grid"]) == len(launch["block"]) == 3
+        assert launch["shared_bytes"] >= 0
+    named = {arg["name"]: arg for arg in fields["launches"][0]["args"]}
+    assert named["x"] == {"name": "x", "dtype": "float32", "shape": [2, 16, 9, 9]}
+    assert named["w"]["shape"] == [16, 3, 3]
+    assert named["y"]["shape"] == [2, 16, 9, 9]
+    text = shown(capsys, *CUDA, "--what", "launches", "--config", "default")
+    assert "grid=" in text and "x: float32[2, 16, 9, 9]" in text
+
+
+def test_best_is_the_fastest_record(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    workload = workload_of(shape=(2, 16, 9, 9))
+    target = cpu_target()
+    slow, fast = list(templates_for(workload, target)[0].space(workload, target))[:2]
+    for config, median_us in ((slow, 9.0), (fast, 5.0)):
+        TuningLog(log).append(record_of(workload, config=config, median_us=median_us))
+    command = [*SMALL, "--log", str(log)]
+    fields = json.loads(shown(capsys, *command, "--json"))
+    assert fields["config"] == fast.to_dict()
+    records = json.loads(shown(capsys, *command, "--what", "log", "--json"))["records"]
+    assert [record["measurement"]["median_us"] for record in records] == [9.0, 5.0]
+    assert "5.0 µs" in shown(capsys, *command, "--what", "log")
+
+
+def test_without_a_record_the_default_is_shown_and_said_to_be(capsys):
+    assert main([*SMALL, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "config" in json.loads(out)
+    assert "this is the default configuration" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([*SMALL, "--config", "best"], "--config default"),
+        ([*SMALL, "--config", "fastest"], "--config fastest"),
+        ([*SMALL, "--config", "{tile_w"], "not JSON"),
+        ([*SMALL, "--config", '{"tile_w": 12345}'], "tile_w=12345"),
+        ([*SMALL, "--config", '{"warp_size": 32}'], "warp_size"),
+        ([*SMALL, "--config", '{"template": "cpu.magic"}'], "template=cpu.magic"),
+        ([*SMALL, "--what", "launches", "--config", "default"], "--what source"),
+        ([*CUDA, "--pass", "wgrad"], "no wgrad template for cuda"),
+        (["--shape", "1,2,3", "--kernel", "3"], "1,2,3"),
+        ([*SMALL[:-1], "tpu"], "target=tpu"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_way_out(capsys, arguments, named):
+    assert named in refused(capsys, *arguments)
