@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from dwconv import settings
+from dwconv.arguments import workload_options
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.records.database import Database
 from dwconv.records.record import Status
 from dwconv.target import Target, cpu_target, cuda_target
-from dwconv.workload import DTYPES, PASSES, Layout, Pass, Workload, resolve_padding
+from dwconv.workload import DTYPES, PASSES, Layout, Pass, Workload
 
 if TYPE_CHECKING:
     from dwconv.records.record import Measurement, TuningRecord
@@ -223,27 +224,7 @@ def _median_us(record: TuningRecord) -> float:
 
 def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> str:
     """The command that tunes ``workload``, or several of its passes."""
-    shape = ",".join(str(size) for size in workload.input_shape)
-    words = [f"python -m dwconv.tune --shape {shape} --kernel {_numbers(workload.kernel)}"]
-    if workload.stride != (1, 1):
-        words.append(f"--stride {_numbers(workload.stride)}")
-    default = resolve_padding(None, kernel=workload.kernel, stride=workload.stride, dilation=workload.dilation)
-    if workload.padding != default:
-        (top, bottom), (left, right) = workload.padding
-        symmetric = top == bottom and left == right
-        words.append(f"--padding {_numbers((top, left)) if symmetric else f'{top},{bottom},{left},{right}'}")
-    if workload.dilation != (1, 1):
-        words.append(f"--dilation {_numbers(workload.dilation)}")
-    if workload.multiplier != 1:
-        words.append(f"--multiplier {workload.multiplier}")
-    if workload.dtype != "float32":
-        words.append(f"--dtype {workload.dtype}")
-    words.append(f"--layout {workload.layout} --passes {','.join(passes or [workload.pass_])}")
-    return " ".join(words)
-
-
-def _numbers(pair: tuple[int, int]) -> str:
-    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"
+    return f"python -m dwconv.tune {workload_options(workload)} --passes {','.join(passes or [workload.pass_])}"
 
 
 # -- what is known ---------------------------------------------------------------------------------------------------

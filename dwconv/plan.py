@@ -160,13 +160,13 @@ _named: set[str] = set()
 
 def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     """The kernel of a candidate, built once for each device. Raises BuildError, or what the loader raises."""
-    from dwconv.build import build
+    from dwconv.build.cache import build_cached
     from dwconv.build.kernel import Kernel
 
     with _lock:
         if (candidate, device) not in _kernels:
             with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-                _kernels[candidate, device] = Kernel.load(build(candidate, target))
+                _kernels[candidate, device] = Kernel.load(build_cached(candidate, target))
         return _kernels[candidate, device]
 
 

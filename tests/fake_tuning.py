@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -124,7 +125,8 @@ class FakeRunner:
         for candidate in candidates:
             self.confirmed.append(candidate.config)
             median_us = self._confirmed(candidate.config)
-            yield record(candidate.workload, candidate.config, median_us=median_us, status=Status.WRONG)
+            taken = record(candidate.workload, candidate.config, median_us=median_us, status=Status.WRONG)
+            yield dataclasses.replace(taken, confirmed=median_us is not None)
 
     def close(self) -> None:
         self.closed = True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dwconv.build.artifact import Artifact
-from dwconv.measure.wire import message
+from dwconv.build.wire import message
 from dwconv.measure.worker import locate
 from dwconv.schedules.template import Candidate
 from dwconv.target import Target

@@ -6,7 +6,7 @@ import socket
 import time
 from typing import Any
 
-from dwconv.measure import wire
+from dwconv.build import wire
 
 _LENGTH_BYTES = 8
 _INSTANT_S = 1e-3

@@ -19,9 +19,9 @@ import msgspec
 import psutil
 
 from dwconv import settings
+from dwconv.build.wire import message
 from dwconv.measure.process import IsolatedProcess
 from dwconv.measure.timing import CpuClock, Lap
-from dwconv.measure.wire import message
 from dwconv.target import CpuTarget, Limits, MiB
 
 _MEASURING_S = 0.25  # for each of the quantities

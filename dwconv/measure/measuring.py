@@ -10,10 +10,10 @@ from functools import cached_property
 import torch
 
 from dwconv.build.artifact import Artifact
+from dwconv.build.wire import message
 from dwconv.measure.providers import better_layout, pytorch_calls
 from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, CpuClock, CudaClock, time_in_turns
 from dwconv.measure.verify import Case, LoadedKernel, make_case, verify
-from dwconv.measure.wire import message
 from dwconv.measure.worker import locate
 from dwconv.records.record import Measurement, Verdict
 from dwconv.target import CpuTarget, Target

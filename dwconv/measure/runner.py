@@ -8,6 +8,7 @@ Whatever happens to a candidate becomes its record: it is a fact about the candi
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Generator, Iterator, Sequence
 from functools import cache
@@ -172,7 +173,7 @@ class LocalRunner:
         if isinstance(outcome, Measured):
             for (artifact, verdict), measurement in zip(finalists, outcome.kernels, strict=True):
                 alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
-                yield self._record(artifact, alone)
+                yield dataclasses.replace(self._record(artifact, alone), confirmed=True)
         elif len(finalists) == 1:
             yield self._failed(finalists[0][0].candidate, outcome, artifact=finalists[0][0])
         else:  # one of them is to blame: it alone shall pay

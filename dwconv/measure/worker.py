@@ -24,8 +24,8 @@ from typing import Any
 
 import psutil
 
+from dwconv.build.wire import message
 from dwconv.measure import channel
-from dwconv.measure.wire import message
 
 Handler = Callable[[Any], Any]
 

@@ -64,7 +64,8 @@ class Database:
         return next(iter(self.ranked(workload, device)), None)
 
     def ranked(self, workload: Workload, device: str) -> list[TuningRecord]:
-        """Measured candidates that worked, fastest first, at the measured batch size nearest to the workload's.
+        """Measured candidates that worked, best first, at the measured batch size nearest to the workload's. Those that
+        were confirmed come before the rest.
 
         Of several records of one candidate the latest counts: a candidate that failed when it was looked at again is
         out. Predicted records do not count at all. Whether a configuration is still legal is not checked here.
@@ -81,7 +82,7 @@ class Database:
             {record.workload.batch for record in worked},
             key=lambda measured: (abs(math.log(measured / workload.batch)), -measured),
         )
-        return sorted((record for record in worked if record.workload.batch == batch), key=_median_us)
+        return sorted((record for record in worked if record.workload.batch == batch), key=lambda record: record.rank)
 
 
 def _files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
@@ -96,8 +97,3 @@ def _files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
         except OSError as error:
             problems.append(f"log={path} cannot be read: {error.strerror}")
     return list(files.values()), problems
-
-
-def _median_us(record: TuningRecord) -> float:
-    assert record.measurement is not None, "only measured records are ranked"
-    return record.measurement.median_us

@@ -225,6 +225,7 @@ class _RecordLine(msgspec.Struct):
     device: str
     status: Status
     measurement: _MeasurementLine | None = None
+    confirmed: bool = False
     verdict: _VerdictLine | None = None
     providers: dict[str, _MeasurementLine] = {}
     resources: dict[str, int] = {}
@@ -243,6 +244,7 @@ class _RecordLine(msgspec.Struct):
             device=self.device,
             status=self.status,
             measurement=self.measurement.to_measurement() if self.measurement else None,
+            confirmed=self.confirmed,
             verdict=self.verdict.to_verdict() if self.verdict else None,
             providers={name: measured.to_measurement() for name, measured in self.providers.items()},
             resources=self.resources,

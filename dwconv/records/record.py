@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -51,6 +52,8 @@ class TuningRecord:
     device: str
     status: Status
     measurement: Measurement | None = None
+    confirmed: bool = False
+    """Verified on other data and batch sizes too, and timed longer, side by side with the other finalists."""
     verdict: Verdict | None = None
     providers: dict[str, Measurement] = field(default_factory=dict)
     """Whoever else was measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …"""
@@ -66,6 +69,15 @@ class TuningRecord:
     def measured(self) -> bool:
         """True if this was run and timed on its device."""
         return self.measurement is not None and not self.measurement.predicted
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Orders candidates of one workload, the best first: the confirmed before the rest, which may have been lucky;
+        then by time over the baseline's. Both were measured in turns, so other work on the machine cancels out. Where
+        there is no baseline, microseconds; infinite for what failed."""
+        if self.status is not Status.OK or self.measurement is None:
+            return (not self.confirmed, math.inf)
+        return (not self.confirmed, 1 / self.speedup if self.speedup else self.measurement.median_us)
 
     @property
     def baseline(self) -> tuple[str, Measurement] | None:

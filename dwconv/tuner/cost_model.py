@@ -11,11 +11,14 @@ import struct
 from dataclasses import dataclass
 from functools import reduce
 
-from dwconv.build.artifact import Artifact, Extent, Launch
+from dwconv.build.artifact import Argument, Artifact, Extent, Launch
 from dwconv.target import CudaTarget
-from dwconv.tuner.block_trace import BlockTrace, trace_block
+from dwconv.tuner.block_trace import LINE_BYTES, BlockTrace, trace_block
 from dwconv.workload import ITEMSIZE, Workload
 
+RESOURCES = ("dram", "cache", "load_store", "fma", "issue", "latency")
+"""Memory; second-level cache; load/store units, shared memory's and global memory's turns; multiply-adds; issue slots;
+and the time that blocks take one after the other, however idle the SM."""
 LAUNCH_US = 2.0
 """From one kernel to the next on a stream."""
 DRAM_LATENCY_CYCLES = 800
@@ -52,7 +55,7 @@ class Cost:
     limiter: str
     """The resource that sets the time."""
     busy_us: dict[str, float]
-    """``dram``, ``cache``, ``load_store``, ``fma``, ``issue``, ``latency``, ``launch``."""
+    """One for each of RESOURCES, and ``launch``."""
     occupancy: Occupancy
     waves: float
     """Blocks over blocks that run at a time."""
@@ -86,76 +89,80 @@ def occupancy(*, threads: int, registers: int, shared_bytes: int, target: CudaTa
 
 def _launch_cost(artifact: Artifact, launch: Launch, workload: Workload, target: CudaTarget) -> Cost:
     x, y, z = (size.at(workload.batch) if isinstance(size, Extent) else size for size in launch.grid)
-    blocks = x * y * z
-    threads = math.prod(launch.block)
-    resources = artifact.resources
+    blocks, threads = x * y * z, math.prod(launch.block)
     held = occupancy(
         threads=threads,
-        registers=resources.get("registers", 0),
-        shared_bytes=resources.get("shared_bytes", 0),
+        registers=artifact.resources.get("registers", 0),
+        shared_bytes=artifact.resources.get("shared_bytes", 0),
         target=target,
     )
     trace = trace_block(artifact.source, launch.kernel, grid=(x, y, z), block=launch.block)
-    dram_bytes, cache_bytes = _traffic(trace, artifact, blocks=blocks, held=held, workload=workload, target=target)
-    # Spilt registers go out to the first-level cache and come back.
-    spilt_lines = 2 * resources.get("spill_bytes", 0) * threads / 128
-    code = _code_bytes(artifact.cubin, launch.kernel) / INSTRUCTION_BYTES * -(-threads // target.warp)
-    instructions = max(code, trace.instructions * BOOKKEEPING) + spilt_lines
-    cycles = {
-        "load_store": trace.shared_wavefronts + trace.global_lines + spilt_lines,
-        "fma": trace.fmas * 2 / _flops_per_cycle(target),
-        "issue": instructions / _ISSUE_SLOTS,
-    }
-    if held.blocks_per_sm == 0:
-        busy = dict.fromkeys(("dram", "cache", *cycles, "latency"), math.inf)
-        waves = math.inf
-    else:
-        waves = blocks / (held.blocks_per_sm * target.sms)
+    at_a_time = min(blocks, held.blocks_per_sm * target.sms)
+    dram_bytes, cache_bytes = _traffic(
+        trace, launch, blocks=blocks, at_a_time=at_a_time, batch=workload.batch, cache=target.limits.cache_bytes
+    )
+    busy = dict.fromkeys(RESOURCES, math.inf)
+    if at_a_time:
+        cycles = _cycles_of_a_block(trace, artifact, launch, target)
+        # What an SM has asked for at a time is its share of the bandwidth; blocks may be too few for all SMs.
+        asked = held.threads_per_sm * min(trace.loads_per_thread, LOADS_IN_FLIGHT) * ITEMSIZE[workload.dtype]
+        drawn = min(1.0, asked / BYTES_IN_FLIGHT_PER_SM) * min(1.0, blocks / target.sms)
+        busy["dram"] = dram_bytes / (target.limits.memory_gb_per_s * drawn) / 1e3
+        busy["cache"] = cache_bytes / (target.limits.cache_gb_per_s * drawn) / 1e3
         # The SM with the most blocks is the last to finish.
-        most_blocks = math.ceil(blocks / target.sms)
-        in_flight = held.threads_per_sm * min(trace.loads_per_thread, LOADS_IN_FLIGHT) * ITEMSIZE[workload.dtype]
-        share = min(1.0, in_flight / BYTES_IN_FLIGHT_PER_SM) * min(1.0, blocks / target.sms)
-        alone = DRAM_LATENCY_CYCLES + instructions / -(-threads // target.warp)
-        busy = {
-            "dram": dram_bytes / (target.limits.memory_gb_per_s * share) / 1e3,
-            "cache": cache_bytes / (target.limits.cache_gb_per_s * share) / 1e3,
-            **{name: _microseconds(count * most_blocks, target) for name, count in cycles.items()},
-            "latency": _microseconds(math.ceil(waves) * alone, target),
-        }
+        for name in ("load_store", "fma", "issue"):
+            busy[name] = _microseconds(math.ceil(blocks / target.sms) * cycles[name], target)
+        alone = DRAM_LATENCY_CYCLES + cycles["issue"] * _ISSUE_SLOTS / -(-threads // target.warp)
+        busy["latency"] = _microseconds(math.ceil(blocks / at_a_time) * alone, target)
     limiter = max(busy, key=lambda name: busy[name])
     return Cost(
         microseconds=busy[limiter] + LAUNCH_US,
         limiter=limiter,
         busy_us={**busy, "launch": LAUNCH_US},
         occupancy=held,
-        waves=waves,
+        waves=blocks / at_a_time if at_a_time else math.inf,
         dram_bytes=dram_bytes,
         cache_bytes=cache_bytes,
     )
 
 
+def _cycles_of_a_block(trace: BlockTrace, artifact: Artifact, launch: Launch, target: CudaTarget) -> dict[str, float]:
+    """Cycles for which one block keeps the units of an SM busy."""
+    threads = math.prod(launch.block)
+    warps = -(-threads // target.warp)
+    # Spilt registers go out to the first-level cache and come back.
+    spilt_lines = 2 * artifact.resources.get("spill_bytes", 0) * threads / LINE_BYTES
+    # Loops run more instructions than the code has; what the source does not show, only the code has.
+    code = _code_bytes(artifact.cubin, launch.kernel) / INSTRUCTION_BYTES * warps
+    return {
+        "load_store": trace.shared_wavefronts + trace.global_lines + spilt_lines,
+        "fma": trace.fmas * 2 / _flops_per_cycle(target),
+        "issue": (max(code, trace.instructions * BOOKKEEPING) + spilt_lines) / _ISSUE_SLOTS,
+    }
+
+
 def _traffic(
-    trace: BlockTrace, artifact: Artifact, *, blocks: int, held: Occupancy, workload: Workload, target: CudaTarget
+    trace: BlockTrace, launch: Launch, *, blocks: int, at_a_time: int, batch: int, cache: int
 ) -> tuple[float, float]:
     """Bytes between DRAM and the second-level cache, and between that and the SMs.
 
-    Data that several blocks read, the halo and the weights, come from the cache if it holds what the blocks that run at
-    a time touch, else partly from DRAM again.
+    Data that several blocks read, the halo and the weights, come from the cache if it holds what the blocks that run
+    at a time touch, else partly from DRAM again.
     """
     sizes = {
-        argument.name: math.prod(argument.shape_at(workload.batch)) * ITEMSIZE[workload.dtype]
-        for argument in artifact.arguments
+        argument.name: math.prod(argument.shape_at(batch)) * ITEMSIZE[argument.dtype]
+        for argument in launch.arguments
+        if isinstance(argument, Argument)
     }
-    at_a_time = min(blocks, max(held.blocks_per_sm, 1) * target.sms)
-    touched_at_a_time = at_a_time * (sum(trace.read_bytes.values()) + trace.written_bytes)
-    missed = max(0.0, 1 - target.limits.cache_bytes / touched_at_a_time) if touched_at_a_time else 0.0
+    touched = at_a_time * (sum(trace.read_bytes.values()) + trace.written_bytes)
+    missed = max(0.0, 1 - cache / touched) if touched else 0.0
     results = sum(size for name, size in sizes.items() if name not in trace.read_bytes)
-    dram = cache = max(blocks * trace.written_bytes, results)
+    from_dram = from_cache = max(blocks * trace.written_bytes, results)
     for name, read_by_block in trace.read_bytes.items():
         read = max(read_by_block * blocks, sizes[name])
-        dram += sizes[name] + (read - sizes[name]) * missed
-        cache += read
-    return dram, cache
+        from_dram += sizes[name] + (read - sizes[name]) * missed
+        from_cache += read
+    return from_dram, from_cache
 
 
 def _one_after_the_other(first: Cost, second: Cost) -> Cost:

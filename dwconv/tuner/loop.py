@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import statistics
 import threading
@@ -18,7 +17,7 @@ from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, Target
-from dwconv.tuner.result import Budget, Stop, TuningResult, relative_time
+from dwconv.tuner.result import Budget, Stop, TuningResult
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.strategies import Strategy, make_strategy
 
@@ -123,14 +122,16 @@ def _search(state: _State, strategy: Strategy, log: TuningLog, measuring: Callab
 
 
 def _confirm(state: _State, log: TuningLog, measuring: Callable[[], Runner]) -> None:
-    """Verify and time the finalists once more, until the fastest is one that has been confirmed.
+    """Verify and time the finalists once more, side by side; where none of them passes, the next best.
 
     What an earlier run confirmed is not confirmed again, unless something new was measured since. A machine that was
-    busy with something else while it confirmed, which the baseline tells, is given another chance or two.
+    busy with something else while it confirmed, which the baseline tells, is given another chance.
     """
-    confirmed = state.confirmed if state.nothing_new else set()
-    finalists = state.promising(FINALISTS)
-    while not confirmed.issuperset(state.fastest(1)):
+    if state.nothing_new and state.has_confirmed:
+        return
+    ranking = state.ranking
+    for start in range(0, len(ranking), FINALISTS):
+        finalists = ranking[start : start + FINALISTS]
         for _ in range(_ATTEMPTS):
             records = []
             for record in measuring().confirm(state.candidates(finalists)):
@@ -140,8 +141,8 @@ def _confirm(state: _State, log: TuningLog, measuring: Callable[[], Runner]) -> 
                 records.append(record)
             if not state.disturbed(records):
                 break
-        confirmed.update(finalists)
-        finalists = state.fastest(FINALISTS)
+        if not records or any(record.confirmed for record in records):
+            return
 
 
 @contextmanager
@@ -186,14 +187,16 @@ class _State:
         self._since_improvement = 0
         self._started_s = time.monotonic()
         self._confirming = False
-        self.confirmed: set[Config] = set()
-        """Candidates with more than one record."""
         self.starting = False
         """Workers are about to start: the clock runs from the first record, or short budgets would see nothing else."""
 
     @property
     def nothing_new(self) -> bool:
         return len(self._latest) == self._resumed
+
+    @property
+    def has_confirmed(self) -> bool:
+        return any(record.confirmed for record in self._latest.values())
 
     def add(self, record: TuningRecord, *, known: bool = False, confirming: bool = False) -> None:
         """Count a record; one whose configuration is no longer in the space is passed over."""
@@ -203,9 +206,7 @@ class _State:
         if self.starting and not known:
             self.starting, self._started_s = False, time.monotonic()
         self._confirming = confirming
-        if config in self._latest:
-            self.confirmed.add(config)
-        else:
+        if config not in self._latest:
             self._resumed += known
             self._count_improvement(record)
             if record.baseline:
@@ -253,17 +254,11 @@ class _State:
     def candidates(self, configs: Sequence[Config]) -> list[Candidate]:
         return [Candidate(self._workload, config) for config in configs]
 
-    def fastest(self, count: int) -> list[Config]:
-        """Candidates that worked, the shortest time first: the order in which dispatch would take them."""
-        return self._sorted(lambda record: record.measurement.median_us if record.measurement else math.inf)[:count]
-
-    def promising(self, count: int) -> list[Config]:
-        """Candidates that worked, the shortest time relative to the baseline measured beside them first."""
-        return self._sorted(relative_time)[:count]
-
-    def _sorted(self, key: Callable[[TuningRecord], float]) -> list[Config]:
-        worked = [(config, record) for config, record in self._latest.items() if record.status is Status.OK]
-        return [config for config, _ in sorted(worked, key=lambda item: key(item[1]))]
+    @property
+    def ranking(self) -> list[Config]:
+        """Candidates that worked, the best first: the order in which dispatch would take them."""
+        worked = [(record.rank, config) for config, record in self._latest.items() if record.status is Status.OK]
+        return [config for _, config in sorted(worked, key=lambda item: item[0])]
 
     def disturbed(self, records: Sequence[TuningRecord]) -> bool:
         """True if the baseline beside ``records`` was clearly slower than it was in most trials."""
@@ -271,13 +266,13 @@ class _State:
         return bool(now_us and self._baselines_us) and min(now_us) > _DISTURBED * statistics.median(self._baselines_us)
 
     def report(self, *, stopped: Stop | None = None) -> TuningResult:
-        fastest = self.fastest(1)
+        ranking = self.ranking
         failures = Counter(record.status.value for record in self._latest.values() if record.status is not Status.OK)
         return TuningResult(
             workload=self._workload,
             device=self._device,
             budget=self._budget,
-            best=self._latest[fastest[0]] if fastest else None,
+            best=self._latest[ranking[0]] if ranking else None,
             trials=len(self._latest),
             resumed=self._resumed,
             failures=dict(failures),

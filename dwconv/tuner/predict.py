@@ -14,10 +14,10 @@ from types import TracebackType
 
 from dwconv import settings
 from dwconv.build import build
+from dwconv.build.wire import message
 from dwconv.errors import BuildError, DwconvError, WorkerDied, WorkerTimeout
 from dwconv.measure.process import Pool
 from dwconv.measure.runner import versions
-from dwconv.measure.wire import message
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget

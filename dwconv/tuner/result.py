@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dwconv.records.record import Status, TuningRecord
+from dwconv.records.record import TuningRecord
 from dwconv.workload import Workload
 
 
@@ -18,14 +17,6 @@ class Stop(str, Enum):
     PATIENCE = "patience"
     EXHAUSTED = "exhausted"
     INTERRUPTED = "interrupted"
-
-
-def relative_time(record: TuningRecord) -> float:
-    """Time over the baseline's, both measured in turns: other work on the machine slows both, and cancels out. Where
-    there is no baseline, microseconds; infinite for what failed."""
-    if record.status is not Status.OK or record.measurement is None:
-        return math.inf
-    return 1 / record.speedup if record.speedup else record.measurement.median_us
 
 
 @dataclass(frozen=True, kw_only=True)

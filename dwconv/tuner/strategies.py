@@ -14,7 +14,6 @@ from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.tuner.features import Features
 from dwconv.tuner.regression import Regression
-from dwconv.tuner.result import relative_time
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.workload import Workload
 
@@ -113,7 +112,7 @@ class Evolve:
 
     def tell(self, record: TuningRecord) -> None:
         if config := self._unseen.mark(record.config):
-            time = relative_time(record)
+            _, time = record.rank
             self._times[config] = time if math.isfinite(time) else None
 
     def ask(self, count: int) -> list[Config]:

@@ -19,7 +19,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu import sizes
-from dwconv.schedules.cpu.gather_space import ORDERS, Gather, channel_blocks, gather_rules, unrolling
+from dwconv.schedules.cpu.gather_space import (
+    ORDERS,
+    Gather,
+    channel_blocks,
+    gather_rules,
+    preferred_channels,
+    unrolling,
+)
 from dwconv.schedules.cpu.taps import Axis
 from dwconv.schedules.space import Config, ConfigSpace, Knob
 from dwconv.schedules.template import ScheduleTemplate
@@ -48,6 +55,7 @@ def work_of(workload: Workload) -> Gather:
 def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
     work = work_of(workload)
     block_h = sizes.preferred_rows(workload.input_size[0], batch=workload.batch, threads=target.threads)
+    block_c = preferred_channels(work, block_h, batch=workload.batch, threads=target.threads)
     return ConfigSpace(
         NAME,
         Knob("block_h", sizes.row_blocks(workload.input_size[0], multiple=workload.stride[0])),
@@ -59,7 +67,7 @@ def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
         Knob("unroll", unrolling(work)),
         rules=gather_rules(work, target),
         preferred={
-            "block_h": block_h, "tile_h": 2, "tile_w": 4, "vectors_c": 1, "order": "chw", "block_c": work.channels,
+            "block_h": block_h, "tile_h": 2, "tile_w": 4, "vectors_c": 1, "order": "chw", "block_c": block_c,
             "unroll": "taps" if workload.kernel[0] <= 7 else "kw",
         },
     )  # fmt: skip

@@ -4,13 +4,13 @@ Level one: a task is `block_h` rows of one image, in `block_c` channels; tasks a
 Level two: a register tile is `tile_h` rows × `tile_w` columns × `vectors_c` vectors of channels, its sums in registers.
 Between the two, tiles follow each other in `order`. `unroll`: all taps, those of a kernel row ("kw"), or none.
 
-    image                task                                 register tile
-    ┌───────────┐        ┌──────┬─────────────────┬───────┐          ┌───────┬───────┬───────┐
-    │  block_h  │        │ left │ interior tiles, │ right │   tile_h │ v0 v1 │ v0 v1 │ v0 v1 │  v: a vector of channels.
-    ├───────────┤   ──►  │ edge │ a loop          │ edge  │   ──►    ├───────┼───────┼───────┤  Each x is loaded once, and
-    │  block_h  │        ├──────┼─────────────────┼───────┤          │ v0 v1 │ v0 v1 │ v0 v1 │  added to all sums it meets.
-    └───────────┘        └──────┴─────────────────┴───────┘          └───────┴───────┴───────┘
-                                                                              tile_w
+    image             task                               register tile
+    ┌─────────┐       ┌──────┬───────────────┬───────┐          ┌───────┬───────┬───────┐
+    │ block_h │       │ left │ interior: a   │ right │   tile_h │ v0 v1 │ v0 v1 │ v0 v1 │  v: a vector of channels;
+    ├─────────┤  ──►  │ edge │ loop of tiles │ edge  │   ──►    ├───────┼───────┼───────┤  each x is loaded once, and
+    │ block_h │       ├──────┼───────────────┼───────┤          │ v0 v1 │ v0 v1 │ v0 v1 │  added to all sums it meets
+    └─────────┘       └──────┴───────────────┴───────┘          └───────┴───────┴───────┘
+                                                                         tile_w
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu import sizes
-from dwconv.schedules.cpu.gather_space import ORDERS, Gather, channel_blocks, gather_rules, unrolling
+from dwconv.schedules.cpu.gather_space import (
+    ORDERS,
+    Gather,
+    channel_blocks,
+    gather_rules,
+    preferred_channels,
+    unrolling,
+)
 from dwconv.schedules.cpu.taps import Axis
 from dwconv.schedules.space import Config, ConfigSpace, Knob
 from dwconv.schedules.template import ScheduleTemplate
@@ -47,6 +54,7 @@ def work_of(workload: Workload) -> Gather:
 def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
     work = work_of(workload)
     block_h = sizes.preferred_rows(workload.output_size[0], batch=workload.batch, threads=target.threads)
+    block_c = preferred_channels(work, block_h, batch=workload.batch, threads=target.threads)
     return ConfigSpace(
         NAME,
         Knob("block_h", sizes.row_blocks(workload.output_size[0])),
@@ -58,7 +66,7 @@ def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
         Knob("unroll", unrolling(work)),
         rules=gather_rules(work, target),
         preferred={
-            "block_h": block_h, "order": "chw", "block_c": work.channels,
+            "block_h": block_h, "order": "chw", "block_c": block_c,
             **({"tile_h": 2, "tile_w": 4, "vectors_c": 1, "unroll": "taps"} if workload.kernel[0] < 7 else
                {"tile_h": 1, "tile_w": 6, "vectors_c": 2, "unroll": "kw"}),
         },

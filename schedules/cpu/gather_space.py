@@ -42,10 +42,16 @@ def channel_blocks(channels: int, target: CpuTarget) -> list[int]:
     return sorted({part for part in parts if part % lanes == 0} | {channels})
 
 
+def preferred_channels(work: Gather, block_h: int, *, batch: int, threads: int) -> int:
+    """Channels of a task: all, unless images and blocks of rows alone leave threads without work."""
+    tasks = batch * -(-work.rows.outputs // block_h)
+    return work.channels if tasks >= 2 * threads else max(1, work.channels * tasks // (2 * threads))
+
+
 def unrolling(work: Gather) -> list[str]:
-    """Which taps are unrolled: all, those of a kernel row, none."""
-    rolled = work.columns.taps >= sizes.WIDE_KERNEL or work.multiplier > 1
-    return ["taps", "kw", "none"] if rolled else ["taps", "kw"]
+    """Which taps are unrolled: all, those of a kernel row, none. Of a single kernel row the first two are the same."""
+    choices = ["taps", "kw"] if work.rows.taps > 1 else ["taps"]
+    return [*choices, "none"] if work.columns.taps >= sizes.WIDE_KERNEL or work.multiplier > 1 else choices
 
 
 def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:

@@ -133,7 +133,7 @@ def test_where_no_worker_can_start_the_error_says_why():
 
 
 def test_artifacts_survive_the_way_between_processes():
-    from dwconv.measure import wire
+    from dwconv.build import wire
 
     built = planted_kernels.artifact(candidate())
     assert wire.decode(wire.encode(built)) == built

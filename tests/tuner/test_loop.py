@@ -186,12 +186,20 @@ def test_a_finalist_that_fails_confirmation_does_not_win(log):
     assert result.failures == {"wrong": 1}
 
 
-def test_confirming_goes_on_until_the_fastest_is_a_confirmed_one(log):
-    runner = fake.FakeRunner(confirmed=lambda config: 2 * fake.time_us(config))  # all looked faster than they are
+def test_the_best_is_a_confirmed_one_though_others_looked_faster(log):
+    runner = fake.FakeRunner(confirmed=lambda config: 9 * fake.time_us(config))  # all looked faster than they are
     result = tune(log, runner)
-    assert len(runner.confirmed) > loop.FINALISTS
-    assert result.best.config in runner.confirmed
-    assert result.median_us == 2 * min(map(fake.time_us, runner.measured))
+    assert len(runner.confirmed) == loop.FINALISTS
+    assert result.best.config == runner.confirmed[0]
+    assert result.median_us == 9 * min(map(fake.time_us, runner.measured))
+
+
+def test_where_no_finalist_passes_the_next_best_are_confirmed(log):
+    runner = fake.FakeRunner(confirmed=lambda config: None if len(runner.confirmed) <= loop.FINALISTS else 7.0)
+    result = tune(log, runner)
+    assert len(runner.confirmed) == 2 * loop.FINALISTS
+    assert result.best.config in runner.confirmed[loop.FINALISTS :]
+    assert result.failures == {"wrong": loop.FINALISTS}
 
 
 def test_when_nothing_works_the_result_says_why(log):

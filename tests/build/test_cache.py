@@ -1,0 +1,73 @@
+"""Built kernels on disk: found again, and built again when anything about them is not as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dwconv.build import cache
+from dwconv.build.artifact import Artifact
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.target import cpu_target
+from dwconv.workload import Workload
+
+TARGET = cpu_target()
+CANDIDATE = Candidate(
+    Workload(pass_="fprop", batch=1, channels=4, input_size=(5, 5), kernel=(3, 3)), Config.of("cpu.made_up", tile_w=2)
+)
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Candidate]:
+    """What was built, in order, instead of found."""
+    calls: list[Candidate] = []
+
+    def build(candidate: Candidate, target: object) -> Artifact:
+        calls.append(candidate)
+        return Artifact(candidate=candidate, kind="cpu", source=f"source {len(calls)}", arguments=(), cubin=b"\0\xff")
+
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "build", build)
+    return calls
+
+
+def entry(folder: Path) -> Path:
+    (found,) = (folder / "kernels").iterdir()
+    return found
+
+
+def test_the_second_call_finds_what_the_first_built(built):
+    first, second = (cache.build_cached(CANDIDATE, TARGET) for _ in range(2))
+    assert built == [CANDIDATE]
+    assert first == second
+
+
+def test_another_config_target_or_source_is_another_entry(built, monkeypatch):
+    cache.build_cached(CANDIDATE, TARGET)
+    cache.build_cached(dataclasses.replace(CANDIDATE, config=Config.of("cpu.made_up", tile_w=3)), TARGET)
+    cache.build_cached(CANDIDATE, cpu_target(threads=TARGET.threads + 1))
+    monkeypatch.setattr(cache, "_versions", lambda: {"tvm": "0.28"})
+    cache.build_cached(CANDIDATE, TARGET)
+    assert len(built) == 4
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-5], lambda data: b"", lambda data: data[:40] + bytes([data[40] ^ 1]) + data[41:]]
+)
+def test_a_torn_or_changed_entry_is_built_again(built, tmp_path, damage):
+    cache.build_cached(CANDIDATE, TARGET)
+    path = entry(tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    assert cache.build_cached(CANDIDATE, TARGET).source == "source 2"
+    assert cache.build_cached(CANDIDATE, TARGET).source == "source 2"
+    assert len(built) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(built, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "file"))
+    assert cache.build_cached(CANDIDATE, TARGET).source == "source 1"
+    assert cache.build_cached(CANDIDATE, TARGET).source == "source 2"

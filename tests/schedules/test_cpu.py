@@ -1,0 +1,236 @@
+"""The CPU templates: right on odd shapes in every configuration, for any batch, with the same bits every time."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dwconv import reference
+from dwconv.build import build
+from dwconv.build.kernel import Kernel
+from dwconv.errors import InvalidWorkload
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import CpuTarget
+from dwconv.workload import PASSES, Pass, Workload
+from tests.conftest import Golden
+
+TARGETS = {
+    vector_bytes: CpuTarget(device="test", threads=2, vector_bytes=vector_bytes) for vector_bytes in (16, 32, 64)
+}
+TARGET = TARGETS[64]
+
+
+def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
+    fields = {
+        "pass_": "fprop",
+        "batch": 2,
+        "channels": channels,
+        "input_size": size,
+        "kernel": kernel,
+        "layout": "nhwc",
+    }
+    return Workload(**{**fields, **other})  # type: ignore[arg-type]
+
+
+SHAPES = {
+    "ragged channels": layer(58, (9, 11), (3, 3), padding=((1, 1), (1, 1))),
+    "three channels": layer(3, (8, 9), (2, 3), padding=((1, 0), (1, 1)), stride=(1, 2)),
+    "one channel": layer(1, (7, 7), (3, 3), padding=((1, 1), (1, 1))),
+    "asymmetric padding": layer(24, (10, 13), (3, 5), padding=((0, 2), (3, 1)), stride=(2, 2)),
+    "dilation and stride": layer(20, (15, 14), (5, 3), padding=((3, 3), (2, 2)), dilation=(2, 3), stride=(3, 2)),
+    "dilation is the stride": layer(16, (14, 15), (3, 3), padding=((2, 2), (2, 2)), dilation=(2, 2), stride=(2, 2)),
+    "multiplier": layer(6, (9, 8), (3, 3), padding=((1, 1), (1, 1)), stride=(2, 1), multiplier=3),
+    "1-D, causal": layer(32, (1, 40), (1, 7), padding=((0, 0), (6, 0)), dilation=(1, 2)),
+    "1-D, wide": layer(5, (1, 90), (1, 65), padding=((0, 0), (32, 32)), multiplier=2),
+    "kernel beyond the image": layer(16, (1, 9), (3, 5), padding=((1, 1), (4, 4))),
+    "31 by 31": layer(16, (20, 17), (31, 31), padding=((15, 15), (15, 15))),
+    "large kernel and stride": layer(20, (23, 40), (17, 35), padding=((8, 8), (17, 17)), stride=(2, 2)),
+    "stride beyond the kernel": layer(4, (40, 41), (3, 3), padding=((1, 1), (1, 1)), stride=(17, 26)),
+    "1 by 1": layer(17, (12, 12), (1, 1), stride=(2, 3)),
+}  # fmt: skip
+
+
+def built(workload: Workload, config: Config, target: CpuTarget = TARGET) -> Kernel:
+    return Kernel.load(build(Candidate(workload, config), target))
+
+
+def run(kernel: Kernel, workload: Workload, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """The kernel's result in PyTorch's shape; what it starts from, and what it does not write, is NaN."""
+    arguments = kernel.artifact.arguments
+    inputs = [
+        misaligned(tensor.squeeze(1) if argument.name == "w" else tensor.permute(0, 2, 3, 1))
+        for argument, tensor in zip(arguments, (first, second), strict=False)
+    ]
+    out, *workspaces = (torch.full(argument.shape_at(workload.batch), float("nan")) for argument in arguments[2:])
+    kernel.run_into(inputs, out, workspaces)
+    return out.unsqueeze(1) if workload.pass_ == "wgrad" else out.permute(0, 3, 1, 2)
+
+
+def misaligned(tensor: torch.Tensor) -> torch.Tensor:
+    """A dense copy at an address that is a multiple of 4 bytes, and of no more."""
+    return torch.empty(tensor.numel() + 1)[1:].view(tensor.shape).copy_(tensor)
+
+
+def assert_right(kernel: Kernel, workload: Workload) -> None:
+    """Exactly, on whole numbers; all sums of them fit into float32."""
+    first, second = reference.operands(workload, data="integers", seed=1)
+    answer = reference.right_answer(workload, first, second)
+    assert answer.allowed is None
+    assert torch.equal(run(kernel, workload, first, second), answer.expected)
+
+
+def some_configs(workload: Workload, count: int, *, target: CpuTarget = TARGET) -> list[Config]:
+    """The default and ``count`` other legal configurations, the same in every run."""
+    space = templates_for(workload, target)[0].space(workload, target)
+    rng = random.Random(workload.key)
+    others = [space.sample(rng) for _ in range(count)]
+    return list(dict.fromkeys([space.default, *(config for config in others if config is not None)]))
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_right_on_odd_shapes(shape: str, pass_: Pass) -> None:
+    workload = SHAPES[shape].for_pass(pass_)
+    for config in some_configs(workload, 1):
+        assert_right(built(workload, config), workload)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_right_with_narrower_vectors(vector_bytes: int, pass_: Pass) -> None:
+    workload, target = SHAPES["ragged channels"].for_pass(pass_), TARGETS[vector_bytes]
+    for config in some_configs(workload, 1, target=target):
+        assert_right(built(workload, config, target), workload)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_any_batch(pass_: Pass) -> None:
+    workload = SHAPES["asymmetric padding"].for_pass(pass_)
+    kernel = built(workload, some_configs(workload, 0)[0])
+    for batch in (1, 3, 17):
+        assert_right(kernel, workload.with_batch(batch))
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass) -> None:
+    workload = SHAPES["ragged channels"].for_pass(pass_)
+    kernel = built(workload, some_configs(workload, 0)[0])
+    first, second = reference.operands(workload, data="normal", seed=2)
+    answer = reference.right_answer(workload, first, second)
+    assert answer.allowed is not None
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            results += [run(kernel, workload, first, second) for _ in range(2)]
+    finally:
+        torch.set_num_threads(threads)
+    assert bool(((results[0].double() - answer.expected).abs() <= answer.allowed).all())
+    assert all(torch.equal(results[0], other) for other in results[1:])
+
+
+@pytest.mark.parametrize("parallel", ["images", "channels"])
+@pytest.mark.parametrize("unroll", ["kw", "none"])
+def test_every_way_to_share_out_wgrad(parallel: str, unroll: str) -> None:
+    workload = SHAPES["multiplier"].for_pass("wgrad")
+    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    config = next(config for config in space if (config.parallel, config.unroll) == (parallel, unroll))
+    kernel = built(workload, config)
+    assert_right(kernel, workload)
+    assert len(kernel.artifact.arguments) == (4 if parallel == "images" else 3)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    def pair(most: int) -> st.SearchStrategy[tuple[int, int]]:
+        return st.tuples(st.integers(1, most), st.integers(1, most))
+
+    pads = st.tuples(st.integers(0, 3), st.integers(0, 3))
+    try:
+        return layer(
+            draw(st.integers(1, 40)), draw(pair(12)), draw(pair(5)),
+            pass_=draw(st.sampled_from(PASSES)), multiplier=draw(st.sampled_from([1, 1, 1, 2])),
+            stride=draw(pair(3)), dilation=draw(pair(2)), padding=draw(st.tuples(pads, pads)),
+        )  # fmt: skip
+    except InvalidWorkload:
+        assume(False)
+        raise
+
+
+@given(workloads(), st.randoms(use_true_random=False))
+@settings(max_examples=25, deadline=None)
+def test_whatever_the_space_holds_builds_and_is_right(workload: Workload, rng: random.Random) -> None:
+    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    config = space.sample(rng)
+    assert config is not None
+    assert_right(built(workload, config), workload)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_space_has_a_default_and_something_to_search(shape: str, pass_: Pass) -> None:
+    workload = SHAPES[shape].for_pass(pass_)
+    for target in TARGETS.values():
+        space = templates_for(workload, target)[0].space(workload, target)
+        assert space.check(space.default.to_dict()) == space.default
+        assert len({space.sample(random.Random(seed)) for seed in range(30)}) > 3
+
+
+@pytest.mark.parametrize("batch", [1, 8, 64])
+@pytest.mark.parametrize("pass_", PASSES)
+def test_a_space_does_not_depend_on_the_batch(pass_: Pass, batch: int) -> None:
+    workload = layer(96, (28, 28), (5, 5), padding=((2, 2), (2, 2))).for_pass(pass_)
+    space, other = (
+        templates_for(workload, TARGET)[0].space(dataclasses.replace(workload, batch=size), TARGET)
+        for size in (2, batch)
+    )
+    assert space.knobs == other.knobs
+    assert all(other.why_illegal(config) is None for config in some_configs(workload, 20))
+
+
+def test_the_default_leaves_work_for_every_thread() -> None:
+    workload = layer(96, (7, 7), (3, 3), padding=((1, 1), (1, 1)), batch=1)
+    config = some_configs(workload, 0)[0]
+    assert -(-7 // config.block_h) >= 2 * TARGET.threads
+
+
+def test_a_long_row_alone_is_shared_out_by_channels() -> None:
+    workload = layer(256, (1, 500), (1, 31), padding=((0, 0), (15, 15)), batch=1)
+    config = some_configs(workload, 0)[0]
+    assert workload.channels // config.block_c >= 2 * TARGET.threads
+
+
+def test_code_too_long_to_compile_is_not_in_the_space() -> None:
+    workload = layer(64, (28, 28), (31, 31), padding=((15, 15), (15, 15)))
+    for pass_ in PASSES:
+        space = templates_for(workload.for_pass(pass_), TARGET)[0].space(workload.for_pass(pass_), TARGET)
+        widest = {knob.name: knob.values[-1] for knob in space.knobs} | {"unroll": "kw", "tile_w": 1}
+        tall = Config.of(space.template, **widest)
+        assert space.why_illegal(tall) is not None
+
+
+GOLDEN = {
+    "fprop": {"block_h": 4, "tile_h": 1, "tile_w": 2, "vectors_c": 1, "order": "chw", "block_c": 32, "unroll": "taps"},
+    "dgrad": {"block_h": 4, "tile_h": 2, "tile_w": 2, "vectors_c": 2, "order": "hwc", "block_c": 32, "unroll": "taps"},
+    "wgrad": {
+        "parallel": "images", "tasks": 4, "block_h": 4, "group_kh": 3, "tile_w": 2, "vectors_c": 1, "unroll": "kw",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_golden(pass_: Pass, golden: Golden) -> None:
+    """The generated program of one configuration, as TVMScript. ``pytest --update-golden`` rewrites the files."""
+    stride = (2, 2) if pass_ == "dgrad" else (1, 1)
+    workload = layer(32, (8, 8), (3, 3), padding=((1, 1), (1, 1)), stride=stride).for_pass(pass_)
+    (found,) = templates_for(workload, TARGET)
+    config = found.space(workload, TARGET).check(GOLDEN[pass_])
+    script = Candidate(workload, config).schedule(TARGET).mod["main"].script()
+    golden(Path(__file__).parent / "golden" / f"cpu_{pass_}_nhwc.py.txt", script + "\n")

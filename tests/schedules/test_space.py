@@ -1,0 +1,107 @@
+"""Knobs, configurations and spaces, whatever template they belong to."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dwconv.errors import InvalidConfig
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
+
+TOO_MANY = Rule("more than 8 sums", lambda config: config.rows * config.columns > 8)
+
+
+def space(**preferred: int | str) -> ConfigSpace:
+    return ConfigSpace(
+        "cpu.test",
+        Knob("rows", [1, 2, 4]),
+        Knob("columns", [1, 2, 4, 8]),
+        Knob("order", ["hw", "wh"]),
+        rules=[TOO_MANY],
+        preferred=preferred,
+    )
+
+
+def test_a_knob_drops_repeated_values_and_needs_one() -> None:
+    assert Knob("rows", [1, 2, 2, 1]).values == (1, 2)
+    with pytest.raises(InvalidConfig, match="rows"):
+        Knob("rows", [])
+
+
+def test_iterating_gives_every_legal_configuration_once() -> None:
+    configs = list(space())
+    assert len(configs) == len(set(configs)) == 2 * (4 + 3 + 2)
+    assert all(config.rows * config.columns <= 8 for config in configs)
+    assert space().size == 24
+
+
+def test_a_config_reads_its_knobs_as_attributes() -> None:
+    config = Config.of("cpu.test", rows=2, columns=4, order="hw")
+    assert (config.rows, config.order) == (2, "hw")
+    assert str(config) == "rows=2 columns=4 order=hw"
+    with pytest.raises(AttributeError, match="vectors"):
+        _ = config.vectors
+
+
+def test_the_default_is_what_is_preferred() -> None:
+    assert space(rows=2, columns=4, order="wh").default == Config.of("cpu.test", rows=2, columns=4, order="wh")
+
+
+def test_the_default_is_legal_and_near_where_the_preferred_one_is_not() -> None:
+    default = space(rows=4, columns=4, order="hw").default
+    assert space().why_illegal(default) is None
+    assert (default.rows, default.columns) in {(2, 4), (4, 2)}
+
+
+def test_a_preferred_value_between_two_is_rounded_to_one_of_them() -> None:
+    assert space(rows=1, columns=7).default.columns == 8
+
+
+def test_a_space_with_nothing_legal_says_so() -> None:
+    nothing = ConfigSpace("cpu.test", Knob("rows", [1]), rules=[Rule("never", lambda config: True)])
+    with pytest.raises(InvalidConfig, match="no legal configuration"):
+        _ = nothing.default
+    assert nothing.sample(random.Random(0)) is None
+
+
+def test_samples_are_legal_and_seeded() -> None:
+    drawn = [[space().sample(random.Random(seed)) for _ in range(3)] for seed in range(20)]
+    assert all(config is not None and space().why_illegal(config) is None for row in drawn for config in row)
+    assert all(row[0] == row[1] == row[2] for row in drawn)
+    assert len({row[0] for row in drawn}) > 5
+
+
+def test_neighbours_differ_by_one_step_of_one_knob() -> None:
+    near = space().neighbours(Config.of("cpu.test", rows=2, columns=4, order="hw"))
+    assert {str(config) for config in near} == {
+        "rows=1 columns=4 order=hw",
+        "rows=2 columns=2 order=hw",
+        "rows=2 columns=4 order=wh",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"rows": 1, "columns": 1}, "needs a value for knob order"),
+        ({"rows": 1, "columns": 1, "order": "hw", "depth": 3}, "no knob depth"),
+        ({"rows": 3, "columns": 1, "order": "hw"}, "rows=3 is not one of"),
+        ({"rows": True, "columns": 1, "order": "hw"}, "rows=True is not one of"),
+        ({"rows": 4, "columns": 4, "order": "hw"}, "more than 8 sums"),
+    ],
+)
+def test_reading_a_configuration_names_what_is_wrong(fields: dict[str, int | str], message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        space().check(fields)
+
+
+def test_a_configuration_is_read_back_from_plain_data() -> None:
+    for config in space():
+        assert space().check(config.to_dict()) == config
+
+
+def test_divisors() -> None:
+    assert divisors(12) == [1, 2, 3, 4, 6, 12]
+    assert divisors(12, most=4) == [1, 2, 3, 4]
+    assert divisors(7, most=6) == [1]

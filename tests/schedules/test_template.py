@@ -1,0 +1,66 @@
+"""The registry of templates, and what every template must keep."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import ARGUMENTS, Candidate, all_templates, template, templates_for
+from dwconv.target import CpuTarget
+from dwconv.workload import PASSES, Pass, Workload
+
+TARGET = CpuTarget(device="test", threads=2, vector_bytes=64)
+
+
+def layer(pass_: Pass) -> Workload:
+    return Workload(
+        pass_=pass_, batch=2, channels=32, input_size=(7, 9), kernel=(3, 3), padding=((1, 1), (1, 1)), layout="nhwc"
+    )
+
+
+def test_a_module_with_a_template_is_found_by_its_name() -> None:
+    for name, found in all_templates().items():
+        assert found.name == name
+        assert name.startswith(f"{found.device}.{found.pass_}_{found.layout}")
+    assert {f"cpu.{pass_}_nhwc" for pass_ in PASSES} <= set(all_templates())
+
+
+def test_an_unknown_template_is_named() -> None:
+    with pytest.raises(InvalidConfig, match=r"cpu\.winograd is unknown"):
+        template("cpu.winograd")
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_every_pass_has_a_template_on_the_cpu_in_both_layouts(pass_: Pass) -> None:
+    for layout in ("nhwc", "nchw"):
+        fitting = templates_for(dataclasses.replace(layer(pass_), layout=layout), TARGET)
+        assert [found.pass_ for found in fitting] == [pass_]
+
+
+def test_a_dtype_without_a_template_says_why() -> None:
+    half = dataclasses.replace(layer("fprop"), dtype="float16")
+    with pytest.raises(NoTemplate, match="it computes float32, not float16"):
+        templates_for(half, TARGET)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_parameters_are_the_arguments_and_then_workspaces(pass_: Pass) -> None:
+    workload = layer(pass_)
+    (found,) = templates_for(workload, TARGET)
+    function = Candidate(workload, found.space(workload, TARGET).default).schedule(TARGET).mod["main"]
+    names = [buffer.name for buffer in function.params]
+    assert tuple(names[:3]) == found.arguments == ARGUMENTS[pass_]
+    assert all(name.startswith("workspace") for name in names[3:])
+    batched = [name for name, buffer in zip(names, function.params, strict=True) if str(buffer.shape[0]) == "n"]
+    assert batched == [name for name in names if name in ("x", "y", "dx", "dy")]
+
+
+def test_a_configuration_that_is_not_in_the_space_is_not_scheduled() -> None:
+    workload = layer("fprop")
+    default = templates_for(workload, TARGET)[0].space(workload, TARGET).default
+    wrong = Config.of(default.template, **{**dict(default.values), "tile_w": 5})
+    with pytest.raises(InvalidConfig, match="tile_w=5"):
+        Candidate(workload, wrong).schedule(TARGET)
