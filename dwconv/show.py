@@ -16,7 +16,7 @@ from dwconv.errors import InvalidConfig
 from dwconv.workload import PASSES
 
 if TYPE_CHECKING:
-    from dwconv.build.artifact import Argument, Artifact, Scalar
+    from dwconv.build.artifact import Argument, Artifact, Launch, Scalar
     from dwconv.records.record import TuningRecord
     from dwconv.schedules.template import Candidate
     from dwconv.target import Target
@@ -157,26 +157,24 @@ def _launches(candidate: Candidate, target: Target) -> _Answer:
     artifact = _lowered(candidate, target)
     if not artifact.launches:
         raise InvalidConfig(f"--what launches: {candidate.config.template} is no CUDA template; use --what source")
-    batch = candidate.workload.batch
-    launches = [
-        {
-            "kernel": launch.kernel,
-            "grid": [size if isinstance(size, int) else size.at(batch) for size in launch.grid],
-            "block": list(launch.block),
-            "shared_bytes": launch.shared_bytes,
-            "args": [_argument(argument, batch) for argument in launch.arguments],
-        }
-        for launch in artifact.launches
-    ]
-    lines = []
-    for launch in launches:
-        lines.append(f"{launch['kernel']} grid={launch['grid']} block={launch['block']} "
-                     f"dynamic shared={launch['shared_bytes']} bytes")  # fmt: skip
-        for argument in launch["args"]:
-            what = argument.get("value", None)
-            lines.append(f"  {argument['name']}: " + (str(what) if what is not None else
-                         f"{argument['dtype']}{argument['shape']}"))  # fmt: skip
-    return _Answer("\n".join(lines), config=candidate.config.to_dict(), source=artifact.source, launches=launches)
+    launches = [_launch(launch, candidate.workload.batch) for launch in artifact.launches]
+    return _Answer(
+        "\n".join(text for text, _ in launches),
+        config=candidate.config.to_dict(),
+        source=artifact.source,
+        launches=[fields for _, fields in launches],
+    )
+
+
+def _launch(launch: Launch, batch: int) -> tuple[str, dict[str, Any]]:
+    grid = [size if isinstance(size, int) else size.at(batch) for size in launch.grid]
+    block, arguments = list(launch.block), [_argument(argument, batch) for argument in launch.arguments]
+    lines = [f"{launch.kernel} grid={grid} block={block} dynamic shared={launch.shared_bytes} bytes"]
+    for argument in arguments:
+        what = argument["value"] if "value" in argument else f"{argument['dtype']}{argument['shape']}"
+        lines.append(f"  {argument['name']}: {what}")
+    fields = {"kernel": launch.kernel, "grid": grid, "block": block, "shared_bytes": launch.shared_bytes}
+    return "\n".join(lines), {**fields, "args": arguments}
 
 
 def _argument(argument: Argument | Scalar, batch: int) -> dict[str, Any]:

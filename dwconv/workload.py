@@ -157,8 +157,9 @@ class Workload:
         fields = dict(fields)
         try:
             padding_h, padding_w = (_pair("padding", pad) for pad in fields.pop("padding"))
-            pairs = {name: _pair(name, fields.pop(name)) for name in ("input_size", "kernel", "stride", "dilation")}
-            return cls(pass_=fields.pop("pass"), padding=(padding_h, padding_w), **pairs, **fields)
+            for name in ("input_size", "kernel", "stride", "dilation"):
+                fields[name] = _pair(name, fields[name])
+            return cls(pass_=fields.pop("pass"), padding=(padding_h, padding_w), **fields)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidWorkload):
                 raise

@@ -136,7 +136,8 @@ class ConfigSpace:
                 config = self._config([knob.values[i] for knob, i in zip(self.knobs, at, strict=True)])
                 if self.why_illegal(config) is None:
                     return config
-            frontier = [near for at in frontier for near in self._steps(at) if not (near in seen or seen.add(near))]
+            frontier = list(dict.fromkeys(near for at in frontier for near in self._steps(at) if near not in seen))
+            seen.update(frontier)
         raise InvalidConfig(f"{self.template} has no legal configuration for this workload")
 
     def check(self, fields: Mapping[str, Any]) -> Config:

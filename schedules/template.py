@@ -38,10 +38,10 @@ class ScheduleTemplate:
     pass_: Pass
     layout: Layout
     """How the kernel's tensors lie in memory."""
-    misfit: Callable[[Workload, Target], str | None]
-    """Why the template cannot run a workload of its pass and layout; None if it can."""
-    space: Callable[[Workload, Target], ConfigSpace]
-    schedule: Callable[[Workload, Config, Target], s_tir.Schedule]
+    misfit: Callable[[Workload, Any], str | None]
+    """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
+    space: Callable[[Workload, Any], ConfigSpace]
+    schedule: Callable[[Workload, Config, Any], s_tir.Schedule]
 
     @property
     def arguments(self) -> tuple[str, str, str]:

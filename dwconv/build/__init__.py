@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 def build(candidate: Candidate, target: Target) -> Artifact:
     """Schedule, lower and compile. Raises InvalidConfig or BuildError."""
-    if target.kind == "cpu":
+    from dwconv.target import CpuTarget
+
+    if isinstance(target, CpuTarget):
         from dwconv.build.cpu import build_cpu
 
         return build_cpu(candidate, target)

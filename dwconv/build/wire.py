@@ -1,4 +1,5 @@
-"""What passes between processes: dataclasses as msgpack, each with its name, and only those that are known here.
+"""What passes between processes, and to disk: dataclasses as msgpack, each with its name, and only those that are
+known here.
 
 A worker runs code that may be wrong; nothing it sends can be more than data.
 """
@@ -12,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
-from dwconv.records.record import Measurement, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, CudaTarget, Limits
@@ -33,7 +33,7 @@ def message(kind: type[T]) -> type[T]:
 
 for _kind in (
     *(Workload, Config, Candidate, CpuTarget, CudaTarget, Limits),
-    *(Artifact, Argument, Extent, Scalar, Launch, Verdict, Measurement),
+    *(Artifact, Argument, Extent, Scalar, Launch),
 ):
     message(_kind)
 

@@ -19,6 +19,9 @@ from dwconv.records.record import Measurement, Verdict
 from dwconv.target import CpuTarget, Target
 from dwconv.workload import Workload
 
+message(Verdict)
+message(Measurement)
+
 LOAD = "dwconv.build.kernel:Kernel.load"
 
 # A trial ends early if even its best round is this much slower than the best candidate so far.

@@ -29,12 +29,11 @@ from dwconv.schedules.cpu.gather_space import (
 from dwconv.schedules.cpu.taps import Axis
 from dwconv.schedules.space import Config, ConfigSpace, Knob
 from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CpuTarget, Target
+from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-    from dwconv.target import CpuTarget
-    from dwconv.workload import Workload
 
 NAME = "cpu.fprop_nhwc"
 
@@ -51,7 +50,8 @@ def work_of(workload: Workload) -> Gather:
     )
 
 
-def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+def space(workload: Workload, target: Target) -> ConfigSpace:
+    assert isinstance(target, CpuTarget)
     work = work_of(workload)
     block_h = sizes.preferred_rows(workload.output_size[0], batch=workload.batch, threads=target.threads)
     block_c = preferred_channels(work, block_h, batch=workload.batch, threads=target.threads)
@@ -73,10 +73,11 @@ def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
     )  # fmt: skip
 
 
-def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), w (C·M, KH, KW), y (n, OH, OW, C·M), workspace (1, KH, KW, C·M)."""
     from dwconv.schedules.cpu.gather import schedule_gather
 
+    assert isinstance(target, CpuTarget)
     work = work_of(workload)
     return schedule_gather(work, config, lanes=sizes.vector_lanes(work.channels, target))
 

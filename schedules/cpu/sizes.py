@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from dwconv.schedules.cpu.taps import Axis, column_runs
-from dwconv.target import CpuTarget
+from dwconv.target import CpuTarget, Target
 from dwconv.workload import Workload
 
 MOST_CODE = 3000
@@ -16,7 +16,7 @@ WIDE_KERNEL = 16
 """From this width on a space also has loops over all taps: a kernel row, unrolled, may be too much code."""
 
 
-def misfit(workload: Workload, target: CpuTarget) -> str | None:
+def misfit(workload: Workload, target: Target) -> str | None:
     """Why the NHWC templates of the CPU cannot run a workload; None if they can."""
     return None if workload.dtype == "float32" else f"it computes float32, not {workload.dtype}"
 

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from dwconv.workload import Workload
 
@@ -52,8 +52,8 @@ class Axis:
         at = out * self.up + tap * self.step + self.shift
         return at // self.down if at % self.down == 0 else None
 
-    def origin(self, start):  # type: ignore[no-untyped-def]  # of an int or a TVM expression
-        """Where the inputs of a tile that starts at output ``start`` are counted from."""
+    def origin(self, start: Any) -> Any:
+        """Where the inputs of a tile are counted from that starts at output ``start``, a number or a TVM expression."""
         return start * self.up // self.down
 
     def reads(self, width: int) -> dict[int, list[tuple[int, int]]]:

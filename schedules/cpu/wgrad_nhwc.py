@@ -21,17 +21,17 @@ from dwconv.schedules.cpu import sizes
 from dwconv.schedules.cpu.taps import Axis
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CpuTarget, Target
+from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
 
-    from dwconv.target import CpuTarget
-    from dwconv.workload import Workload
-
 NAME = "cpu.wgrad_nhwc"
 
 
-def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+def space(workload: Workload, target: Target) -> ConfigSpace:
+    assert isinstance(target, CpuTarget)
     kernel_h, kernel_w = workload.kernel
     out_h, out_w = workload.output_size
     vectors = sizes.vector_count(workload.out_channels, target)
@@ -110,11 +110,12 @@ def code_size(workload: Workload, config: Config, target: CpuTarget) -> int:
     return code
 
 
-def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW) and, for ``parallel="images"``, workspace
     (tasks, KH, KW, C·M in whole vectors)."""
     from dwconv.schedules.cpu.correlate import schedule_correlation
 
+    assert isinstance(target, CpuTarget)
     return schedule_correlation(
         workload,
         config,
