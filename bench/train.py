@@ -1,7 +1,9 @@
 """Training steps of one model twice: as it is, and converted. Same start, same data, steps taken in turn.
 
 data ──► plain model     ──► loss ──► step        the two losses must agree within rounding;
-     └─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
+     ├─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
+     └─► rounded model   ──► loss ──► step        how far rounding alone drives models apart: the plain one, with each
+                                                  of its first weights moved by one unit in the last place
 """
 
 from __future__ import annotations
@@ -85,11 +87,14 @@ def _where_layers_run(model: nn.Module, image: torch.Tensor) -> str:
 
 
 def _race(plain: nn.Module, converted: nn.Module, image: torch.Tensor, *, steps: int, warmup: int) -> dict[str, object]:
-    runners = {"plain": plain, "converted": converted}
+    runners = {"plain": plain, "converted": converted, "rounded": _moved_by_one_rounding(plain)}
     optimizers = {name: torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9) for name, model in runners.items()}
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     losses: dict[str, list[float]] = {name: [] for name in runners}
-    print(f"{'step':>4} {'plain loss':>12} {'converted':>12} {'difference':>11} {'plain ms':>9} {'converted':>9}")
+    print(f"{'':>4} {'loss':>12} {'':>12} {'difference from plain':>23} {'milliseconds':>19}")
+    print(
+        f"{'step':>4} {'plain':>12} {'converted':>12} {'converted':>11} {'rounded':>11} {'plain':>9} {'converted':>9}"
+    )
     for step in range(steps):
         labels = torch.randint(0, 10, (image.shape[0],))
         batch = torch.randn_like(image)
@@ -101,22 +106,33 @@ def _race(plain: nn.Module, converted: nn.Module, image: torch.Tensor, *, steps:
             optimizers[name].step()
             seconds[name].append(time.perf_counter() - started)
             losses[name].append(loss.item())
-        a, b = losses["plain"][-1], losses["converted"][-1]
-        print(f"{step:4} {a:12.6f} {b:12.6f} {abs(a - b):11.2e} "
+        a, b, c = (losses[name][-1] for name in ("plain", "converted", "rounded"))
+        print(f"{step:4} {a:12.6f} {b:12.6f} {abs(a - b):11.2e} {abs(a - c):11.2e} "
               f"{seconds['plain'][-1] * 1e3:9.1f} {seconds['converted'][-1] * 1e3:9.1f}", flush=True)  # fmt: skip
 
     medians = {name: statistics.median(times[warmup:]) for name, times in seconds.items()}
     ratios = sorted(a / b for a, b in zip(seconds["plain"][warmup:], seconds["converted"][warmup:], strict=True))
     quartiles = statistics.quantiles(ratios, n=4)
-    worst = max(abs(a - b) for a, b in zip(losses["plain"], losses["converted"], strict=True))
+    worst, rounding = (
+        max(abs(a - b) for a, b in zip(losses["plain"], losses[name], strict=True)) for name in ("converted", "rounded")
+    )
     print(
         f"\nstep: plain {medians['plain'] * 1e3:.1f} ms, converted {medians['converted'] * 1e3:.1f} ms; "
         f"ratio {statistics.median(ratios):.3f}× (middle half {quartiles[0]:.3f} to {quartiles[2]:.3f}, "
-        f"{len(ratios)} steps in turn)\nlargest difference of the losses: {worst:.2e}"
+        f"{len(ratios)} steps in turn)\n"
+        f"largest difference from the plain loss: converted {worst:.2e}, by one rounding alone {rounding:.2e}"
     )
     return {
         "median_s": medians,
         "ratio": {"median": statistics.median(ratios), "quartiles": quartiles},
         "losses": losses,
-        "largest_loss_difference": worst,
+        "largest_loss_difference": {"converted": worst, "rounded": rounding},
     }
+
+
+def _moved_by_one_rounding(model: nn.Module) -> nn.Module:
+    moved = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
+    return moved
