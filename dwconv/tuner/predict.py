@@ -50,7 +50,9 @@ class Predictor:
         cost = computed_cost(artifact, candidate.workload, self._target)
         if not math.isfinite(cost.microseconds):
             raise BuildError(f"a block does not fit on an SM: {cost.occupancy.limiter} of {artifact.resources}")
-        return Prediction(microseconds=cost.microseconds, resources=artifact.resources)
+        return Prediction(
+            microseconds=float(cost.microseconds), resources=artifact.resources
+        )  # NumPy's floats are no data
 
 
 class PredictRunner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
@@ -48,3 +49,15 @@ def test_a_candidate_that_takes_too_long_is_ended(candidates: list[Candidate]) -
     with PredictRunner(LAYER, SM_90, build_timeout_s=0.001) as runner:
         (record,) = runner.measure(candidates[:1])
     assert record.status is Status.TIMEOUT
+
+
+def test_a_candidate_limited_by_memory_is_predicted_too() -> None:
+    """Its traffic is counted with NumPy, whose numbers cannot pass between processes."""
+    layer = dataclasses.replace(LAYER, batch=64, channels=144, input_size=(56, 56))
+    space = fprop_nchw.space(layer, SM_90)
+    direct = space.check({**space.default.to_dict(), "stage": "registers", "block_h": 56, "tile_h": 14, "tile_w": 2,
+                          "threads_w": 28, "vthread_w": 1, "planes": 1})  # fmt: skip
+    with PredictRunner(layer, SM_90) as runner:
+        (record,) = runner.measure([Candidate(layer, direct)])
+    assert record.status is Status.OK, record.detail
+    assert record.measurement is not None and type(record.measurement.median_us) is float
