@@ -1,13 +1,18 @@
-"""``python -m bench train …``: one benchmark by name, run with the allocator settings both sides are measured under."""
+"""``python -m bench NAME …``: one benchmark by name, run with the allocator settings both sides are measured under."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
 from dwconv import settings
 
-BENCHMARKS = {"train": "training steps of a model, converted and not, interleaved"}
+BENCHMARKS = {
+    "train": "training steps of a model, converted and not, interleaved",
+    "cuda": "on a machine with a GPU: verify every template, tune, measure against everybody else",
+}
+"""What each does; the module of that name in this folder has its ``main``."""
 
 
 def main(argv: list[str]) -> int:
@@ -15,9 +20,7 @@ def main(argv: list[str]) -> int:
         listed = "\n".join(f"  {name}   {purpose}" for name, purpose in BENCHMARKS.items())
         print(f"usage: python -m bench NAME …\n\nbenchmarks (each has --help):\n{listed}", file=sys.stderr)
         return 0 if argv and argv[0] in ("-h", "--help") else 2
-    from bench.train import main as run
-
-    return run(argv[1:])
+    return int(importlib.import_module(f"bench.{argv[0]}").main(argv[1:]))
 
 
 def _with_allocator_settings() -> None:

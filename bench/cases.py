@@ -1,0 +1,83 @@
+"""The workloads that stand for all: every kernel size, map, stride, type and layout that networks ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Workload, resolve_padding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A depthwise layer by what its network gives it: square maps, square kernels, 'same' padding."""
+
+    network: str
+    batch: int
+    channels: int
+    size: int
+    kernel: int
+    stride: int = 1
+
+    def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
+        """Its three passes."""
+        square = {"kernel": (self.kernel, self.kernel), "stride": (self.stride, self.stride)}
+        padding = resolve_padding(None, **square, dilation=(1, 1))
+        for pass_ in PASSES:
+            yield Workload(
+                pass_=pass_, batch=self.batch, channels=self.channels, input_size=(self.size, self.size),
+                padding=padding, dtype=dtype, layout=layout, **square,
+            )  # fmt: skip
+
+
+GPU_LAYERS = (
+    Layer(network="ConvNeXt-T", batch=64, channels=96, size=56, kernel=7),
+    Layer(network="MobileNetV2", batch=64, channels=144, size=56, kernel=3),
+    Layer(network="EfficientNet-B0", batch=64, channels=240, size=28, kernel=5, stride=2),
+    Layer(network="MobileNetV2", batch=64, channels=576, size=14, kernel=3),
+    Layer(network="MobileNetV2", batch=64, channels=96, size=112, kernel=3, stride=2),
+    Layer(network="ConvNeXt-T", batch=64, channels=384, size=14, kernel=7),
+    Layer(network="MobileNetV3", batch=64, channels=960, size=7, kernel=5),
+    Layer(network="RepLKNet-31B", batch=16, channels=128, size=56, kernel=31),
+    Layer(network="RepLKNet-31B", batch=32, channels=1024, size=7, kernel=13),
+)
+
+
+def gpu_workloads() -> list[Workload]:
+    """All passes of every layer in float16 and float32, in both layouts; bfloat16, which runs like float16, of a few.
+
+    One type and layout of all layers comes before the next, so that a budget that ends early has seen something of
+    everything."""
+    sweeps: tuple[tuple[DType, Layout, int], ...] = (
+        ("float16", "nhwc", len(GPU_LAYERS)),
+        ("float32", "nchw", len(GPU_LAYERS)),
+        ("float16", "nchw", len(GPU_LAYERS)),
+        ("float32", "nhwc", len(GPU_LAYERS)),
+        ("bfloat16", "nhwc", 3),
+    )
+    return [
+        workload
+        for dtype, layout, count in sweeps
+        for layer in GPU_LAYERS[:count]
+        for workload in layer.workloads(dtype=dtype, layout=layout)
+    ]
+
+
+def odd_workloads() -> list[Workload]:
+    """Small workloads that no tile divides: what every template is verified on, in every type."""
+    problems: tuple[dict[str, object], ...] = (
+        {"input_size": (9, 11), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
+        {"input_size": (13, 10), "kernel": (3, 5), "stride": (2, 2), "padding": ((1, 2), (2, 1))},
+        {"input_size": (12, 9), "kernel": (3, 3), "dilation": (2, 2), "padding": ((2, 2), (2, 2))},
+        {"input_size": (8, 8), "kernel": (3, 3), "multiplier": 2, "padding": ((1, 1), (1, 1))},
+        {"input_size": (1, 40), "kernel": (1, 7), "padding": ((0, 0), (3, 3))},
+        {"input_size": (7, 7), "kernel": (7, 7), "padding": ((3, 3), (3, 3))},
+        {"input_size": (15, 17), "kernel": (31, 31), "padding": ((15, 15), (15, 15))},
+    )
+    return [
+        Workload(pass_=pass_, batch=3, channels=20, dtype=dtype, layout=layout, **problem)  # type: ignore[arg-type]
+        for problem in problems
+        for pass_ in PASSES
+        for dtype in DTYPES
+        for layout in LAYOUTS
+    ]

@@ -1,0 +1,31 @@
+"""Does the computed cost order candidates as the device does?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scipy.stats import spearmanr
+
+from dwconv.build.cache import build_cached
+from dwconv.errors import BuildError
+from dwconv.records.record import TuningRecord
+from dwconv.schedules.template import Candidate
+from dwconv.target import CudaTarget
+from dwconv.tuner.cost_model import computed_cost
+
+
+def rank_correlation(records: Sequence[TuningRecord], target: CudaTarget) -> dict[str, float | int]:
+    """Spearman's ρ of computed cost and measured median: 1 is the same order, 0 none."""
+    computed, measured = [], []
+    for record in records:
+        assert record.measurement is not None
+        try:
+            artifact = build_cached(Candidate(record.workload, record.config), target)
+            cost = computed_cost(artifact, record.workload, target)
+        except BuildError:
+            continue
+        computed.append(float(cost.microseconds))
+        measured.append(record.measurement.median_us)
+    if len(measured) < 2:
+        return {"candidates": len(measured), "spearman": 0.0}
+    return {"candidates": len(measured), "spearman": round(float(spearmanr(computed, measured).statistic), 3)}
