@@ -9,6 +9,7 @@ import sys
 from dwconv import settings
 
 BENCHMARKS = {
+    "cpu": "tuned kernels against PyTorch's own op, over layers of well-known networks",
     "train": "training steps of a model, converted and not, interleaved",
     "cuda": "on a machine with a GPU: verify every template, tune, measure against everybody else",
 }

@@ -19,6 +19,10 @@ class Layer:
     kernel: int
     stride: int = 1
 
+    def __str__(self) -> str:
+        stride = f" s{self.stride}" if self.stride > 1 else ""
+        return f"{self.network} {self.channels}×{self.size}² k{self.kernel}{stride}"
+
     def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
         """Its three passes."""
         square = {"kernel": (self.kernel, self.kernel), "stride": (self.stride, self.stride)}
@@ -29,6 +33,21 @@ class Layer:
                 padding=padding, dtype=dtype, layout=layout, **square,
             )  # fmt: skip
 
+
+CPU_LAYERS = (
+    Layer(network="MobileNetV2", batch=8, channels=32, size=112, kernel=3),
+    Layer(network="MobileNetV2", batch=8, channels=96, size=112, kernel=3, stride=2),
+    Layer(network="MobileNetV2", batch=8, channels=144, size=56, kernel=3),
+    Layer(network="MobileNetV2", batch=8, channels=192, size=28, kernel=3),
+    Layer(network="MobileNetV2", batch=8, channels=576, size=14, kernel=3),
+    Layer(network="MobileNetV2", batch=8, channels=576, size=14, kernel=3, stride=2),
+    Layer(network="MobileNetV2", batch=8, channels=960, size=7, kernel=3),
+    Layer(network="EfficientNet-B0", batch=8, channels=240, size=28, kernel=5, stride=2),
+    Layer(network="MobileNetV3", batch=8, channels=672, size=14, kernel=5),
+    Layer(network="ConvNeXt-T", batch=8, channels=96, size=56, kernel=7),
+    Layer(network="ConvNeXt-T", batch=8, channels=384, size=14, kernel=7),
+    Layer(network="RepLKNet-31B", batch=2, channels=128, size=28, kernel=31),
+)
 
 GPU_LAYERS = (
     Layer(network="ConvNeXt-T", batch=64, channels=96, size=56, kernel=7),

@@ -1,0 +1,133 @@
+"""``python -m bench cpu``: tuned kernels against PyTorch's own op in both layouts, over layers of well-known networks.
+
+What is untuned is tuned first. Then the best configuration of each is verified and timed once more, in turns with
+PyTorch's op on contiguous and on channels_last tensors: medians, their spread, and the share of the machine's limit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.cases import CPU_LAYERS, Layer
+from dwconv.arguments import ArgumentParser, run
+from dwconv.records.record import TuningRecord
+from dwconv.target import CpuTarget, cpu_target
+from dwconv.workload import LAYOUTS, Workload
+
+
+def main(argv: Sequence[str]) -> int:
+    return run(_cpu, list(argv))
+
+
+def _cpu(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
+    parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20")
+    parser.add_argument("--log", type=Path, help="tuning log, default tuning_logs/<device>.jsonl")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    arguments = parser.parse_args(argv)
+
+    from dwconv.measure.limits import with_limits
+    from dwconv.measure.runner import Workers
+    from dwconv.records.log import TuningLog, log_path
+
+    target = with_limits(cpu_target())
+    log = TuningLog(arguments.log or log_path(target))
+    rows = []
+    print(_HEAD, flush=True)
+    with Workers(target, jobs=os.cpu_count() or 1) as workers:
+        for layer in CPU_LAYERS[: arguments.first]:
+            for workload in layer.workloads(dtype="float32", layout=arguments.layout):
+                record = _best(workload, target, log=log, workers=workers, seconds=arguments.seconds)
+                if record is not None:
+                    rows.append(_row(layer, record, target))
+                    print(_line(rows[-1]), flush=True)
+    print(_means(rows))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / f"cpu-{arguments.layout}-{target.device}.json"
+    path.write_text(json.dumps({"device": target.device, "layout": arguments.layout, "rows": rows}, indent=1) + "\n")
+    print(f"\nwritten to {path}")
+    return 0
+
+
+def _best(workload: Workload, target: CpuTarget, *, log: Any, workers: Any, seconds: float) -> TuningRecord | None:
+    """The best configuration that is known or, with ``seconds``, found; verified and timed once more, now."""
+    from dwconv.measure.runner import LocalRunner
+    from dwconv.records.database import Database
+    from dwconv.schedules.template import Candidate
+    from dwconv.tuner.loop import tune_workload
+
+    record = Database.load([log.path]).best(workload, target.device)
+    if record is None:
+        found = tune_workload(workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers)
+        record = found.best
+    if record is None:
+        return None
+    with LocalRunner(workload, target, workers=workers) as runner:
+        (confirmed,) = runner.confirm([Candidate(workload, record.config)])
+    return confirmed
+
+
+def _row(layer: Layer, record: TuningRecord, target: CpuTarget) -> dict[str, Any]:
+    workload, taken = record.workload, record.measurement
+    if taken is None or target.limits is None:
+        return {"layer": str(layer), "pass": workload.pass_, "failed": record.detail}
+    limit_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
+    pytorch = {name: measured.median_us for name, measured in record.providers.items()}
+    return {
+        "layer": str(layer),
+        "pass": workload.pass_,
+        "kernel": layer.kernel,
+        "dwconv_us": taken.median_us,
+        "spread_us": taken.spread_us,
+        "pytorch_us": pytorch,
+        "ratio": min(pytorch.values()) / taken.median_us,
+        "ratio_same_layout": min(us for name, us in pytorch.items() if name.endswith(workload.layout))
+        / taken.median_us,
+        "percent_of_limit": 100 * limit_us / taken.median_us,
+        "in_cache": workload.bytes <= target.limits.cache_bytes,
+        "config": record.config.to_dict(),
+    }
+
+
+_HEAD = f"{'layer':32} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} {'% limit':>8}"
+
+
+def _line(row: dict[str, Any]) -> str:
+    if "failed" in row:
+        return f"{row['layer']:32} {row['pass']:6} failed: {row['failed']}"
+    nchw, nhwc = (
+        min((us for name, us in row["pytorch_us"].items() if name.endswith(layout)), default=math.nan)
+        for layout in LAYOUTS
+    )
+    return (
+        f"{row['layer']:32} {row['pass']:6} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} "
+        f"{row['ratio']:6.2f} {row['percent_of_limit']:8.0f}"
+    )
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> str:
+    """Geometric means of the ratios: all, and for wgrad small and large kernels apart."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if "ratio" in row:
+            groups[row["pass"]].append(row)
+            if row["pass"] == "wgrad":
+                groups["wgrad, k ≤ 3" if row["kernel"] <= 3 else "wgrad, k ≥ 5"].append(row)
+    lines = ["", f"{'geometric mean':16} {'× better layout':>16} {'× same layout':>14} {'least':>6} {'layers':>7}"]
+    for name, members in groups.items():
+        better, same = (_geometric_mean([row[key] for row in members]) for key in ("ratio", "ratio_same_layout"))
+        least = min(row["ratio"] for row in members)
+        lines.append(f"{name:16} {better:16.2f} {same:14.2f} {least:6.2f} {len(members):7}")
+    return "\n".join(lines)
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
