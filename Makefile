@@ -25,7 +25,7 @@ test: $(VENV)/installed  ## the test suite
 lint: $(VENV)/installed  ## style, types, and who may import whom
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
-	rm -rf build/lint && $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target build/lint .
+	rm -rf build && $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target build/lint .
 	cd build/lint && $(CURDIR)/$(VENV)/bin/lint-imports --config $(CURDIR)/pyproject.toml
 	cd build/lint && $(CURDIR)/$(VENV)/bin/mypy --config-file $(CURDIR)/pyproject.toml -p dwconv
 

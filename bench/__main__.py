@@ -11,6 +11,7 @@ from dwconv import settings
 BENCHMARKS = {
     "cpu": "tuned kernels against PyTorch's own op, over layers of well-known networks",
     "train": "training steps of a model, converted and not, interleaved",
+    "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
     "cuda": "on a machine with a GPU: verify every template, tune, measure against everybody else",
 }
 """What each does; the module of that name in this folder has its ``main``."""
@@ -18,7 +19,7 @@ BENCHMARKS = {
 
 def main(argv: list[str]) -> int:
     if not argv or argv[0] not in BENCHMARKS:
-        listed = "\n".join(f"  {name}   {purpose}" for name, purpose in BENCHMARKS.items())
+        listed = "\n".join(f"  {name:12}   {purpose}" for name, purpose in BENCHMARKS.items())
         print(f"usage: python -m bench NAME …\n\nbenchmarks (each has --help):\n{listed}", file=sys.stderr)
         return 0 if argv and argv[0] in ("-h", "--help") else 2
     return int(importlib.import_module(f"bench.{argv[0]}").main(argv[1:]))

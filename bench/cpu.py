@@ -46,9 +46,8 @@ def _cpu(argv: Sequence[str] | None) -> int:
         for layer in CPU_LAYERS[: arguments.first]:
             for workload in layer.workloads(dtype="float32", layout=arguments.layout):
                 record = _best(workload, target, log=log, workers=workers, seconds=arguments.seconds)
-                if record is not None:
-                    rows.append(_row(layer, record, target))
-                    print(_line(rows[-1]), flush=True)
+                rows.append(_row(layer, workload, record, target))
+                print(_line(rows[-1]), flush=True)
     print(_means(rows))
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"cpu-{arguments.layout}-{target.device}.json"
@@ -75,10 +74,11 @@ def _best(workload: Workload, target: CpuTarget, *, log: Any, workers: Any, seco
     return confirmed
 
 
-def _row(layer: Layer, record: TuningRecord, target: CpuTarget) -> dict[str, Any]:
-    workload, taken = record.workload, record.measurement
-    if taken is None or target.limits is None:
-        return {"layer": str(layer), "pass": workload.pass_, "failed": record.detail}
+def _row(layer: Layer, workload: Workload, record: TuningRecord | None, target: CpuTarget) -> dict[str, Any]:
+    taken = record.measurement if record else None
+    if record is None or taken is None or target.limits is None:
+        why = record.detail if record else "no candidate worked in the time given"
+        return {"layer": str(layer), "pass": workload.pass_, "failed": why}
     limit_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
     pytorch = {name: measured.median_us for name, measured in record.providers.items()}
     return {

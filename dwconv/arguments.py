@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from dwconv.errors import DwconvError, InvalidWorkload
+from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget
 from dwconv.workload import DTYPES, LAYOUTS, PASSES, Padding, Pair, Pass, Workload, as_pair, resolve_padding
+
+if TYPE_CHECKING:
+    from dwconv.target import Target
 
 INTERRUPTED_EXIT_CODE = 130
 _BAD_INPUT_EXIT_CODE = 2
@@ -60,6 +64,9 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
         "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
     )
     parser.add_argument("--target", default="auto", metavar="auto|cpu|cuda|cuda:sm_90", help="default auto")
+    parser.add_argument(
+        "--fast-math", action="store_true", help="CUDA: flush denormals, divide approximately; default IEEE arithmetic"
+    )
 
 
 def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
@@ -82,6 +89,17 @@ def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
         dtype=args.dtype,
         layout=args.layout,
     )
+
+
+def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
+    """``target`` with the arithmetic that the arguments ask for."""
+    if not args.fast_math:
+        return target
+    from dwconv.target import CudaTarget
+
+    if not isinstance(target, CudaTarget):
+        raise UnknownTarget(f"--fast-math is for CUDA, the target is {target}; leave it out, or use cuda:sm_90")
+    return dataclasses.replace(target, fast_math=True)
 
 
 def workload_options(workload: Workload) -> str:

@@ -1,4 +1,5 @@
-"""``python -m dwconv.show``: a candidate's configuration, TIR, source, launches, or what the log knows of it.
+"""``python -m dwconv.show``: a candidate's configuration, TIR, source, machine code, launches, computed cost, or what
+the log knows of it.
 
 Nothing is run: the CUDA source and its launches print on a machine without a GPU.
 """
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dwconv.arguments import ArgumentParser, add_workload_arguments, run, workload_from
+from dwconv.arguments import ArgumentParser, add_workload_arguments, run, with_arithmetic, workload_from
 from dwconv.errors import InvalidConfig
 from dwconv.workload import PASSES
 
@@ -26,7 +27,9 @@ WHAT = {
     "config": "the knobs, with the values each may take",
     "tir": "the scheduled TVM program",
     "source": "the CUDA C++ of a GPU candidate, the LLVM IR of a CPU one",
-    "launches": "the CUDA kernels in the order they run, with grid, block and arguments",
+    "launches": "the CUDA kernels in the order they run, with grid, block, registers and arguments",
+    "sass": "the machine code of a GPU candidate",
+    "cost": "what a GPU candidate would cost: instructions against the budget, traffic, microseconds a resource",
     "log": "every record of the workload on the device",
 }
 
@@ -42,7 +45,7 @@ def _show(argv: list[str] | None) -> int:
 
     from dwconv.target import parse_target
 
-    target = parse_target(arguments.target)
+    target = with_arithmetic(arguments, parse_target(arguments.target))
     if arguments.what == "log":
         answer = _log(workload, target, log=arguments.log)
     else:
@@ -118,28 +121,36 @@ def _knobs(text: str) -> dict[str, Any]:
 
 
 def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
+    """With the arithmetic that was asked for."""
     from dwconv import settings
     from dwconv.records.database import Database
 
-    return Database.load([log] if log else settings.tuning_log_paths()).records(workload, target.device)
+    found = Database.load([log] if log else settings.tuning_log_paths()).records(workload, target.device)
+    return [record for record in found if record.fast_math == target.fast_math]
 
 
 # -- what to say of it -------------------------------------------------------------------------------------------
 
 
 def _config(candidate: Candidate, target: Target) -> _Answer:
+    from dwconv.tuner.cost_report import resource_words
+
     space = candidate.template.space(candidate.workload, target)
     chosen = candidate.config.to_dict()
     width = max(len(knob.name) for knob in space.knobs)
     lines = [f"{candidate.workload.key} on {target}", f"template {space.template}"]
+    artifact = _lowered(candidate, target) if target.kind == "cuda" else None
     for knob in space.knobs:
         values = " ".join(f"[{value}]" if value == chosen[knob.name] else str(value) for value in knob.values)
         lines.append(f"  {knob.name:{width}}  {values}")
+    resources = artifact.kernel_resources if artifact else {}
+    lines += [f"{kernel}: {resource_words(needs)}" for kernel, needs in resources.items()]
     return _Answer(
         "\n".join(lines),
         workload=candidate.workload.to_dict(),
         config=chosen,
         knobs={knob.name: list(knob.values) for knob in space.knobs},
+        **({"resources": resources} if resources else {}),
     )
 
 
@@ -154,10 +165,11 @@ def _source(candidate: Candidate, target: Target) -> _Answer:
 
 
 def _launches(candidate: Candidate, target: Target) -> _Answer:
-    artifact = _lowered(candidate, target)
-    if not artifact.launches:
-        raise InvalidConfig(f"--what launches: {candidate.config.template} is no CUDA template; use --what source")
-    launches = [_launch(launch, candidate.workload.batch) for launch in artifact.launches]
+    artifact = _gpu_artifact(candidate, target, what="launches")
+    launches = [
+        _launch(launch, candidate.workload.batch, artifact.kernel_resources.get(launch.kernel, {}))
+        for launch in artifact.launches
+    ]
     return _Answer(
         "\n".join(text for text, _ in launches),
         config=candidate.config.to_dict(),
@@ -166,15 +178,51 @@ def _launches(candidate: Candidate, target: Target) -> _Answer:
     )
 
 
-def _launch(launch: Launch, batch: int) -> tuple[str, dict[str, Any]]:
+def _gpu_artifact(candidate: Candidate, target: Target, *, what: str) -> Artifact:
+    if target.kind != "cuda":
+        raise InvalidConfig(f"--what {what}: {candidate.config.template} is no CUDA template; use --what source")
+    return _lowered(candidate, target)
+
+
+def _sass(candidate: Candidate, target: Target) -> _Answer:
+    from dwconv.build.sass import disassemble
+
+    artifact = _gpu_artifact(candidate, target, what="sass")
+    codes = disassemble(artifact.cubin)
+    texts = {launch.kernel: codes[launch.kernel].text for launch in artifact.launches}
+    return _Answer("\n".join(texts.values()), config=candidate.config.to_dict(), sass=texts)
+
+
+def _cost(candidate: Candidate, target: Target) -> _Answer:
+    from dwconv.target import CudaTarget
+    from dwconv.tuner.cost_model import computed_cost
+    from dwconv.tuner.cost_report import cost_data, cost_lines
+
+    artifact = _gpu_artifact(candidate, target, what="cost")
+    assert isinstance(target, CudaTarget)
+    cost = computed_cost(artifact, candidate.workload, target)
+    heading = [f"{candidate.workload.key} on {target}", f"{candidate.config.template} {candidate.config}"]
+    lines = [*heading, *cost_lines(cost), "computed, not measured"]
+    return _Answer(
+        "\n".join(lines),
+        workload=candidate.workload.to_dict(),
+        config=candidate.config.to_dict(),
+        cost=cost_data(cost),
+    )
+
+
+def _launch(launch: Launch, batch: int, resources: dict[str, int]) -> tuple[str, dict[str, Any]]:
+    from dwconv.tuner.cost_report import resource_words
+
     grid = [size if isinstance(size, int) else size.at(batch) for size in launch.grid]
     block, arguments = list(launch.block), [_argument(argument, batch) for argument in launch.arguments]
     lines = [f"{launch.kernel} grid={grid} block={block} dynamic shared={launch.shared_bytes} bytes"]
+    lines.append(f"  {resource_words(resources)}")
     for argument in arguments:
         what = argument["value"] if "value" in argument else f"{argument['dtype']}{argument['shape']}"
         lines.append(f"  {argument['name']}: {what}")
     fields = {"kernel": launch.kernel, "grid": grid, "block": block, "shared_bytes": launch.shared_bytes}
-    return "\n".join(lines), {**fields, "args": arguments}
+    return "\n".join(lines), {**fields, "resources": resources, "args": arguments}
 
 
 def _argument(argument: Argument | Scalar, batch: int) -> dict[str, Any]:
@@ -200,7 +248,14 @@ def _log(workload: Workload, target: Target, *, log: Path | None) -> _Answer:
     return _Answer("\n".join(lines), records=[json.loads(encode(record)) for record in records])
 
 
-_ANSWERS = {"config": _config, "tir": _tir, "source": _source, "launches": _launches}
+_ANSWERS = {
+    "config": _config,
+    "tir": _tir,
+    "source": _source,
+    "launches": _launches,
+    "sass": _sass,
+    "cost": _cost,
+}
 
 
 def _lowered(candidate: Candidate, target: Target) -> Artifact:

@@ -46,6 +46,8 @@ class CpuTarget:
     """None until measured (dwconv.measure.limits)."""
 
     kind = "cpu"
+    present = True
+    fast_math = False
 
     def __str__(self) -> str:
         return "cpu"
@@ -74,6 +76,10 @@ class CudaTarget:
     threads_per_block: int = 1024
     registers_per_thread: int = 255
     warp: int = 32
+    issue_slots: int = 4
+    """Warp instructions that an SM issues in a cycle."""
+    fast_math: bool = False
+    """Kernels flush denormals to zero and divide approximately; IEEE arithmetic unless asked."""
 
     kind = "cuda"
 
@@ -83,17 +89,38 @@ class CudaTarget:
 
 Target = CpuTarget | CudaTarget
 
-# NVIDIA's published figures of the A100 (sm_80) and H200 (sm_90); the L2 rates are what copies within it reach.
+# NVIDIA's published figures of the A100 (sm_80), RTX 3090 (sm_86), RTX 4090 (sm_89), H200 (sm_90), B200 (sm_100) and
+# RTX 5090 (sm_120); the rates of memory and L2 are what copies reach, nine tenths of what is published.
 _ARCHITECTURES = {
     "sm_80": CudaTarget(
         device="sm_80", arch="sm_80", present=False, sms=108, registers_per_sm=65536, shared_bytes_per_sm=164 * KiB,
         shared_bytes_per_block=163 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.41,
-        limits=Limits(memory_gb_per_s=1555, cache_gb_per_s=4000, cache_bytes=40 * MiB, peak_gflop_per_s=19_500),
+        limits=Limits(memory_gb_per_s=1400, cache_gb_per_s=4000, cache_bytes=40 * MiB, peak_gflop_per_s=19_500),
     ),
     "sm_90": CudaTarget(
         device="sm_90", arch="sm_90", present=False, sms=132, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
         shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.755,
-        limits=Limits(memory_gb_per_s=4800, cache_gb_per_s=5500, cache_bytes=50 * MiB, peak_gflop_per_s=67_000),
+        limits=Limits(memory_gb_per_s=4300, cache_gb_per_s=5500, cache_bytes=50 * MiB, peak_gflop_per_s=67_000),
+    ),
+    "sm_86": CudaTarget(
+        device="sm_86", arch="sm_86", present=False, sms=82, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
+        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=16, clock_ghz=1.695,
+        limits=Limits(memory_gb_per_s=840, cache_gb_per_s=2500, cache_bytes=6 * MiB, peak_gflop_per_s=35_580),
+    ),
+    "sm_89": CudaTarget(
+        device="sm_89", arch="sm_89", present=False, sms=128, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
+        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.52,
+        limits=Limits(memory_gb_per_s=910, cache_gb_per_s=4500, cache_bytes=72 * MiB, peak_gflop_per_s=82_580),
+    ),
+    "sm_100": CudaTarget(
+        device="sm_100", arch="sm_100", present=False, sms=148, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
+        shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.965,
+        limits=Limits(memory_gb_per_s=7200, cache_gb_per_s=9000, cache_bytes=126 * MiB, peak_gflop_per_s=74_450),
+    ),
+    "sm_120": CudaTarget(
+        device="sm_120", arch="sm_120", present=False, sms=170, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
+        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.407,
+        limits=Limits(memory_gb_per_s=1610, cache_gb_per_s=6000, cache_bytes=96 * MiB, peak_gflop_per_s=104_770),
     ),
 }  # fmt: skip
 
@@ -108,7 +135,7 @@ def parse_target(text: str) -> Target:
         return cuda_target()
     if text.startswith("cuda:") and text.removeprefix("cuda:") in _ARCHITECTURES:
         return _ARCHITECTURES[text.removeprefix("cuda:")]
-    known = ", ".join(f"cuda:{arch}" for arch in _ARCHITECTURES)
+    known = ", ".join(f"cuda:{arch}" for arch in sorted(_ARCHITECTURES, key=lambda arch: int(arch[3:])))
     raise UnknownTarget(f"target={text} is unknown; use auto, cpu, cuda, {known}")
 
 

@@ -17,10 +17,11 @@ from dwconv.arguments import (
     add_workload_arguments,
     checked_pass,
     run,
+    with_arithmetic,
     workload_from,
     workload_options,
 )
-from dwconv.errors import NoTemplate
+from dwconv.errors import NoDevice, NoTemplate, UnknownTarget
 from dwconv.workload import PASSES, Workload
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from dwconv.tuner.report import Outcome
 
 NOTHING_WORKED_EXIT_CODE = 1
-_SEARCHES = ("evolve", "random", "exhaustive")
+_SEARCHES = ("evolve", "random", "exhaustive", "analytic")
+_RUNNERS = ("auto", "local", "predict", "simulate")
 _OF_A_LAYER = ("kernel", "stride", "padding", "dilation", "multiplier")
 
 
@@ -49,7 +51,10 @@ def _tune(argv: list[str] | None) -> int:
 
     from dwconv.target import CpuTarget, parse_target
 
-    target = parse_target(args.target)
+    target = with_arithmetic(args, parse_target(args.target))
+    args.search = args.search or _usual_search(target)
+    _check_search(args, target)
+    _check_runner(args, target)
     _check_templates(workloads, target)
     log = log or TuningLog(log_path(target))
     log.check_writable()
@@ -83,7 +88,20 @@ def _parser() -> ArgumentParser:
     network.add_argument("--batch", type=_whole, metavar="N", help="batch size")
     search = parser.add_argument_group("search")
     search.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
-    search.add_argument("--search", choices=_SEARCHES, default="evolve", help="default evolve")
+    search.add_argument(
+        "--search",
+        choices=_SEARCHES,
+        help="default evolve; analytic, the configuration of least computed cost on a GPU, nothing measured, where the "
+        "GPU is not here",
+    )
+    search.add_argument(
+        "--runner",
+        choices=_RUNNERS,
+        default="auto",
+        help="who finds out what candidates are worth: local measures them here; for a GPU that need not be here, "
+        "predict computes costs, and simulate also runs the source on the CPU, to verify it and to count bank "
+        "conflicts and sectors; default auto: local, or else predict",
+    )
     search.add_argument("--trials", type=_whole, metavar="N", help="candidates a pass, known ones included")
     search.add_argument("--seconds", type=_positive, metavar="S", help="seconds a pass")
     search.add_argument(
@@ -132,6 +150,33 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace) -> list[Workloa
     return list(dict.fromkeys(found))
 
 
+def _usual_search(target: Target) -> str:
+    """Where nothing can be measured, what is computed decides."""
+    return "evolve" if target.present else "analytic"
+
+
+def _check_search(args: argparse.Namespace, target: Target) -> None:
+    if args.search == "analytic" and target.kind != "cuda":
+        raise UnknownTarget(
+            f"--search analytic computes what a kernel costs a GPU, the target is {target}; use --target cuda:sm_90, "
+            "or --search evolve"
+        )
+
+
+def _check_runner(args: argparse.Namespace, target: Target) -> None:
+    """Raises a DwconvError if the runner that was asked for cannot work."""
+    if args.runner in ("predict", "simulate") and target.kind != "cuda":
+        raise UnknownTarget(f"--runner {args.runner} is for GPUs, the target is {target}; use --target cuda:sm_90")
+    if args.runner == "local" and not target.present:
+        raise NoDevice(
+            f"--runner local measures, and {target} is not in this machine; use --runner predict or simulate"
+        )
+    if args.runner == "simulate":
+        from dwconv.measure.simulator.compile import check_compiler
+
+        check_compiler()
+
+
 def _check_templates(workloads: list[Workload], target: Target) -> None:
     """Raises NoTemplate if nothing of what was asked for can be tuned."""
     from dwconv.schedules.template import templates_for
@@ -158,6 +203,7 @@ def _outcomes(
     from dwconv.tuner.result import Stop
 
     chosen = args.trials is not None or args.seconds is not None or args.search == "exhaustive"
+    endless = args.search in ("exhaustive", "analytic")
     outcomes: list[Outcome] = []
     try:
         with Workers(target, jobs=args.jobs) as workers, Progress(workloads=len(workloads)) as progress:
@@ -170,12 +216,13 @@ def _outcomes(
                         log=log,
                         search=args.search,
                         trials=args.trials if chosen else settings.TRIALS,
-                        seconds=args.seconds if chosen else settings.SECONDS,
-                        patience=args.patience or (None if args.search == "exhaustive" else settings.PATIENCE),
+                        seconds=args.seconds if chosen or endless else settings.SECONDS,
+                        patience=args.patience or (None if endless else settings.PATIENCE),
                         seed=args.seed,
                         jobs=args.jobs,
                         resume=not args.no_resume,
                         progress=progress,
+                        runner_kind=args.runner,
                         workers=workers,
                     )
                 except NoTemplate as error:
@@ -192,16 +239,17 @@ def _outcomes(
 
 
 def _print(args: argparse.Namespace, outcomes: list[Outcome], target: Target, log: TuningLog) -> None:
-    from dwconv.tuner.report import as_data, print_table
+    from dwconv.tuner.report import as_data, print_costs, print_table
 
     if args.json:
-        results = [as_data(outcome) for outcome in outcomes]
+        results = [as_data(outcome, target=target) for outcome in outcomes]
         print(json.dumps({"target": str(target), "device": target.device, "log": str(log.path), "results": results}))
         return
     from rich.console import Console
 
     console = Console(highlight=False)
     print_table(outcomes, console=console)
+    print_costs(outcomes, target=target, console=console)
     for line in _closing_lines(args, outcomes, target, log):
         console.print(line, markup=False, soft_wrap=True)
 
@@ -217,6 +265,7 @@ def _closing_lines(args: argparse.Namespace, outcomes: list[Outcome], target: Ta
     first = bests[0].workload
     show = f"python -m dwconv.show {workload_options(first)} --pass {first.pass_} --target {args.target}"
     show += f" --log {args.log}" if args.log else ""
+    show += " --fast-math" if args.fast_math else ""
     if not any(best.measured for best in bests):
         lines += [
             "predicted: computed, not measured; such a record never runs as if it were tuned",
@@ -229,7 +278,7 @@ def _closing_lines(args: argparse.Namespace, outcomes: list[Outcome], target: Ta
         lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
         if target.kind == "cpu" and first.layout == "nchw":
             lines.append("hint: on a CPU channels_last is usually faster: --layout nhwc")
-    lines.append(f"see:  {show} --what source")
+    lines.append(f"see:  {show} --what {'source' if target.kind == 'cpu' else 'source | cost | sass'}")
     return lines
 
 

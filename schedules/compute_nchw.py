@@ -6,92 +6,64 @@ Only the crop has a guard: the sum, the hot loop, is free of tests however ragge
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
 
-from dwconv.schedules.two_level import spread_over_banks
+from dwconv.schedules.block_tile import BlockTile, round_up
 from dwconv.workload import Workload
 
 Index = Any
 """An expression of TVM."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlockTile:
-    """Outputs of one block, (planes, rows, columns), and its threads on rows and on columns."""
-
-    planes: int
-    rows: int
-    columns: int
-    threads_h: int
-    threads_w: int
-
-    def patch(self, workload: Workload) -> tuple[int, int]:
-        """(rows, columns ÷ stride) of padded input that the outputs of one plane read."""
-        height = (self.rows - 1) * workload.stride[0] + workload.dilation[0] * (workload.kernel[0] - 1) + 1
-        width = self.columns + workload.dilation[1] * (workload.kernel[1] - 1) // workload.stride[1]
-        return height, width
-
-    def turns(self, workload: Workload) -> tuple[int, int]:
-        """How often the threads must move on to cover the patch, (down, across)."""
-        height, width = self.patch(workload)
-        return -(-height // self.threads_h), -(-width // self.threads_w)
-
-    def row_words(self, workload: Workload) -> int:
-        """From a staged row to the next: the words it holds, and a few more for the banks."""
-        return spread_over_banks(
-            workload.stride[1] * self.turns(workload)[1] * self.threads_w,
-            threads=(self.threads_h, self.threads_w),
-            words=(self._rows_apart(workload), 1),
-        )
-
-    def plane_words(self, workload: Workload) -> int:
-        """From a staged plane to the next, in the same way."""
-        row = self.row_words(workload)
-        return spread_over_banks(
-            self.turns(workload)[0] * self.threads_h * row,
-            threads=(self.planes, self.threads_h, self.threads_w),
-            words=(1, self._rows_apart(workload) * row, 1),
-        )
-
-    def _rows_apart(self, workload: Workload) -> int:
-        """Staged rows between what a thread reads and what the next thread down reads."""
-        return self.rows // self.threads_h * workload.stride[0]
-
-
-def fprop_nchw(workload: Workload, tile: BlockTile, *, shared: bool) -> tirx.PrimFunc:
+def fprop_nchw(
+    workload: Workload,
+    tile: BlockTile,
+    *,
+    shared: bool,
+    names: tuple[str, str, str] = ("x", "w", "y"),
+    flip: bool = False,
+) -> tirx.PrimFunc:
     """y[n, c·M + m, h, w] = Σ x[n, c, h·S + kh·D − P, w·S + kw·D − P] · w[c·M + m, kh, kw], zero outside x.
 
-    Stages: ``staged`` is x with its padding; ``sum`` the convolution, on whole block tiles; ``y`` its crop.
+    Stages: ``staged`` is x with its padding, in float32; ``sum`` the convolution, on whole block tiles; ``y`` its crop.
     With ``shared``, ``staged`` holds the patch of every block tile by itself, as ``fetched`` by the block's threads in
     turns: (n, C, tile row, tile column, row turn, row thread, phase, column turn, column thread). Column w of a patch
     lies at phase w mod stride, so that at stride 2 neighbouring outputs still read neighbouring words.
+
+    ``names`` are those of the three tensors and of the last stage; with ``flip`` the kernel is turned round.
     """
     dilation_h, dilation_w = workload.dilation
     channels, multiplier, out_channels = workload.channels, workload.multiplier, workload.out_channels
     out_h, out_w = workload.output_size
+    kernel_h, kernel_w = workload.kernel
     padded_h, padded_w = round_up(out_h, tile.rows), round_up(out_w, tile.columns)
     padded_channels = round_up(out_channels, tile.planes)
     planes = -(-padded_channels // multiplier)
 
     batch = te.var("n", "int32")
-    x = te.placeholder((batch, channels, *workload.input_size), workload.dtype, name="x")
-    w = te.placeholder(workload.weight_shape, workload.dtype, name="w")
+    x = te.placeholder((batch, channels, *workload.input_size), workload.dtype, name=names[0])
+    w = te.placeholder(workload.weight_shape, workload.dtype, name=names[1])
     staging = _staged_by_tile if shared else _staged_as_it_lies
     pixel = staging(x, workload, tile, shape=(batch, planes, padded_h, padded_w))
 
-    kh = te.reduce_axis((0, workload.kernel[0]), name="kh")
-    kw = te.reduce_axis((0, workload.kernel[1]), name="kw")
+    kh = te.reduce_axis((0, kernel_h), name="kh")
+    kw = te.reduce_axis((0, kernel_w), name="kw")
 
     def taps(n: Index, c: Index, row: Index, column: Index) -> Index:
-        weight = w[tirx.min(c, out_channels - 1), kh, kw]
+        at = (kernel_h - 1 - kh, kernel_w - 1 - kw) if flip else (kh, kw)
+        weight = _in_float32(w[(tirx.min(c, out_channels - 1), *at)])
         return te.sum(pixel(n, c // multiplier, row, column, kh * dilation_h, kw * dilation_w) * weight, axis=[kh, kw])
 
     total = te.compute((batch, padded_channels, padded_h, padded_w), taps, name="sum")
-    y = te.compute((batch, out_channels, out_h, out_w), lambda *at: total(*at), name="y")
+    y = te.compute((batch, out_channels, out_h, out_w), lambda *at: total(*at).astype(workload.dtype), name=names[2])
     return te.create_prim_func([x, w, y])
+
+
+def _in_float32(value: Index) -> Index:
+    """What is multiplied and added, whatever the tensors hold."""
+    return value.astype("float32")
 
 
 Pixel = Callable[[Index, Index, Index, Index, Index, Index], Index]
@@ -105,7 +77,7 @@ def _staged_as_it_lies(x: te.Tensor, workload: Workload, tile: BlockTile, *, sha
     width = (padded_w - 1) * stride_w + workload.dilation[1] * (workload.kernel[1] - 1) + 1
     staged = te.compute(
         (batch, planes, height, width),
-        lambda n, c, row, column: _input_or_zero(x, workload, n, c, row, column),
+        lambda n, c, row, column: _in_float32(_input_or_zero(x, workload, n, c, row, column)),
         name="staged",
     )
     return lambda n, c, row, column, kh, kw: staged[n, c, row * stride_h + kh, column * stride_w + kw]
@@ -127,7 +99,7 @@ def _staged_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape:
         return _input_or_zero(x, workload, n, c, row, column, h < patch_h, w < patch_w)
 
     fetched = te.compute(shape, fetch, name="fetched")
-    staged = te.compute(shape, lambda *at: fetched(*at), name="staged")
+    staged = te.compute(shape, lambda *at: _in_float32(fetched(*at)), name="staged")
 
     def pixel(n: Index, c: Index, row: Index, column: Index, kh: Index, kw: Index) -> Index:
         h, w = row % tile.rows * stride_h + kh, column % tile.columns + kw // stride_w
@@ -148,7 +120,3 @@ def _input_or_zero(
     h, w = row - top, column - left
     inside = tirx.all(*wanted, c < workload.channels, h >= 0, h < height, w >= 0, w < width)
     return tirx.if_then_else(inside, x[n, c, h, w], tirx.const(0, workload.dtype))
-
-
-def round_up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple

@@ -12,13 +12,15 @@ neighbouring words of shared memory (no bank conflict) and write whole lines (co
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tvm import s_tir
+if TYPE_CHECKING:
+    from tvm import s_tir
 
 Block = Any
 Loop = Any
@@ -144,27 +146,33 @@ BANKS = 32
 _STAGED_AXES, _PLANE, _ROW_THREAD = 9, 1, 5
 
 
+WARPS_LOOKED_AT = 4
+"""Warps begin at different columns; four of them show how a row goes on in the next."""
+
+
 @lru_cache(maxsize=4096)
-def spread_over_banks(held: int, *, threads: tuple[int, ...], words: tuple[int, ...]) -> int:
+def spread_over_banks(held: int, *, threads: tuple[int, ...], words: tuple[tuple[int, ...], ...]) -> int:
     """Words from one row (or plane) in shared memory, which holds ``held`` words, to the next, so that the threads of a
     warp meet in as few banks as can be.
 
-    ``threads`` lie on axes, the last one x, and read ``words`` apart on each; on the first axis, that many rows apart.
+    ``threads`` lie on axes, the last one x. Each of ``words`` is a way in which they go there: how many words apart on
+    each axis; on the first axis, that many rows apart.
     """
-
-    def most_in_a_bank(apart: int) -> int:
-        warp = [0]
-        for count, step in zip(reversed(threads), reversed((words[0] * apart, *words[1:])), strict=True):
-            warp = [at + index * step for index in range(min(count, BANKS)) for at in warp][:BANKS]
-        return max(Counter(address % BANKS for address in warp).values())
-
-    found, least = held, BANKS + 1
+    found, least = held, math.inf
     for apart in range(held, held + BANKS):
-        if (most := most_in_a_bank(apart)) < least:
-            found, least = apart, most
-        if least == 1:
-            break
+        turns = sum(_turns(threads, (steps[0] * apart, *steps[1:])) for steps in words)
+        if turns < least:
+            found, least = apart, turns
     return found
+
+
+def _turns(threads: tuple[int, ...], apart: tuple[int, ...]) -> int:
+    """Turns that shared memory takes for one word of every thread of the first warps."""
+    places = [0]
+    for count, step in zip(reversed(threads), reversed(apart), strict=True):
+        places = [at + index * step for index in range(count) for at in places][: WARPS_LOOKED_AT * BANKS]
+    warps = [places[first : first + BANKS] for first in range(0, len(places), BANKS)]
+    return sum(max(Counter(place % BANKS for place in warp).values()) for warp in warps)
 
 
 def _names(count: int) -> str:

@@ -57,7 +57,7 @@ def run_clean(python: str, folder: Path, *arguments: str) -> subprocess.Complete
 
 def test_wheel_holds_every_room(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    for path in [*ROOT.glob("dwconv/**/*.py"), *ROOT.glob("dwconv/**/*.ll")]:
+    for path in [path for kind in ("py", "ll", "h", "cc") for path in ROOT.glob(f"dwconv/**/*.{kind}")]:
         assert str(path.relative_to(ROOT)) in names
     for folder in ("schedules", "tuning_logs"):
         for path in [*ROOT.glob(f"{folder}/**/*.py"), *ROOT.glob(f"{folder}/*.jsonl")]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from planted_records import record_of, workload_of
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
 from dwconv.show import main
-from dwconv.target import cpu_target
+from dwconv.target import cpu_target, parse_target
 
 SMALL = ["--shape", "2,16,9,9", "--kernel", "3", "--layout", "nhwc", "--target", "cpu"]
 CUDA = ["--shape", "2,16,9,9", "--kernel", "3", "--target", "cuda:sm_90"]
@@ -74,6 +75,54 @@ def test_launches_print_without_a_gpu(capsys):
     assert "grid=" in text and "x: float32[2, 16, 9, 9]" in text
 
 
+def test_cost_names_what_limits_each_kernel(capsys):
+    fields = json.loads(shown(capsys, *CUDA, "--what", "cost", "--config", "default", "--json"))["cost"]
+    assert fields["microseconds"] > fields["limit_us"] > 0
+    assert fields["share_of_budget"] == pytest.approx(fields["instructions_per_output"] / fields["budget_per_output"])
+    for kernel in fields["kernels"]:
+        assert kernel["limiter"] in kernel["busy_us"] and kernel["resources"]["registers"] > 0
+        assert kernel["issued_per_output"]["fma"] >= 0 and not kernel["note"]
+    text = shown(capsys, *CUDA, "--what", "cost", "--config", "default")
+    for words in (
+        "instructions an output",
+        "registers",
+        "no spills",
+        "waves",
+        "busy µs: dram",
+        "computed, not measured",
+    ):
+        assert words in text
+
+
+def test_sass_is_the_machine_code(capsys):
+    text = shown(capsys, *CUDA, "--what", "sass", "--config", "default")
+    assert "LDG" in text and "FFMA" in text and "EXIT" in text
+    (code,) = json.loads(shown(capsys, *CUDA, "--what", "sass", "--config", "default", "--json"))["sass"].values()
+    assert code == text.rstrip("\n")
+
+
+def test_launches_and_config_name_what_each_kernel_needs(capsys):
+    for what in ("launches", "config"):
+        assert "registers" in shown(capsys, *CUDA, "--what", what, "--config", "default")
+    (launch, *_) = json.loads(shown(capsys, *CUDA, "--what", "launches", "--config", "default", "--json"))["launches"]
+    resources = json.loads(shown(capsys, *CUDA, "--what", "config", "--config", "default", "--json"))["resources"]
+    assert resources[launch["kernel"]] == launch["resources"]
+    assert set(launch["resources"]) == {"registers", "shared_bytes", "spill_bytes", "stack_bytes"}
+
+
+def test_fast_math_has_records_of_its_own(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    workload = workload_of(shape=(2, 16, 9, 9), layout="nchw")
+    target = parse_target("cuda:sm_90")
+    config = next(iter(templates_for(workload, target)[0].space(workload, target)))
+    record = record_of(workload, config=config, median_us=5.0, device="sm_90")
+    TuningLog(log).append(dataclasses.replace(record, versions={**record.versions, "math": "fast"}))
+    command = [*CUDA, "--log", str(log), "--what", "log", "--json"]
+    assert json.loads(shown(capsys, *command))["records"] == []
+    assert len(json.loads(shown(capsys, *command, "--fast-math"))["records"]) == 1
+    assert "5.0 µs" in shown(capsys, *command[:-1], "--fast-math")
+
+
 def test_best_is_the_fastest_record(capsys, tmp_path):
     log = tmp_path / "log.jsonl"
     workload = workload_of(shape=(2, 16, 9, 9))
@@ -106,7 +155,10 @@ def test_without_a_record_the_default_is_shown_and_said_to_be(capsys):
         ([*SMALL, "--config", '{"warp_size": 32}'], "warp_size"),
         ([*SMALL, "--config", '{"template": "cpu.magic"}'], "template=cpu.magic"),
         ([*SMALL, "--what", "launches", "--config", "default"], "--what source"),
-        ([*CUDA, "--pass", "wgrad"], "no wgrad template for cuda"),
+        ([*SMALL, "--what", "cost", "--config", "default"], "--what cost"),
+        ([*SMALL, "--what", "sass", "--config", "default"], "--what sass"),
+        ([*SMALL, "--fast-math"], "--fast-math is for CUDA"),
+        ([*CUDA[:-1], "cuda:sm_61"], "cuda:sm_90"),
         (["--shape", "1,2,3", "--kernel", "3"], "1,2,3"),
         ([*SMALL[:-1], "tpu"], "target=tpu"),
     ],

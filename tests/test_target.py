@@ -20,7 +20,9 @@ def test_cpu_is_named_by_model_vector_set_and_threads():
     assert cpu_target(threads=7).device != target.device
 
 
-@pytest.mark.parametrize(("arch", "sms"), [("sm_80", 108), ("sm_90", 132)])
+@pytest.mark.parametrize(
+    ("arch", "sms"), [("sm_80", 108), ("sm_86", 82), ("sm_89", 128), ("sm_90", 132), ("sm_100", 148), ("sm_120", 170)]
+)
 def test_architectures_need_no_gpu(arch, sms):
     target = parse_target(f"cuda:{arch}")
     assert isinstance(target, CudaTarget)
@@ -45,3 +47,12 @@ def test_limit_is_the_slower_of_traffic_and_arithmetic():
     assert limits.limit_us(bytes_moved=1000, flops=0) == pytest.approx(1000 / 200e3)
     assert limits.limit_us(bytes_moved=2000, flops=0) == pytest.approx(2000 / 100e3)
     assert limits.limit_us(bytes_moved=1, flops=1_000_000) == pytest.approx(20)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
+def test_the_figures_of_an_architecture_agree_with_each_other(arch):
+    target = parse_target(f"cuda:{arch}")
+    lanes = target.limits.peak_gflop_per_s / (target.sms * target.clock_ghz) / 2
+    assert lanes == pytest.approx(64 if arch == "sm_80" else 128, rel=0.15)  # multiply-adds an SM and cycle
+    assert target.shared_bytes_per_block == target.shared_bytes_per_sm - 1024
+    assert target.limits.cache_gb_per_s > target.limits.memory_gb_per_s

@@ -104,6 +104,8 @@ def error_of(capsys, *options: str) -> str:
         (["--shape", "1,8,8,8", "--kernel", "3", "--seconds", "nan"], "--seconds: nan is not a number of seconds"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--search", "luck"], "invalid choice: 'luck'"),
         (["--shape", "1,8,8,8", "--kern", "3"], "--kern"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--search", "analytic"], "use --target cuda:sm_90"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),
         (["--shape", "1,8,8,8"], "give --shape N,C,H,W and --kernel K, or --layers"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--batch", "8"], "--batch goes with --layers"),
         (["--layers", "layers.json", "--batch", "8"], "--layers needs --network"),
@@ -368,12 +370,24 @@ def test_the_live_line_fits_on_a_line(fakes, monkeypatch, capsys):
 
 def test_predicts_for_a_gpu_that_is_not_here(tmp_path):
     command = [sys.executable, "-m", "dwconv.tune", "--shape", "8,32,28,28", "--kernel", "3", "--target", "cuda:sm_90",
-               "--trials", "2", "--log", str(Path(tmp_path) / "log.jsonl"), "--json"]  # fmt: skip
+               "--passes", "fprop", "--trials", "2", "--log", str(Path(tmp_path) / "log.jsonl"), "--json"]  # fmt: skip
     finished = subprocess.run(command, capture_output=True, text=True, timeout=90)
     assert finished.returncode == 0, finished.stderr
     answer = json.loads(finished.stdout)
-    fprop, dgrad, _ = answer["results"]
+    (fprop,) = answer["results"]
     assert answer["target"] == "cuda:sm_90"
     assert fprop["predicted"] and fprop["median_us"] > 0 and fprop["resources"]["registers"] > 0
     assert fprop["baseline"] is None and fprop["speedup"] is None
-    assert "reason" in dgrad
+    assert fprop["ranked"] > 100 and fprop["trials"] == 2
+    assert fprop["cost"]["microseconds"] == pytest.approx(fprop["median_us"])
+    assert fprop["cost"]["kernels"][0]["limiter"] in fprop["cost"]["kernels"][0]["busy_us"]
+
+
+def test_fast_math_is_recorded_and_searched_afresh(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    command = ["--shape", "2,8,9,9", "--kernel", "3", "--target", "cuda:sm_90", "--passes", "fprop", "--trials", "1",
+               "--log", log, "--json"]  # fmt: skip
+    for options in ([], ["--fast-math"]):
+        assert run(*command, *options) == 0
+        assert json.loads(capsys.readouterr().out)["results"][0]["measured"] == 1
+    assert [record.fast_math for record in TuningLog(log).load().records] == [False, True]

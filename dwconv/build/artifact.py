@@ -69,5 +69,8 @@ class Artifact:
     cubin: bytes = b""
     launches: tuple[Launch, ...] = ()
     resources: dict[str, int] = field(default_factory=dict)
-    """What the compiler reported: ``registers``, ``shared_bytes``, ``spill_bytes``, ``stack_bytes``."""
+    """What the compiler reported, of several kernels the most: ``registers``, ``shared_bytes``, ``spill_bytes``,
+    ``stack_bytes``."""
+    kernel_resources: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The same of each CUDA kernel, by its name."""
     build_s: float = 0.0

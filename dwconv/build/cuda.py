@@ -32,7 +32,7 @@ def build_cuda(candidate: Candidate, target: CudaTarget) -> Artifact:
         raise
     except Exception as error:
         raise BuildError(f"{candidate.config.template}: {first_line(error)}") from error
-    compiled = compile_cubin(source, arch=target.arch)
+    compiled = compile_cubin(source, arch=target.arch, fast_math=target.fast_math)
     dynamic = max(launch.shared_bytes for launch in launches)
     return Artifact(
         candidate=candidate,
@@ -42,8 +42,14 @@ def build_cuda(candidate: Candidate, target: CudaTarget) -> Artifact:
         cubin=compiled.cubin,
         launches=launches,
         resources={**compiled.resources, "shared_bytes": compiled.resources["shared_bytes"] + dynamic},
+        kernel_resources={launch.kernel: _with_dynamic(compiled.kernels, launch) for launch in launches},
         build_s=time.perf_counter() - started,
     )
+
+
+def _with_dynamic(kernels: dict[str, dict[str, int]], launch: Launch) -> dict[str, int]:
+    reported = kernels.get(launch.kernel, {})
+    return {**reported, "shared_bytes": reported.get("shared_bytes", 0) + launch.shared_bytes}
 
 
 def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple[str, tuple[Launch, ...]]:
@@ -68,27 +74,44 @@ def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple
 def _check_threads(function: Any) -> None:
     """Where two loops of different lengths are bound to one thread axis, TVM drops threads and says nothing."""
     import tvm_ffi
+    from tvm import s_tir, tirx
+
+    body = function.body
+    while isinstance(body, s_tir.SBlockRealize):
+        body = body.block.body
+    for kernel in _nests_of_blocks(body):
+        lengths: dict[str, set[str]] = defaultdict(set)
+
+        def visit(loop: Any, lengths: dict[str, set[str]] = lengths) -> None:
+            if loop.thread_binding is not None:
+                lengths[str(loop.thread_binding.thread_tag)].add(str(loop.extent))
+
+        tvm_ffi.structural_walk(kernel, [(tirx.For, visit)])
+        for tag, found in lengths.items():
+            if tag.startswith("threadIdx") and len(found) > 1:
+                raise BuildError(f"{tag} is bound to loops of {' and of '.join(sorted(found))}")
+
+
+def _nests_of_blocks(body: Any) -> list[Any]:
+    """The kernels of a function in which every statement is a loop over blocks; else all of it, as one."""
     from tvm import tirx
 
-    lengths: dict[str, set[str]] = defaultdict(set)
-
-    def visit(loop: Any) -> None:
-        if loop.thread_binding is not None:
-            lengths[str(loop.thread_binding.thread_tag)].add(str(loop.extent))
-
-    tvm_ffi.structural_walk(function.body, [(tirx.For, visit)])
-    for tag, found in lengths.items():
-        if tag.startswith("threadIdx") and len(found) > 1:
-            raise BuildError(f"{tag} is bound to loops of {' and of '.join(sorted(found))}")
+    statements = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    loops = [statement for statement in statements if isinstance(statement, tirx.For)]
+    tags = [str(loop.thread_binding.thread_tag) if loop.thread_binding is not None else "" for loop in loops]
+    return loops if loops and all(tag.startswith("blockIdx") for tag in tags) else [body]
 
 
 def self_contained(source: str) -> str:
-    """TVM's source without its header, which asks NVRTC for the C++ library of a CUDA toolkit."""
-    kept = re.search(r"^#include <cuda_\w+\.h>|^extern \"C\" |^static |^template|^__", source, re.MULTILINE)
-    if kept is None:
+    """TVM's source without its header, which asks NVRTC for the C++ library of a CUDA toolkit: the kernels, and
+    before them only what they use."""
+    kernels = re.sub(r'^extern "C" __global__ [^{]*;\n', "", source, flags=re.MULTILINE)
+    start = kernels.find('extern "C" __global__')
+    if start < 0:
         raise BuildError("TVM generated no kernel")
-    body = re.sub(r'^extern "C" __global__ [^{]*;\n', "", source[kept.start() :], flags=re.MULTILINE)
-    return _FIXED_WIDTH_INTEGERS + body.rstrip() + "\n"
+    body = kernels[start:].rstrip() + "\n"
+    used = set(re.findall(r"\w+", body))
+    return "\n".join([_FIXED_WIDTH_INTEGERS, *(text for name, text in _DEFINITIONS.items() if name in used), body])
 
 
 _FIXED_WIDTH_INTEGERS = """\
@@ -104,8 +127,45 @@ typedef unsigned long long uint64_t;
 #else
 #include <cstdint>
 #endif
-
 """
+
+# Words that TVM's kernels use beyond CUDA's own, each with what it needs.
+_DEFINITIONS = {
+    "uchar": "typedef unsigned char uchar;\n",
+    "half": "#include <cuda_fp16.h>\n",
+    "nv_bfloat16": "#include <cuda_bf16.h>\n",
+    # Of two words, not of four halves: those are loaded one by one and put together again.
+    "half4": """\
+struct alignas(8) half4 { unsigned low, high; };
+static __device__ half4 make_half4(half x, half y, half z, half w) {
+  return {(unsigned)__half_as_ushort(y) << 16 | __half_as_ushort(x),
+          (unsigned)__half_as_ushort(w) << 16 | __half_as_ushort(z)};
+}
+""",
+    "nv_bfloat164": """\
+struct alignas(8) nv_bfloat164 { unsigned low, high; };
+static __device__ nv_bfloat164 make_nv_bfloat164(nv_bfloat16 x, nv_bfloat16 y, nv_bfloat16 z, nv_bfloat16 w) {
+  return {(unsigned)__bfloat16_as_ushort(y) << 16 | __bfloat16_as_ushort(x),
+          (unsigned)__bfloat16_as_ushort(w) << 16 | __bfloat16_as_ushort(z)};
+}
+""",
+    "make_nv_bfloat162": """\
+static __device__ nv_bfloat162 make_nv_bfloat162(nv_bfloat16 x, nv_bfloat16 y) { return __halves2bfloat162(x, y); }
+""",
+    "__pack_half2": """\
+static __device__ unsigned __pack_half2(half x, half y) {
+  return (unsigned)__half_as_ushort(y) << 16 | __half_as_ushort(x);
+}
+""",
+    "__pack_nv_bfloat162": """\
+static __device__ unsigned __pack_nv_bfloat162(nv_bfloat16 x, nv_bfloat16 y) {
+  return (unsigned)__bfloat16_as_ushort(y) << 16 | __bfloat16_as_ushort(x);
+}
+""",
+    "__asm__": "#define __asm__ asm\n",
+    "__volatile__": "#define __volatile__ volatile\n",
+    "TVM_ENABLE_L2_PREFETCH": "#define TVM_ENABLE_L2_PREFETCH 1\n",
+}
 
 
 # -- launches ------------------------------------------------------------------------------------------------------

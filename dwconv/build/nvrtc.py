@@ -1,22 +1,32 @@
 """CUDA C++ -> cubin with NVRTC from pip, called directly: 0.06 s for a small kernel, and what ptxas says of it.
 
-Arithmetic is IEEE's: multiplications and additions contract to fused ones, nothing else is relaxed.
+Arithmetic is IEEE's: multiplications and additions contract to fused ones, nothing else is relaxed unless asked for.
+What was compiled once is kept on disk, found by its source and options.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dwconv import settings
+from dwconv.build.entry import key_of, read_entry, write_entry
+from dwconv.build.wire import message
 from dwconv.errors import BrokenInstallation, BuildError
 
-OPTIONS = ("--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true", "--ptxas-options=-v")
+OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+IEEE = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true")
+FAST_MATH = ("--use_fast_math",)
 
 
+@message
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
     """A cubin, and what its kernels need."""
@@ -24,17 +34,42 @@ class Compiled:
     cubin: bytes
     resources: dict[str, int]
     """``registers``, ``shared_bytes`` (static), ``spill_bytes``, ``stack_bytes``: of the neediest kernel."""
+    kernels: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The same of each kernel by its name."""
 
 
-def compile_cubin(source: str, *, arch: str) -> Compiled:
-    """Compile for ``arch`` (``sm_90``). Raises BuildError with the compiler's first complaint, BrokenInstallation
-    where NVRTC is missing."""
+def compile_cubin(source: str, *, arch: str, fast_math: bool = False) -> Compiled:
+    """Compile for ``arch`` (``sm_90``), or find what was compiled before. ``fast_math`` flushes denormals to zero and
+    divides approximately. Raises BuildError with the compiler's first complaint, BrokenInstallation where NVRTC is
+    missing."""
     nvrtc = _nvrtc()
-    options = [*OPTIONS, f"--gpu-architecture={arch}", *(f"--include-path={folder}" for folder in _headers(source))]
+    options = (*OPTIONS, *(FAST_MATH if fast_math else IEEE), f"--gpu-architecture={arch}")
     try:
-        program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, None, None))
+        _, *version = nvrtc.nvrtcVersion()
     except RuntimeError as error:  # cuda-bindings loads the library at the first call
         raise _missing(error) from error
+    key = key_of(source, options, version, _header_versions())
+    path = settings.cache_folder() / "cubins" / f"{key}.cubin"
+    found = read_entry(path)
+    if isinstance(found, Compiled):
+        return found
+    compiled = _compile(nvrtc, source, options, arch=arch)
+    write_entry(path, compiled)
+    return compiled
+
+
+@cache
+def _header_versions() -> list[str]:
+    found = []
+    for package in ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(metadata.version(package))
+    return found
+
+
+def _compile(nvrtc: Any, source: str, chosen: tuple[str, ...], *, arch: str) -> Compiled:
+    options = [*chosen, *(f"--include-path={folder}" for folder in _headers(source))]
+    program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, None, None))
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         log = _read(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(errors="replace")
@@ -43,7 +78,14 @@ def compile_cubin(source: str, *, arch: str) -> Compiled:
         cubin = _read(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return Compiled(cubin=cubin, resources=resources(log))
+    return Compiled(cubin=cubin, resources=resources(log), kernels=kernel_resources(log))
+
+
+def kernel_resources(log: str) -> dict[str, dict[str, int]]:
+    """What ptxas reports in ``log`` of each kernel, by its name."""
+    names = re.findall(r"Function properties for (\w+)", log)
+    parts = re.split(r"Function properties for \w+", log)[1:]
+    return {name: resources(part) for name, part in zip(names, parts, strict=True)}
 
 
 def resources(log: str) -> dict[str, int]:

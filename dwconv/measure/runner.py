@@ -230,7 +230,7 @@ class LocalRunner:
             providers=measured.providers,
             resources=artifact.resources,
             detail="" if verdict is None else verdict.reason,
-            versions=versions(),
+            versions=versions_for(self._target),
             created=_now(),
         )
 
@@ -244,7 +244,7 @@ class LocalRunner:
             status=_status(error, building=building),
             resources=artifact.resources if artifact else {},
             detail=f"{'while building: ' if building and isinstance(error, WorkerDied) else ''}{error}",
-            versions=versions(),
+            versions=versions_for(self._target),
             created=_now(),
         )
 
@@ -261,6 +261,11 @@ def _status(error: DwconvError, *, building: bool) -> Status:
 def versions() -> dict[str, str]:
     """What a measurement depends on besides the device; not to be changed by the caller."""
     return {name: metadata.version(package) for name, package in _PACKAGES.items()}
+
+
+def versions_for(target: Target) -> dict[str, str]:
+    """``versions``, and the arithmetic if it was relaxed."""
+    return {**versions(), "math": "fast"} if target.fast_math else versions()
 
 
 _PACKAGES = {"dwconv": "dwconv", "torch": "torch", "tvm": "apache-tvm"}

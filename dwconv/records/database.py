@@ -68,11 +68,12 @@ class Database:
         were confirmed come before the rest.
 
         Of several records of one candidate the latest counts: a candidate that failed when it was looked at again is
-        out. Predicted records do not count at all. Whether a configuration is still legal is not checked here.
+        out. Predicted records do not count at all, nor do those of kernels with relaxed arithmetic, which nobody asked
+        for. Whether a configuration is still legal is not checked here.
         """
         latest: dict[tuple[int, frozenset[object]], TuningRecord] = {}
         for record in self.family(workload, device):
-            if record.measured or record.status is not Status.OK:
+            if (record.measured or record.status is not Status.OK) and not record.fast_math:
                 candidate = frozenset(record.config.to_dict().items())
                 latest[record.workload.batch, candidate] = record
         worked = [record for record in latest.values() if record.status is Status.OK]

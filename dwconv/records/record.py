@@ -71,6 +71,11 @@ class TuningRecord:
         return self.measurement is not None and not self.measurement.predicted
 
     @property
+    def fast_math(self) -> bool:
+        """True if the kernel was compiled to flush denormals and divide approximately."""
+        return self.versions.get("math") == "fast"
+
+    @property
     def rank(self) -> tuple[bool, float]:
         """Orders candidates of one workload, the best first: the confirmed before the rest, which may have been lucky;
         then by time over the baseline's. Both were measured in turns, so other work on the machine cancels out. Where

@@ -1,364 +1,360 @@
-"""What one block of a kernel does, read off its CUDA source: every address it touches, and how often.
+"""What one block of a kernel does, read off its machine code: every instruction it issues, every address it touches.
 
-TVM prints kernels of loops, guards and assignments whose indices are arithmetic on thread, block and loop numbers. So
-an address can be computed for all threads at once, and from the addresses follow the lines of memory that a warp asks
-for, the bank conflicts in shared memory, and the data that a block needs: without a GPU, for any template.
+The control flow and the addresses of these kernels follow from thread and block numbers and from the batch, never from
+data. So a few blocks, spread over the grid, are walked through their machine code on the CPU: all their threads side by
+side, those that lag behind first, as threads of a warp meet again on a GPU. Trip counts, guards, bank conflicts and the
+sectors of memory that warps ask for come out exactly, whoever wrote the source.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dwconv.build.artifact import Argument, Extent, Launch
+from dwconv.build.sass import CLASSES, Code, Instruction, width_bytes
+from dwconv.build.sass_integers import Action, action
+from dwconv.build.sass_registers import LONG, Number, Operand, Registers, Truth, operand
 from dwconv.errors import BuildError
-
-SECTOR_BYTES = 32
-LINE_BYTES = 128
-WARP = 32
-BANKS = 32
+from dwconv.tuner.transactions import SECTOR_BYTES, WARP, sectors_asked, shared_turns
 
 Array = NDArray[Any]
 
-# Blocks looked at, spread over the grid; loop iterations looked at together; accesses of a kind whose addresses are
-# computed, the rest of them being alike.
-_BLOCKS = 3
-_ITERATIONS = 64
-_ALIKE = 12
+_LANES = 1536
+"""Threads walked side by side: enough blocks to see the edges of the grid, few enough to be quick."""
+_BLOCKS = (2, 6)
+_MOST_STEPS = 400_000
+"""Instructions walked, before the kernel is given up as too long."""
+_WATCHED = 24
+"""Times that one instruction's addresses are looked at; of its later executions every 16th."""
+_BASE_SHIFT = 40
+"""Tensors are put this far apart: an address tells its tensor."""
+
+
+class Untraceable(BuildError):
+    """Machine code that cannot be followed without its data; the message says where."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockTrace:
     """Totals of one block, the mean of a few."""
 
-    fmas: float
-    instructions: float
-    """Warp instructions, at least: arithmetic, memory accesses and guards."""
+    issued: dict[str, float]
+    """Warp instructions, by class."""
     global_lines: float
     """Lines of 128 bytes that warps ask for, one after the other."""
-    shared_wavefronts: float
+    sectors: float
+    """Of 32 bytes, that warps ask for."""
+    ideal_sectors: float
+    """The same, if the threads' words lay side by side."""
+    wavefronts: float
     """Turns that shared memory takes, conflicts included."""
-    loads_per_thread: float
-    """Loads from global memory."""
+    ideal_wavefronts: float
     read_bytes: dict[str, float]
     """Of each tensor, in whole sectors, each counted once."""
-    written_bytes: float
+    written_bytes: dict[str, float]
+
+    @property
+    def instructions(self) -> float:
+        return sum(self.issued.values())
+
+    @property
+    def conflicts(self) -> float:
+        """Turns of shared memory over turns without a bank conflict; 1 is none."""
+        return self.wavefronts / self.ideal_wavefronts if self.ideal_wavefronts else 1.0
+
+    @property
+    def sectors_over_ideal(self) -> float:
+        return self.sectors / self.ideal_sectors if self.ideal_sectors else 1.0
 
 
-def trace_block(source: str, kernel: str, *, grid: tuple[int, int, int], block: tuple[int, int, int]) -> BlockTrace:
-    """Trace ``kernel`` of ``source``. Raises BuildError for what TVM would not print."""
-    numbers = {f"threadIdx_{axis}": index for axis, index in zip("xyz", _indices(block), strict=True)}
+def trace_block(code: Code, launch: Launch, *, batch: int, arch: str) -> BlockTrace:
+    """Walk a few blocks of ``launch`` at a batch size. Raises Untraceable where data decide what happens."""
+    grid = tuple(size.at(batch) if isinstance(size, Extent) else size for size in launch.grid)
+    walk = _Walk(code, launch, blocks=_sample(grid, threads=_threads(launch)), batch=batch, arch=arch)
+    walk.run()
+    return walk.summary()
+
+
+def _threads(launch: Launch) -> int:
+    return launch.block[0] * launch.block[1] * launch.block[2]
+
+
+def _sample(grid: tuple[int, ...], *, threads: int) -> list[tuple[int, int, int]]:
+    """Blocks at golden-section steps: whatever the grid's period, edges come in their share."""
     count = grid[0] * grid[1] * grid[2]
-    chosen = np.unique(np.linspace(0, count - 1, num=min(_BLOCKS, count)).astype(np.int64))
-    rest = chosen
-    for axis, size in zip("xyz", grid, strict=True):
-        numbers[f"blockIdx_{axis}"] = (rest % size).reshape(-1, 1, 1)
-        rest = rest // size
-    walk = _Walk(numbers, threads=block[0] * block[1] * block[2])
-    walk.run(_parse(_body(source, kernel)), _Scope())
-    return walk.summary(blocks=len(chosen))
+    fewest, most = _BLOCKS
+    wanted = min(count, max(fewest, min(most, _LANES // threads)))
+    numbers = (
+        range(count) if count <= wanted else sorted({int(count * (i * 0.6180339887 % 1)) for i in range(1, wanted + 1)})
+    )
+    return [(n % grid[0], n // grid[0] % grid[1], n // grid[0] // grid[1]) for n in numbers]
 
 
-def _indices(sizes: tuple[int, int, int]) -> Iterator[Array]:
-    """threadIdx.x, .y, .z of all threads, in the order of warps."""
-    threads = np.arange(sizes[0] * sizes[1] * sizes[2])
-    for size in sizes:
-        yield (threads % size).reshape(1, 1, -1)
-        threads = threads // size
+# -- the launch as the code sees it ----------------------------------------------------------------------------------
+
+_FIRST_ARGUMENT = {7: 0x160, 8: 0x160, 9: 0x210, 10: 0x380, 11: 0x380, 12: 0x380}
+"""Where arguments lie in constant memory, by the architecture's generation."""
 
 
-# -- the program ---------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Node:
-    """A statement; a ``loop`` or an ``if`` holds others."""
-
-    kind: str
-    text: str = ""
-    extent: int = 1
-    body: list[_Node] = field(default_factory=list)
-    otherwise: list[_Node] = field(default_factory=list)
-
-
-_LOOP = re.compile(r"for \(int (\w+) = 0; \1 < (\d+); \+\+\1\) \{")
-_IF = re.compile(r"if \((.*)\) \{")
-
-
-def _body(source: str, kernel: str) -> list[str]:
-    found = re.search(rf"\b{re.escape(kernel)}\([^)]*\) \{{\n(.*?)^\}}", source, re.DOTALL | re.MULTILINE)
-    if found is None:
-        raise BuildError(f"no kernel {kernel} in the source")
-    return [line.strip() for line in found[1].splitlines() if line.strip()]
-
-
-def _parse(lines: list[str]) -> list[_Node]:
-    root = _Node("root")
-    open_lists = [root.body]
-    for line in lines:
-        if loop := _LOOP.fullmatch(line):
-            node = _Node("loop", loop[1], int(loop[2]))
-        elif guard := _IF.fullmatch(line):
-            node = _Node("if", guard[1])
-        elif line == "} else {":
-            open_lists[-1] = open_lists[-2][-1].otherwise
-            continue
-        elif line == "}":
-            open_lists.pop()
-            continue
-        elif line.endswith("{"):
-            raise BuildError(f"unknown statement {line}")
+def _arguments(launch: Launch, *, batch: int, arch: str) -> tuple[dict[int, int], list[str]]:
+    """Words of constant memory by their offset, and the names of the tensors in the order of their addresses."""
+    generation = int(re.sub(r"\D", "", arch)) // 10
+    if generation not in _FIRST_ARGUMENT:
+        raise Untraceable(f"where {arch} passes arguments is not known")
+    offset = _FIRST_ARGUMENT[generation]
+    words: dict[int, int] = {}
+    names: list[str] = []
+    for argument in launch.arguments:
+        if isinstance(argument, Argument):
+            offset = -(-offset // 8) * 8
+            names.append(argument.name)
+            address = len(names) << _BASE_SHIFT
+            words[offset], words[offset + 4] = address & 0xFFFFFFFF, address >> 32
+            offset += 8
         else:
-            open_lists[-1].append(_Node("statement", line))
-            continue
-        open_lists[-1].append(node)
-        open_lists.append(node.body)
-    return root.body
+            words[offset] = argument.value.at(batch)
+            offset += 4
+    return words, names
+
+
+def _thread_numbers(launch: Launch, blocks: list[tuple[int, int, int]], lanes: int) -> dict[str, Array]:
+    """Special registers of all threads walked; ``lanes`` a block, whole warps."""
+    own = np.arange(lanes, dtype=np.uint64)
+    x, y, _ = (np.uint64(size) for size in launch.block)
+    found = {"SR_TID.X": own % x, "SR_TID.Y": own // x % y, "SR_TID.Z": own // (x * y), "SR_LANEID": own % WARP}
+    found = {name: np.tile(values, len(blocks)) for name, values in found.items()}
+    for axis, name in enumerate("XYZ"):
+        found[f"SR_CTAID.{name}"] = np.repeat(np.array([block[axis] for block in blocks], np.uint64), lanes)
+    return found
 
 
 # -- walking it ----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """An instruction, read once for all its executions."""
+
+    instruction: Instruction
+    kind: str
+    guard: Operand | None
+    accesses: bool
+    does: Action | None
+    """None for a jump."""
+
+
 @dataclass
-class _Scope:
-    """Where a statement stands: the numbers of the loops around it, its guards, and how often it is run beyond them."""
+class _Seen:
+    """What was seen of one memory instruction."""
 
-    loops: dict[str, Array] = field(default_factory=dict)
-    iterations: int = 1
-    times: int = 1
-    guards: tuple[tuple[str, bool], ...] = ()
-    seen: set[str] = field(default_factory=set)
-    """Loads already done here: the compiler keeps their values."""
-
-
-@dataclass(frozen=True)
-class _Access:
-    buffer: str
-    index: str
-    words: int
-    store: bool
-    scope: _Scope
-    guards: tuple[tuple[str, bool], ...]
-
-
-_STORE = re.compile(r"(?:\*\((\w+?)\*\)\()?(\w+_ptr)(?:\[| \+ )")
-_COMPARISON = re.compile(r"<=|>=|==|!=|<(?!<)|(?<!>)>")
+    executions: int = 0
+    watched: int = 0
+    lines: float = 0.0
+    sectors: float = 0.0
+    ideal_sectors: float = 0.0
+    wavefronts: float = 0.0
+    ideal_wavefronts: float = 0.0
+    written: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    read: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
+    """Sectors, each with its block's number in the upper bits."""
 
 
 class _Walk:
-    def __init__(self, numbers: dict[str, Array], *, threads: int) -> None:
-        self._numbers = numbers
-        self._threads = threads
-        self._accesses: list[_Access] = []
-        self._fmas = 0.0  # per thread
-        self._instructions = 0.0  # per thread
+    def __init__(
+        self, code: Code, launch: Launch, *, blocks: list[tuple[int, int, int]], batch: int, arch: str
+    ) -> None:
+        self._code = code
+        self._blocks = len(blocks)
+        self._lanes = -(-_threads(launch) // WARP) * WARP
+        words, self._tensors = _arguments(launch, batch=batch, arch=arch)
+        numbers = _thread_numbers(launch, blocks, self._lanes)
+        self._block_of = np.repeat(np.arange(self._blocks, dtype=np.int64), self._lanes)
+        self._registers = Registers(
+            constants=lambda offset: words.get(offset, 0), special=lambda name: numbers.get(name, 0)
+        )
+        self._at = np.zeros(self._blocks * self._lanes, dtype=np.int64)
+        self._alive: Array = np.tile(np.arange(self._lanes) < _threads(launch), self._blocks)
+        self._issued: dict[str, int] = dict.fromkeys(CLASSES, 0)
+        self._seen: dict[int, _Seen] = defaultdict(_Seen)
+        self._plan: dict[int, _Step] = {}
+        self._steps = 0
 
-    def run(self, nodes: list[_Node], scope: _Scope) -> None:
-        for node in nodes:
-            if node.kind == "loop":
-                self.run(node.body, self._into_loop(node, scope))
-            elif node.kind == "if":
-                self._instructions += len(_COMPARISON.findall(node.text)) * scope.iterations * scope.times
-                for body, holds in ((node.body, True), (node.otherwise, False)):
-                    guards = (*scope.guards, (node.text, holds))
-                    inner = _Scope(scope.loops, scope.iterations, scope.times, guards, scope.seen)
-                    self.run(body, inner)
+    def run(self) -> None:
+        starts = self._code.leaders
+        ends = dict(zip(starts, [*starts[1:], len(self._code.instructions)], strict=True))
+        while self._alive.any():
+            start = int(self._at[self._alive].min())
+            if start not in ends:
+                raise Untraceable(f"{self._code.kernel} jumps into the middle of a basic block")
+            here = self._alive & (self._at == start)
+            self._at[here] = ends[start]
+            self._block(start, ends[start], here)
+
+    def _block(self, start: int, end: int, here: Array) -> None:
+        warps = int(here.reshape(-1, WARP).any(axis=1).sum())
+        everywhere: Truth = True if here.all() else here
+        self._steps += end - start
+        if self._steps > _MOST_STEPS:
+            raise Untraceable(f"{self._code.kernel} runs more than {_MOST_STEPS} instructions")
+        for position in range(start, end):
+            step = self._plan.get(position) or self._planned(position)
+            instruction = step.instruction
+            self._issued[step.kind] += warps
+            active = everywhere
+            if step.guard:
+                active = _both(everywhere, self._registers.truth(step.guard))
+            if step.accesses:
+                self._access(position, instruction, _lanes_of(active, here, instruction))
+            if step.does is None:
+                self._jump(instruction, _lanes_of(active, here, instruction))
             else:
-                self._statement(node.text, scope)
+                step.does(self._registers, active)
 
-    def _into_loop(self, node: _Node, scope: _Scope) -> _Scope:
-        iterations = scope.iterations * node.extent
-        if iterations <= _ITERATIONS and len(node.body) <= _ITERATIONS and not scope.guards:
-            loops = {name: np.repeat(values, node.extent, axis=1) for name, values in scope.loops.items()}
-            loops[node.text] = np.tile(np.arange(node.extent), scope.iterations).reshape(1, -1, 1)
-            return _Scope(loops, iterations, scope.times)
-        middle = np.full((1, scope.iterations, 1), node.extent // 2)
-        loops = {**scope.loops, node.text: middle}
-        return _Scope(loops, scope.iterations, scope.times * node.extent, scope.guards)
+    def _planned(self, position: int) -> _Step:
+        instruction = self._code.instructions[position]
+        step = self._plan[position] = _Step(
+            instruction=instruction,
+            kind=instruction.kind,
+            guard=operand(instruction.guard) if instruction.guard else None,
+            accesses=instruction.kind in ("global", "shared"),
+            does=None if instruction.base in _JUMPS else action(instruction),
+        )
+        return step
 
-    def _statement(self, text: str, scope: _Scope) -> None:
-        target, equals, value = text.partition(" = ")
-        runs = scope.iterations * scope.times
-        if not equals or text.startswith(("alignas", "__shared__", "extern")):
+    def _jump(self, instruction: Instruction, taken: Array) -> None:
+        if instruction.base == "EXIT":
+            self._alive &= ~taken
+        elif instruction.base == "RET":
+            address = self._registers.word(operand(instruction.operands[0]))
+            if not isinstance(address, int):
+                raise Untraceable(f"{instruction}: where to is not known")
+            self._at[taken] = next(i for i, each in enumerate(self._code.instructions) if each.address == address)
+        elif "DIV" in instruction.modifiers:  # threads that have parted; they never have where shuffles are
             return
-        for store, side in ((False, value), (True, target)):
-            for match in _STORE.finditer(side):
-                buffer = match[2]
-                index, _ = _bracketed(side, match.end())
-                key = f"{buffer}[{index}]"
-                if _is_local(buffer) or (not store and key in scope.seen):
-                    continue
-                scope.seen.add(key)
-                words = int(match[1][-1]) if match[1] and match[1][-1].isdigit() else 1
-                self._accesses.append(_Access(buffer, index, words, store, scope, scope.guards))
-                self._instructions += runs
-        products = _without_indices(value).count(" * ")
-        self._fmas += products * runs
-        self._instructions += products * runs
+        elif instruction.target is None:
+            raise Untraceable(f"{instruction}: where to is not known")
+        else:
+            conditions = [operand(text) for text in instruction.operands if re.fullmatch(r"!?U?P\w+", text)]
+            for condition in conditions:
+                taken = _lanes_of(_both(True, self._registers.truth(condition)), taken, instruction)
+            self._at[taken] = instruction.target
 
-    # -- addresses ---------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------------------
 
-    def summary(self, *, blocks: int) -> BlockTrace:
-        warps = -(-self._threads // WARP)
-        lines = wavefronts = loads = written = 0.0
-        touched: dict[str, list[Array]] = defaultdict(list)
-        groups: dict[tuple[bool, bool, int], list[_Access]] = defaultdict(list)
-        for access in self._accesses:
-            groups[_is_shared(access.buffer), access.store, id(access.scope.loops)].append(access)
-        for (shared, store, _), group in groups.items():
-            chosen = group[:: -(-len(group) // _ALIKE)] if shared else group
-            weight = len(group) / len(chosen) / blocks
-            for access in chosen:
-                address, active = self._addresses(access)
-                share = weight * access.scope.times
-                if shared:
-                    wavefronts += _wavefronts(address, active) * share
-                    continue
-                lines += _distinct(address // LINE_BYTES, active) * share
-                sectors = np.where(active, address // SECTOR_BYTES, -1)
-                if store:
-                    written += active.sum() * 4 * access.words * share
-                else:
-                    touched[access.buffer.removesuffix("_ptr")].append(sectors.reshape(blocks, -1))
-                    loads += access.scope.iterations * access.scope.times
+    def _access(self, position: int, instruction: Instruction, active: Array) -> None:
+        seen = self._seen[position]
+        seen.executions += 1
+        if instruction.base == "SHFL" or (seen.executions > _WATCHED and seen.executions % 16):
+            return
+        seen.watched += 1
+        addressed = [text for text in instruction.operands if "[" in text]
+        for text in addressed:
+            shared = instruction.kind == "shared" or (instruction.base == "LDGSTS" and text is addressed[0])
+            address = _address(text, self._registers)
+            if address is None:
+                raise Untraceable(f"{instruction}: the address is not known")
+            lanes = np.broadcast_to(np.asarray(np.uint64(0) + address), active.shape).view(np.int64)
+            if shared:
+                self._shared(seen, lanes, active, width=width_bytes(instruction))
+            else:
+                self._global(seen, lanes, active, width=width_bytes(instruction), store=instruction.base in _STORES)
+
+    def _shared(self, seen: _Seen, address: Array, active: Array, *, width: int) -> None:
+        turns, ideal = shared_turns(address, active, width=width)
+        seen.wavefronts += turns
+        seen.ideal_wavefronts += ideal
+
+    def _global(self, seen: _Seen, address: Array, active: Array, *, width: int, store: bool) -> None:
+        if not active.any():
+            return
+        tensor = (address + (1 << _BASE_SHIFT - 1)) >> _BASE_SHIFT
+        number = int(tensor[active][0])
+        if not (tensor[active] == number).all() or not 1 <= number <= len(self._tensors):
+            raise Untraceable(f"{self._code.kernel}: an address lies in none of its tensors")
+        name = self._tensors[number - 1]
+        asked = sectors_asked(address, active, width=width)
+        seen.sectors += asked.sectors
+        seen.lines += asked.lines
+        seen.ideal_sectors += asked.ideal
+        if store:
+            seen.written[name] += float(active.sum() * width)
+        else:
+            seen.read[name].append(np.unique((address // SECTOR_BYTES + (self._block_of << 48))[active]))
+
+    # -- what it comes to --------------------------------------------------------------------------------------
+
+    def summary(self) -> BlockTrace:
+        totals: dict[str, float] = defaultdict(float)
+        written: dict[str, float] = defaultdict(float)
+        fetched: dict[str, list[Array]] = defaultdict(list)
+        unseen: dict[str, float] = defaultdict(float)
+        for seen in self._seen.values():
+            share = seen.executions / seen.watched / self._blocks if seen.watched else 0.0
+            for name in ("lines", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts"):
+                totals[name] += getattr(seen, name) * share
+            for name, size in seen.written.items():
+                written[name] += size * share
+            for name, sectors in seen.read.items():
+                fetched[name].append(np.unique(np.concatenate(sectors)))
+                if seen.executions > seen.watched:
+                    # What was not looked at is as new as what was, from one time to the next.
+                    some, more = (
+                        len(np.unique(np.concatenate(sectors[:count]))) for count in (_WATCHED // 2, _WATCHED)
+                    )
+                    unseen[name] += (more - some) / (_WATCHED // 2) * (seen.executions - seen.watched)
         return BlockTrace(
-            fmas=self._fmas * self._threads,
-            instructions=self._instructions * warps,
-            global_lines=lines,
-            shared_wavefronts=wavefronts,
-            loads_per_thread=loads,
-            read_bytes={name: _union(sectors) * SECTOR_BYTES / blocks for name, sectors in touched.items()},
-            written_bytes=written,
+            issued={kind: count / self._blocks for kind, count in self._issued.items()},
+            global_lines=totals["lines"],
+            sectors=totals["sectors"],
+            ideal_sectors=totals["ideal_sectors"],
+            wavefronts=totals["wavefronts"],
+            ideal_wavefronts=totals["ideal_wavefronts"],
+            read_bytes={
+                name: (len(np.unique(np.concatenate(sectors))) + unseen[name]) * SECTOR_BYTES / self._blocks
+                for name, sectors in fetched.items()
+            },
+            written_bytes=dict(written),
         )
 
-    def _addresses(self, access: _Access) -> tuple[Array, Array]:
-        """(byte addresses, whether the thread takes part), both (blocks, iterations, threads)."""
-        numbers = {**self._numbers, **access.scope.loops}
-        blocks = max(values.shape[0] for values in self._numbers.values())
-        shape = (blocks, access.scope.iterations, self._threads)
-        active: Array = np.ones(shape, bool)
-        for guard, holds in access.guards:
-            active = active & (np.asarray(evaluate(guard, numbers), bool) == holds)
-        return np.broadcast_to(evaluate(access.index, numbers) * 4, shape), active
+
+_JUMPS = frozenset({"BRA", "EXIT", "CALL", "RET", "BRX", "JMP", "JMX", "KILL"})
+_STORES = frozenset({"STG", "ST", "RED", "STS"})
 
 
-def _is_local(buffer: str) -> bool:
-    return "_local" in buffer
+def _both(here: Truth, guard: Truth) -> Truth:
+    if guard is None or here is None:
+        return None
+    return here & guard
 
 
-def _is_shared(buffer: str) -> bool:
-    return "_shared" in buffer or "shmem" in buffer
+def _lanes_of(active: Truth, here: Array, instruction: Instruction) -> Array:
+    if active is None:
+        raise Untraceable(f"{instruction}: whether it runs depends on data")
+    return here & active
 
 
-def _bracketed(text: str, start: int) -> tuple[str, int]:
-    """The text from ``start`` to the bracket that closes the one before it."""
-    depth = 1
-    for end in range(start, len(text)):
-        depth += (text[end] in "[(") - (text[end] in "])")
-        if depth == 0:
-            return text[start:end], end
-    raise BuildError(f"brackets do not match in {text}")
-
-
-def _without_indices(text: str) -> str:
-    """``a[i * 2] * b[j]`` -> ``a * b``."""
-    kept, depth = [], 0
-    for character in text:
-        depth += character == "["
-        if depth == 0:
-            kept.append(character)
-        depth -= character == "]"
-    return "".join(kept)
-
-
-# -- what a warp asks for ------------------------------------------------------------------------------------------
-
-
-def _warps(values: Array, active: Array) -> Array:
-    """(requests, lanes), sorted along the lanes; lanes that take no part are −1."""
-    masked = np.where(active, values, -1)
-    idle = -masked.shape[-1] % WARP
-    masked = np.pad(masked, ((0, 0), (0, 0), (0, idle)), constant_values=-1)
-    return np.sort(masked.reshape(-1, WARP), axis=1)
-
-
-def _first_of_equals(ordered: Array) -> Array:
-    return np.concatenate([ordered[:, :1] >= 0, (np.diff(ordered, axis=1) != 0) & (ordered[:, 1:] >= 0)], axis=1)
-
-
-def _distinct(values: Array, active: Array) -> float:
-    """Different values a warp, summed over all warps."""
-    return float(_first_of_equals(_warps(values, active)).sum())
-
-
-def _wavefronts(address: Array, active: Array) -> float:
-    """Turns that shared memory takes: words of one bank come one after the other, the same word at once."""
-    words = _warps(address // 4, active)
-    request, lane = np.nonzero(_first_of_equals(words))
-    if request.size == 0:
-        return 0.0
-    bank = words[request, lane] % BANKS
-    counts = np.bincount(request * BANKS + bank, minlength=len(words) * BANKS).reshape(-1, BANKS)
-    return float(counts.max(axis=1).sum())
-
-
-def _union(sectors: Iterable[Array]) -> float:
-    """Different sectors of each block, summed over the blocks."""
-    together = np.concatenate(list(sectors), axis=1)
-    return float(sum((np.unique(row) >= 0).sum() for row in together))
-
-
-# -- index arithmetic ----------------------------------------------------------------------------------------------
-
-
-def evaluate(text: str, numbers: dict[str, Array]) -> Array:
-    """A C expression of integers, for arrays of numbers. Raises BuildError for anything else."""
-    try:
-        return np.asarray(_value(_expression(text), numbers))
-    except (SyntaxError, KeyError, AttributeError) as error:
-        raise BuildError(f"cannot read the expression {text}: {error}") from error
-
-
-@lru_cache(maxsize=4096)
-def _expression(text: str) -> ast.expr:
-    python = text.replace("(int)", "").replace("Idx.", "Idx_").replace("&&", " and ").replace("||", " or ")
-    python = re.sub(r"!(?!=)", " not ", python)
-    return ast.parse(python.strip(), mode="eval").body
-
-
-_OPERATORS: dict[type[ast.AST], Any] = {
-    ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.floor_divide, ast.Mod: np.remainder,
-    ast.LShift: np.left_shift, ast.RShift: np.right_shift, ast.BitAnd: np.bitwise_and, ast.BitOr: np.bitwise_or,
-    ast.Lt: np.less, ast.LtE: np.less_equal, ast.Gt: np.greater, ast.GtE: np.greater_equal,
-    ast.Eq: np.equal, ast.NotEq: np.not_equal, ast.And: np.logical_and, ast.Or: np.logical_or,
-}  # fmt: skip
-_FUNCTIONS = {"min": np.minimum, "max": np.maximum}
-
-
-def _value(node: ast.expr, numbers: dict[str, Array]) -> Any:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.Name):
-        return numbers[node.id]
-    if isinstance(node, ast.BinOp):
-        return _OPERATORS[type(node.op)](_value(node.left, numbers), _value(node.right, numbers))
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return _OPERATORS[type(node.ops[0])](_value(node.left, numbers), _value(node.comparators[0], numbers))
-    if isinstance(node, ast.BoolOp):
-        value, *others = (_value(operand, numbers) for operand in node.values)
-        for other in others:
-            value = _OPERATORS[type(node.op)](value, other)
-        return value
-    if isinstance(node, ast.UnaryOp):
-        value = _value(node.operand, numbers)
-        return np.logical_not(value) if isinstance(node.op, ast.Not) else np.negative(value)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _FUNCTIONS[node.func.id](*(_value(argument, numbers) for argument in node.args))
-    raise BuildError(f"cannot evaluate {ast.unparse(node)}")
+def _address(text: str, registers: Registers) -> Number:
+    """Of ``desc[UR4][R2.64+0x10]`` or ``[R24.X4+UR4+0x12c0]``: the sum of what stands in the last brackets."""
+    total: Any = 0
+    for term in text[text.rindex("[") + 1 : text.rindex("]")].replace("-", "+-").split("+"):
+        if not term:
+            continue
+        each = operand(term)
+        if each.file == "number":
+            value: Any = int(term, 0) & LONG
+        elif each.is_register:
+            value = registers.long(each) if "64" in each.name else registers.word(each)
+            if value is not None and (scale := re.search(r"X(\d+)", each.name)):
+                value = value * int(scale[1])
+        else:
+            value = None
+        if value is None or total is None:
+            return None
+        total = (total + value) & LONG
+    return total

@@ -19,7 +19,7 @@ from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, Target
 from dwconv.tuner.result import Budget, Stop, TuningResult
 from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.strategies import Strategy, make_strategy
+from dwconv.tuner.strategies import Analytic, Strategy, make_strategy
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import Runner, Workers
@@ -42,13 +42,26 @@ _IMPROVEMENT = 0.99
 Progress = Callable[[TuningResult], None]
 
 
-def make_runner(workload: Workload, target: Target, *, jobs: int, workers: Workers | None = None) -> Runner:
-    """Measures on this machine, in ``workers`` if they are lent; where the target is a GPU that is not here, computes
-    costs instead."""
-    if isinstance(target, CudaTarget) and not target.present:
-        from dwconv.tuner.predict import PredictRunner
+def make_runner(
+    workload: Workload,
+    target: Target,
+    *,
+    jobs: int,
+    workers: Workers | None = None,
+    search: str = "",
+    kind: str = "auto",
+) -> Runner:
+    """Measures on this machine, in ``workers`` if they are lent; where the target is a GPU that is not here, or the
+    search is analytic, computes costs instead. Another ``kind`` than auto decides: local, predict or simulate."""
+    if isinstance(target, CudaTarget):
+        if kind == "simulate":
+            from dwconv.tuner.simulate import SimulateRunner
 
-        return PredictRunner(workload, target, jobs=jobs)
+            return SimulateRunner(workload, target, jobs=jobs)
+        if kind == "predict" or (kind == "auto" and (search == "analytic" or not target.present)):
+            from dwconv.tuner.predict import PredictRunner
+
+            return PredictRunner(workload, target, jobs=jobs)
     from dwconv.measure.runner import LocalRunner
 
     return LocalRunner(workload, target, jobs=jobs, workers=workers)
@@ -68,6 +81,7 @@ def tune_workload(
     resume: bool = True,
     progress: Progress | None = None,
     runner: Runner | None = None,
+    runner_kind: str = "auto",
     workers: Workers | None = None,
 ) -> TuningResult:
     """Search the fastest configuration of one workload; every record is in ``log`` as soon as it is known.
@@ -81,11 +95,14 @@ def tune_workload(
     Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
     """
     spaces = SpaceUnion.of(workload, target)
-    strategy = make_strategy(search, spaces=spaces, workload=workload, seed=seed)
+    strategy = make_strategy(search, spaces=spaces, workload=workload, seed=seed, target=target)
     budget = Budget(trials=trials, seconds=seconds, patience=patience)
     state = _State(workload, target, budget=budget, spaces=spaces, progress=progress)
+    state.ranked = strategy.ranked if isinstance(strategy, Analytic) else 0
     if resume:
         for record in _known(log, workload, target):
+            if runner_kind == "simulate" and record.verdict is None:
+                continue  # computed, and never looked at
             state.add(record, known=True)
             strategy.tell(record)
     with ExitStack() as stack:
@@ -94,7 +111,7 @@ def tune_workload(
             nonlocal runner
             if runner is None:
                 state.starting = workers is None or not workers.measurer.running
-                runner = make_runner(workload, target, jobs=jobs, workers=workers)
+                runner = make_runner(workload, target, jobs=jobs, workers=workers, search=search, kind=runner_kind)
                 stack.callback(runner.close)
             return runner
 
@@ -162,8 +179,12 @@ def _ctrl_c_waits() -> Iterator[None]:
 
 
 def _known(log: TuningLog, workload: Workload, target: Target) -> list[TuningRecord]:
-    """What the log has of exactly this workload on this device, oldest first."""
-    return [record for record in log.load().records if record.workload == workload and record.device == target.device]
+    """What the log has of exactly this workload on this device, with the same arithmetic, oldest first."""
+    return [
+        record
+        for record in log.load().records
+        if record.workload == workload and record.device == target.device and record.fast_math == target.fast_math
+    ]
 
 
 class _State:
@@ -187,6 +208,7 @@ class _State:
         self._since_improvement = 0
         self._started_s = time.monotonic()
         self._confirming = False
+        self.ranked = 0
         self.starting = False
         """Workers are about to start: the clock runs from the first record, or short budgets would see nothing else."""
 
@@ -275,6 +297,7 @@ class _State:
             best=self._latest[ranking[0]] if ranking else None,
             trials=len(self._latest),
             resumed=self._resumed,
+            ranked=self.ranked,
             failures=dict(failures),
             failure_detail=self._failure_detail,
             limit_us=self._limit_us,

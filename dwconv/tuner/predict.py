@@ -17,7 +17,7 @@ from dwconv.build import build
 from dwconv.build.wire import message
 from dwconv.errors import BuildError, DwconvError, WorkerDied, WorkerTimeout
 from dwconv.measure.process import Pool
-from dwconv.measure.runner import versions
+from dwconv.measure.runner import versions_for
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget
@@ -100,7 +100,7 @@ class PredictRunner:
             config=candidate.config,
             device=self._target.device,
             status=Status.OK,
-            versions=versions(),
+            versions=versions_for(self._target),
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
         if isinstance(outcome, DwconvError):

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dwconv.schedules.template import Candidate
+from dwconv.target import CudaTarget, Target
+from dwconv.tuner.cost_report import cost_data, cost_lines, resource_words
 from dwconv.tuner.progress import label, microseconds
 from dwconv.tuner.result import TuningResult
 from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from dwconv.tuner.cost_model import Cost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +30,9 @@ class Outcome:
     """Why it could not be tuned: no template fits."""
 
 
-def as_data(outcome: Outcome) -> dict[str, Any]:
-    """One entry of ``results`` in the JSON output; times in microseconds, null for what is not known."""
+def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]:
+    """One entry of ``results`` in the JSON output; times in microseconds, null for what is not known. With the target,
+    the cost of what was computed for it."""
     workload, result = outcome.workload, outcome.result
     best = result.best if result else None
     baseline = best.baseline if best else None
@@ -50,6 +56,10 @@ def as_data(outcome: Outcome) -> dict[str, Any]:
     }
     if best and best.resources:
         data["resources"] = best.resources
+    if result and result.ranked:
+        data["ranked"] = result.ranked
+    if target is not None and (cost := _cost(outcome, target)) is not None:
+        data["cost"] = cost_data(cost)
     if outcome.reason:
         data["reason"] = outcome.reason
     elif result and best is None:
@@ -71,6 +81,37 @@ def print_table(outcomes: Sequence[Outcome], *, console: Console) -> None:
         for text in _beneath(outcome):
             for line in textwrap.wrap(text, width=max(40, console.width - 4), break_on_hyphens=False):
                 console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+
+
+def print_costs(outcomes: Sequence[Outcome], *, target: Target, console: Console) -> None:
+    """Of each choice that was computed and not measured, why it costs what it costs."""
+    for outcome in outcomes:
+        cost = _cost(outcome, target)
+        if cost is None or outcome.result is None:
+            continue
+        result = outcome.result
+        console.print(
+            f"\n{outcome.workload.pass_} {label(outcome.workload)}", style="cyan", markup=False, soft_wrap=True
+        )
+        if result.ranked:
+            console.print(
+                f"    {result.ranked} configurations ranked by an estimate, {result.trials} built and computed",
+                markup=False,
+                soft_wrap=True,
+            )
+        for line in cost_lines(cost):
+            console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+
+
+def _cost(outcome: Outcome, target: Target) -> Cost | None:
+    """Computed once more: the record has the sum only."""
+    if not (outcome.result and outcome.result.predicted and outcome.result.best and isinstance(target, CudaTarget)):
+        return None
+    from dwconv.build import build
+    from dwconv.tuner.cost_model import computed_cost
+
+    candidate = Candidate(outcome.workload, outcome.result.best.config)
+    return computed_cost(build(candidate, target), outcome.workload, target)
 
 
 _HEADINGS = ("  pass", "median µs", "baseline µs", "× baseline", "% of limit", "trials", "failed")
@@ -106,7 +147,7 @@ def _beneath(outcome: Outcome) -> list[str]:
         return [f"none of {result.trials} candidates worked: {failures}; the last one: {detail}"]
     lines = [f"{result.best.config.template} {result.best.config}"]
     if result.best.resources:
-        lines.append(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in result.best.resources.items()))
+        lines.append(resource_words(result.best.resources))
     if failures:
         lines.append(f"failed: {failures}; the last one: {detail}")
     return lines

@@ -43,6 +43,8 @@ class TuningResult:
     """Candidates tried, those known from the log included."""
     resumed: int = 0
     """Candidates of ``trials`` that the log already knew."""
+    ranked: int = 0
+    """Configurations that an analytic search compared by an estimate, to choose those that it built."""
     failures: dict[str, int] = field(default_factory=dict)
     """How many candidates failed, by status."""
     failure_detail: str = ""

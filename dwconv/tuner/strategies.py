@@ -10,14 +10,17 @@ import random
 from collections.abc import Iterator
 from typing import Literal, Protocol, get_args
 
+from dwconv.errors import UnknownTarget
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
+from dwconv.target import CudaTarget, Target
+from dwconv.tuner.estimate import estimated_us
 from dwconv.tuner.features import Features
 from dwconv.tuner.regression import Regression
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.workload import Workload
 
-Search = Literal["evolve", "random", "exhaustive"]
+Search = Literal["evolve", "random", "exhaustive", "analytic"]
 SEARCHES: tuple[Search, ...] = get_args(Search)
 
 _ENUMERABLE = 50_000
@@ -34,8 +37,12 @@ class Strategy(Protocol):
         ...
 
 
-def make_strategy(search: str, *, spaces: SpaceUnion, workload: Workload, seed: int) -> Strategy:
-    """``search`` is one of SEARCHES."""
+def make_strategy(
+    search: str, *, spaces: SpaceUnion, workload: Workload, seed: int, target: Target | None = None
+) -> Strategy:
+    """``search`` is one of SEARCHES; the analytic one needs to know the GPU. Raises UnknownTarget without one."""
+    if search == "analytic":
+        return Analytic(spaces, workload=workload, target=_gpu(target), seed=seed)
     if search == "exhaustive":
         return Exhaustive(spaces)
     if search == "random":
@@ -44,6 +51,15 @@ def make_strategy(search: str, *, spaces: SpaceUnion, workload: Workload, seed: 
         model = Regression(Features(spaces, workload), seed=seed)
         return Evolve(spaces, model=model, seed=seed)
     raise ValueError(f"search={search} is unknown; use one of {', '.join(SEARCHES)}")
+
+
+def _gpu(target: Target | None) -> CudaTarget:
+    if not isinstance(target, CudaTarget):
+        raise UnknownTarget(
+            f"search=analytic computes what a kernel costs a GPU, the target is {target}; use --target cuda:sm_90, "
+            "or --search evolve"
+        )
+    return target
 
 
 class Exhaustive:
@@ -154,6 +170,60 @@ class Evolve:
             else:
                 born.append(spaces.sample(rng))
         return list(dict.fromkeys(config for config in born if config is not None))
+
+
+class Analytic:
+    """Least computed cost, nothing measured.
+
+    All legal configurations are ranked by an estimate from their knobs. After the defaults the most promising are
+    tried; what came of them corrects the estimate of the others, by a regression of one over the other.
+    """
+
+    LISTED = 8000
+    """Configurations ranked; of larger spaces as many are drawn."""
+    SCREENED = 1500
+    """The most promising, whose estimates are corrected."""
+    WARM_UP = 16
+
+    def __init__(self, spaces: SpaceUnion, *, workload: Workload, target: CudaTarget, seed: int) -> None:
+        self._unseen = _Unseen(spaces, seed=seed)
+        self._model = Regression(Features(spaces, workload), seed=seed)
+        legal = list(spaces) if spaces.size <= _ENUMERABLE else self._some(spaces, seed=seed)
+        self._estimates = {config: estimated_us(workload, config, target) for config in legal}
+        self._order = sorted(self._estimates, key=lambda config: (self._estimates[config], str(config)))
+        self._workload, self._target = workload, target
+        self._off: dict[Config, float | None] = {}
+        """Computed over estimated; None for what failed."""
+
+    @property
+    def ranked(self) -> int:
+        """Configurations that were compared."""
+        return len(self._order)
+
+    def tell(self, record: TuningRecord) -> None:
+        if config := self._unseen.mark(record.config):
+            _, time = record.rank
+            estimate = self._estimates.get(config) or estimated_us(self._workload, config, self._target)
+            usable = math.isfinite(time) and math.isfinite(estimate)
+            self._off[config] = time / estimate if usable else None
+
+    def ask(self, count: int) -> list[Config]:
+        found = self._unseen.defaults(count)
+        new = [config for config in self._order if self._unseen.is_new(config)]
+        if len(self._off) >= self.WARM_UP:
+            new = self._corrected(new[: self.SCREENED]) + new[self.SCREENED :]
+        return found + self._unseen.take(new[: count - len(found)])
+
+    def _corrected(self, configs: list[Config]) -> list[Config]:
+        self._model.fit(self._off)
+        powers = self._model.predict(configs)
+        costs = {config: self._estimates[config] * 2 ** float(off) for config, off in zip(configs, powers, strict=True)}
+        return sorted(configs, key=lambda config: (costs[config], str(config)))
+
+    def _some(self, spaces: SpaceUnion, *, seed: int) -> list[Config]:
+        rng = random.Random(seed)
+        drawn = (spaces.sample(rng) for _ in range(self.LISTED))
+        return list(dict.fromkeys(config for config in (*spaces.defaults, *drawn) if config is not None))
 
 
 class _Unseen:

@@ -14,26 +14,10 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit import (
-    BATCH,
-    Accumulators,
-    Expr,
-    Vectors,
-    argument,
-    bind,
-    ceil_div,
-    inside,
-    kernel,
-    least,
-    most,
-    parallel,
-    scratch,
-    serial,
-    store,
-    when,
-)
-from dwconv.schedules.cpu.taps import Axis, column_runs
+from dwconv.schedules.cpu.emit import Accumulators, Vectors, argument, parallel, scratch
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, most, serial, store, when
 from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axis, column_runs
 from dwconv.workload import Workload
 
 PARALLEL_SUM = 16384

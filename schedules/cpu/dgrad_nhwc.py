@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING
 from dwconv.schedules.cpu import sizes
 from dwconv.schedules.cpu.gather_space import (
     ORDERS,
-    Gather,
     channel_blocks,
     gather_rules,
     preferred_channels,
     unrolling,
 )
-from dwconv.schedules.cpu.taps import Axis
+from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CpuTarget, Target
@@ -39,21 +38,9 @@ if TYPE_CHECKING:
 NAME = "cpu.dgrad_nhwc"
 
 
-def work_of(workload: Workload) -> Gather:
-    """dx[i, c] = Σ dy[(i + padding − k · dilation) / stride, c · multiplier + m] · w[c · multiplier + m, k]"""
-    return Gather(
-        source="dy",
-        result="dx",
-        rows=Axis.of_input_gradient(workload, 0),
-        columns=Axis.of_input_gradient(workload, 1),
-        channels=workload.channels,
-        fan_in=workload.multiplier,
-    )
-
-
 def space(workload: Workload, target: Target) -> ConfigSpace:
     assert isinstance(target, CpuTarget)
-    work = work_of(workload)
+    work = Gather.of_input_gradient(workload)
     block_h = sizes.preferred_rows(workload.input_size[0], batch=workload.batch, threads=target.threads)
     block_c = preferred_channels(work, block_h, batch=workload.batch, threads=target.threads)
     return ConfigSpace(
@@ -78,7 +65,7 @@ def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedu
     from dwconv.schedules.cpu.gather import schedule_gather
 
     assert isinstance(target, CpuTarget)
-    work = work_of(workload)
+    work = Gather.of_input_gradient(workload)
     return schedule_gather(work, config, lanes=sizes.vector_lanes(work.channels, target))
 
 

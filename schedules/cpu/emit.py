@@ -1,6 +1,4 @@
-"""The words in which the CPU kernels are written: loops, conditions and vectors of TVM's TIR builder.
-
-A Python ``for`` over these generators emits a loop in the kernel; over ``range`` it unrolls.
+"""The words of the CPU kernels: parallel loops, vectors of channels, sums in vector registers. See ``schedules.emit``.
 
 Why not schedule primitives: with the padding inlined and loops partitioned they reach the same speed where channels
 fill whole vectors, but take several times as long to compile, and a vector across a ragged edge turns into scalars.
@@ -8,9 +6,8 @@ fill whole vectors, but take several times as long to compile, and a vector acro
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,19 +15,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-Expr = Any
-"""A Python int where the value is known when compiling, a TVM expression where not."""
-
-BATCH = "n"
-
-
-@contextlib.contextmanager
-def kernel() -> Iterator[IRBuilder]:
-    """A PrimFunc called ``main``; ``builder.get()`` returns it afterwards."""
-    with IRBuilder() as builder, T.prim_func(s_tir=True):
-        T.func_name("main")
-        T.func_attr({"tirx.noalias": True})
-        yield builder
+from dwconv.schedules.emit import Expr, bind, int32, least, serial
 
 
 def argument(name: str, shape: Sequence[Expr]) -> Any:
@@ -38,62 +23,10 @@ def argument(name: str, shape: Sequence[Expr]) -> Any:
     return T.arg(name, T.buffer(tuple(shape), "float32", align=4))
 
 
-def serial(name: str, *bounds: Expr) -> Iterator[Expr]:
-    """``range(*bounds)`` in the kernel; a loop of one known turn is none."""
-    start, stop = (0, *bounds) if len(bounds) == 1 else bounds
-    if isinstance(start, int) and isinstance(stop, int) and stop - start <= 1:
-        yield from range(start, stop)
-        return
-    with T.serial(start, stop) as index:
-        yield IRBuilder.name(name, index)
-
-
 def parallel(name: str, extent: Expr) -> Iterator[Expr]:
     """A loop whose turns are shared out over the threads."""
     with T.parallel(extent) as index:
         yield IRBuilder.name(name, index)
-
-
-@contextlib.contextmanager
-def when(condition: Expr) -> Iterator[None]:
-    """Guards what is emitted inside; nothing to guard where the condition is known to hold."""
-    if condition is True:
-        yield
-        return
-    with T.If(tirx.const(False, "bool") if condition is False else condition), T.Then():
-        yield
-
-
-def bind(name: str, value: Expr) -> Expr:
-    """Gives a value a name, and computes it once."""
-    return value if isinstance(value, int) else IRBuilder.name(name, T.bind(value))
-
-
-def least(a: Expr, b: Expr) -> Expr:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else tirx.min(a, b)
-
-
-def most(a: Expr, b: Expr) -> Expr:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else tirx.max(a, b)
-
-
-def ceil_div(a: Expr, b: int) -> Expr:
-    return (a + (b - 1)) // b
-
-
-def inside(at: Expr, size: int) -> Expr:
-    """Whether 0 ≤ at < size."""
-    return 0 <= at < size if isinstance(at, int) else tirx.all(at >= 0, at < size)
-
-
-def nest(order: str, loops: dict[str, Callable[[], Iterator[Any]]]) -> Iterator[dict[str, Any]]:
-    """Loops one inside the other, outermost first: ``nest("hwc", {"c": …, "h": …, "w": …})``."""
-    if not order:
-        yield {}
-        return
-    for value in loops[order[0]]():
-        for inner in nest(order[1:], loops):
-            yield {order[0]: value, **inner}
 
 
 @dataclass(frozen=True)
@@ -121,7 +54,7 @@ class Vectors:
 
     def span(self, start: Expr, step: int = 1) -> Expr:
         """``start``, ``start + step``, … one a lane."""
-        return start if self.lanes == 1 else tirx.Ramp(_int32(start), _int32(step), self.lanes)
+        return start if self.lanes == 1 else tirx.Ramp(int32(start), int32(step), self.lanes)
 
     def slot(self, vector: Expr) -> Expr:
         """The place of a vector where each has its own, in a workspace of whole vectors."""
@@ -133,7 +66,7 @@ class Vectors:
 
     def splat(self, value: int) -> Expr:
         """The same integer in every lane."""
-        return _int32(value) if self.lanes == 1 else tirx.Broadcast(_int32(value), self.lanes)
+        return int32(value) if self.lanes == 1 else tirx.Broadcast(int32(value), self.lanes)
 
     def groups(self, first: Expr, count: int, per_group: int) -> Iterator[list[Expr]]:
         """Loops over ``count`` vectors from the ``first`` on, ``per_group`` at a time, then over what is left.
@@ -181,11 +114,3 @@ class Accumulators:
 def scratch(elements: int) -> Any:
     """A few floats that belong to one turn of a loop."""
     return IRBuilder.name("scratch", T.alloc_buffer((elements,), "float32", scope="local"))
-
-
-def store(target: Any, value: Expr, *indices: Expr) -> None:
-    T.buffer_store(target, value, list(indices))
-
-
-def _int32(value: Expr) -> Expr:
-    return tirx.IntImm("int32", value) if isinstance(value, int) else value

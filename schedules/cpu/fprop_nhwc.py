@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING
 from dwconv.schedules.cpu import sizes
 from dwconv.schedules.cpu.gather_space import (
     ORDERS,
-    Gather,
     channel_blocks,
     gather_rules,
     preferred_channels,
     unrolling,
 )
-from dwconv.schedules.cpu.taps import Axis
+from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CpuTarget, Target
@@ -38,21 +37,9 @@ if TYPE_CHECKING:
 NAME = "cpu.fprop_nhwc"
 
 
-def work_of(workload: Workload) -> Gather:
-    """y[o, c] = Σ x[o · stride + k · dilation − padding, c // multiplier] · w[c, k]"""
-    return Gather(
-        source="x",
-        result="y",
-        rows=Axis.of_convolution(workload, 0),
-        columns=Axis.of_convolution(workload, 1),
-        channels=workload.out_channels,
-        fan_out=workload.multiplier,
-    )
-
-
 def space(workload: Workload, target: Target) -> ConfigSpace:
     assert isinstance(target, CpuTarget)
-    work = work_of(workload)
+    work = Gather.of_convolution(workload)
     block_h = sizes.preferred_rows(workload.output_size[0], batch=workload.batch, threads=target.threads)
     block_c = preferred_channels(work, block_h, batch=workload.batch, threads=target.threads)
     return ConfigSpace(
@@ -78,7 +65,7 @@ def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedu
     from dwconv.schedules.cpu.gather import schedule_gather
 
     assert isinstance(target, CpuTarget)
-    work = work_of(workload)
+    work = Gather.of_convolution(workload)
     return schedule_gather(work, config, lanes=sizes.vector_lanes(work.channels, target))
 
 

@@ -1,6 +1,6 @@
 """The kernel behind fprop and dgrad: every result is a sum of what its taps meet in the source.
 
-    result[o, c] = Σ over k of source[meets(o, k), c] · w[c, k]          (schedules/cpu/taps.py says what meets what)
+    result[o, c] = Σ over k of source[meets(o, k), c] · w[c, k]          (schedules/taps.py says what meets what)
 
 One task is some rows of one image, in all channels or a block of them. In a register tile every source vector is
 loaded once and multiplied into all the sums that it meets; weights stand in the workspace with channels innermost.
@@ -14,27 +14,11 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit import (
-    BATCH,
-    Accumulators,
-    Expr,
-    Vectors,
-    argument,
-    bind,
-    ceil_div,
-    inside,
-    kernel,
-    least,
-    most,
-    nest,
-    parallel,
-    serial,
-    store,
-    when,
-)
-from dwconv.schedules.cpu.gather_space import Gather
-from dwconv.schedules.cpu.taps import Axis, Run, TapLoop, column_runs, rolled_column_runs
+from dwconv.schedules.cpu.emit import Accumulators, Vectors, argument, parallel
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, most, nest, serial, store, when
+from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axis, Run, TapLoop, column_runs, rolled_column_runs
 
 PARALLEL_PACKING = 8192
 """Weights below this number are packed by one thread: it takes less time than waking the others."""

@@ -1,38 +1,14 @@
-"""What the configuration spaces of fprop and dgrad share: the pass as a sum over taps, and the rules. No TVM here."""
+"""What the configuration spaces of fprop and dgrad share: orders, blocks of channels, rules. No TVM here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dwconv.schedules.cpu import sizes
-from dwconv.schedules.cpu.taps import Axis
+from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, Rule, divisors
 from dwconv.target import CpuTarget
 
 ORDERS = ["hwc", "hcw", "chw"]
 """Loops over tiles from the outermost in: rows, columns, groups of channels."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gather:
-    """A pass as a sum over taps. Result channel c sums source channels c // fan_out · fan_in + m, m < fan_in."""
-
-    source: str
-    result: str
-    rows: Axis
-    columns: Axis
-    channels: int
-    """Of the result."""
-    fan_in: int = 1
-    fan_out: int = 1
-
-    @property
-    def source_channels(self) -> int:
-        return self.channels // self.fan_out * self.fan_in
-
-    @property
-    def multiplier(self) -> int:
-        return self.fan_in * self.fan_out
 
 
 def channel_blocks(channels: int, target: CpuTarget) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from dwconv.schedules.cpu.taps import Axis, column_runs
+from dwconv.schedules.taps import Axis, column_runs
 from dwconv.target import CpuTarget, Target
 from dwconv.workload import Workload
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu import sizes
-from dwconv.schedules.cpu.taps import Axis
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
+from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CpuTarget, Target
 from dwconv.workload import Workload

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from planted_records import record_of, workload_of
 
@@ -38,6 +40,11 @@ def test_the_fastest_wins(database):
     assert best(database(known(config=A, median_us=3), known(config=B, median_us=1), known(config=C, median_us=2))) == (
         B, 1, 8,
     )  # fmt: skip
+
+
+def test_relaxed_arithmetic_does_not_win(database):
+    fast = dataclasses.replace(known(config=A, median_us=1), versions={"math": "fast"})
+    assert best(database(fast, known(config=B, median_us=2))) == (B, 2, 8)
 
 
 def test_nothing_is_known_of_another_device_pass_or_size(database):

@@ -75,12 +75,10 @@ def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride
 def test_the_default_is_staged_in_shared_memory_and_strided_by_virtual_threads() -> None:
     default = fprop_nchw.space(layer(144, 56, 3), SM_90).default
     assert (default.stage, default.vthread_w) == ("shared", 2)
-    assert default.threads_w * default.vthread_w == 56
+    assert default.threads_w == 32, "a row of threads meets every bank once"
 
 
 def test_what_cannot_run_is_named() -> None:
-    with pytest.raises(NoTemplate, match="float32, the workload is float16"):
-        templates_for(layer(8, 14, 3, dtype="float16"), SM_90)
     far = Workload(pass_="fprop", batch=1, channels=1, input_size=(600, 600), kernel=(31, 31), dilation=(16, 16))
     with pytest.raises(NoTemplate, match="shared memory"):
         templates_for(far, SM_90)

@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.schedules.cpu.taps import Axis, Run, column_runs, rolled_column_runs
+from dwconv.schedules.taps import Axis, Run, column_runs, rolled_column_runs, source_loops, tap_groups
 from dwconv.workload import Workload
 
 SMALL = st.integers(1, 5)
@@ -82,3 +82,40 @@ def test_runs_cover_the_axis_once(workload: Workload, tiles: int) -> None:
     for cut in (column_runs, rolled_column_runs):
         covered = [run.start + at for run in cut(axis, tiles) for at in range(run.tiles * run.width)]
         assert covered == list(range(axis.outputs))
+
+
+@given(workloads(), st.integers(1, 8), st.integers(0, 4))
+@settings(max_examples=150, deadline=None)
+def test_groups_of_taps_are_the_reads_of_a_tile(workload: Workload, tiles: int, tile: int) -> None:
+    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
+        width = tiles * axis.down
+        for reads in (axis.reads(width), axis.live_reads(tile * width, width)):
+            found = [
+                (
+                    group.at + q * group.at_step + i * axis.up,
+                    group.out + i * group.out_step,
+                    group.tap + q * group.tap_step,
+                )
+                for group in tap_groups(axis, reads)
+                for q in range(group.taps)
+                for i in range(group.outputs)
+            ]
+            expected = {(at, out, tap) for at, pairs in reads.items() for out, tap in pairs}
+            assert len(found) == len(expected) and set(found) == expected
+
+
+@given(workloads(), st.integers(1, 8))
+@settings(max_examples=100, deadline=None)
+def test_source_loops_are_the_reads_of_a_tile(workload: Workload, tiles: int) -> None:
+    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
+        width = tiles * axis.down
+        expected = {(at, out, tap) for at, pairs in axis.reads(width).items() for out, tap in pairs}
+        for together in (False, True) if abs(axis.step) == 1 else (False,):
+            found = [
+                (loop.at + q * loop.delta, out, first + q * period)
+                for loop in source_loops(axis, width, together=together)
+                for q in range(loop.count)
+                for out, first, period in loop.meetings
+                if 0 <= first + q * period < axis.taps
+            ]
+            assert len(found) == len(expected) and set(found) == expected

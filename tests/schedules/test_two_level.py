@@ -53,7 +53,7 @@ def test_virtual_threads_stride_the_tile() -> None:
     rows=st.integers(1, 16),
 )
 def test_rows_are_spread_over_the_banks(held: int, threads: tuple[int, int], rows: int) -> None:
-    apart = spread_over_banks(held, threads=threads, words=(rows, 1))
+    apart = spread_over_banks(held, threads=threads, words=((rows, 1),))
     assert held <= apart < held + BANKS
     assert _most_in_a_bank(apart, threads, rows) == min(
         _most_in_a_bank(other, threads, rows) for other in range(held, held + BANKS)
@@ -62,7 +62,7 @@ def test_rows_are_spread_over_the_banks(held: int, threads: tuple[int, int], row
 
 @pytest.mark.parametrize("threads", [(4, 8), (2, 16), (1, 32), (8, 4)])
 def test_odd_strips_meet_no_bank_twice(threads: tuple[int, int]) -> None:
-    apart = spread_over_banks(58, threads=threads, words=(7, 1))
+    apart = spread_over_banks(58, threads=threads, words=((7, 1),))
     assert _most_in_a_bank(apart, threads, 7) == 1
 
 

@@ -2,88 +2,169 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from machine_code import code_of, launch_of
 
-from dwconv.errors import BuildError
-from dwconv.tuner.block_trace import BlockTrace, evaluate, trace_block
+from dwconv.tuner.block_trace import BlockTrace, Untraceable, trace_block
 
-HEAD = 'extern "C" __global__ void __launch_bounds__(64) k(float* __restrict__ x_ptr, float* __restrict__ y_ptr) {\n'
-
-
-def trace(*lines: str, threads: int = 32, grid: int = 1) -> BlockTrace:
-    source = HEAD + "\n".join(f"  {line}" for line in lines) + "\n}\n"
-    return trace_block(source, "k", grid=(grid, 1, 1), block=(threads, 1, 1))
+ARCHES = ["sm_80", "sm_90", "sm_100", "sm_120"]
+TO = "y[threadIdx.x]"
 
 
-def test_neighbours_share_a_line() -> None:
-    found = trace("y_ptr[((int)threadIdx.x)] = x_ptr[((int)threadIdx.x)];", threads=64)
+def trace(
+    body: str,
+    *,
+    grid: int = 1,
+    block: tuple[int, int, int] = (32, 1, 1),
+    scalars: int = 0,
+    batch: int = 1,
+    arch: str = "sm_90",
+    types: tuple[str, str] = ("float", "float"),
+) -> BlockTrace:
+    """Of ``k(y, x, n0…)`` with ``body``."""
+    numbers = "".join(f", int n{i}" for i in range(scalars))
+    source = f"k({types[0]}* __restrict__ y, const {types[1]}* __restrict__ x{numbers}) {{ {body} }}"
+    launch = launch_of("y", "x", grid=grid, block=block, scalars=scalars)
+    return trace_block(code_of(source, arch=arch), launch, batch=batch, arch=arch)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_neighbours_share_a_line(arch: str) -> None:
+    found = trace(f"{TO} = x[threadIdx.x];", block=(64, 1, 1), arch=arch)
     assert found.global_lines == 2 + 2
     assert found.read_bytes == {"x": 256}
-    assert found.written_bytes == 256
-    assert found.loads_per_thread == 1
+    assert found.written_bytes == {"y": 256}
+    assert found.sectors == found.ideal_sectors == 16
+    assert found.issued["global"] == 2 * 2
 
 
-def test_strides_spread_over_lines() -> None:
-    found = trace("y_ptr[((int)threadIdx.x)] = x_ptr[(((int)threadIdx.x) * 32)];")
+@pytest.mark.parametrize("arch", ARCHES)
+def test_strides_spread_over_lines(arch: str) -> None:
+    found = trace(f"{TO} = x[threadIdx.x * 32];", arch=arch)
     assert found.global_lines == 32 + 1
     assert found.read_bytes == {"x": 32 * 32}
+    assert found.sectors_over_ideal == (32 + 4) / (4 + 4)
 
 
-@pytest.mark.parametrize(("stride", "wavefronts"), [(1, 1), (2, 2), (3, 1), (16, 16), (32, 32), (0, 1)])
-def test_bank_conflicts(stride: int, wavefronts: int) -> None:
-    found = trace(f"sum_local_ptr[0] = staged_shared_ptr[(((int)threadIdx.x) * {stride})];")
-    assert found.shared_wavefronts == wavefronts
+def test_vectors_of_sixteen_bytes() -> None:
+    found = trace(f"{TO} = x[threadIdx.x];", types=("float4", "float4"))
+    assert found.issued["global"] == 2
+    assert found.global_lines == 4 + 4
+    assert found.read_bytes == {"x": 512} and found.written_bytes == {"y": 512}
+    assert found.sectors_over_ideal == 1
 
 
-def test_guards_leave_threads_out() -> None:
-    found = trace("if (((int)threadIdx.x) < 8) {", "y_ptr[((int)threadIdx.x)] = 0x0p+0f;", "}")
-    assert found.written_bytes == 8 * 4
-
-
-def test_the_other_branch_is_the_rest() -> None:
-    found = trace(
-        "float condval;",
-        "if ((1 <= ((int)threadIdx.x)) && (((int)threadIdx.x) < 9)) {",
-        "condval = x_ptr[(((int)threadIdx.x) - 1)];",
-        "} else {",
-        "y_ptr[((int)threadIdx.x)] = 0x0p+0f;",
-        "}",
-    )
+def test_a_word_for_all_is_one_sector() -> None:
+    found = trace(f"{TO} = x[0];")
     assert found.read_bytes == {"x": 32}
-    assert found.written_bytes == 24 * 4
+    assert found.sectors == 1 + 4
 
 
-@pytest.mark.parametrize("extent", [3, 500])
-def test_loops_repeat(extent: int) -> None:
-    found = trace(
-        f"for (int i = 0; i < {extent}; ++i) {{",
-        "sum_local_ptr[0] = (sum_local_ptr[0] + (staged_shared_ptr[((i * 32) + ((int)threadIdx.x))] * x_ptr[i]));",
-        "}",
-    )
-    assert found.fmas == extent * 32
-    assert found.shared_wavefronts == found.global_lines == extent
+# Neither a constant nor an unrolled loop, so that the machine code indexes as the source does.
+STAGED = "__shared__ float tile[2048]; for (int i = threadIdx.x; i < 2048; i += 32) tile[i] = x[i]; __syncthreads();"
 
 
-def test_a_value_that_was_loaded_is_kept() -> None:
-    line = "sum_local_ptr[0] = (sum_local_ptr[0] + (staged_shared_ptr[((int)threadIdx.x)] * x_ptr[0]));"
-    assert trace(line, line).shared_wavefronts == 1
-    assert trace(line, line).fmas == 64
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("stride", "turns"), [(1, 1), (2, 2), (3, 1), (16, 16), (32, 32), (0, 1)])
+def test_bank_conflicts(stride: int, turns: int, arch: str) -> None:
+    found = trace(f"{STAGED} {TO} = tile[threadIdx.x * {stride}];", arch=arch)
+    assert found.wavefronts == 2048 // 32 + turns
+
+
+def test_wide_words_of_shared_memory() -> None:
+    body = "__shared__ float4 tile[64]; tile[threadIdx.x] = x[threadIdx.x]; __syncthreads();"
+    side_by_side = trace(f"{body} {TO} = tile[threadIdx.x ^ 1];", types=("float4", "float4"))
+    assert side_by_side.wavefronts == side_by_side.ideal_wavefronts == 4 + 4
+    the_same = trace(f"{body} {TO} = tile[n0];", types=("float4", "float4"), scalars=1)
+    assert the_same.wavefronts == 4 + 1
+    apart = trace(f"{body} {TO} = tile[(threadIdx.x * 2) & 63];", types=("float4", "float4"))
+    assert apart.conflicts > 1
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_guards_leave_threads_out(arch: str) -> None:
+    assert trace(f"if (threadIdx.x < 8) {TO} = 0;", arch=arch).written_bytes == {"y": 8 * 4}
+    inside = "(int)threadIdx.x >= 1 && threadIdx.x < 9"
+    both = trace(f"if ({inside}) {TO} = x[threadIdx.x - 1]; else {TO} = 1;", arch=arch)
+    assert both.read_bytes == {"x": 32}
+    assert sum(both.written_bytes.values()) == 32 * 4
+
+
+LOOP = f"""float sum = 0;
+#pragma unroll 1
+for (int i = 0; i < %s; ++i) sum = fmaf(sum, sum, x[i * 32 + threadIdx.x]);
+{TO} = sum;"""
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("times", [1, 3, 70])
+def test_loops_repeat(times: int, arch: str) -> None:
+    for bound, scalars in ((str(times), 0), ("n0", 1)):
+        found = trace(LOOP % bound, scalars=scalars, batch=times, arch=arch, block=(32, 2, 1))
+        assert found.issued["fma"] == times * 2
+        assert found.global_lines == (times + 1) * 2
+        assert found.read_bytes == {"x": times * 128}
+
+
+def test_unrolled_loops_with_a_rest_repeat_as_often() -> None:
+    body = (LOOP % "n0").replace("unroll 1", "unroll 4")
+    for times in (4, 7, 21):
+        assert trace(body, scalars=1, batch=times).issued["fma"] == times
+
+
+def test_loops_within_loops() -> None:
+    body = f"""float sum = 0;
+    #pragma unroll 1
+    for (int i = 0; i < n0; ++i)
+      #pragma unroll 1
+      for (int j = i; j < 5; ++j) sum = fmaf(sum, sum, x[(i * 5 + j) * 32 + threadIdx.x]);
+    {TO} = sum;"""
+    assert trace(body, scalars=1, batch=4).issued["fma"] == 5 + 4 + 3 + 2
+
+
+def test_a_warp_runs_as_long_as_its_slowest_thread() -> None:
+    found = trace(LOOP % "(int)threadIdx.x + 1", block=(64, 1, 1))
+    assert found.issued["fma"] == 32 + 64
+
+
+def test_both_sides_of_a_branch_within_a_warp_are_issued() -> None:
+    sides = """float a = x[threadIdx.x]; int t = threadIdx.x;
+    if (%s) { for (int i = 0; i < n0; ++i) { a = fmaf(a, a, 2.0f); y[i] = a; } }
+    else { for (int i = 0; i < n0; ++i) { a = fmaf(a, a, 3.0f); y[i + 99] = a; } }"""
+    parted, whole = (trace(sides % guard, scalars=1, batch=6, block=(64, 1, 1)) for guard in ("t % 2", "t / 32"))
+    assert parted.issued["fma"] == 2 * whole.issued["fma"]
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_three_dimensions_of_threads_and_divisions(arch: str) -> None:
+    body = """int t = threadIdx.x + 7 * (threadIdx.y + 3 * threadIdx.z) + blockIdx.x * 42;
+    y[t / 9 * 9 + t % 9] = x[(t % 5) * 6 + (t / 5) % 6];"""
+    found = trace(body, grid=3, block=(7, 3, 2), arch=arch)
+    assert found.written_bytes == {"y": 42 * 4}
+    assert found.read_bytes == {"x": 128}
 
 
 def test_blocks_are_averaged() -> None:
-    found = trace("if (((int)blockIdx.x) < 1) {", "y_ptr[((int)threadIdx.x)] = 0x0p+0f;", "}", grid=2)
-    assert found.written_bytes == 32 * 4 / 2
+    assert trace(f"if (blockIdx.x < 1) {TO} = 0;", grid=2).written_bytes == {"y": 32 * 4 / 2}
 
 
-def test_expressions_of_c() -> None:
-    numbers = {"threadIdx_x": np.arange(10), "blockIdx_x": np.array(7)}
-    text = "(((((int)blockIdx.x) % 4) * 3) + min((((int)threadIdx.x) >> 1), 2))"
-    assert evaluate(text, numbers).tolist() == [9 + min(i >> 1, 2) for i in range(10)]
-    assert evaluate("(((int)threadIdx.x) / 3) != 2 && !(((int)threadIdx.x) == 0)", numbers).sum() == 6
+def test_many_blocks_are_sampled_with_their_edges() -> None:
+    found = trace(f"if (blockIdx.x % 4 == 0) {TO} = 0;", grid=40_000)
+    assert found.written_bytes["y"] == pytest.approx(32 * 4 / 4, rel=0.4)
 
 
-@pytest.mark.parametrize("line", ["while (true) {", "y_ptr[unknown] = 0x0p+0f;", "y_ptr[exit()] = 0x0p+0f;"])
-def test_other_source_is_refused(line: str) -> None:
-    with pytest.raises(BuildError):
-        trace(line)
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("float a = 1; while (a < x[0]) { a = a * 1.5f; y[1] = a; }", "depends on data"),
+        (f"{TO} = x[(int)x[threadIdx.x]];", "address is not known"),
+    ],
+)
+def test_what_depends_on_data_is_refused(body: str, words: str) -> None:
+    with pytest.raises(Untraceable, match=words):
+        trace(body)
+
+
+def test_endless_loops_are_refused() -> None:
+    with pytest.raises(Untraceable, match="runs more than"):
+        trace(LOOP % "10000000")

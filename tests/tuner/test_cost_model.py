@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import math
 from functools import cache
 from typing import Any
@@ -14,7 +16,19 @@ from dwconv.build.artifact import Artifact
 from dwconv.schedules.cuda import fprop_nchw
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, parse_target
-from dwconv.tuner.cost_model import LAUNCH_US, Cost, computed_cost, occupancy
+from dwconv.tuner import cost_model
+from dwconv.tuner.block_trace import Untraceable
+from dwconv.tuner.cost_model import (
+    LAUNCH_US,
+    NOT_HIDDEN,
+    RESOURCES,
+    Cost,
+    computed_cost,
+    issue_budget,
+    occupancy,
+)
+from dwconv.tuner.cost_report import cost_data, cost_lines
+from dwconv.tuner.estimate import estimated_us
 from dwconv.workload import Workload
 
 SM_90 = parse_target("cuda:sm_90")
@@ -51,8 +65,9 @@ def test_occupancy(threads: int, registers: int, shared_bytes: int, blocks: int,
 
 def test_the_slowest_resource_sets_the_time() -> None:
     cost = _cost()
-    assert cost.microseconds == pytest.approx(max(cost.busy_us.values()) + LAUNCH_US)
-    assert cost.busy_us[cost.limiter] == max(cost.busy_us.values())
+    slowest, rest = cost.busy_us[cost.limiter], sum(cost.busy_us.values())
+    assert slowest == max(cost.busy_us.values())
+    assert cost.microseconds == pytest.approx(slowest + NOT_HIDDEN * (rest - slowest - LAUNCH_US) + LAUNCH_US)
     assert set(cost.busy_us) == {"dram", "cache", "load_store", "fma", "issue", "latency", "launch"}
 
 
@@ -79,15 +94,20 @@ def test_halos_are_read_again() -> None:
     assert low.cache_bytes > 1.1 * high.cache_bytes
 
 
+def _with(artifact: Artifact, **resources: int) -> Artifact:
+    kernels = {name: {**known, **resources} for name, known in artifact.kernel_resources.items()}
+    return dataclasses.replace(artifact, kernel_resources=kernels)
+
+
 def test_spills_cost() -> None:
     artifact = _built()
-    spilling = dataclasses.replace(artifact, resources={**artifact.resources, "spill_bytes": 4000})
+    spilling = _with(artifact, spill_bytes=4000)
     assert computed_cost(spilling, LAYER, SM_90).microseconds > 5 * _cost().microseconds
 
 
 def test_what_does_not_fit_costs_infinity() -> None:
     artifact = _built()
-    hungry = dataclasses.replace(artifact, resources={**artifact.resources, "shared_bytes": 10**6})
+    hungry = _with(artifact, shared_bytes=10**6)
     cost = computed_cost(hungry, LAYER, SM_90)
     assert math.isinf(cost.microseconds) and cost.occupancy.limiter == "shared_bytes"
 
@@ -98,3 +118,59 @@ def test_launches_add_up() -> None:
     once, both = _cost(), computed_cost(twice, LAYER, SM_90)
     assert both.microseconds == pytest.approx(2 * once.microseconds)
     assert both.busy_us["launch"] == 2 * LAUNCH_US
+
+
+def test_instructions_are_counted_against_what_the_memory_leaves_time_for() -> None:
+    cost = _cost()
+    assert cost.budget_per_output == pytest.approx(55, rel=0.01)  # 8 bytes an output
+    assert 9 <= cost.issued_per_output["fma"] < 12  # 3 × 3, few wasted
+    assert cost.instructions_per_output == pytest.approx(sum(cost.issued_per_output.values()))
+    assert cost.share_of_budget == pytest.approx(cost.instructions_per_output / cost.budget_per_output)
+    strided = dataclasses.replace(LAYER, stride=(2, 2), input_size=(112, 112))
+    assert issue_budget(strided, SM_90) == pytest.approx(137, rel=0.01)
+    assert issue_budget(strided.for_pass("dgrad"), SM_90) == pytest.approx(34.4, rel=0.01)
+    assert issue_budget(dataclasses.replace(LAYER, dtype="float16"), SM_90) == pytest.approx(27.5, rel=0.01)
+
+
+def test_what_a_kernel_before_wrote_is_still_in_the_cache() -> None:
+    artifact = _built()
+    (launch,) = artifact.launches
+    x, w, y, *rest = launch.arguments
+    again = dataclasses.replace(launch, arguments=(y, w, x, *rest))
+    small = LAYER.with_batch(1)
+    both = computed_cost(dataclasses.replace(artifact, launches=(launch, again)), small, SM_90)
+    first, second = both.kernels
+    assert second.dram_bytes < 0.6 * first.dram_bytes
+    assert second.cache_bytes == pytest.approx(first.cache_bytes)
+
+
+def test_what_cannot_be_walked_is_counted_from_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Untraceable("it depends on data")
+
+    exact = _cost()
+    monkeypatch.setattr(cost_model, "trace_block", refuse)
+    guessed = _cost()
+    assert guessed.kernels[0].note == "it depends on data" and not exact.kernels[0].note
+    assert guessed.issued_per_output["fma"] == pytest.approx(exact.issued_per_output["fma"])  # nothing in a loop
+    assert guessed.microseconds == pytest.approx(exact.microseconds, rel=0.5)
+    assert "it depends on data" in "\n".join(cost_lines(guessed))
+
+
+def test_the_report_names_every_resource() -> None:
+    cost = _cost()
+    text = "\n".join(cost_lines(cost))
+    for word in (*RESOURCES, "registers", "spills", "waves", "bank conflicts", "KB of loads in flight", "fma "):
+        assert word in text
+    data = json.loads(json.dumps(cost_data(cost)))
+    assert data["kernels"][0]["resources"]["registers"] > 0
+    assert data["share_of_budget"] == pytest.approx(cost.share_of_budget)
+
+
+def test_estimates_put_the_good_before_the_bad() -> None:
+    space = fprop_nchw.space(LAYER, SM_90)
+    wasteful = {"planes": 8, "block_h": 2, "tile_h": 1, "threads_w": 7, "vthread_w": 1}
+    good, bad = space.default, space.check({**space.default.to_dict(), **wasteful})
+    assert estimated_us(LAYER, good, SM_90) < 0.9 * estimated_us(LAYER, bad, SM_90)
+    every = [estimated_us(LAYER, config, SM_90) for config in itertools.islice(space, 200)]
+    assert all(time > 0 for time in every)

@@ -4,11 +4,14 @@ import statistics
 import fake_tuning as fake
 import pytest
 
-from dwconv.errors import NoTemplate
+from dwconv.errors import NoTemplate, UnknownTarget
 from dwconv.records.record import Status
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
+from dwconv.target import parse_target
 from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.strategies import SEARCHES, Strategy, make_strategy
+from dwconv.tuner.strategies import SEARCHES, Analytic, Strategy, make_strategy
+
+SM_90 = parse_target("cuda:sm_90")
 
 
 def union(*spaces: ConfigSpace) -> SpaceUnion:
@@ -16,7 +19,7 @@ def union(*spaces: ConfigSpace) -> SpaceUnion:
 
 
 def strategy(search: str, spaces: SpaceUnion, *, seed: int = 0) -> Strategy:
-    return make_strategy(search, spaces=spaces, workload=fake.WORKLOAD, seed=seed)
+    return make_strategy(search, spaces=spaces, workload=fake.WORKLOAD, seed=seed, target=SM_90)
 
 
 def drive(search: str, spaces: SpaceUnion, *, trials: int, seed: int, shuffled: random.Random | None = None) -> list:
@@ -81,11 +84,26 @@ def test_records_of_another_space_are_passed_over(search):
     assert len(chosen.ask(8)) == 8
 
 
-@pytest.mark.parametrize("search", ["random", "evolve"])
+@pytest.mark.parametrize("search", ["random", "evolve", "analytic"])
 def test_same_seed_and_records_give_the_same_asks_in_whatever_order_they_arrive(search):
     first = drive(search, union(), trials=48, seed=5)
     assert drive(search, union(), trials=48, seed=5, shuffled=random.Random(1)) == first
-    assert drive(search, union(), trials=48, seed=6) != first
+    if search != "analytic":
+        assert drive(search, union(), trials=48, seed=6) != first
+
+
+def test_analytic_ranks_all_and_learns_where_the_estimate_is_off():
+    spaces = union()
+    chosen = strategy("analytic", spaces)
+    assert isinstance(chosen, Analytic) and chosen.ranked == len(list(spaces)) > 500
+    found = [best(drive("analytic", spaces, trials=64, seed=seed)) for seed in range(2)]
+    drawn = [best(drive("random", spaces, trials=64, seed=seed)) for seed in range(8)]
+    assert statistics.mean(found) <= statistics.mean(drawn)
+
+
+def test_analytic_needs_a_gpu():
+    with pytest.raises(UnknownTarget, match=r"--target cuda:sm_90, or --search evolve"):
+        make_strategy("analytic", spaces=union(), workload=fake.WORKLOAD, seed=0, target=fake.TARGET)
 
 
 def test_evolve_beats_random_on_average():

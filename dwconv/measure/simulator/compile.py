@@ -1,0 +1,131 @@
+"""CUDA C++ -> a shared object that runs it on the CPU, with g++ and the runtime beside this file.
+
+Each shared object carries its own runtime, so that nothing of one kernel's run is left for the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from dwconv.build.artifact import Launch
+from dwconv.errors import BrokenInstallation, BuildError
+from dwconv.measure.simulator.translate import translate
+
+_HERE = Path(__file__).parent
+_OLDEST = 12  # g++ that fills local variables with a pattern
+
+# Without -fno-gnu-unique all shared objects of a process would share one runtime, and none could be unloaded.
+_COMMON = ("-std=c++17", "-fPIC", "-w", "-fno-exceptions", "-U_FORTIFY_SOURCE", "-fno-gnu-unique")
+_KERNEL = (
+    "-O1",
+    "-g1",  # source lines for faults
+    "-fsanitize=thread",  # a hook before every access
+    "--param=tsan-distinguish-volatile=1",
+    "-fsanitize=bounds",
+    "-ftrivial-auto-var-init=pattern",  # what is used before it is set must not look right
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fwrapv",
+    # One access in the source is one in the machine code, at one place.
+    *("-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-store-merging"),
+    *("-fno-thread-jumps", "-fno-crossjumping", "-fno-tree-sra"),
+)
+
+
+def available() -> bool:
+    """True if there is a g++ that can compile for the simulator."""
+    return _version() >= _OLDEST
+
+
+def compile_kernels(source: str, launches: Sequence[Launch], *, folder: Path) -> Path:
+    """A shared object with the kernels of ``launches`` and their own runtime, in ``folder``; made again only if it is
+    not there yet. Raises BrokenInstallation without g++, BuildError for what it does not understand."""
+    check_compiler()
+    code = translate(source, [launch.kernel for launch in launches])
+    key = hashlib.sha256("\0".join([code, _runtime_text(), *_COMMON, *_KERNEL]).encode()).hexdigest()[:32]
+    finished = folder / f"{key}.so"
+    if finished.exists():
+        return finished
+    runtime = compile_runtime(folder)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        work = Path(name)
+        (work / "kernel.cc").write_text(code)
+        _run("g++", *_COMMON, *_KERNEL, "-I", str(_HERE), "-c", "kernel.cc", "-o", "kernel.o", folder=work)
+        _run("g++", "-shared", "-Wl,-Bsymbolic", "kernel.o", str(runtime), "-o", "kernel.so", folder=work)
+        (work / "kernel.so").replace(finished)
+    return finished
+
+
+def source_lines(library: Path, offsets: Sequence[int]) -> list[int]:
+    """The line of the CUDA source that each of these places in ``library`` was compiled from; 0 if unknown."""
+    if not offsets or shutil.which("addr2line") is None:
+        return [0] * len(offsets)
+    # A hook knows where it returns to: the call is before that.
+    places = [hex(max(offset - 1, 0)) for offset in offsets]
+    found: list[int] = []
+    for place in places:  # one by one: an answer has as many lines as functions were inlined
+        done = subprocess.run(["addr2line", "-i", "-e", str(library), place], capture_output=True, text=True)
+        line = re.search(r"kernel\.cc:(\d+)", done.stdout)
+        found.append(int(line[1]) if line else 0)
+    return found
+
+
+def compile_runtime(folder: Path) -> Path:
+    """The same for all kernels."""
+    finished = folder / f"runtime-{hashlib.sha256(_runtime_text().encode()).hexdigest()[:32]}.o"
+    if not finished.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            work = Path(name)
+            _run(
+                "g++",
+                *_COMMON,
+                "-O2",
+                "-fcf-protection=none",
+                "-c",
+                str(_HERE / "runtime.cc"),
+                "-o",
+                "r.o",
+                folder=work,
+            )
+            (work / "r.o").replace(finished)
+    return finished
+
+
+@cache
+def _runtime_text() -> str:
+    files = sorted([*_HERE.glob("*.h"), *_HERE.glob("*.cc")])
+    return "".join(file.read_text() for file in files) + str(_version())
+
+
+def _run(*command: str, folder: Path) -> None:
+    done = subprocess.run(["env", "LC_ALL=C", *command], cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        complaint = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+        raise BuildError(f"g++ for the simulator: {complaint.strip()}")
+
+
+def check_compiler() -> None:
+    """Raises BrokenInstallation without a g++ that is new enough."""
+    if not available():
+        found = f"there is version {_version()}" if _version() else "there is none"
+        raise BrokenInstallation(
+            f"the simulator needs g++ {_OLDEST} or newer, {found}; "
+            "install it (apt install g++), or use --runner predict"
+        )
+
+
+@cache
+def _version() -> int:
+    """Of g++; 0 without one."""
+    if shutil.which("g++") is None:
+        return 0
+    done = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True)
+    number = done.stdout.partition(".")[0]
+    return int(number) if number.isdecimal() else 0

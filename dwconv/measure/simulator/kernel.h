@@ -1,0 +1,307 @@
+// What generated CUDA C++ needs in order to be compiled by g++ and run by runtime.cc. No system header: they cost more
+// time than most kernels.
+//
+// Every access to memory calls a hook of the runtime: g++ puts the calls in, as it would for its own race detector
+// (-fsanitize=thread). What is one access on the GPU must be one here, so vectors are copied whole.
+#pragma once
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __CUDACC_RTC__
+#define __CUDA_ARCH__ 900
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+
+// -- what the runtime does --------------------------------------------------------------------------------------------
+
+struct sim_index {
+  unsigned x, y, z;
+};
+
+extern "C" {
+unsigned long long sim_argument(int number);
+sim_index sim_thread_index();
+sim_index sim_block_index();
+sim_index sim_block_size();
+sim_index sim_grid_size();
+void* sim_shared(int number, const char* name, unsigned long bytes);
+unsigned sim_shared_offset(const void* address);
+void sim_enter_iteration(unsigned long long number);
+void sim_leave_iteration();
+void sim_barrier(int line);
+void sim_warp_barrier(int line, unsigned mask);
+unsigned sim_shuffle(int line, unsigned mask, int kind, unsigned value, int lane, int width);
+void sim_copy_async(unsigned to, const void* from, unsigned bytes, unsigned valid_bytes, int issued);
+void sim_commit_group();
+void sim_wait_group(unsigned most_left);
+}
+
+#define __syncthreads() sim_barrier(__LINE__)
+#define __syncwarp(...) sim_warp_barrier(__LINE__, sim::mask_or_all(__VA_ARGS__))
+#define __shfl_sync(mask, value, lane, ...) sim::shuffle(__LINE__, mask, 0, value, lane, sim::width_or_32(__VA_ARGS__))
+#define __shfl_up_sync(mask, value, by, ...) sim::shuffle(__LINE__, mask, 1, value, by, sim::width_or_32(__VA_ARGS__))
+#define __shfl_down_sync(mask, value, by, ...) sim::shuffle(__LINE__, mask, 2, value, by, sim::width_or_32(__VA_ARGS__))
+#define __shfl_xor_sync(mask, value, by, ...) sim::shuffle(__LINE__, mask, 3, value, by, sim::width_or_32(__VA_ARGS__))
+#define __cvta_generic_to_shared(address) sim_shared_offset(address)
+
+namespace sim {
+
+// In the body of a loop: lanes of a warp are in step in the same iterations of the loops around.
+struct Iteration {
+  explicit Iteration(unsigned long long number) { sim_enter_iteration(number); }
+  ~Iteration() { sim_leave_iteration(); }
+};
+
+inline unsigned mask_or_all(unsigned mask = 0xffffffffu) { return mask; }
+inline int width_or_32(int width = 32) { return width; }
+
+template <class T>
+inline T shuffle(int line, unsigned mask, int kind, T value, int lane, int width) {
+  static_assert(sizeof(T) <= 4, "a shuffle moves 32 bits");
+  unsigned bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof(T));
+  bits = sim_shuffle(line, mask, kind, bits, lane, width);
+  __builtin_memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+// -- vectors ----------------------------------------------------------------------------------------------------------
+
+typedef unsigned short bits16 __attribute__((may_alias));
+typedef unsigned bits32 __attribute__((may_alias));
+typedef unsigned long long bits64 __attribute__((may_alias));
+typedef unsigned long long bits128 __attribute__((may_alias, vector_size(16), aligned(8)));
+
+// One access up to 16 bytes, the widest there is; 32 bytes are two.
+template <unsigned bytes>
+__attribute__((always_inline)) inline void copy(void* to, const void* from) {
+  static_assert(bytes == 2 || bytes == 4 || bytes == 8 || bytes % 16 == 0, "no vector has this size");
+  if (bytes == 2) *(bits16*)to = *(const bits16*)from;
+  if (bytes == 4) *(bits32*)to = *(const bits32*)from;
+  if (bytes == 8) *(bits64*)to = *(const bits64*)from;
+  if (bytes >= 16) *(bits128*)to = *(const bits128*)from;
+  if (bytes >= 32) ((bits128*)to)[1] = ((const bits128*)from)[1];
+}
+
+}  // namespace sim
+
+#define SIM_COPIED_WHOLE(Name)                                                                              \
+  Name() = default;                                                                                         \
+  __attribute__((always_inline)) Name(const Name& other) { sim::copy<sizeof(Name)>(this, &other); }         \
+  __attribute__((always_inline)) Name& operator=(const Name& other) {                                       \
+    sim::copy<sizeof(Name)>(this, &other);                                                                  \
+    return *this;                                                                                           \
+  }
+#define SIM_VECTOR_1(Name, T)                         \
+  struct Name {                                       \
+    T x;                                              \
+  };                                                  \
+  inline Name make_##Name(T x) { return Name{x}; }
+#define SIM_VECTOR_2(Name, T)                              \
+  struct alignas(2 * sizeof(T)) Name {                     \
+    T x, y;                                                \
+    SIM_COPIED_WHOLE(Name)                                 \
+    Name(T x, T y) : x(x), y(y) {}                         \
+  };                                                       \
+  inline Name make_##Name(T x, T y) { return Name(x, y); }
+#define SIM_VECTOR_4(Name, T)                                                  \
+  struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Name {               \
+    T x, y, z, w;                                                              \
+    SIM_COPIED_WHOLE(Name)                                                     \
+    Name(T x, T y, T z, T w) : x(x), y(y), z(z), w(w) {}                       \
+  };                                                                           \
+  inline Name make_##Name(T x, T y, T z, T w) { return Name(x, y, z, w); }
+#define SIM_VECTORS(name, T) SIM_VECTOR_1(name##1, T) SIM_VECTOR_2(name##2, T) SIM_VECTOR_4(name##4, T)
+
+SIM_VECTOR_2(char2, signed char)
+SIM_VECTOR_4(char4, signed char)
+SIM_VECTOR_2(uchar2, unsigned char)
+SIM_VECTOR_4(uchar4, unsigned char)
+SIM_VECTORS(short, short)
+SIM_VECTORS(ushort, unsigned short)
+SIM_VECTORS(int, int)
+SIM_VECTORS(uint, unsigned)
+SIM_VECTORS(longlong, long long)
+SIM_VECTORS(ulonglong, unsigned long long)
+SIM_VECTORS(float, float)
+SIM_VECTORS(double, double)
+
+// -- 16-bit numbers ---------------------------------------------------------------------------------------------------
+
+namespace sim {
+
+inline unsigned bits_of(float number) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &number, 4);
+  return bits;
+}
+inline float number_of(unsigned bits) {
+  float number;
+  __builtin_memcpy(&number, &bits, 4);
+  return number;
+}
+
+struct Half {
+  static float widen(unsigned short bits) {
+    const unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+    if (rest >= 0x7c00u) return number_of(sign | 0x7f800000u | (rest << 13));
+    return number_of(sign | bits_of(number_of(rest << 13) * 0x1p112f));  // subnormals come out normal
+  }
+  static unsigned short round(float number) {
+    const unsigned bits = bits_of(number), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+    if (rest > 0x7f800000u) return sign | 0x7e00u;
+    if (rest >= 0x477ff000u) return sign | 0x7c00u;  // rounds past the largest, 65504
+    if (rest < 0x38800000u)                          // a subnormal: adding 0.5 leaves its bits at the right place
+      return sign | (bits_of(number_of(rest) + 0.5f) - bits_of(0.5f));
+    return sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
+  }
+};
+
+struct Brain {
+  static float widen(unsigned short bits) { return number_of((unsigned)bits << 16); }
+  static unsigned short round(float number) {
+    const unsigned bits = bits_of(number);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffu;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  }
+};
+
+// Arithmetic in float, rounded once: the same bits as the GPU's own.
+template <class Format>
+struct Small {
+  unsigned short bits;
+  Small() = default;
+  Small(float number) : bits(Format::round(number)) {}
+  Small(double number) : Small((float)number) {}
+  Small(int number) : Small((float)number) {}
+  Small(unsigned number) : Small((float)number) {}
+  operator float() const { return Format::widen(bits); }
+  Small operator-() const { return Small(-(float)*this); }
+  friend Small operator+(Small a, Small b) { return Small((float)a + (float)b); }
+  friend Small operator-(Small a, Small b) { return Small((float)a - (float)b); }
+  friend Small operator*(Small a, Small b) { return Small((float)a * (float)b); }
+  friend Small operator/(Small a, Small b) { return Small((float)a / (float)b); }
+  friend bool operator<(Small a, Small b) { return (float)a < (float)b; }
+  friend bool operator>(Small a, Small b) { return (float)a > (float)b; }
+  friend bool operator<=(Small a, Small b) { return (float)a <= (float)b; }
+  friend bool operator>=(Small a, Small b) { return (float)a >= (float)b; }
+  friend bool operator==(Small a, Small b) { return (float)a == (float)b; }
+  friend bool operator!=(Small a, Small b) { return (float)a != (float)b; }
+  Small& operator+=(Small other) { return *this = *this + other; }
+  Small& operator*=(Small other) { return *this = *this * other; }
+};
+
+template <class Format>
+struct alignas(4) SmallPair {
+  Small<Format> x, y;
+  SIM_COPIED_WHOLE(SmallPair)
+  SmallPair(Small<Format> x, Small<Format> y) : x(x), y(y) {}
+};
+
+}  // namespace sim
+
+typedef sim::Small<sim::Half> __half;
+typedef sim::SmallPair<sim::Half> __half2;
+typedef sim::Small<sim::Brain> __nv_bfloat16;
+typedef sim::SmallPair<sim::Brain> __nv_bfloat162;
+typedef __half half;
+typedef __half2 half2;
+typedef __nv_bfloat16 nv_bfloat16;
+typedef __nv_bfloat162 nv_bfloat162;
+
+inline half __float2half(float a) { return half(a); }
+inline half __float2half_rn(float a) { return half(a); }
+inline float __half2float(half a) { return a; }
+inline unsigned short __half_as_ushort(half a) { return a.bits; }
+inline unsigned short __bfloat16_as_ushort(nv_bfloat16 a) { return a.bits; }
+inline half __ushort_as_half(unsigned short bits) {
+  half a;
+  a.bits = bits;
+  return a;
+}
+inline nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
+  nv_bfloat16 a;
+  a.bits = bits;
+  return a;
+}
+inline half2 make_half2(half x, half y) { return half2(x, y); }
+inline half2 __halves2half2(half x, half y) { return half2(x, y); }
+inline half2 __float22half2_rn(float2 a) { return half2(a.x, a.y); }
+inline half2 __floats2half2_rn(float x, float y) { return half2(x, y); }
+inline float2 __half22float2(half2 a) { return float2(a.x, a.y); }
+inline nv_bfloat16 __float2bfloat16(float a) { return nv_bfloat16(a); }
+inline nv_bfloat16 __float2bfloat16_rn(float a) { return nv_bfloat16(a); }
+inline float __bfloat162float(nv_bfloat16 a) { return a; }
+inline nv_bfloat162 __halves2bfloat162(nv_bfloat16 x, nv_bfloat16 y) { return nv_bfloat162(x, y); }
+inline nv_bfloat162 __float22bfloat162_rn(float2 a) { return nv_bfloat162(a.x, a.y); }
+inline nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return nv_bfloat162(x, y); }
+inline float2 __bfloat1622float2(nv_bfloat162 a) { return float2(a.x, a.y); }
+
+template <class F>
+inline bool __hgt(sim::Small<F> a, sim::Small<F> b) { return a > b; }
+template <class F>
+inline bool __hlt(sim::Small<F> a, sim::Small<F> b) { return a < b; }
+template <class F>
+inline sim::Small<F> __hadd(sim::Small<F> a, sim::Small<F> b) { return a + b; }
+template <class F>
+inline sim::Small<F> __hmul(sim::Small<F> a, sim::Small<F> b) { return a * b; }
+template <class F>
+inline sim::Small<F> __hfma(sim::Small<F> a, sim::Small<F> b, sim::Small<F> c) {
+  return sim::Small<F>((float)((double)(float)a * (float)b + (float)c));
+}
+template <class F>
+inline sim::SmallPair<F> __hadd2(sim::SmallPair<F> a, sim::SmallPair<F> b) { return {a.x + b.x, a.y + b.y}; }
+template <class F>
+inline sim::SmallPair<F> __hmul2(sim::SmallPair<F> a, sim::SmallPair<F> b) { return {a.x * b.x, a.y * b.y}; }
+template <class F>
+inline sim::SmallPair<F> __hfma2(sim::SmallPair<F> a, sim::SmallPair<F> b, sim::SmallPair<F> c) {
+  return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
+}
+
+// -- the rest ---------------------------------------------------------------------------------------------------------
+
+template <class T>
+inline T __ldg(const T* address) { return *address; }
+inline int __float_as_int(float a) { return (int)sim::bits_of(a); }
+inline float __int_as_float(int a) { return sim::number_of((unsigned)a); }
+inline unsigned __float_as_uint(float a) { return sim::bits_of(a); }
+inline float __uint_as_float(unsigned a) { return sim::number_of(a); }
+inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline float fmaxf(float a, float b) { return a > b ? a : b; }
+inline float fminf(float a, float b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline int min(int a, int b) { return a < b ? a : b; }
+inline float max(float a, float b) { return a > b ? a : b; }
+inline float min(float a, float b) { return a < b ? a : b; }
+extern "C" float powf(float, float);
+extern "C" float tanf(float);
+extern "C" float atanf(float);
+extern "C" double erf(double);
+
+namespace sim {
+
+// A launch passes eight bytes an argument: a pointer, or a number in the lower ones.
+template <int... at>
+struct Places {};
+template <int count, int... at>
+struct Count : Count<count - 1, count - 1, at...> {};
+template <int... at>
+struct Count<0, at...> {
+  typedef Places<at...> type;
+};
+
+template <class... Parameters, int... at>
+inline void call(void (*kernel)(Parameters...), Places<at...>) {
+  kernel((Parameters)sim_argument(at)...);
+}
+template <class... Parameters>
+inline void call(void (*kernel)(Parameters...)) {
+  call(kernel, typename Count<sizeof...(Parameters)>::type());
+}
+
+}  // namespace sim

@@ -1,0 +1,188 @@
+// Tensors and shared memory, and who wrote and read each of their elements when: from that follow accesses out of
+// bounds, races and reads of what nobody wrote.
+#pragma once
+
+#include <sys/mman.h>
+
+#include "state.h"
+
+namespace sim {
+
+enum Role : int32_t { INPUT, RESULT, SHARED };
+
+// The last write and the last reads of an element. Zero: never.
+struct Cell {
+  uint32_t written, read;            // when, on the clock
+  uint32_t written_step, read_step;  // when, on the clock of the warp
+  uint16_t writer, reader;
+  uint16_t other_reader;     // of the same phase
+  uint8_t in_flight;         // cp.async has not been waited for
+  uint8_t read_by_another;   // block of the launch with this number
+};
+
+struct Region {
+  char name[40] = "";
+  char* base = nullptr;
+  size_t bytes = 0;
+  unsigned cell_bytes = 4;
+  Role role = INPUT;
+  Cell* cells = nullptr;
+};
+
+// Regions lie so far apart that an index that is wrong, even by millions, hits none of the others.
+constexpr int MOST_TENSORS = 16, TENSOR_SHIFT = 34;
+constexpr int MOST_SHARED = 32, SHARED_SHIFT = 20;
+constexpr unsigned SHARED_CELL = 2;
+
+inline Region tensors[MOST_TENSORS], shared[MOST_SHARED];
+inline int tensor_count = 0;
+inline char* tensor_arena = nullptr;
+inline char* shared_arena = nullptr;
+inline uint8_t launch_number = 0;
+
+inline char* reserve(size_t bytes, int protection) {
+  void* address = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return address == MAP_FAILED ? nullptr : (char*)address;
+}
+
+inline Cell* make_cells(size_t bytes, unsigned cell_bytes) {
+  return (Cell*)reserve((bytes / cell_bytes + 1) * sizeof(Cell), PROT_READ | PROT_WRITE);
+}
+
+inline bool open_memory() {
+  tensor_arena = reserve(size_t(MOST_TENSORS) << TENSOR_SHIFT, PROT_NONE);
+  shared_arena = reserve(size_t(MOST_SHARED) << SHARED_SHIFT, PROT_READ | PROT_WRITE);
+  return tensor_arena && shared_arena;
+}
+
+inline void close_memory() {
+  for (Region& region : tensors)
+    if (region.cells) munmap(region.cells, (region.bytes / region.cell_bytes + 1) * sizeof(Cell));
+  for (Region& region : shared)
+    if (region.cells) munmap(region.cells, ((size_t(1) << SHARED_SHIFT) / SHARED_CELL + 1) * sizeof(Cell));
+  for (Region& region : tensors) region = Region();
+  for (Region& region : shared) region = Region();
+  tensor_count = 0;
+  munmap(tensor_arena, size_t(MOST_TENSORS) << TENSOR_SHIFT);
+  munmap(shared_arena, size_t(MOST_SHARED) << SHARED_SHIFT);
+}
+
+inline char* add_tensor(const char* name, size_t bytes, unsigned cell_bytes, Role role) {
+  if (tensor_count == MOST_TENSORS || bytes >= size_t(1) << TENSOR_SHIFT) return nullptr;
+  // Half a slot in: what lies before a tensor is as empty as what lies behind.
+  const size_t middle = bytes < size_t(1) << (TENSOR_SHIFT - 1) ? size_t(1) << (TENSOR_SHIFT - 1) : 0;
+  Region& region = tensors[tensor_count];
+  region.base = tensor_arena + (size_t(tensor_count++) << TENSOR_SHIFT) + middle;
+  if (mprotect(region.base, bytes + !bytes, PROT_READ | PROT_WRITE)) return nullptr;
+  snprintf(region.name, sizeof(region.name), "%s", name);
+  region.bytes = bytes;
+  region.cell_bytes = cell_bytes;
+  region.role = role;
+  region.cells = role == INPUT ? nullptr : make_cells(bytes, cell_bytes);
+  return region.base;
+}
+
+// The array with this number in the kernel that runs; the same for all threads.
+inline char* shared_array(int number, const char* name, size_t bytes) {
+  if (number >= MOST_SHARED || bytes > size_t(1) << (SHARED_SHIFT - 1)) return nullptr;
+  Region& region = shared[number];
+  if (!region.bytes) {
+    snprintf(region.name, sizeof(region.name), "%s", name);
+    // In the middle of its slot as well; a multiple of 128, so that banks are counted from the start of the array.
+    region.base = shared_arena + (size_t(number) << SHARED_SHIFT) + (size_t(1) << (SHARED_SHIFT - 2));
+    region.bytes = bytes;
+    region.cell_bytes = SHARED_CELL;
+    region.role = SHARED;
+    if (!region.cells) region.cells = make_cells(size_t(1) << SHARED_SHIFT, SHARED_CELL);
+    memset(region.base, 0xFF, bytes);  // NaN in every type
+  }
+  return region.base;
+}
+
+inline void forget_shared() {
+  for (Region& region : shared) region.bytes = 0;
+}
+
+inline void poison_shared() {
+  for (Region& region : shared)
+    if (region.bytes) memset(region.base, 0xFF, region.bytes);
+}
+
+// The region an address is meant for, in bounds or not; null for what is no memory of the kernel.
+inline Region* region_of(const char* address) {
+  const size_t in_shared = address - shared_arena, in_tensors = address - tensor_arena;
+  if (in_shared < size_t(MOST_SHARED) << SHARED_SHIFT) return &shared[in_shared >> SHARED_SHIFT];
+  if (in_tensors < size_t(MOST_TENSORS) << TENSOR_SHIFT) return &tensors[in_tensors >> TENSOR_SHIFT];
+  return nullptr;
+}
+
+// -- races ------------------------------------------------------------------------------------------------------------
+
+// Is what another thread did then certain to be over now?
+inline bool over(uint32_t when, unsigned who, uint32_t step) {
+  if (when < clock_.launch_start) return true;
+  if (when < clock_.block_start) return false;  // by another block
+  if (when < clock_.now || int(who) == thread) return true;
+  const WarpClock& warp = warp_clocks[thread / WARP];
+  if (int(who) / WARP != thread / WARP || step >= warp.now) return false;
+  found.counts.in_step += step >= warp.synced;
+  return true;
+}
+
+inline void say_race(const Region& region, size_t offset, uint64_t place, const char* what, unsigned who,
+                     uint32_t when) {
+  char text[88];
+  const bool elsewhere = when < clock_.block_start;
+  snprintf(text, sizeof(text), elsewhere ? "%s of another block, thread %u" : "%s of thread %u, no barrier between",
+           what, who);
+  report(RACE, region.name, int64_t(offset), place, text);
+}
+
+inline void check_write(Region& region, Cell& cell, size_t offset, uint64_t place) {
+  if (cell.in_flight) report(IN_FLIGHT, region.name, offset, place, "written before its cp.async was waited for");
+  if (cell.written && !over(cell.written, cell.writer, cell.written_step))
+    say_race(region, offset, place, "written, after a write", cell.writer, cell.written);
+  else if (cell.read && !over(cell.read, cell.reader, cell.read_step))
+    say_race(region, offset, place, "written, after a read", cell.reader, cell.read);
+  else if (cell.read == clock_.now && !over(cell.read, cell.other_reader, cell.read_step))
+    say_race(region, offset, place, "written, after a read", cell.other_reader, cell.read);
+  else if (cell.read_by_another == launch_number && region.role != SHARED)
+    say_race(region, offset, place, "written, after a read", cell.other_reader, 0);
+  cell.written = clock_.now;
+  cell.writer = uint16_t(thread);
+  cell.written_step = warp_clocks[thread / WARP].now;
+  cell.in_flight = 0;
+}
+
+inline void check_read(Region& region, Cell& cell, size_t offset, uint64_t place) {
+  if (cell.in_flight) report(IN_FLIGHT, region.name, offset, place, "read before its cp.async was waited for");
+  if (!cell.written) {
+    if (region.role == SHARED || !sampled) report(UNINITIALISED, region.name, offset, place, "read, never written");
+  } else if (!over(cell.written, cell.writer, cell.written_step)) {
+    say_race(region, offset, place, "read, after a write", cell.writer, cell.written);
+  }
+  if (cell.read >= clock_.launch_start && cell.read < clock_.block_start) cell.read_by_another = launch_number;
+  if (cell.read != clock_.now)
+    cell.other_reader = uint16_t(thread);
+  else if (cell.reader / WARP != thread / WARP || cell.other_reader == cell.reader)
+    cell.other_reader = cell.reader;
+  cell.read = clock_.now;
+  cell.reader = uint16_t(thread);
+  cell.read_step = warp_clocks[thread / WARP].now;
+}
+
+// Every element of an access; `offset` is in bytes from the region's start.
+inline void check(Region& region, size_t offset, unsigned bytes, bool write, uint64_t place) {
+  if (!region.cells) return;
+  for (size_t at = offset / region.cell_bytes; at <= (offset + bytes - 1) / region.cell_bytes; ++at) {
+    Cell& cell = region.cells[at];
+    if (region.role == SHARED && cell.written < clock_.block_start && cell.read < clock_.block_start)
+      cell = Cell();  // of a block before
+    if (write)
+      check_write(region, cell, at * region.cell_bytes, place);
+    else
+      check_read(region, cell, at * region.cell_bytes, place);
+  }
+}
+
+}  // namespace sim

@@ -1,0 +1,85 @@
+"""An artifact -> a verdict, and what its accesses to memory cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from dwconv.build.artifact import Artifact, Extent
+from dwconv.build.kernel import Kernel
+from dwconv.build.wire import message
+from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Machine
+from dwconv.measure.simulator.report import Counts, Report
+from dwconv.measure.simulator.smaller import MOST_PRODUCTS, products, smaller, source_only
+from dwconv.measure.verify import Case, make_case, verify
+from dwconv.records.record import Verdict
+from dwconv.target import CudaTarget
+from dwconv.workload import Workload
+
+message(Verdict)
+
+# Sums over images are the same for a few as for many.
+_IMAGES = 4
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    verdict: Verdict
+    resources: dict[str, int]
+    """``Counts.resources``."""
+
+
+def simulate(artifact: Artifact, target: CudaTarget, *, folder: Path) -> Simulation:
+    """Run all of a small workload, or a few of its images. Of a large one, run a few blocks, spread over the grid, to
+    count and look for faults, and then the same configuration on fewer channels, whole, to verify it.
+
+    Raises BuildError for a source that cannot be simulated, BrokenInstallation without g++."""
+    workload = artifact.candidate.workload
+    if batch := _batch(workload):
+        verdict, report = verified(artifact, workload.with_batch(batch), folder=folder)
+        return Simulation(verdict=verdict, resources=report.counts.resources())
+    counts, verdict = _sampled(artifact, folder=folder)
+    if verdict.right:
+        small = smaller(artifact.candidate, target)
+        whole = source_only(small, target) if small != artifact.candidate else artifact
+        verdict, _ = verified(whole, small.workload.with_batch(_batch(small.workload) or 1), folder=folder)
+    return Simulation(verdict=verdict, resources=counts.resources())
+
+
+def _batch(workload: Workload) -> int:
+    """As many images, up to the workload's own number, as are soon simulated; 0 if not even two are."""
+    fitting = min(workload.batch, MOST_PRODUCTS // max(1, products(workload.with_batch(1))))
+    return fitting if fitting >= min(2, workload.batch) else 0
+
+
+def verified(artifact: Artifact, workload: Workload, *, folder: Path) -> tuple[Verdict, Report]:
+    """Run all of it, and judge it as any other kernel is judged; a fault is reason enough to call it wrong."""
+    with Machine(artifact, folder=folder) as machine:
+        verdict = verify(Kernel(artifact, machine), _case(workload))
+        assert machine.report is not None
+        return _with_faults(verdict, machine.report), machine.report
+
+
+@lru_cache(maxsize=4)
+def _case(workload: Workload) -> Case:
+    return make_case(workload, data="integers")
+
+
+def _sampled(artifact: Artifact, *, folder: Path) -> tuple[Counts, Verdict]:
+    batch = min(artifact.candidate.workload.batch, _IMAGES)
+    launch = artifact.launches[0]
+    blocks = math.prod(size.at(batch) if isinstance(size, Extent) else size for size in launch.grid)
+    of_a_block = max(1, products(artifact.candidate.workload.with_batch(batch)) // blocks)
+    with Machine(artifact, folder=folder) as machine:
+        report = machine.sample(batch=batch, most_blocks=max(2, min(COUNTED_BLOCKS, MOST_PRODUCTS // of_a_block)))
+    return report.counts, _with_faults(Verdict(right=True, max_error=0.0, allowed_error=0.0), report)
+
+
+def _with_faults(verdict: Verdict, report: Report) -> Verdict:
+    if report.clean:
+        return verdict
+    reason = str(report.faults[0])
+    return Verdict(right=False, max_error=verdict.max_error, allowed_error=verdict.allowed_error, reason=reason)

@@ -1,0 +1,316 @@
+"""The kernel behind wgrad, in either layout: every weight is the correlation of the input with the output gradient.
+
+    dw[c, k] = Σ over n, o of x[n, o·stride + k·dilation − padding, c // multiplier] · dy[n, o, c]
+
+A thread keeps its tile of pixels and goes through its images: dy of the tile is loaded once, every x once for all the
+dy that it meets, straight from global memory into registers, where the sums of all its taps stay to the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cuda.correlation import Correlation, Load, Pixel
+from dwconv.schedules.cuda.emit import (
+    Registers,
+    argument,
+    as_one_axis,
+    blocks,
+    blocks_per_sm,
+    in_float32,
+    span,
+    threads,
+    zero,
+)
+from dwconv.schedules.cuda.split_sum import add_parts, sum_over_threads
+from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, when
+
+
+def schedule_correlation(work: Correlation) -> s_tir.Schedule:
+    """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW) and, if there is more than one part, workspace
+    (parts, C·M, KH, KW)."""
+    workload, parts = work.workload, work.parts
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        x = argument("x", _shape(work, n, workload.channels, workload.input_size), workload.dtype)
+        dy = argument("dy", _shape(work, n, workload.out_channels, workload.output_size), workload.dtype)
+        dw = argument("dw", workload.weight_shape, workload.dtype)
+        workspace = argument("workspace", (parts, *workload.weight_shape), "float32") if parts > 1 else None
+        x, dy, total = as_one_axis(x), as_one_axis(dy), as_one_axis(dw)
+        partial = total if workspace is None else as_one_axis(workspace)
+        for place in threads_of(work):
+            reader = Reader.of(work, x, dy)
+            sums = Registers("sums", work.group_kh, work.columns.taps, work.vector_c)
+            sums.clear()
+            with when(place.has_work()):
+                for turn in serial("turn", tirx.truncdiv(n - place.image + (work.split_n - 1), work.split_n)):
+                    reader.add_image(sums, place, bind("image", place.image + turn * work.split_n))
+            place.sum_over_mates(sums)
+            place.write(sums, partial)
+        if partial is not total:
+            weights = workload.out_channels * work.rows.taps * work.columns.taps
+            add_parts(partial, total, count=parts, results=weights, dtype=workload.dtype)
+    return s_tir.Schedule(builder.get())
+
+
+def _shape(work: Correlation, n: Expr, channels: int, size: tuple[int, int]) -> tuple[Expr, ...]:
+    return (n, *size, channels) if work.channel_last else (n, channels, *size)
+
+
+# -- who sums what -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One thread, and what it owns."""
+
+    work: Correlation
+    part: Expr
+    vector: Expr
+    """Which vector of channels."""
+    group: Expr
+    """Which group of kernel rows."""
+    mate: Expr
+    """Its number among the threads whose sums it meets."""
+    neighbour: tuple[Expr, Expr]
+    """Its numbers on (kernel rows, channels) in the block."""
+
+    @property
+    def channel(self) -> Expr:
+        return self.vector * self.work.vector_c
+
+    @property
+    def kh(self) -> Expr:
+        return self.group * self.work.group_kh
+
+    @property
+    def _item(self) -> Expr:
+        return self.part * self.work.threads_p + self.mate
+
+    @property
+    def image(self) -> Expr:
+        """The first of its images."""
+        return self._item // (self.work.tiles_h * self.work.tiles_w)
+
+    @property
+    def top(self) -> Expr:
+        return self._item // self.work.tiles_w % self.work.tiles_h * self.work.tile_h
+
+    @property
+    def left(self) -> Expr:
+        return self._item % self.work.tiles_w * self.work.tile_w
+
+    def has_work(self) -> Expr:
+        work = self.work
+        has_item = work.items == work.parts * work.threads_p or self._item < work.items
+        return every(has_item, self._has_channels(), work.groups % work.threads_kh == 0 or self.group < work.groups)
+
+    def _has_channels(self) -> Expr:
+        return self.work.vectors % self.work.threads_c == 0 or self.vector < self.work.vectors
+
+    def sum_over_mates(self, sums: Registers) -> None:
+        work, (group, lane) = self.work, self.neighbour
+
+        def slot(mate: Expr, width: int) -> Expr:
+            """In the order of the threads, so that those of a warp use different banks."""
+            if work.channel_last:
+                return (group * width + mate) * work.threads_c + lane
+            return (group * work.threads_c + lane) * width + mate
+
+        others = work.threads_c * work.threads_kh
+        sum_over_threads(sums, mate=self.mate, mates=work.threads_p, others=others, slot=slot)
+
+    def write(self, sums: Registers, partial: Any) -> None:
+        taps_h, taps_w = self.work.rows.taps, self.work.columns.taps
+        first = bind("first", (self.part * self.work.workload.out_channels + self.channel) * (taps_h * taps_w))
+        with when(every(self.work.threads_p == 1 or self.mate == 0, self._has_channels())):
+            for a in range(self.work.group_kh):
+                with when(self.work.kernel_rows == taps_h or self.kh + a < taps_h):
+                    for b in range(taps_w):
+                        for c in range(self.work.vector_c):
+                            at = first + (self.kh * taps_w + (c * taps_h + a) * taps_w + b)
+                            store(partial, sums[a, b, c].astype(partial.dtype), at)
+
+
+def threads_of(work: Correlation) -> Iterator[Place]:
+    """All threads of all blocks. NHWC: neighbouring threads own neighbouring channels; NCHW: neighbouring tiles."""
+    channel_blocks, parts, group_blocks = work.blocks
+    across, down = (work.threads_c, work.threads_p) if work.channel_last else (work.threads_p, work.threads_c)
+    for groups in blocks("groups", group_blocks, axis="y"):
+        for block in blocks("block", channel_blocks * parts):
+            for z in threads("z", work.threads_kh, axis="z"):
+                for y in threads("y", down, axis="y"):
+                    for x in threads("x", across):
+                        lane, mate = (x, y) if work.channel_last else (y, x)
+                        with blocks_per_sm(work.blocks_per_sm):
+                            yield Place(
+                                work=work,
+                                part=block // channel_blocks,
+                                vector=block % channel_blocks * work.threads_c + lane,
+                                group=groups * work.threads_kh + z,
+                                mate=mate,
+                                neighbour=(z, lane),
+                            )
+
+
+# -- what a thread adds --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edge:
+    """Where an axis ends, seen from a tile: which of its pixels are inside can depend on where the tile is."""
+
+    origin: Expr
+    """Of the tile."""
+    most: int
+    """The largest that ``origin`` can be; the least is 0."""
+    size: int
+
+    def has(self, at: int) -> Expr:
+        """Whether the pixel ``at`` after the origin is inside; True or False where this is known."""
+        if isinstance(self.origin, int):
+            return 0 <= self.origin + at < self.size
+        low = at >= 0 or self.origin + at >= 0
+        high = self.most + at < self.size or self.origin + at < self.size
+        return every(low, high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """x or dy."""
+
+    name: str
+    elements: Any
+    """In one dimension."""
+    channels: int
+    channel_last: bool
+    loaded: Registers
+    """Where a thread takes the widest of its vectors apart."""
+
+    def seen_from(self, rows: Edge, columns: Edge, *, image: Expr, channel: Expr) -> Source:
+        """From the first pixel of a tile."""
+        plane, pitch = rows.size * columns.size, self.channels if self.channel_last else 1
+        first = channel if self.channel_last else channel * plane
+        at = image * (plane * self.channels) + first + (rows.origin * columns.size + columns.origin) * pitch
+        (vector,) = self.loaded.sizes  # TVM has to see that the vectors are aligned
+        at = keep(f"{self.name}_at", at // vector) * vector
+        return Source(operand=self, at=at, rows=rows, columns=columns, row_pitch=columns.size * pitch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """x or dy, seen from the first pixel of a tile."""
+
+    operand: Operand
+    at: Expr
+    """The element of that pixel."""
+    rows: Edge
+    columns: Edge
+    row_pitch: int
+    """Elements from one row to the next."""
+
+    def pixels(self, load: Load, *, row: int, condition: Expr) -> dict[Pixel, Expr]:
+        """Those of a row's vector, in float32; zero where ``condition`` does not hold."""
+        name, loaded = self.operand.name, self.operand.loaded
+        value = self.operand.elements[span(self.at + (row * self.row_pitch + load.first), load.lanes)]
+        if condition is not True:
+            value = tirx.if_then_else(condition, value, zero(loaded.dtype, load.lanes))
+        if load.lanes == 1:
+            return {pixel: bind(name, in_float32(value)) for pixel, _ in load.pixels}
+        loaded.put(0, value, lanes=load.lanes)
+        return {pixel: bind(name, in_float32(loaded[place])) for pixel, place in load.pixels}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Goes through the tile of one image, and adds to the sums what it gives."""
+
+    work: Correlation
+    x: Operand
+    dy: Operand
+
+    @classmethod
+    def of(cls, work: Correlation, x: Any, dy: Any) -> Reader:
+        """To be made by each thread: it has registers."""
+
+        def operand(name: str, elements: Any, channels: int, vector: int) -> Operand:
+            loaded = Registers(name, vector, dtype=work.workload.dtype)
+            return Operand(
+                name=name, elements=elements, channels=channels, channel_last=work.channel_last, loaded=loaded
+            )
+
+        return cls(
+            work,
+            operand("x", x, work.workload.channels, work.x_vector),
+            operand("dy", dy, work.workload.out_channels, work.dy_vector),
+        )
+
+    def add_image(self, sums: Registers, place: Place, image: Expr) -> None:
+        work, rows, columns = self.work, self.work.rows, self.work.columns
+        x_channel = place.channel // work.workload.multiplier
+        for step in serial("step", work.tile_h // work.unroll_h):
+            row, column = keep("dy_row", place.top + step * work.unroll_h), keep("dy_column", place.left)
+            dy = self.dy.seen_from(
+                Edge(origin=row, most=work.last_row, size=rows.outputs),
+                Edge(origin=column, most=work.last_column, size=columns.outputs),
+                image=image,
+                channel=place.channel,
+            )
+            x_row = keep("x_row", rows.origin(row) + place.kh * rows.step)
+            last_x_row = rows.origin(work.last_row) + (work.kernel_rows - work.group_kh) * rows.step
+            x = self.x.seen_from(
+                Edge(origin=x_row, most=last_x_row, size=rows.inputs),
+                Edge(origin=columns.origin(column), most=columns.origin(work.last_column), size=columns.inputs),
+                image=image,
+                channel=x_channel,
+            )
+            self._add_rows(sums, x, dy)
+
+    def _add_rows(self, sums: Registers, x: Source, dy: Source) -> None:
+        """Straight code: the rows of x one by one, each with the rows of dy that it meets."""
+        skip, met = self.work.edge == "skip", self.work.column_reads
+        gradient: dict[int, dict[Pixel, Expr]] = {}
+        for at, pairs in self.work.row_reads.items():
+            for row in sorted({row for row, _ in pairs} - gradient.keys()):
+                gradient[row] = self._gradient_row(dy, row)
+            has_row = x.rows.has(at)
+            with when(has_row if skip else True):
+                for load in self.work.x_loads:
+                    inside = every(skip or has_row, x.columns.has(load.column))
+                    with when(inside if skip else True):
+                        for (column, channel), value in x.pixels(load, row=at, condition=skip or inside).items():
+                            for (row, a), (out, b) in itertools.product(pairs, met[column]):
+                                for c in self._sharing(channel):
+                                    sums[a, b, c] = sums[a, b, c] + value * gradient[row][out, c]
+
+    def _sharing(self, x_channel: int) -> Iterator[int]:
+        """The thread's output channels that read its ``x_channel``-th input channel."""
+        yield from (c for c in range(self.work.vector_c) if c // self.work.workload.multiplier == x_channel)
+
+    def _gradient_row(self, dy: Source, row: int) -> dict[Pixel, Expr]:
+        found: dict[Pixel, Expr] = {}
+        for load in self.work.dy_loads:
+            found.update(dy.pixels(load, row=row, condition=every(dy.rows.has(row), dy.columns.has(load.column))))
+        return found
+
+
+def keep(name: str, value: Expr) -> Expr:
+    """Names a value for good. What is only bound TVM writes out again at every use, which takes it long here."""
+    if isinstance(value, int):
+        return value
+    kept = Registers(name, 1, dtype="int32")
+    kept[0] = value
+    return bind(name, kept[0])
+
+
+def every(*conditions: Expr) -> Expr:
+    """All of them hold; True or False where this is known."""
+    if any(condition is False for condition in conditions):
+        return False
+    unknown = [condition for condition in conditions if condition is not True]
+    return tirx.all(*unknown) if unknown else True

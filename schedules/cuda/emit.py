@@ -1,0 +1,142 @@
+"""The words of the CUDA kernels: grid, block, virtual threads, registers, shared memory. See ``schedules.emit``.
+
+Loops of the two-level partition are written as they nest, ``for plane in blocks(…)``, ``for t in threads(…)``; over
+Python's ``range`` everything unrolls, which registers need: they cannot be indexed by what is not known when compiling.
+
+Vectors are loaded and stored whole and taken apart in registers, element by element: a vectorised conversion from
+registers can read a stale value (TVM reuses its temporary), an unrolled one cannot, and compiles to the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from dwconv.schedules.emit import Expr, int32, store
+
+VECTOR_BYTES = 16
+"""The widest load or store."""
+STATIC_SHARED_BYTES = 48 * 1024
+"""A kernel may have more shared memory only if it is dynamic."""
+
+
+def argument(name: str, shape: Sequence[Expr], dtype: str) -> Any:
+    """A tensor that the kernel takes. It starts at a multiple of ``VECTOR_BYTES``."""
+    return T.arg(name, T.buffer(tuple(shape), dtype))
+
+
+def as_one_axis(tensor: Any) -> Any:
+    """The same memory, indexed by one number: for vectors that go across axes."""
+    return IRBuilder.name(tensor.name, T.decl_buffer((math.prod(tensor.shape),), tensor.dtype, data=tensor.data))
+
+
+# -- the partition -------------------------------------------------------------------------------------------------
+
+
+def blocks(name: str, extent: Expr, *, axis: str = "x") -> Iterator[Expr]:
+    """Over the blocks of the grid. Only x counts beyond 65535. A kernel has at least one such loop."""
+    return _bound(name, extent, f"blockIdx.{axis}")
+
+
+def vthreads(name: str, extent: int, *, axis: str = "x") -> Iterator[Expr]:
+    """Over virtual threads: every thread does what is inside once for each, interleaved."""
+    return _bound(name, extent, f"vthread.{axis}")
+
+
+def threads(name: str, extent: int, *, axis: str = "x") -> Iterator[Expr]:
+    """Over the threads of a block. One kernel, one extent an axis. CUDA allows 1024 in all and 64 on z."""
+    return _bound(name, extent, f"threadIdx.{axis}")
+
+
+def unrolled(name: str, *bounds: int) -> Iterator[Expr]:
+    """``range(*bounds)`` as a loop in the source that the CUDA compiler unrolls: less to read than Python's unrolling,
+    and registers may be indexed by it all the same. A loop of one turn is none."""
+    start, stop = (0, *bounds) if len(bounds) == 1 else bounds
+    if stop - start <= 1:
+        yield from range(start, stop)
+        return
+    with T.unroll(start, stop, annotations={"pragma_unroll_explicit": False}) as index:
+        yield IRBuilder.name(name, index)
+
+
+def _bound(name: str, extent: Expr, tag: str) -> Iterator[Expr]:
+    with T.thread_binding(extent, thread=tag) as index:
+        yield 0 if extent == 1 and isinstance(extent, int) else IRBuilder.name(name, index)
+
+
+@contextlib.contextmanager
+def blocks_per_sm(least: int) -> Iterator[None]:
+    """Leaves a thread no more registers than ``least`` blocks on an SM have, and all of these. Put around all that the
+    threads of a kernel do. Without it ptxas aims at a number of its own, and spills to reach it."""
+    key = "tirx.launch_bounds_min_blocks_per_sm"
+    with T.attr(int32(0), key, int32(least)):
+        yield
+
+
+# -- memory --------------------------------------------------------------------------------------------------------
+
+
+class Registers:
+    """Scalars of one thread, indexed by small known integers, one for each axis."""
+
+    def __init__(self, name: str, *sizes: int, dtype: str = "float32") -> None:
+        self.sizes = sizes
+        self.dtype = dtype
+        self._buffer = IRBuilder.name(f"{name}_local", T.alloc_buffer((math.prod(sizes),), dtype, scope="local"))
+
+    def __getitem__(self, position: int | tuple[int, ...]) -> Expr:
+        return self.vector(position, 1)
+
+    def __setitem__(self, position: int | tuple[int, ...], value: Expr) -> None:
+        self.put(position, value)
+
+    def vector(self, position: int | tuple[int, ...], lanes: int) -> Expr:
+        """``lanes`` neighbours on the last axis, from ``position`` on; for a vector, a multiple of ``lanes``."""
+        return self._buffer[span(self._index(position), lanes)]
+
+    def put(self, position: int | tuple[int, ...], value: Expr, *, lanes: int = 1) -> None:
+        """Sets ``lanes`` neighbours on the last axis to a vector."""
+        store(self._buffer, value, span(self._index(position), lanes))
+
+    def clear(self) -> None:
+        """Sets all to zero."""
+        for index in unrolled("index", math.prod(self.sizes)):
+            store(self._buffer, zero(self.dtype), index)
+
+    def _index(self, position: int | tuple[int, ...]) -> int:
+        index = 0
+        for at, size in zip(position if isinstance(position, tuple) else (position,), self.sizes, strict=True):
+            index = index * size + at
+        return index
+
+
+def shared(name: str, elements: int, *, dtype: str = "float32", dynamic: bool = False) -> Any:
+    """A flat buffer in shared memory; ``dynamic`` if all of a kernel together have more than 48 KiB."""
+    scope = "shared.dyn" if dynamic else "shared"
+    return IRBuilder.name(f"{name}_shared", T.alloc_buffer((elements,), dtype, scope=scope))
+
+
+def barrier() -> None:
+    """All threads of the block arrive before any goes on."""
+    T.evaluate(T.tvm_storage_sync("shared"))
+
+
+def span(start: Expr, lanes: int) -> Expr:
+    """The index of ``lanes`` neighbours: a vector load or store of that width."""
+    return start if lanes == 1 else tirx.Ramp(int32(start), int32(1), lanes)
+
+
+def zero(dtype: str, lanes: int = 1) -> Expr:
+    value = tirx.const(0, dtype)
+    return value if lanes == 1 else tirx.Broadcast(value, lanes)
+
+
+def in_float32(value: Expr) -> Expr:
+    """A scalar, converted: what all kernels calculate in."""
+    return value.astype("float32")

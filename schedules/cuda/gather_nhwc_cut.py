@@ -1,0 +1,224 @@
+"""How a configuration cuts fprop or dgrad, NHWC, on CUDA, in plain integers. No TVM here.
+
+image                 block tile                            strip: what one thread owns
+┌───────┬───────┐     ┌──────┬──────┬──── columns           ┌────┬────┬────┬────┐
+│ block │ block │     │ t 0  │ t 2  │  threads_w    tile_h  │ vv │ vv │ vv │ vv │   vv: a vector of channels;
+├───────┼───────┤ ──► ├──────┼──────┤               ──►     ├────┼────┼────┼────┤   neighbouring threads own
+│ block │ block │     │ t 1  │ t 3  │  × threads_c          │ vv │ vv │ vv │ vv │   neighbouring vectors
+└───────┴───────┘     └─ threads_h ─┘    channel vectors    └────┴────┴────┴────┘
+                                                                   tile_w
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axis
+from dwconv.workload import ITEMSIZE, DType
+
+VECTOR_BYTES = 16
+MOST_FAN_IN = 4
+"""Source channels of a result channel that are summed in straight code; more of them, in a loop."""
+MOST_ROWS_TOGETHER = 4
+"""Stride up to which all rows of a strip are summed in one loop over source rows; beyond it, one after the other."""
+
+Reads = dict[int, list[tuple[int, int]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisCut:
+    """An axis of ``size`` results in strips of ``tile``, one a thread, ``threads`` of them in a block."""
+
+    size: int
+    tile: int
+    threads: int
+
+    @property
+    def strips(self) -> int:
+        return -(-self.size // self.tile)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.strips // self.threads)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there are threads without a strip."""
+        return self.strips % self.threads != 0
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last strip ends beyond the axis."""
+        return self.size % self.tile != 0
+
+    @property
+    def computed(self) -> int:
+        """Results that all threads compute, wanted or not."""
+        return self.blocks * self.threads * self.tile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageCut(AxisCut):
+    """The cut of rows or columns."""
+
+    axis: Axis
+
+    @property
+    def step(self) -> int:
+        """Inputs from the origin of one strip to that of the next."""
+        return self.tile * self.axis.up // self.axis.down
+
+    @property
+    def reads(self) -> Reads:
+        """For every input that a strip reads, counted from its origin, the (output, tap) pairs that it meets. A strip
+        that is alone reads no padding; others may."""
+        return _reads(self.axis, self.tile, self.strips == 1)
+
+    @property
+    def products(self) -> int:
+        """Pairs of an output of a strip and a tap."""
+        return sum(map(len, self.reads.values()))
+
+    def may_be_before(self, at: int) -> bool:
+        """Whether input ``at`` of some strip lies in the padding in front."""
+        return self.strips > 1 and at < 0
+
+    def may_be_behind(self, at: int) -> bool:
+        """Whether input ``at`` of some strip lies in the padding at the end, or beyond it."""
+        return self.strips > 1 and (self.strips - 1) * self.step + at >= self.axis.inputs
+
+    def may_be_padding(self, at: int) -> bool:
+        return self.may_be_before(at) or self.may_be_behind(at)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The inputs that a strip reads in pieces, (first, stop): in each, ``may_be_before`` and ``may_be_behind`` are
+        the same for all."""
+        found: list[tuple[int, int]] = []
+        for at in self.reads:
+            if found and found[-1][1] == at and self._same(at - 1, at):
+                found[-1] = (found[-1][0], at + 1)
+            else:
+                found.append((at, at + 1))
+        return found
+
+    def _same(self, one: int, other: int) -> bool:
+        sides = (self.may_be_before, self.may_be_behind)
+        return all(side(one) == side(other) for side in sides)
+
+
+@cache
+def _reads(axis: Axis, tile: int, alone: bool) -> Reads:
+    return axis.live_reads(0, tile) if alone else axis.reads(tile)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A pass, cut as a configuration says."""
+
+    work: Gather
+    dtype: DType
+    rows: ImageCut
+    columns: ImageCut
+    channels: AxisCut
+    weights: str
+    unroll: str
+
+    @classmethod
+    def of(cls, work: Gather, config: Config, dtype: DType) -> Cut:
+        rows, columns = work.rows, work.columns
+        return cls(
+            work=work, dtype=dtype,
+            rows=ImageCut(size=rows.outputs, tile=config.tile_h, threads=config.threads_h, axis=rows),
+            columns=ImageCut(size=columns.outputs, tile=config.tile_w, threads=config.threads_w, axis=columns),
+            channels=AxisCut(size=work.channels, tile=config.vector_c, threads=config.threads_c),
+            weights=config.weights, unroll=config.unroll,
+        )  # fmt: skip
+
+    @property
+    def axes(self) -> tuple[AxisCut, AxisCut, AxisCut]:
+        return self.rows, self.columns, self.channels
+
+    @cached_property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.rows.threads * self.columns.threads * self.channels.threads
+
+    @property
+    def itemsize(self) -> int:
+        return ITEMSIZE[self.dtype]
+
+    def vector(self, elements: int, *, itemsize: int) -> int:
+        """Elements of the widest vectors in which ``elements`` neighbours can be moved."""
+        return min(VECTOR_BYTES // itemsize, elements & -elements)
+
+    # -- channels --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def fan_in(self) -> int:
+        """Source channels of a result channel that are summed in straight code."""
+        return self.work.fan_in if self.work.fan_in <= MOST_FAN_IN else 1
+
+    @property
+    def fan_turns(self) -> int:
+        """Turns of the loop over source channels of a result channel."""
+        return self.work.fan_in // self.fan_in
+
+    @cached_property
+    def source_lanes(self) -> int:
+        """Source channels that a thread holds at a time."""
+        return max(1, self.channels.tile * self.fan_in // self.work.fan_out)
+
+    @property
+    def weight_lanes(self) -> int:
+        """Kernels that a thread multiplies with at a time."""
+        return self.channels.tile * self.fan_in
+
+    @property
+    def strip_kernels(self) -> int:
+        """Kernels of a thread."""
+        return self.channels.tile * self.work.fan_in
+
+    @property
+    def block_kernels(self) -> int:
+        """Kernels of a block."""
+        return self.channels.threads * self.strip_kernels
+
+    # -- rows and columns ------------------------------------------------------------------------------------------
+
+    @property
+    def rows_together(self) -> bool:
+        """Whether one loop over source rows can sum all rows of a strip."""
+        axis = self.work.rows
+        return abs(axis.step) == 1 and axis.down <= MOST_ROWS_TOGETHER
+
+    @property
+    def rows_summed(self) -> int:
+        """Rows of a strip whose sums exist at the same time."""
+        return self.rows.tile if self.unroll == "taps" or self.rows_together else 1
+
+    @cached_property
+    def row_slots(self) -> int:
+        """Columns from the first to the last one that a strip reads."""
+        reads = self.columns.reads
+        return max(reads, default=0) - min(reads, default=0) + 1
+
+    # -- weights in shared memory ----------------------------------------------------------------------------------
+
+    @property
+    def taps(self) -> int:
+        return self.work.rows.taps * self.work.columns.taps
+
+    @property
+    def pitch(self) -> int:
+        """Words from the weights of one tap to those of the next. An odd multiple of 4: eight taps of four channels lie
+        in 32 different banks, and vectors stay aligned."""
+        fours = -(-self.block_kernels // 4)
+        return 4 * (fours + (fours % 2 == 0))
+
+    @property
+    def shared_bytes(self) -> int:
+        return 4 * self.taps * self.pitch if self.weights == "shared" else 0

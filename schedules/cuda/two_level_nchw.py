@@ -1,0 +1,35 @@
+"""The two-level schedule, NCHW: fprop at any stride, and dgrad at stride 1, which is fprop with the kernel turned."""
+
+from __future__ import annotations
+
+from tvm import s_tir
+
+from dwconv.schedules.compute_nchw import fprop_nchw
+from dwconv.schedules.cuda.two_level_space import LOADS_IN_FLIGHT, block_tile, in_shared, tiles_of
+from dwconv.schedules.space import Config
+from dwconv.schedules.two_level import keep_in_registers, stage_in_registers, stage_in_shared, two_level
+from dwconv.workload import Workload
+
+
+def schedule_two_level(
+    workload: Workload, config: Config, *, names: tuple[str, str, str] = ("x", "w", "y"), flip: bool = False
+) -> s_tir.Schedule:
+    """``workload`` as a convolution of the tensors with these names, with ``flip`` the kernel turned round."""
+    tile, shared = block_tile(config), in_shared(config)
+    sch = s_tir.Schedule(fprop_nchw(workload, tile, shared=shared, names=names, flip=flip))
+    staged, total, result = (sch.get_sblock(name) for name in ("staged", "sum", names[2]))
+    partition = two_level(sch, total, tiles=tiles_of(config))
+    if shared:
+        stage_in_shared(
+            sch,
+            staged,
+            fetched=sch.get_sblock("fetched"),
+            partition=partition,
+            plane_words=tile.plane_words(workload),
+            row_words=tile.row_words(workload),
+            in_flight=LOADS_IN_FLIGHT,
+        )
+    else:
+        stage_in_registers(sch, staged, partition=partition)
+    keep_in_registers(sch, total, partition=partition, result=result, unrolled=2 if config.unroll == "kernel" else 1)
+    return sch

@@ -1,0 +1,104 @@
+"""The words in which kernels are written, on every device: conditions, loops and names of TVM's TIR builder.
+
+A Python ``for`` over these generators emits a loop in the kernel; over ``range`` it unrolls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+Expr = Any
+"""A Python int where the value is known when compiling, a TVM expression where not."""
+
+BATCH = "n"
+
+
+@contextlib.contextmanager
+def kernel() -> Iterator[IRBuilder]:
+    """A PrimFunc called ``main``; ``builder.get()`` returns it afterwards."""
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name("main")
+        T.func_attr({"tirx.noalias": True})
+        yield builder
+
+
+def serial(name: str, *bounds: Expr) -> Iterator[Expr]:
+    """``range(*bounds)`` in the kernel; a loop of one known turn is none."""
+    start, stop = (0, *bounds) if len(bounds) == 1 else bounds
+    if isinstance(start, int) and isinstance(stop, int) and stop - start <= 1:
+        yield from range(start, stop)
+        return
+    with T.serial(start, stop) as index:
+        yield IRBuilder.name(name, index)
+
+
+@contextlib.contextmanager
+def when(condition: Expr) -> Iterator[None]:
+    """Guards what is emitted inside; nothing to guard where the condition is known to hold."""
+    if condition is True:
+        yield
+        return
+    with T.If(tirx.const(False, "bool") if condition is False else condition), T.Then():
+        yield
+
+
+def bind(name: str, value: Expr) -> Expr:
+    """Gives a value a name, and computes it once."""
+    return value if isinstance(value, int) else IRBuilder.name(name, T.bind(value))
+
+
+def least(a: Expr, b: Expr) -> Expr:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else tirx.min(a, b)
+
+
+def most(a: Expr, b: Expr) -> Expr:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else tirx.max(a, b)
+
+
+def ceil_div(a: Expr, b: int) -> Expr:
+    return (a + (b - 1)) // b
+
+
+def all_of(conditions: list[Expr]) -> Expr:
+    """Whether all of them hold; True if there is none."""
+    return tirx.all(*conditions) if conditions else True
+
+
+def inside(at: Expr, size: int) -> Expr:
+    """Whether 0 ≤ at < size."""
+    return 0 <= at < size if isinstance(at, int) else tirx.all(at >= 0, at < size)
+
+
+def turns_inside(at: Expr, step: int, count: int, *, size: int) -> tuple[Expr, Expr]:
+    """The turns q of ``count`` for which 0 ≤ at + q·step < size, as the bounds of a loop."""
+    if step > 0:
+        first, stop = ceil_div(-at, step), ceil_div(size - at, step)
+    else:
+        first, stop = ceil_div(at - (size - 1), -step), at // -step + 1
+    first = bind("first", most(first, 0))
+    return first, bind("stop", most(first, least(stop, count)))
+
+
+def nest(order: str, loops: dict[str, Callable[[], Iterator[Any]]]) -> Iterator[dict[str, Any]]:
+    """Loops one inside the other, outermost first: ``nest("hwc", {"c": …, "h": …, "w": …})``."""
+    if not order:
+        yield {}
+        return
+    for value in loops[order[0]]():
+        for inner in nest(order[1:], loops):
+            yield {order[0]: value, **inner}
+
+
+def store(target: Any, value: Expr, *indices: Expr) -> None:
+    T.buffer_store(target, value, list(indices))
+
+
+def int32(value: Expr) -> Expr:
+    """A Python int as a constant of the kernel."""
+    return tirx.IntImm("int32", value) if isinstance(value, int) else value

@@ -1,0 +1,62 @@
+"""fprop and dgrad as one thing: every result is a sum of what its taps meet in the source. No TVM here.
+
+result[o, c] = Σ over m, k of source[meets(o, k), c // fan_out · fan_in + m] · w[c · fan_in + m, k]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dwconv.schedules.taps import Axis
+from dwconv.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gather:
+    """A pass as a sum over taps. Result channel c sums source channels c // fan_out · fan_in + m, m < fan_in."""
+
+    source: str
+    result: str
+    rows: Axis
+    columns: Axis
+    channels: int
+    """Of the result."""
+    fan_in: int = 1
+    fan_out: int = 1
+
+    @classmethod
+    def of_convolution(cls, workload: Workload) -> Gather:
+        """y[o, c] = Σ x[o · stride + k · dilation − padding, c // multiplier] · w[c, k]"""
+        return cls(
+            source="x",
+            result="y",
+            rows=Axis.of_convolution(workload, 0),
+            columns=Axis.of_convolution(workload, 1),
+            channels=workload.out_channels,
+            fan_out=workload.multiplier,
+        )
+
+    @classmethod
+    def of_input_gradient(cls, workload: Workload) -> Gather:
+        """dx[i, c] = Σ dy[(i + padding − k · dilation) / stride, c · multiplier + m] · w[c · multiplier + m, k]"""
+        return cls(
+            source="dy",
+            result="dx",
+            rows=Axis.of_input_gradient(workload, 0),
+            columns=Axis.of_input_gradient(workload, 1),
+            channels=workload.channels,
+            fan_in=workload.multiplier,
+        )
+
+    @property
+    def source_channels(self) -> int:
+        return self.channels // self.fan_out * self.fan_in
+
+    @property
+    def multiplier(self) -> int:
+        return self.fan_in * self.fan_out
+
+    @property
+    def weights(self) -> int:
+        """Kernels: one for every source channel that a result channel sums."""
+        return self.channels * self.fan_in

@@ -1,0 +1,141 @@
+"""The NCHW templates of CUDA, built: pinned sources, vectors of 16 bytes, no spills, right numbers off the default."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dwconv.build import build
+from dwconv.build.artifact import Artifact
+from dwconv.measure.simulator.compile import available
+from dwconv.measure.simulator.simulate import verified
+from dwconv.schedules.template import Candidate, all_templates
+from dwconv.target import parse_target
+from dwconv.workload import Workload
+from tests.conftest import Golden
+
+SM_90 = parse_target("cuda:sm_90")
+PLAIN = Workload(pass_="fprop", batch=2, channels=4, input_size=(8, 16), kernel=(3, 3), padding=((1, 1), (1, 1)))
+NAMES = [f"cuda.{pass_}_nchw{kind}" for pass_ in ("fprop", "dgrad") for kind in ("", "_strip", "_wide")]
+
+
+def built(name: str, knobs: dict[str, Any] | None = None, **changes: object) -> Artifact:
+    """A configuration of the template ``name``, the default but for ``knobs``, for PLAIN with ``changes``."""
+    template = all_templates()[name]
+    workload = dataclasses.replace(PLAIN, pass_=template.pass_, **changes)  # type: ignore[arg-type]
+    space = template.space(workload, SM_90)
+    return build(Candidate(workload, space.check({**space.default.to_dict(), **(knobs or {})})), SM_90)
+
+
+# -- pinned sources ------------------------------------------------------------------------------------------------
+
+STRIP = {"planes": 8, "threads_h": 2, "threads_w": 2, "rows_ahead": 1}
+PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "fprop_nchw_strip": ("cuda.fprop_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"dtype": "float16"}),
+    "dgrad_nchw_strip": ("cuda.dgrad_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"stride": (2, 2)}),
+    "fprop_nchw_wide": (
+        "cuda.fprop_nchw_wide",
+        {"planes": 4, "threads_h": 8, "threads_w": 1, "tile_w": 8},
+        {"kernel": (7, 7), "input_size": (8, 8), "padding": ((3, 3), (3, 3))},
+    ),
+    "dgrad_nchw_wide": (
+        "cuda.dgrad_nchw_wide",
+        {"planes": 4, "threads_h": 4, "threads_w": 2, "tile_w": 4},
+        {"kernel": (5, 5), "input_size": (8, 8), "padding": ((2, 2), (2, 2)), "stride": (2, 2), "dtype": "bfloat16"},
+    ),
+    "dgrad_nchw": (
+        "cuda.dgrad_nchw",
+        {"planes": 4, "block_h": 8, "tile_h": 4, "threads_w": 8, "vthread_w": 2, "stage": "shared"},
+        {"dtype": "float16"},
+    ),
+}
+
+
+@pytest.mark.parametrize("pinned", PINNED)
+def test_the_source_is_pinned(pinned: str, golden: Golden) -> None:
+    name, knobs, changes = PINNED[pinned]
+    golden(Path(__file__).parent / "golden" / f"{pinned}.cu", built(name, knobs, **changes).source)
+
+
+# -- lean code -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "vector"), [("float32", "float4"), ("float16", "uint4"), ("bfloat16", "uint4")])
+@pytest.mark.parametrize("name", ["cuda.fprop_nchw_strip", "cuda.dgrad_nchw_strip"])
+def test_strips_read_and_write_16_bytes_at_a_time(name: str, dtype: str, vector: str) -> None:
+    artifact = built(name, channels=96, batch=64, input_size=(56, 56), dtype=dtype)
+    source, result = ("x", "y") if name.startswith("cuda.fprop") else ("dy", "dx")
+    assert f"*({vector}*)({source}_ptr + " in artifact.source
+    assert f"*({vector}*)({result}_ptr + " in artifact.source
+
+
+def test_wide_rows_read_16_bytes_of_shared_memory_at_a_time() -> None:
+    source = built("cuda.fprop_nchw_wide", channels=64, input_size=(28, 28), kernel=(31, 31), padding=PADDING_31).source
+    _, after = source.split("__syncthreads();")
+    loads = re.findall(r"^ *\*\((\w+)\*\)\((?:tap|pixel)_local", after, re.MULTILINE)
+    assert loads and set(loads) == {"float4"}
+
+
+PADDING_31 = ((15, 15), (15, 15))
+
+
+def test_taps_in_the_padding_are_not_multiplied() -> None:
+    """Of 31 columns of the kernel, 14 columns of a map meet at most 14: whole columns are left out when compiling."""
+    source = built("cuda.fprop_nchw_wide", input_size=(14, 14), kernel=(31, 31), padding=PADDING_31).source
+    _, after = source.split("__syncthreads();")
+    assert after.count(" * tap_local") == 14 * 14
+
+
+def test_a_strided_gradient_has_no_dead_taps() -> None:
+    tiles = {"planes": 4, "threads_h": 4, "tile_h": 2, "threads_w": 8, "tile_w": 2}
+    source = built("cuda.dgrad_nchw_strip", tiles, stride=(2, 2)).source
+    assert source.count(" * weight_local") == 9, "1 + 2 + 2 + 4 products for the four positions of a 2 × 2 tile"
+
+
+LAYERS = [
+    {"channels": 96, "input_size": (56, 56), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
+    {"channels": 96, "input_size": (28, 28), "kernel": (7, 7), "padding": ((3, 3), (3, 3))},
+    {"channels": 96, "input_size": (57, 57), "kernel": (3, 3), "padding": ((1, 1), (1, 1)), "stride": (2, 2)},
+    {"channels": 64, "input_size": (28, 28), "kernel": (31, 31), "padding": PADDING_31},
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", LAYERS, ids=lambda shape: f"{shape['input_size'][0]}-k{shape['kernel'][0]}")
+def test_defaults_stay_in_registers(name: str, shape: dict[str, Any]) -> None:
+    template = all_templates()[name]
+    workload = dataclasses.replace(PLAIN, pass_=template.pass_, dtype="float16", **shape)
+    if template.misfit(workload, SM_90):
+        pytest.skip("does not fit")
+    resources = built(name, dtype="float16", **shape).resources
+    assert resources["spill_bytes"] == resources["stack_bytes"] == 0
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+ODD: dict[str, dict[str, Any]] = {
+    "stride 2": {"input_size": (15, 32), "stride": (2, 2), "channels": 6},
+    "padding beyond the kernel": {"input_size": (6, 8), "padding": ((5, 4), (4, 6)), "channels": 3},
+    "multiplier 2, dilation 2": {"input_size": (12, 9), "multiplier": 2, "dilation": (2, 2), "channels": 3},
+    "13 × 12, stride 2": {"kernel": (13, 12), "input_size": (15, 26), "padding": ((6, 5), (3, 6)), "stride": (2, 2)},
+}
+
+
+@pytest.mark.skipif(not available(), reason="the simulator needs g++")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("case", ODD)
+def test_any_configuration_gives_the_right_numbers(name: str, case: str, tmp_path: Path) -> None:
+    template = all_templates()[name]
+    workload = dataclasses.replace(PLAIN, pass_=template.pass_, dtype="bfloat16", **ODD[case])
+    if template.misfit(workload, SM_90):
+        pytest.skip("does not fit")
+    config = template.space(workload, SM_90).sample(random.Random(case))
+    assert config is not None
+    verdict, report = verified(build(Candidate(workload, config), SM_90), workload, folder=tmp_path)
+    assert verdict.right, verdict.reason
+    assert report.clean, str(report)

@@ -1,0 +1,66 @@
+"""Small kernels as text, run in the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dwconv.build.artifact import Argument, Artifact, Extent, Launch
+from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.report import Kind, Report
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.workload import Workload
+
+_ANY = Candidate(
+    Workload(pass_="fprop", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1)), Config.of("cuda.fprop_nchw")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    report: Report
+    y: torch.Tensor
+
+    @property
+    def kinds(self) -> set[Kind]:
+        return {fault.kind for fault in self.report.faults}
+
+
+def kernel(body: str, *, name: str = "k", element: str = "float", extra: str = "") -> str:
+    return (
+        f'{extra}\nextern "C" __global__ void __launch_bounds__(1024) {name}({element}* __restrict__ x_ptr, '
+        f"{element}* __restrict__ w_ptr, {element}* __restrict__ y_ptr, float* __restrict__ workspace_ptr) {{\n"
+        f"  const int t = (int)threadIdx.x;\n  const int b = (int)blockIdx.x;\n{body}\n}}\n"
+    )
+
+
+def run(
+    source: str,
+    folder: Path,
+    *,
+    threads: int = 64,
+    blocks: int = 1,
+    size: int = 64,
+    dtype: str = "float32",
+    kernels: tuple[str, ...] = ("k",),
+    shared_bytes: int = 0,
+    x: torch.Tensor | None = None,
+) -> Ran:
+    """x, w, y and workspace have ``size`` elements; x counts from 0, w is 2 everywhere."""
+    arguments = tuple(Argument(name, dtype, (Extent(), size)) for name in "xwy")
+    arguments += (Argument("workspace", "float32", (Extent(), size)),)
+    launches = tuple(
+        Launch(kernel=name, grid=(blocks, 1, 1), block=(threads, 1, 1), shared_bytes=shared_bytes, arguments=arguments)
+        for name in kernels
+    )
+    artifact = Artifact(candidate=_ANY, kind="cuda", source=source, arguments=arguments, launches=launches)
+    kind = getattr(torch, dtype)
+    x = torch.arange(size).to(kind) if x is None else x
+    y = torch.full((1, size), float("nan"), dtype=kind)
+    with Machine(artifact, folder=folder) as machine:
+        machine(x.view(1, size), torch.full((1, size), 2.0, dtype=kind), y, torch.full((1, size), float("nan")))
+        assert machine.report is not None
+        return Ran(report=machine.report, y=y.flatten())

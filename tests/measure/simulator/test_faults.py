@@ -1,0 +1,379 @@
+"""Each fault is planted in a small kernel and found; the same kernel without it is clean."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from dwconv.measure.simulator.report import Kind
+from tests.measure.simulator.sources import kernel, run
+
+NEIGHBOURS = kernel(
+    """\
+  __shared__ alignas(64) float tile[68];
+  for (int i = 0; i < 2; ++i) {
+    if (((i * 64) + t) < 66) {
+      float condval;
+      if ((1 <= ((i * 64) + t)) && (((i * 64) + t) < 65)) {
+        condval = x_ptr[(((i * 64) + t) - 1)];
+      } else {
+        condval = 0.0f;
+      }
+      tile[((i * 64) + t)] = condval;
+    }
+  }
+  __syncthreads();
+  float sum[1];
+  sum[0] = 0.0f;
+  for (int k = 0; k < 3; ++k) {
+    sum[0] = (sum[0] + tile[(t + k)]);
+  }
+  y_ptr[t] = sum[0];"""
+)
+
+
+def without(source: str, part: str, replacement: str = "") -> str:
+    assert source.count(part) == 1, part
+    return source.replace(part, replacement)
+
+
+def test_a_good_kernel_is_clean_and_right(objects: Path) -> None:
+    ran = run(NEIGHBOURS, objects)
+    assert ran.report.clean, ran.report
+    x = torch.nn.functional.pad(torch.arange(64.0), (1, 1))
+    torch.testing.assert_close(ran.y, x[:-2] + x[1:-1] + x[2:])
+
+
+@pytest.mark.parametrize(
+    ("fault", "part", "replacement", "kind", "where"),
+    [
+        ("removed barrier", "  __syncthreads();\n", "", Kind.RACE, "tile"),
+        ("shifted index", "x_ptr[(((i * 64) + t) - 1)]", "x_ptr[(((i * 64) + t) - 2)]", Kind.OUT_OF_BOUNDS, "x"),
+        ("dropped guard", "(1 <= ((i * 64) + t)) && ", "", Kind.OUT_OF_BOUNDS, "x"),
+        ("dropped guard above", " && (((i * 64) + t) < 65)", "", Kind.OUT_OF_BOUNDS, "x"),
+        ("short tile", "tile[68]", "tile[65]", Kind.OUT_OF_BOUNDS, "tile"),
+        ("missing tail", "i < 2", "i < 1", Kind.UNINITIALISED, "tile"),
+        ("write past the end", "y_ptr[t]", "y_ptr[(t + 1)]", Kind.OUT_OF_BOUNDS, "y"),
+        ("all write one", "y_ptr[t]", "y_ptr[(t / 2)]", Kind.RACE, "y"),
+        ("write to an input", "y_ptr[t]", "x_ptr[t]", Kind.INPUT_CHANGED, "x"),
+        ("reads the result", "y_ptr[t] = ", "y_ptr[t] = y_ptr[t] + ", Kind.UNINITIALISED, "y"),
+        ("far away", "y_ptr[t]", "y_ptr[(t + 50000000)]", Kind.OUT_OF_BOUNDS, "y"),
+        ("a wild pointer", "y_ptr[t]", "*(float*)(0x1000 + t)", Kind.OUT_OF_BOUNDS, "unknown memory"),
+        ("far before", "tile[(t + k)]", "tile[((t + k) - 5000)]", Kind.OUT_OF_BOUNDS, "tile"),
+        ("local array", "sum[0] + tile", "sum[k] + tile", Kind.OUT_OF_BOUNDS, "a local array"),
+        ("some threads leave", "  __sync", "  if (t == 63) return;\n  __sync", Kind.DIVERGENCE, "barrier"),
+        ("some threads skip", "__syncthreads();", "if (t < 63) { __syncthreads(); }", Kind.DIVERGENCE, "barrier"),
+        (
+            "two barriers",
+            "__syncthreads();",
+            "if (t < 32) {\n__syncthreads();\n} else {\n__syncthreads();\n}",
+            Kind.DIVERGENCE,
+            "barrier",
+        ),
+    ],
+)  # fmt: skip
+def test_planted(fault: str, part: str, replacement: str, kind: Kind, where: str, objects: Path) -> None:
+    source = without(NEIGHBOURS, part, replacement)
+    ran = run(source, objects)
+    first = ran.report.faults[0]
+    assert (first.kind, first.where) == (kind, where), ran.report
+    if kind is not Kind.DIVERGENCE:
+        assert first.text and first.line == source.splitlines().index(next(
+            line for line in source.splitlines() if line.strip() == first.text
+        )) + 1  # fmt: skip
+
+
+def test_a_barrier_that_comes_too_often_for_some(objects: Path) -> None:
+    source = kernel(
+        "  for (int i = 0; i < (t + 64) / 64 + (t / 32); ++i) {\n    __syncthreads();\n  }\n  y_ptr[t] = 0.0f;"
+    )
+    assert run(source, objects).kinds == {Kind.DIVERGENCE}
+
+
+def test_an_unset_local_variable_does_not_look_right(objects: Path) -> None:
+    source = without(NEIGHBOURS, "  sum[0] = 0.0f;\n")
+    assert run(source, objects).y.abs().min() > 1e30
+
+
+@pytest.mark.parametrize(("second", "kind"), [("w_ptr[t]", None), ("w_ptr[(t + 64)]", Kind.OUT_OF_BOUNDS)])
+def test_only_some_threads(second: str, kind: Kind | None, objects: Path) -> None:
+    source = kernel(f"  if (t < 7) {{\n    y_ptr[t] = {second};\n  }}")
+    assert run(source, objects).kinds == ({kind} if kind else set())
+
+
+def test_the_cause_is_not_lost_among_the_consequences(objects: Path) -> None:
+    reads = "\n".join(f"  sum = sum + tile[(63 - t)] * {i}.0f + tile[((t + {i}) % 64)];" for i in range(40))
+    body = f"  __shared__ float tile[64];\n  float sum = 0.0f;\n  tile[t] = x_ptr[t];\n{reads}\n  y_ptr[t] = sum;"
+    report = run(kernel(body), objects).report
+    assert report.faults[0].kind is Kind.RACE and len(report.faults) == 24
+
+
+# -- several blocks and several kernels ------------------------------------------------------------------------------
+
+
+def test_blocks_that_write_the_same_are_a_race(objects: Path) -> None:
+    body = "  y_ptr[((b * {}) + t)] = x_ptr[t];"
+    assert run(kernel(body.format(32)), objects, threads=32, blocks=2).report.clean
+    ran = run(kernel(body.format(31)), objects, threads=32, blocks=2)
+    assert ran.kinds == {Kind.RACE}
+    assert "another block" in ran.report.faults[0].detail
+
+
+def test_a_block_may_not_read_what_another_writes(objects: Path) -> None:
+    source = kernel("  workspace_ptr[((b * 32) + t)] = x_ptr[t];\n  y_ptr[((b * 32) + t)] = workspace_ptr[t];")
+    assert run(source, objects, threads=32, blocks=2).kinds == {Kind.RACE}
+
+
+def test_a_second_kernel_may(objects: Path) -> None:
+    first = kernel("  workspace_ptr[((b * 32) + t)] = x_ptr[t];")
+    second = kernel("  y_ptr[((b * 32) + t)] = workspace_ptr[t] + workspace_ptr[(32 + t)];", name="second")
+    assert run(first + second, objects, threads=32, blocks=2, kernels=("k", "second")).report.clean
+    half = without(first, "[((b * 32) + t)]", "[(b + t)]")
+    ran = run(half + second, objects, threads=32, blocks=2, kernels=("k", "second"))
+    assert ran.kinds == {Kind.UNINITIALISED, Kind.RACE}
+
+
+def test_shared_memory_starts_anew_in_every_block(objects: Path) -> None:
+    source = kernel(
+        "  __shared__ float tile[32];\n  if (b == 0) {\n    tile[t] = x_ptr[t];\n  }\n"
+        "  y_ptr[((b * 32) + t)] = tile[t];"
+    )
+    ran = run(source, objects, threads=32, blocks=2)
+    assert ran.kinds == {Kind.UNINITIALISED} and ran.report.faults[0].block == 1
+
+
+def test_a_block_may_go_on_with_what_it_wrote_itself(objects: Path) -> None:
+    body = "  workspace_ptr[t] = x_ptr[t];\n{}  y_ptr[t] = workspace_ptr[(63 - t)];"
+    assert run(kernel(body.format("  __syncthreads();\n")), objects).report.clean
+    assert run(kernel(body.format("")), objects).kinds >= {Kind.RACE}
+
+
+# -- warps -----------------------------------------------------------------------------------------------------------
+
+TREE = """\
+  __shared__ float tile[64];
+  tile[t] = x_ptr[t];
+  __syncthreads();
+  if (t < 32) {{
+    {volatile}
+  }}
+  __syncthreads();
+  y_ptr[t] = tile[0];"""
+STEP = "float v{0} = {1}[t] + {1}[(t + {0})];{2} {1}[t] = v{0};{2}"
+
+
+def test_lanes_in_step(objects: Path) -> None:
+    """As TVM prints the end of a sum over threads: right where lanes run in step, which CUDA does not promise."""
+    steps = "\n    ".join(STEP.format(by, "((volatile float*)tile)", "") for by in (32, 16, 8, 4, 2, 1))
+    ran = run(kernel(TREE.format(volatile=steps)), objects)
+    assert ran.report.clean and ran.report.counts.in_step > 0
+    assert ran.y[0] == 63 * 32
+
+
+def test_lanes_in_step_by_order(objects: Path) -> None:
+    steps = "\n    ".join(STEP.format(by, "tile", " __syncwarp();") for by in (32, 16, 8, 4, 2, 1))
+    ran = run(kernel(TREE.format(volatile=steps)), objects)
+    assert ran.report.clean and ran.report.counts.in_step == 0
+    assert ran.y[0] == 63 * 32
+
+
+def test_lanes_out_of_step(objects: Path) -> None:
+    steps = "\n    ".join(STEP.format(by, "tile", "") for by in (32, 16, 8, 4, 2, 1))
+    assert run(kernel(TREE.format(volatile=steps)), objects).kinds == {Kind.RACE}
+
+
+def test_another_warp_is_not_in_step(objects: Path) -> None:
+    step = "((volatile float*)tile)[t] = ((volatile float*)tile)[(t ^ 32)];"
+    source = kernel(TREE.format(volatile=step)).replace("t < 32", "t < 64")
+    assert run(source, objects).kinds == {Kind.RACE}
+    assert run(source.replace("t ^ 32", "t ^ 31"), objects).report.clean, "one instruction reads, the next writes"
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "expected"),
+    [
+        ("__shfl_xor_sync(0xffffffff, v, 5)", lambda t: t ^ 5),
+        ("__shfl_down_sync(0xffffffff, v, 3)", lambda t: t + 3 if t % 32 < 29 else t),
+        ("__shfl_up_sync(0xffffffff, v, 1, 8)", lambda t: t - 1 if t % 8 else t),
+        ("__shfl_sync(0xffffffff, v, 7, 16)", lambda t: t // 16 * 16 + 7),
+    ],
+)
+def test_shuffles(shuffle: str, expected, objects: Path) -> None:  # type: ignore[no-untyped-def]
+    ran = run(kernel(f"  float v = x_ptr[t];\n  y_ptr[t] = {shuffle};"), objects)
+    assert ran.report.clean, ran.report
+    assert ran.y.tolist() == [expected(t) for t in range(64)]
+
+
+def test_a_shuffle_that_some_lanes_skip(objects: Path) -> None:
+    source = kernel(
+        "  float v = x_ptr[t];\n  if (t % 32 < 9) {\n    v = __shfl_xor_sync(0xffffffff, v, 1);\n  }\n  y_ptr[t] = v;"
+    )
+    assert run(source, objects).kinds == {Kind.DIVERGENCE}
+    named = source.replace("0xffffffff", "0x1ff")
+    assert run(named, objects).kinds == {Kind.UNINITIALISED}, "lane 8 asks lane 9"
+    assert run(named.replace("< 9", "< 8").replace("0x1ff", "0xff"), objects).report.clean
+
+
+# -- asynchronous copies ---------------------------------------------------------------------------------------------
+
+COPY = """
+__forceinline__ __device__ void copy_async(void* dst, int dst_off, void* src, int src_off) {
+  unsigned char* dst_p = (unsigned char*)dst + dst_off * 4;
+  unsigned char* src_p = (unsigned char*)src + src_off * 4;
+  unsigned int dst_addr = __cvta_generic_to_shared(dst_p);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+    :: "r"(dst_addr), "l"(src_p), "n"(4));
+}
+"""
+PIPELINE = kernel(
+    """\
+  __shared__ float tile[96];
+  copy_async(tile, t, x_ptr, t);
+  asm volatile("cp.async.commit_group;");
+  for (int i = 0; i < 3; ++i) {
+    if (i < 2) {
+      copy_async(tile, (((i + 1) % 3) * 32) + t, x_ptr, ((i + 1) * 32) + t);
+    }
+    __asm__ __volatile__("cp.async.commit_group;");
+    asm volatile("cp.async.wait_group %0;" :: "n"(1));
+    __syncthreads();
+    y_ptr[((i * 32) + t)] = tile[((i % 3) * 32) + (31 - t)];
+  }""",
+    extra=COPY,
+)
+
+
+def test_asynchronous_copies(objects: Path) -> None:
+    ran = run(PIPELINE, objects, threads=32, size=96)
+    assert ran.report.clean, ran.report
+    assert ran.y.tolist() == [i // 32 * 32 + 31 - i % 32 for i in range(96)]
+
+
+@pytest.mark.parametrize(
+    ("part", "replacement", "kind"),
+    [
+        ('"n"(1));', '"n"(2));', Kind.IN_FLIGHT),
+        ('    asm volatile("cp.async.wait_group %0;" :: "n"(1));\n', "", Kind.IN_FLIGHT),
+        ('  asm volatile("cp.async.commit_group;");\n  for', "  for", Kind.IN_FLIGHT),
+        ("    __syncthreads();\n", "", Kind.RACE),
+        ("((i + 1) % 3) * 32) + t, x", "(i % 3) * 32) + t, x", Kind.IN_FLIGHT),
+        ("(i + 1) * 32) + t);", "(i + 2) * 32) + t);", Kind.OUT_OF_BOUNDS),
+    ],
+    ids=["wrong wait_group", "no wait", "no commit", "no barrier", "wrong buffer", "source"],
+)
+def test_planted_in_a_pipeline(part: str, replacement: str, kind: Kind, objects: Path) -> None:
+    ran = run(without(PIPELINE, part, replacement), objects, threads=32, size=96)
+    assert kind in ran.kinds, ran.report
+
+
+@pytest.mark.parametrize("words", ["4", "16"])
+def test_padding_by_predicated_copies(words: str, objects: Path) -> None:
+    """The form TVM prints, with zeros where the predicate is false."""
+    zero = {"4": '" @!p st.shared.u32 [%0], {%4};\\n"', "16": '" @!p st.shared.v4.u32 [%0], {%4, %4, %4, %4};\\n"'}
+    extra = re.sub(
+        r"int src_off\).*",
+        f"""int src_off, int predicate) {{
+  unsigned char* dst_p = (unsigned char*)dst + dst_off * 4;
+  unsigned char* src_p = (unsigned char*)src + src_off * 4;
+  unsigned int dst_addr = __cvta_generic_to_shared(dst_p);
+  __asm__ __volatile__(
+    "{{\\\\n"
+    " .reg .pred p;\\\\n"
+    " setp.eq.u32 p, %3, 1;\\\\n"
+    " @p cp.async.ca.shared.global [%0], [%1], %2;\\\\n"
+    {zero[words].replace(chr(92), chr(92) * 2)}
+    "}}\\\\n"
+    :: "r"(dst_addr), "l"(src_p), "n"({words}), "r"(predicate), "r"(0)
+  );
+}}
+""",
+        COPY,
+        flags=re.DOTALL,
+    )
+    width = int(words) // 4
+    source = kernel(
+        f"""\
+  __shared__ float tile[{32 * width}];
+  copy_async(tile, t * {width}, x_ptr, (t - 4) * {width}, t >= 4);
+  asm volatile("cp.async.wait_all;");
+  y_ptr[t] = tile[(t * {width})];""",
+        extra=extra,
+    )
+    ran = run(source, objects, threads=32, size=128)
+    assert ran.report.clean, ran.report
+    assert ran.y[:32].tolist() == [max(0, t - 4) * width for t in range(32)]
+
+
+# -- vectors and 16-bit numbers --------------------------------------------------------------------------------------
+
+
+def test_vectors_of_floats(objects: Path) -> None:
+    source = kernel("  float4 v = *(float4*)(x_ptr + (t * 4));\n  v.y = v.x + v.w;\n  *(float4*)(y_ptr + (t * 4)) = v;")
+    ran = run(source, objects, threads=16)
+    assert ran.report.clean and ran.y[:4].tolist() == [0, 3, 2, 3]
+    shifted = source.replace("x_ptr + (t * 4)", "x_ptr + ((t * 3) + 1)")
+    assert run(shifted, objects, threads=16).kinds == {Kind.MISALIGNED}
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("float16", "half"), ("bfloat16", "nv_bfloat16")])
+def test_vectors_of_halves(dtype: str, name: str, objects: Path) -> None:
+    body = """\
+  uint4 v = *(uint4*)(x_ptr + (t * 8));
+  float own[8];
+  own[0] = (float)(((NAME2*)(&(v.x)))->x);
+  own[1] = (float)(((NAME2*)(&(v.x)))->y);
+  own[7] = (float)(((NAME2*)(&(v.w)))->y);
+  NAME out[8];
+  for (int i = 0; i < 8; ++i) {
+    out[i] = ((NAME)((own[1] * 3.0f) + ((float)w_ptr[i])));
+  }
+  out[7] = ((NAME)own[7]) * w_ptr[0];
+  *(uint4*)(y_ptr + (t * 8)) = *(uint4*)(out + 0);"""
+    source = kernel(body.replace("NAME", name), element=name)
+    ran = run(source, objects, threads=8, dtype=dtype)
+    assert ran.report.clean, ran.report
+    expected = [(8 * t + 1) * 3 + 2 for t in range(8)]
+    torch.testing.assert_close(ran.y.view(8, 8)[:, 3], torch.tensor(expected).to(ran.y.dtype))
+    torch.testing.assert_close(
+        ran.y.view(8, 8)[:, 7], torch.tensor([(8 * t + 7) * 2 for t in range(8)]).to(ran.y.dtype)
+    )
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("float16", "half"), ("bfloat16", "nv_bfloat16")])
+def test_conversions_round_as_torch_does(dtype: str, name: str, objects: Path) -> None:
+    """All 65536 numbers come back as they were, and what lies between two goes where PyTorch puts it."""
+    kind = getattr(torch, dtype)
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(kind)
+    source = kernel(
+        f"  for (int i = 0; i < 64; ++i) {{\n    float v = (float)x_ptr[((i * 1024) + t)];\n"
+        f"    y_ptr[((i * 1024) + t)] = ({name})v;\n"
+        f"    workspace_ptr[((i * 1024) + t)] = (float)({name})(v * 1.0009765625f);\n"
+        f"    w_ptr[0];\n  }}",
+        element=name,
+    )
+    ran = run(source, objects, threads=1024, size=65536, dtype=dtype, x=every)
+    numbers = ~every.isnan()
+    assert torch.equal(ran.y.view(torch.int16)[numbers], every.view(torch.int16)[numbers])
+    assert ran.y.isnan().equal(every.isnan())
+    products = kernel(
+        f"  for (int i = 0; i < 64; ++i) {{\n"
+        f"    y_ptr[((i * 1024) + t)] = ({name})(((float)x_ptr[((i * 1024) + t)]) * 1.0009765625f);\n  }}",
+        element=name,
+    )
+    ran = run(products, objects, threads=1024, size=65536, dtype=dtype, x=every)
+    expected = (every.float() * 1.0009765625).to(kind)
+    assert torch.equal(ran.y.view(torch.int16)[numbers], expected.view(torch.int16)[numbers])
+
+
+def test_dynamic_shared_memory(objects: Path) -> None:
+    source = kernel(
+        "  extern __shared__ alignas(64) unsigned char all[];\n  ((float*)all)[t] = x_ptr[t];\n  __syncthreads();\n"
+        "  y_ptr[t] = ((float*)all)[(63 - t)];"
+    )
+    assert run(source, objects, shared_bytes=256).report.clean
+    ran = run(source, objects, shared_bytes=252)
+    assert ran.kinds == {Kind.OUT_OF_BOUNDS} and ran.report.faults[0].where == "dynamic shared memory"
+    assert run(source, objects).kinds == {Kind.OUT_OF_BOUNDS}

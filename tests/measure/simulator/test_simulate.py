@@ -1,0 +1,150 @@
+"""From an artifact to a verdict; and the compiler that it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dwconv.build.artifact import Artifact
+from dwconv.errors import BrokenInstallation, BuildError, WorkerDied, WorkerTimeout
+from dwconv.measure.process import Pool
+from dwconv.measure.simulator import compile as compiling
+from dwconv.measure.simulator import simulate as simulating
+from dwconv.measure.simulator import smaller as shrinking
+from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.simulate import simulate
+from dwconv.measure.simulator.smaller import MOST_PRODUCTS, products, smaller, source_only
+from dwconv.measure.simulator.translate import translate
+from dwconv.schedules.cuda import fprop_nchw
+from dwconv.schedules.template import Candidate
+from dwconv.target import CudaTarget, parse_target
+from dwconv.workload import Workload
+from tests.measure.simulator.handlers import HandlerSetup
+from tests.measure.simulator.sources import kernel
+
+SM_90 = parse_target("cuda:sm_90")
+assert isinstance(SM_90, CudaTarget)
+LAYER = Workload(pass_="fprop", batch=4, channels=8, input_size=(20, 20), kernel=(3, 3), padding=((1, 1), (1, 1)))
+LARGE = dataclasses.replace(LAYER, batch=64, channels=144, input_size=(56, 56))
+
+
+def lowered(workload: Workload = LAYER) -> Artifact:
+    return source_only(Candidate(workload, fprop_nchw.space(workload, SM_90).default), SM_90)
+
+
+def without_barriers(artifact: Artifact) -> Artifact:
+    assert "__syncthreads();" in artifact.source
+    return dataclasses.replace(artifact, source=artifact.source.replace("__syncthreads();", ""))
+
+
+def test_a_small_workload_is_run_whole(objects: Path) -> None:
+    simulation = simulate(lowered(), SM_90, folder=objects)
+    assert simulation.verdict.right and simulation.verdict.max_error == 0
+    assert set(simulation.resources) == {"shared_wavefronts_percent", "load_sectors_percent", "store_sectors_percent"}
+    assert all(100 <= percent < 1000 for percent in simulation.resources.values())
+
+
+def test_a_fault_is_a_wrong_verdict_that_names_it(objects: Path) -> None:
+    verdict = simulate(without_barriers(lowered()), SM_90, folder=objects).verdict
+    assert not verdict.right
+    assert verdict.reason.startswith("race: staged_shared") and "line" in verdict.reason
+
+
+def test_wrong_numbers_are_a_wrong_verdict(objects: Path) -> None:
+    artifact = lowered()
+    wrong = dataclasses.replace(artifact, source=artifact.source.replace(" * w_ptr[", " + w_ptr["))
+    verdict = simulate(wrong, SM_90, folder=objects).verdict
+    assert not verdict.right and verdict.reason.startswith("value: ")
+
+
+def test_of_a_large_workload_blocks_are_counted_and_fewer_channels_verified(
+    objects: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Workload] = []
+    original = simulating.verified
+    monkeypatch.setattr(simulating, "verified", lambda a, w, **kw: ran.append(w) or original(a, w, **kw))
+    artifact = lowered(LARGE)
+    simulation = simulate(artifact, SM_90, folder=objects)
+    assert simulation.verdict.right
+    (small,) = ran
+    assert small == dataclasses.replace(LARGE, channels=small.channels, batch=small.batch)
+    assert small.channels < 144 and products(small) <= MOST_PRODUCTS
+    with Machine(artifact, folder=objects) as machine:
+        report = machine.sample(batch=4)
+    assert report.counts.blocks == 8 and simulation.resources == report.counts.resources()
+    faulty = simulate(without_barriers(artifact), SM_90, folder=objects)
+    assert faulty.verdict.reason.startswith("race") and len(ran) == 1, "found in the blocks that were counted"
+
+
+def test_a_workload_is_made_smaller_by_channels_alone() -> None:
+    default = Candidate(LARGE, fprop_nchw.space(LARGE, SM_90).default)
+    small = smaller(default, SM_90)
+    assert small.config == default.config
+    assert small.workload == dataclasses.replace(LARGE, channels=small.workload.channels)
+    assert list(shrinking._fewer(70)) == [64, 35, 32, 16, 14, 10, 8, 7, 6, 5, 4, 2, 1]
+
+
+def test_unused_memory_costs_nothing(objects: Path) -> None:
+    """A few blocks of a layer of 7 GB."""
+    huge = dataclasses.replace(LARGE, channels=1024, input_size=(112, 112), batch=140)
+    with Machine(lowered(huge), folder=objects) as machine:
+        assert machine.sample(batch=140, most_blocks=2).clean
+
+
+def test_what_hangs_or_crashes_costs_its_worker(objects: Path) -> None:
+    setup = HandlerSetup(target=SM_90, folder=str(objects))  # type: ignore[arg-type]
+    pool = Pool("tests.measure.simulator.handlers:Vandal", setup, size=1, threads=1)
+    candidates = [lowered(dataclasses.replace(LAYER, channels=channels)).candidate for channels in (1, 2)]
+    try:
+        hung, broken = (outcome for _, outcome in pool.map(candidates, timeout_s=4))
+    finally:
+        pool.kill()
+    assert isinstance(hung, WorkerTimeout)
+    assert isinstance(broken, WorkerDied) and "SIGILL" in str(broken)
+
+
+# -- the compiler ----------------------------------------------------------------------------------------------------
+
+
+def test_without_a_compiler_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_version", lambda: 0)
+    assert not compiling.available()
+    with pytest.raises(BrokenInstallation, match=r"needs g\+\+ 12 or newer, there is none; install it"):
+        Machine(lowered(), folder=tmp_path)
+
+
+def test_what_the_compiler_refuses_is_one_line(objects: Path) -> None:
+    broken = dataclasses.replace(lowered(), source=kernel("  y_ptr[t] = unheard_of(t);", name="main_kernel"))
+    with pytest.raises(BuildError, match="unheard_of"):
+        Machine(broken, folder=objects)
+
+
+def test_a_kernel_is_compiled_once(objects: Path) -> None:
+    first = compiling.compile_kernels(lowered().source, lowered().launches, folder=objects)
+    written = first.stat().st_mtime_ns
+    again = compiling.compile_kernels(lowered().source, lowered().launches, folder=objects)
+    assert again == first and again.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(
+    ("source", "unknown"),
+    [
+        (kernel('  asm volatile("bar.sync 1, 64;");'), "bar.sync 1, 64;"),
+        (kernel('  asm volatile("mov.b32 %0, 1;" : "=r"(t));'), "mov.b32"),
+        (kernel("  __shared__ float tile[4][4];"), "shared memory"),
+        (kernel("", name="other"), "no kernel k"),
+    ],
+)
+def test_what_cannot_be_translated_is_an_error(source: str, unknown: str) -> None:
+    with pytest.raises(BuildError, match=unknown):
+        translate(source, ["k"])
+
+
+def test_lines_keep_their_numbers() -> None:
+    source = lowered().source
+    text = translate(source, ["main_kernel"]).partition('#line 1 "kernel.cc"\n')[2]
+    for number, line in enumerate(source.splitlines()):
+        if "y_ptr[" in line and "__global__" not in line:
+            assert text.splitlines()[number].startswith(line[:20])

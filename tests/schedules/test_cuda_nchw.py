@@ -1,0 +1,186 @@
+"""The NCHW templates of CUDA without TVM: their spaces, their vectors, and what they know of edges when compiling."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dwconv.errors import InvalidWorkload
+from dwconv.schedules.cuda.reach import Reach, both
+from dwconv.schedules.cuda.strip_space import aligned_lanes, vectors
+from dwconv.schedules.cuda.wide_space import Wide, spread_vectors
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.taps import Axis
+from dwconv.schedules.template import all_templates, templates_for
+from dwconv.target import CudaTarget, parse_target
+from dwconv.workload import DTYPES, Workload
+from tests.schedules.test_cuda import layer
+
+SM_90 = parse_target("cuda:sm_90")
+assert isinstance(SM_90, CudaTarget)
+STRIPS = ["cuda.fprop_nchw_strip", "cuda.dgrad_nchw_strip"]
+WIDE = ["cuda.fprop_nchw_wide", "cuda.dgrad_nchw_wide"]
+
+
+def of(name: str, channels: int, size: int, kernel: int, stride: int = 1, **other: object) -> Workload:
+    """A layer in the pass of the template ``name``."""
+    return layer(channels, size, kernel, stride, **{"pass_": all_templates()[name].pass_, **other})
+
+
+# -- spaces --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STRIPS)
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "at_least"), [(56, 3, 1, 1000), (14, 3, 2, 100), (7, 3, 1, 100), (28, 7, 1, 300)]
+)
+def test_there_are_strips_to_search(name: str, size: int, kernel: int, stride: int, at_least: int) -> None:
+    workload = of(name, 144, size, kernel, stride)
+    legal = sum(1 for _ in all_templates()[name].space(workload, SM_90))
+    assert at_least <= legal <= 20_000
+
+
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize(("size", "kernel", "stride", "at_least"), [(56, 31, 1, 1000), (28, 13, 2, 200), (7, 7, 1, 50)])
+def test_there_are_wide_rows_to_search(name: str, size: int, kernel: int, stride: int, at_least: int) -> None:
+    workload = of(name, 144, size, kernel, stride)
+    legal = sum(1 for _ in all_templates()[name].space(workload, SM_90))
+    assert at_least <= legal <= 20_000
+
+
+@pytest.mark.parametrize("name", STRIPS)
+def test_strips_are_as_wide_as_a_vector_and_several_planes_share_a_block(name: str) -> None:
+    space = all_templates()[name].space
+    assert space(of(name, 144, 56, 3), SM_90).default.tile_w == 4
+    assert space(of(name, 144, 56, 3, dtype="float16", batch=64), SM_90).default.tile_w == 8
+    small = space(of(name, 960, 7, 3), SM_90).default
+    assert small.tile_h == 7 and small.planes >= 16
+
+
+def test_wide_rows_of_a_small_map_are_whole() -> None:
+    workload = of(WIDE[0], 256, 28, 31)
+    default = all_templates()[WIDE[0]].space(workload, SM_90).default
+    tiles = Wide.of(Gather.of_convolution(workload), default, workload.dtype)
+    assert (tiles.tile_w, tiles.column_tiles) == (28, 1)
+    assert 2 * tiles.shared_bytes < SM_90.shared_bytes_per_sm
+
+
+@pytest.mark.parametrize("name", [*STRIPS, *WIDE])
+def test_legal_configurations_fit_the_hardware(name: str) -> None:
+    workload = of(name, 128, 28, 5, 2)
+    space = all_templates()[name].space(workload, SM_90)
+    rng = random.Random(0)
+    for _ in range(50):
+        config = space.sample(rng)
+        assert config is not None
+        assert 32 <= config.planes * config.threads_h * config.threads_w <= SM_90.threads_per_block
+        assert config.threads_h <= 64, "CUDA allows 64 threads on z"
+        if name.startswith("cuda.dgrad"):
+            assert config.tile_w % 2 == 0, "a tile holds whole periods of the taps"
+
+
+sizes = st.integers(1, 40)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    pass_=st.sampled_from(["fprop", "dgrad"]),
+    dtype=st.sampled_from(DTYPES),
+    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
+    multiplier=st.sampled_from([1, 2, 3]),
+    size=st.tuples(sizes, sizes),
+    kernel=st.tuples(st.integers(1, 31), st.integers(1, 31)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    padding=st.tuples(st.tuples(*[st.integers(0, 15)] * 2), st.tuples(*[st.integers(0, 15)] * 2)),
+)
+def test_every_workload_has_a_template_and_each_of_them_a_default(  # type: ignore[no-untyped-def]
+    pass_, dtype, channels, multiplier, size, kernel, stride, dilation, padding
+) -> None:
+    try:
+        workload = Workload(
+            pass_=pass_, batch=1, channels=channels, multiplier=multiplier, input_size=size, kernel=kernel,
+            stride=stride, dilation=dilation, padding=padding, dtype=dtype,
+        )  # fmt: skip
+    except InvalidWorkload:
+        return
+    for template in templates_for(workload, SM_90):
+        space = template.space(workload, SM_90)
+        assert space.why_illegal(space.default) is None, template.name
+
+
+# -- vectors -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "pitch", "itemsize", "expected"),
+    [(4, 56, 4, 4), (8, 56, 2, 8), (8, 28, 2, 4), (4, 57, 4, 1), (2, 14, 4, 2), (0, 28, 4, 4)],
+)
+def test_vectors_are_as_wide_as_memory_is_aligned(step: int, pitch: int, itemsize: int, expected: int) -> None:
+    assert aligned_lanes(step, pitch, itemsize) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lanes", "expected"),
+    [
+        (range(-1, 5), 4, [(-1, 1), (0, 4), (4, 1)]),
+        (range(-2, 6), 4, [(-2, 2), (0, 4), (4, 2)]),
+        (range(-3, 7), 4, [(-4, 4), (0, 4), (4, 4)]),
+        ([1, 2], 4, [(0, 4)]),
+        (range(3), 1, [(0, 1), (1, 1), (2, 1)]),
+    ],
+)
+def test_the_halo_is_read_in_the_smallest_aligned_part(wanted: range, lanes: int, expected: list) -> None:  # type: ignore[type-arg]
+    assert vectors(wanted, lanes) == expected
+
+
+@given(
+    rows=st.integers(1, 40),
+    columns=st.integers(1, 20),
+    lanes=st.sampled_from([1, 4]),
+    threads=st.sampled_from([(1, 16, 28), (1, 32, 7), (4, 1, 8), (2, 4, 28)]),
+)
+def test_rows_and_planes_are_spread_over_the_banks(
+    rows: int, columns: int, lanes: int, threads: tuple[int, int, int]
+) -> None:
+    columns *= lanes
+    row, plane = spread_vectors(rows, columns, lanes=lanes, unit=lanes, threads=threads, steps=(4, 1))
+    assert row >= columns and plane >= rows * row and row % lanes == 0 and plane % lanes == 0
+    if threads[0] == 1 and threads[1] >= 16 and lanes == 4:
+        starts = Counter(thread * plane // lanes % 8 for thread in range(8))
+        assert max(starts.values()) == 1
+
+
+# -- edges ---------------------------------------------------------------------------------------------------------
+
+
+def reach(**changes: object) -> Reach:
+    fields = {"outputs": 8, "inputs": 8, "taps": 3, "up": 1, "down": 1, "step": 1, "shift": -1, **changes}
+    return Reach(axis=Axis(**fields), width=4, tiles=2, index=1)  # type: ignore[arg-type]
+
+
+def test_what_every_tile_reads_needs_no_test() -> None:
+    inner = reach(inputs=7, shift=0, outputs=5)
+    assert [inner.reads(at) is True for at in range(6)] == [True, True, True, False, False, False]
+    assert reach().writes(3) is True and reach().writes(0, lanes=4) is True
+
+
+def test_what_no_tile_reads_is_known_when_compiling() -> None:
+    alone = Reach(axis=reach(outputs=4, inputs=4).axis, width=4, tiles=1, index=0)
+    assert alone.reads(-1) is False and alone.reads(4) is False
+    assert list(alone.live_reads()) == [0, 1, 2, 3]
+
+
+def test_outputs_beyond_the_axis_are_not_written() -> None:
+    ragged = Reach(axis=reach(outputs=3, inputs=3).axis, width=4, tiles=1, index=0)
+    assert [ragged.writes(out) for out in range(4)] == [True, True, True, False]
+
+
+def test_both_keeps_what_is_known() -> None:
+    assert both(True, True) is True
+    assert both(True, False) is False and both(False, "unknown") is False
+    assert both(True, "unknown") == "unknown" and both("unknown", True) == "unknown"

@@ -1,0 +1,258 @@
+"""fprop and dgrad, NHWC, CUDA: right and clean in the simulator on odd shapes, spaces worth a search, lean code."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dwconv.build import build
+from dwconv.build.sass import disassemble
+from dwconv.errors import InvalidConfig, InvalidWorkload
+from dwconv.measure.simulator import compile as simulator
+from dwconv.measure.simulator.simulate import verified
+from dwconv.measure.simulator.smaller import source_only
+from dwconv.schedules.cuda import dgrad_nhwc, fprop_nhwc
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import Candidate
+from dwconv.target import CudaTarget, parse_target
+from dwconv.workload import DTYPES, DType, Pass, Workload
+from tests.conftest import Golden
+
+SM_90 = parse_target("cuda:sm_90")
+assert isinstance(SM_90, CudaTarget)
+TEMPLATES = {"fprop": fprop_nhwc.TEMPLATE, "dgrad": dgrad_nhwc.TEMPLATE}
+PASSES: tuple[Pass, ...] = ("fprop", "dgrad")
+
+
+def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
+    """With the padding that keeps the size, if no other is given."""
+    same = tuple(((k - 1) // 2, (k - 1) // 2) for k in kernel)
+    fields = {"pass_": "fprop", "batch": 2, "padding": same, "layout": "nhwc", **other}
+    return Workload(channels=channels, input_size=size, kernel=kernel, **fields)  # type: ignore[arg-type]
+
+
+def square(channels: int, size: int, kernel: int, stride: int = 1, **other: object) -> Workload:
+    return layer(channels, (size, size), (kernel, kernel), stride=(stride, stride), batch=64, **other)
+
+
+SHAPES = {
+    "58 channels, 7 by 7": layer(58, (7, 7), (3, 3)),
+    "20 channels, asymmetric padding, stride 2": layer(
+        20, (10, 13), (3, 5), padding=((0, 2), (3, 1)), stride=(2, 2)
+    ),
+    "dilation 2": layer(8, (11, 9), (3, 3), padding=((2, 2), (2, 2)), dilation=(2, 2)),
+    "dilation and stride": layer(4, (15, 14), (5, 3), padding=((3, 3), (2, 2)), dilation=(2, 3), stride=(3, 2)),
+    "multiplier 2": layer(8, (9, 8), (3, 3), multiplier=2),
+    "multiplier 6, stride 2": layer(3, (9, 8), (3, 3), multiplier=6, stride=(2, 1)),
+    "1 by 7, causal": layer(16, (1, 40), (1, 7), padding=((0, 0), (6, 0))),
+    "31 by 31": layer(8, (20, 17), (31, 31), batch=1),
+    "stride beyond the kernel": layer(4, (20, 21), (3, 3), stride=(7, 5)),
+    "one channel": layer(1, (6, 5), (2, 2), padding=((1, 0), (0, 1))),
+}  # fmt: skip
+
+
+def space_of(workload: Workload) -> ConfigSpace:
+    return TEMPLATES[workload.pass_].space(workload, SM_90)
+
+
+def config_of(workload: Workload, **knobs: object) -> Config:
+    space = space_of(workload)
+    return space.check({**space.default.to_dict(), **knobs})
+
+
+def source_of(workload: Workload, **knobs: object) -> str:
+    return source_only(Candidate(workload, config_of(workload, **knobs)), SM_90).source
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def assert_right_and_clean(workload: Workload, config: Config, folder: Path) -> None:
+    verdict, report = verified(source_only(Candidate(workload, config), SM_90), workload, folder=folder)
+    assert report.clean, f"{config}: {report.faults[0]}"
+    assert verdict.right, f"{config}: {verdict.reason}"
+
+
+@pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_right_and_clean_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, tmp_path: Path) -> None:
+    """The default in float32, others from the space in half precision."""
+    workload = dataclasses.replace(SHAPES[shape].for_pass(pass_), dtype=dtype)
+    space = space_of(workload)
+    drawn = space.sample(random.Random(workload.key)) if dtype != "float32" else None
+    assert_right_and_clean(workload, drawn or space.default, tmp_path)
+
+
+@pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"unroll": "taps", "weights": "registers"},
+        {"unroll": "taps", "weights": "shared"},
+        {"unroll": "kw", "weights": "shared"},
+        {"unroll": "kw", "weights": "shared", "vector_c": 1, "threads_c": 8, "threads_h": 2, "tile_h": 4},
+    ],
+    ids=str,
+)
+def test_every_way_to_go_through_the_taps(knobs: dict[str, object], pass_: Pass, tmp_path: Path) -> None:
+    workload = layer(32, (15, 16), (3, 3), stride=(2, 2), pass_=pass_)
+    blocks = {"vector_c": 4, "threads_c": 4, "threads_w": 2, "threads_h": 4, "tile_h": 2, "tile_w": 2}
+    assert_right_and_clean(workload, space_of(workload).check({**blocks, **knobs}), tmp_path)
+
+
+@pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
+def test_kernels_too_large_for_shared_memory(tmp_path: Path) -> None:
+    workload = layer(1, (5, 6), (31, 31), multiplier=64, batch=1, pass_="dgrad")
+    config = space_of(workload).default
+    assert config.weights == "global"
+    assert_right_and_clean(workload, config, tmp_path)
+
+
+# -- code ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize(
+    ("dtype", "vector", "word"), [("float32", 4, "float4"), ("float16", 8, "uint4"), ("bfloat16", 8, "uint4")]
+)
+def test_vectors_of_16_bytes(dtype: DType, vector: int, word: str, pass_: Pass) -> None:
+    workload = square(64, 14, 3, dtype=dtype, pass_=pass_)
+    block = {"vector_c": vector, "threads_c": 8, "threads_w": 7, "threads_h": 1}
+    source = source_of(workload, **block, tile_h=7, tile_w=2, weights="registers", unroll="taps")
+    read, written = ("x", "y") if pass_ == "fprop" else ("dy", "dx")
+    for tensor in (read, "w", written):
+        assert f"*({word}*)({tensor}_ptr" in source
+        assert f"{tensor}_ptr[" not in source
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_the_source_is_pinned(pass_: Pass, golden: Golden) -> None:
+    workload = layer(32, (8, 8), (3, 3), stride=(2, 2) if pass_ == "dgrad" else (1, 1), pass_=pass_)
+    knobs = {"vector_c": 4, "threads_c": 8, "threads_w": 2, "threads_h": 2, "tile_h": 4, "tile_w": 4}
+    source = source_of(workload, **knobs, weights="shared" if pass_ == "dgrad" else "registers", unroll="taps")
+    golden(Path(__file__).parent.parent / "build" / "golden" / f"{pass_}_nhwc.cu", source)
+
+
+def test_a_strided_gradient_has_live_taps_only() -> None:
+    """Of 9 taps in 4 phases 9 products are left, of 36."""
+    workload = square(32, 16, 3, 2, pass_="dgrad")
+    strip = {"tile_h": 2, "tile_w": 2, "vector_c": 1, "weights": "registers", "unroll": "taps"}
+    artifact = build(Candidate(workload, config_of(workload, **strip)), SM_90)
+    (code,) = disassemble(artifact.cubin).values()
+    assert sum(instruction.kind == "fma" for instruction in code.instructions) == 9
+
+
+LEAN = [
+    (square(144, 56, 3), 0.35), (square(576, 14, 3), 0.35), (square(960, 7, 3), 0.6),
+    (square(192, 28, 3, dtype="float16"), 0.55), (square(960, 7, 3, dtype="bfloat16"), 0.9),
+    (square(96, 112, 3, 2), 0.35), (square(240, 28, 5), 0.6),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize(
+    ("workload", "share"), LEAN, ids=lambda value: value.key if isinstance(value, Workload) else ""
+)
+def test_defaults_leave_time_for_the_memory(workload: Workload, share: float, pass_: Pass) -> None:
+    """Instructions a result, over what a GPU issues while its memory moves the data; no register is spilt."""
+    workload = workload.for_pass(pass_)
+    config = space_of(workload).default
+    artifact = build(Candidate(workload, config), SM_90)
+    assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
+    (launch,) = artifact.launches
+    code = disassemble(artifact.cubin)[launch.kernel]
+    assert not code.loops, "straight code: each instruction is run once"
+    threads = math.prod(launch.block) * launch.grid[0].at(workload.batch)  # type: ignore[union-attr]
+    results = math.prod(workload.output_shape if pass_ == "fprop" else workload.input_shape)
+    issued = sum(instruction.base != "NOP" for instruction in code.instructions) * threads / results
+    assert issued / (55 / 8 * workload.bytes / results) <= share
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", [7, 31])
+def test_large_kernels_spill_nothing(kernel: int, dtype: DType, pass_: Pass) -> None:
+    workload = square(128, 28, kernel, dtype=dtype, pass_=pass_)
+    artifact = build(Candidate(workload, space_of(workload).default), SM_90)
+    assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
+
+
+# -- spaces ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_there_is_something_to_search(pass_: Pass) -> None:
+    space = space_of(square(96, 56, 7, dtype="float16", pass_=pass_))
+    rng = random.Random(0)
+    legal = sum(
+        space.why_illegal(Config(space.template, tuple((knob.name, rng.choice(knob.values)) for knob in space.knobs)))
+        is None
+        for _ in range(2000)
+    )
+    assert space.size * legal / 2000 > 1000
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_a_space_does_not_depend_on_the_batch(pass_: Pass) -> None:
+    workload = square(96, 28, 5, pass_=pass_)
+    few, many = (space_of(workload.with_batch(batch)) for batch in (1, 128))
+    assert few.knobs == many.knobs
+    assert few.why_illegal(many.default) is None and many.why_illegal(few.default) is None
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    def pair(most: int) -> st.SearchStrategy[tuple[int, int]]:
+        return st.tuples(st.integers(1, most), st.integers(1, most))
+
+    pads = st.tuples(st.integers(0, 3), st.integers(0, 3))
+    try:
+        return layer(
+            draw(st.sampled_from([1, 2, 3, 20, 58, 96])), draw(pair(40)), draw(pair(31)),
+            pass_=draw(st.sampled_from(PASSES)), multiplier=draw(st.sampled_from([1, 1, 2, 3])),
+            stride=draw(pair(9)), dilation=draw(pair(3)), padding=draw(st.tuples(pads, pads)),
+            dtype=draw(st.sampled_from(DTYPES)),
+        )  # fmt: skip
+    except InvalidWorkload:
+        assume(False)
+        raise
+
+
+@given(workloads())
+@settings(max_examples=25, deadline=None)
+def test_every_workload_has_a_default_that_fits_the_hardware(workload: Workload) -> None:
+    assert TEMPLATES[workload.pass_].misfit(workload, SM_90) is None
+    space = space_of(workload)
+    default = space.default
+    assert space.why_illegal(default) is None
+    assert default.threads_c * default.threads_w * default.threads_h <= SM_90.threads_per_block
+    assert default.threads_h <= 64, "CUDA allows 64 threads on z"
+
+
+def test_what_cannot_run_is_named() -> None:
+    far = layer(4, (400, 400), (3, 3), stride=(200, 200), pass_="dgrad")
+    assert TEMPLATES["dgrad"].misfit(far, SM_90) == "the stride 200 is more than 128"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reason"),
+    [
+        ({"weights": "registers", "unroll": "kw"}, "indexed by a loop"),
+        ({"threads_h": 14, "threads_w": 14}, "more than 1024 threads"),
+        ({"threads_h": 1, "threads_w": 1, "threads_c": 1}, "fewer than 32 threads"),
+        ({"tile_h": 28, "threads_h": 4}, "results wanted"),
+        ({"tile_h": 28, "tile_w": 14, "threads_w": 4, "threads_h": 1}, "instructions unrolled"),
+    ],
+)
+def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
+    with pytest.raises(InvalidConfig, match=reason):
+        config_of(square(144, 56, 3), **knobs)

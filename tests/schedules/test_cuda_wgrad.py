@@ -1,0 +1,239 @@
+"""wgrad on CUDA: right and free of faults on odd shapes in every type, the same bits every time, and lean."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dwconv import reference
+from dwconv.build import build
+from dwconv.build.artifact import Artifact
+from dwconv.build.kernel import Kernel
+from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.simulate import verified
+from dwconv.measure.simulator.smaller import source_only
+from dwconv.schedules.cuda.correlation import Correlation, Load, loads
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import CudaTarget, parse_target
+from dwconv.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
+from tests.conftest import Golden
+
+SM_90 = parse_target("cuda:sm_90")
+assert isinstance(SM_90, CudaTarget)
+
+
+def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
+    pairs = {"kernel": kernel, "stride": other.get("stride", (1, 1)), "dilation": other.get("dilation", (1, 1))}
+    padding = resolve_padding(None, **pairs)  # type: ignore[arg-type]
+    fields = {"pass_": "wgrad", "batch": 3, "channels": channels, "input_size": size, "padding": padding}
+    return Workload(**{**fields, **pairs, **other})  # type: ignore[arg-type]
+
+
+SHAPES = {
+    "plain": layer(8, (14, 14), (3, 3)),
+    "ragged channels": layer(58, (9, 11), (3, 3), batch=1),
+    "20 channels, stride 2": layer(20, (15, 14), (3, 3), stride=(2, 2)),
+    "asymmetric padding": layer(6, (10, 13), (3, 5), padding=((0, 2), (3, 1)), stride=(2, 1)),
+    "dilation 2 and 3": layer(4, (15, 16), (3, 3), dilation=(2, 3), stride=(1, 2)),
+    "multiplier 2": layer(6, (9, 8), (3, 3), multiplier=2, stride=(2, 1)),
+    "multiplier 3": layer(4, (8, 8), (3, 2), multiplier=3, padding=((1, 1), (1, 0))),
+    "1 × 7": layer(8, (1, 50), (1, 7)),
+    "1-D, causal, wide": layer(5, (1, 90), (1, 31), padding=((0, 0), (30, 0)), dilation=(1, 2)),
+    "7 × 7 map": layer(12, (7, 7), (3, 3), batch=17),
+    "7 × 7 kernel": layer(4, (14, 14), (7, 7)),
+    "13 × 13 kernel": layer(4, (12, 13), (13, 13), stride=(1, 2)),
+    "31 × 31 kernel": layer(2, (14, 14), (31, 31)),
+    "kernel beyond the map": layer(2, (5, 6), (9, 4), padding=((6, 4), (2, 3))),
+    "no padding": layer(3, (11, 9), (4, 2), padding=((0, 0), (0, 0))),
+    "1 by 1": layer(17, (12, 12), (1, 1), stride=(2, 3)),
+}  # fmt: skip
+
+
+def space(workload: Workload) -> ConfigSpace:
+    (template,) = templates_for(workload, SM_90)
+    return template.space(workload, SM_90)
+
+
+def some_configs(workload: Workload, count: int) -> list[Config]:
+    """The default and ``count`` other legal configurations, the same in every run."""
+    rng = random.Random(workload.key)
+    others = [space(workload).sample(rng) for _ in range(count)]
+    return list(dict.fromkeys([space(workload).default, *(config for config in others if config is not None)]))
+
+
+def artifact_of(workload: Workload, config: Config) -> Artifact:
+    return source_only(Candidate(workload, config), SM_90)
+
+
+# What 16-bit data change is how pixels are loaded: these shapes load in all the ways that there are.
+IN_EVERY_TYPE = [
+    "ragged channels", "20 channels, stride 2", "dilation 2 and 3", "multiplier 2", "1 × 7", "7 × 7 map",
+    "31 × 31 kernel",
+]  # fmt: skip
+CASES = [(shape, "float32") for shape in SHAPES] + [(shape, dtype) for dtype in DTYPES[1:] for shape in IN_EVERY_TYPE]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("shape", "dtype"), CASES)
+def test_right_on_odd_shapes(shape: str, layout: Layout, dtype: DType, tmp_path: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape], layout=layout, dtype=dtype)
+    others = 1 if dtype == "float32" and shape in IN_EVERY_TYPE else 0
+    for number, config in enumerate(some_configs(workload, others)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        verdict, report = verified(artifact_of(workload, config), workload, folder=folder)
+        assert verdict.right, f"{config}: {verdict.reason}"
+        assert report.clean
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("batch", [1, 17])
+def test_any_batch(batch: int, layout: Layout, tmp_path: Path) -> None:
+    workload = dataclasses.replace(SHAPES["20 channels, stride 2"], layout=layout)
+    artifact = artifact_of(workload, space(workload).default)
+    verdict, _ = verified(artifact, workload.with_batch(batch), folder=tmp_path)
+    assert verdict.right, verdict.reason
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_same_bits_every_time(layout: Layout, tmp_path: Path) -> None:
+    """Sums of normally distributed data: another order would round otherwise."""
+    workload = dataclasses.replace(SHAPES["7 × 7 map"], layout=layout)
+    first, second = reference.operands(workload, data="normal", seed=3)
+    artifact = artifact_of(workload, space(workload).default)
+    with Machine(artifact, folder=tmp_path) as machine:
+        kernel = Kernel(artifact, machine)
+        once, again = (kernel(first, second) for _ in range(2))
+    assert torch.equal(once, again)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_part_needs_no_second_kernel(layout: Layout) -> None:
+    workload = dataclasses.replace(SHAPES["7 × 7 map"], layout=layout)
+    configs = [space(workload).sample(random.Random(seed)) for seed in range(60)]
+    parts = {Correlation.of(workload, config).parts: config for config in configs if config is not None}
+    alone, shared_out = artifact_of(workload, parts[1]), artifact_of(workload, parts[max(parts)])
+    assert len(alone.launches) == 1 and len(alone.arguments) == 3
+    assert len(shared_out.launches) == 2 and shared_out.arguments[3].shape[0] == max(parts)
+
+
+# -- lean ----------------------------------------------------------------------------------------------------------
+
+REGIMES = [
+    layer(144, (56, 56), (3, 3), batch=64),
+    layer(144, (112, 112), (3, 3), stride=(2, 2), batch=64),
+    layer(576, (14, 14), (3, 3), batch=64),
+    layer(960, (7, 7), (3, 3), batch=64),
+    layer(240, (28, 28), (5, 5), batch=64),
+    layer(96, (56, 56), (7, 7), batch=64),
+    layer(384, (14, 14), (13, 13), batch=64),
+    layer(128, (28, 28), (31, 31), batch=64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "workload", [*REGIMES, dataclasses.replace(REGIMES[0], dtype="float16")], ids=lambda workload: workload.key
+)
+def test_defaults_keep_to_registers(workload: Workload, layout: Layout) -> None:
+    workload = dataclasses.replace(workload, layout=layout)
+    resources = build(Candidate(workload, space(workload).default), SM_90).resources
+    assert resources["spill_bytes"] == resources["stack_bytes"] == 0
+    assert resources["shared_bytes"] <= 16 * 1024
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_source_is_pinned(layout: Layout, golden: Golden) -> None:
+    """Tiles of 4 × 4 pixels, two rows at a time, in two parts that the second kernel adds."""
+    workload = layer(32, (8, 8), (3, 3), layout=layout)
+    own = {"vector_c": 4, "threads_p": 8, "split_n": 4} if layout == "nhwc" else {"threads_p": 16, "split_n": 8}
+    knobs = {"tile_h": 4, "unroll_h": 2, "tile_w": 4, "threads_c": 8, "threads_kh": 1, "blocks_per_sm": 2, **own}
+    config = space(workload).check({**knobs, "group_kh": 3, "edge": "zero"})
+    golden(Path(__file__).parent / "golden" / f"cuda_wgrad_{layout}.cu", artifact_of(workload, config).source)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_loads_are_16_bytes_wide_where_rows_and_channels_allow(dtype: DType, layout: Layout) -> None:
+    workload = layer(64, (32, 32), (3, 3), layout=layout, dtype=dtype)
+    widest = 4 if dtype == "float32" else 8
+    configs = (space(workload).sample(random.Random(seed)) for seed in range(100))
+    wide = next(
+        config
+        for config in configs
+        if config is not None and Correlation.of(workload, config).dy_vector == widest
+    )  # fmt: skip
+    source = artifact_of(workload, wide).source
+    assert f"*({'float4' if dtype == 'float32' else 'uint4'}*)(dy_ptr" in source
+
+
+# -- the space -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("workload", REGIMES, ids=lambda workload: workload.key)
+def test_there_is_something_to_search(workload: Workload, layout: Layout) -> None:
+    knobs = space(dataclasses.replace(workload, layout=layout))
+    rng = random.Random(0)
+    assert len({knobs.sample(rng) for _ in range(200)} - {None}) > 150
+
+
+sizes = st.integers(1, 40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
+    multiplier=st.sampled_from([1, 2, 3]),
+    size=st.tuples(sizes, sizes),
+    kernel=st.tuples(st.integers(1, 31), st.integers(1, 31)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    padding=st.tuples(st.tuples(*[st.integers(0, 15)] * 2), st.tuples(*[st.integers(0, 15)] * 2)),
+    layout=st.sampled_from(LAYOUTS),
+    dtype=st.sampled_from(DTYPES),
+)
+def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride, padding, layout, dtype) -> None:  # type: ignore[no-untyped-def]
+    try:
+        workload = Workload(
+            pass_="wgrad", batch=1, channels=channels, multiplier=multiplier, input_size=size, kernel=kernel,
+            stride=stride, padding=padding, layout=layout, dtype=dtype,
+        )  # fmt: skip
+    except InvalidWorkload:
+        return
+    assert space(workload).why_illegal(space(workload).default) is None
+
+
+def test_what_cannot_run_is_named() -> None:
+    with pytest.raises(NoTemplate, match="a kernel row of 200 sums takes more registers"):
+        templates_for(layer(2, (1, 400), (1, 200)), SM_90)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reason"),
+    [
+        ({"tile_h": 14, "unroll_h": 4}, "unroll_h does not divide tile_h"),
+        ({"threads_c": 48, "threads_p": 32}, "more than 1024 threads"),
+        ({"tile_h": 28, "unroll_h": 14, "tile_w": 28, "vector_c": 1}, "products unrolled"),
+        ({"blocks_per_sm": 6, "vector_c": 4, "tile_h": 7, "unroll_h": 7}, "more registers"),
+    ],
+)
+def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
+    workload = layer(144, (56, 56), (3, 3), layout="nhwc", batch=64)
+    with pytest.raises(InvalidConfig, match=reason):
+        space(workload).check({**space(workload).default.to_dict(), **knobs})
+
+
+def test_loads_are_as_few_and_as_narrow_as_they_can_be() -> None:
+    """Columns −1 to 4 in aligned vectors of four: the last of one, all of another, the first of a third."""
+    found = loads(range(-1, 5), channels=1, pitch=1, vector=4)
+    assert [(load.first, load.lanes) for load in found] == [(-1, 1), (0, 4), (4, 1)]
+    assert found[0] == Load(-1, 1, (((-1, 0), 0),))
+    assert [load.lanes for load in loads([2, 3], channels=4, pitch=12, vector=4)] == [4, 4]
