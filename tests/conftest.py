@@ -6,10 +6,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dwconv import plan
 
 Golden = Callable[[Path, str], None]
+
+# How fast this machine is, and how lucky it is in drawing, says nothing about what is tested.
+settings.register_profile(
+    "dwconv",
+    parent=settings.default,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+settings.load_profile("dwconv")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
