@@ -1,12 +1,14 @@
-"""``dwconv tune …`` and ``dwconv show …``: the commands by one name."""
+"""``dwconv tune …``, ``dwconv show …``, ``dwconv merge …``: the commands by one name."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 COMMANDS = {
     "tune": "find the fastest configuration of a workload on a device",
     "show": "print a candidate's configuration, TIR, source, launches or records",
+    "merge": "one small tuning log out of several",
 }
 
 
@@ -16,17 +18,14 @@ def main(argv: list[str] | None = None) -> int:
     if arguments and arguments[0] in ("-h", "--help"):
         print("usage: dwconv COMMAND …\n\ncommands (each has --help):")
         for name, purpose in COMMANDS.items():
-            print(f"  {name}   {purpose}")
+            print(f"  {name:7}{purpose}")
         return 0
     if not arguments or arguments[0] not in COMMANDS:
         given = f"command={arguments[0]} is unknown" if arguments else "no command given"
         print(f"error: {given}; use one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    if arguments[0] == "tune":
-        from dwconv.tune import main as run
-    else:
-        from dwconv.show import main as run
-    return run(arguments[1:])
+    exit_code: int = importlib.import_module(f"dwconv.{arguments[0]}").main(arguments[1:])
+    return exit_code
 
 
 if __name__ == "__main__":

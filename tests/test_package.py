@@ -86,20 +86,20 @@ def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp
     assert str(ROOT) not in done.stdout
 
 
-@pytest.mark.parametrize("command", ["tune", "show"])
-def test_console_script_and_module_print_help(clean_python, tmp_path, command):
+@pytest.mark.parametrize("command, option", [("tune", "--shape"), ("show", "--shape"), ("merge", "--out")])
+def test_console_script_and_module_print_help(clean_python, tmp_path, command, option):
     script = str(Path(clean_python).with_name("dwconv"))
     by_script = subprocess.run([script, command, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     by_module = run_clean(clean_python, tmp_path, "-m", f"dwconv.{command}", "--help")
     assert by_script.returncode == by_module.returncode == 0
-    assert "--shape" in by_script.stdout
+    assert option in by_script.stdout
     assert by_script.stdout == by_module.stdout
 
 
 def test_unknown_command_is_one_line():
     done = subprocess.run([sys.executable, "-m", "dwconv", "fly"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: command=fly is unknown; use one of tune, show\n"
+    assert done.stderr == "error: command=fly is unknown; use one of tune, show, merge\n"
 
 
 def test_importing_dwconv_leaves_tvm_alone():

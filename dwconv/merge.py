@@ -1,0 +1,57 @@
+"""``python -m dwconv.merge``: one small tuning log out of several, with what dispatch can choose from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from dwconv.arguments import ArgumentParser, run
+from dwconv.errors import LogError
+
+_KEPT = 3
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, 2 for bad input."""
+    return run(_merge, argv)
+
+
+def _merge(argv: list[str] | None) -> int:
+    parser = ArgumentParser(
+        prog="python -m dwconv.merge",
+        description="Write one small log out of several: of each workload on each device the best measured records, "
+        "which are all that dispatch looks at.",
+    )
+    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="a log, or a folder of logs")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the log to write; it must not exist")
+    parser.add_argument("--keep", type=int, default=_KEPT, metavar="N", help=f"records a workload, default {_KEPT}")
+    args = parser.parse_args(argv)
+    if args.keep < 1:
+        parser.error(f"--keep {args.keep}: keep at least 1 record a workload")
+
+    from dwconv.records.condense import condensed
+    from dwconv.records.database import Database
+    from dwconv.records.log import TuningLog
+
+    missing = [path for path in args.logs if not path.exists()]
+    if missing:
+        raise LogError(f"log={missing[0]} is not there")
+    if args.out.exists():
+        raise LogError(f"out={args.out} is there already; name another file")
+    database = Database.load(args.logs)
+    for problem in database.problems:
+        print(f"note: {problem}", file=sys.stderr)
+    records = condensed(database, keep=args.keep)
+    if not records:
+        raise LogError(f"nothing measured is in {', '.join(map(str, args.logs))}; nothing was written")
+    log = TuningLog(args.out)
+    for record in records:
+        log.append(record)
+    workloads = len({(record.device, record.workload) for record in records})
+    before = sum(map(len, database.records_by_family.values()))
+    print(f"{args.out}: {len(records)} of {before} records, {workloads} workloads")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

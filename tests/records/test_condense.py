@@ -1,0 +1,90 @@
+"""merge: a small log decides as the large ones did."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from planted_records import record_of, workload_of
+
+from dwconv.merge import main
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Status
+from dwconv.schedules.space import Config
+
+SMALL = workload_of(shape=(8, 16, 14, 14))
+LARGE = workload_of(shape=(8, 16, 28, 28), pass_="wgrad")
+CONFIGS = [Config.of("cpu.made_up", block_h=value) for value in (1, 2, 4, 8, 14)]
+
+
+def write(path, records):
+    log = TuningLog(path)
+    for record in records:
+        log.append(record)
+    return path
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """Two logs: trials and finalists of one workload, mere trials of another, failures, predictions, two devices."""
+    trials = [record_of(SMALL, device="here", config=c, median_us=9 - i) for i, c in enumerate(CONFIGS)]
+    finalists = [
+        dataclasses.replace(
+            record_of(SMALL, device="here", config=c, median_us=20 + i, created="2026-02-01"), confirmed=True
+        )
+        for i, c in enumerate(CONFIGS[:2])
+    ]
+    return [
+        write(tmp_path / "a.jsonl", [*trials, record_of(LARGE, device="there", config=CONFIGS[0])]),
+        write(
+            tmp_path / "b.jsonl",
+            [
+                *finalists,
+                record_of(LARGE, device="here", config=CONFIGS[1], median_us=3),
+                record_of(LARGE, device="here", config=CONFIGS[2], median_us=1, predicted=True),
+                record_of(LARGE, device="here", config=CONFIGS[3], status=Status.CRASHED),
+            ],
+        ),
+    ]
+
+
+def test_a_merged_log_decides_as_the_logs_did(logs, tmp_path, capsys):
+    out = tmp_path / "out.jsonl"
+    assert main([*map(str, logs), "--out", str(out)]) == 0
+    assert "4 of 11 records, 3 workloads" in capsys.readouterr().out
+    before, after = Database.load(logs), Database.load([out])
+    for workload in (SMALL, LARGE):
+        for device in ("here", "there"):
+            assert after.best(workload, device) == before.best(workload, device)
+    assert [record.config for record in after.ranked(SMALL, "here")] == CONFIGS[:2], "the confirmed, best first"
+    assert [record.config for record in after.records(LARGE, "here")] == [CONFIGS[1]], "no failure, no prediction"
+
+
+def test_keep_bounds_the_records_of_a_workload(logs, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert main([str(logs[0]), "--out", str(out), "--keep", "2"]) == 0
+    assert [record.config for record in Database.load([out]).records(SMALL, "here")] == [CONFIGS[4], CONFIGS[3]]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["a.jsonl", "--out", "a.jsonl"], "out=a.jsonl is there already"),
+        (["none.jsonl", "--out", "out.jsonl"], "log=none.jsonl is not there"),
+        (["a.jsonl", "--out", "out.jsonl", "--keep", "0"], "--keep 0"),
+        (["empty.jsonl", "--out", "out.jsonl"], "nothing measured is in empty.jsonl"),
+    ],
+)
+def test_bad_input_is_one_line(logs, tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.jsonl").touch()
+    before = logs[0].read_bytes()
+    try:
+        code = main(arguments)
+    except SystemExit as exit:
+        code = exit.code
+    assert code == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+    assert logs[0].read_bytes() == before and not (tmp_path / "out.jsonl").exists()
