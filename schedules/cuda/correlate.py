@@ -223,7 +223,7 @@ class Source:
         if load.lanes == 1:
             return {pixel: bind(name, in_float32(value)) for pixel, _ in load.pixels}
         loaded.put(0, value, lanes=load.lanes)
-        return {pixel: bind(name, in_float32(loaded[place])) for pixel, place in load.pixels}
+        return {pixel: bind(name, loaded.in_float32(place)) for pixel, place in load.pixels}
 
 
 @dataclass(frozen=True)

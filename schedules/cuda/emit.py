@@ -100,6 +100,16 @@ class Registers:
         """``lanes`` neighbours on the last axis, from ``position`` on; for a vector, a multiple of ``lanes``."""
         return self._buffer[span(self._index(position), lanes)]
 
+    def in_float32(self, position: int | tuple[int, ...]) -> Expr:
+        """One of them, converted. Of two bfloat16 that share a word, each is a float32 with one instruction: the lower
+        one shifted up, the upper one without the lower. The compiler would first move the upper one down."""
+        index = self._index(position)
+        if self.dtype != "bfloat16" or index + 1 - index % 2 == math.prod(self.sizes):
+            return in_float32(self._buffer[index])
+        word = tirx.reinterpret("int32", self._buffer[span(index - index % 2, 2)])
+        bits = tirx.bitwise_and(word, int32(-1 << 16)) if index % 2 else tirx.shift_left(word, int32(16))
+        return tirx.reinterpret("float32", bits)
+
     def put(self, position: int | tuple[int, ...], value: Expr, *, lanes: int = 1) -> None:
         """Sets ``lanes`` neighbours on the last axis to a vector."""
         store(self._buffer, value, span(self._index(position), lanes))
