@@ -47,7 +47,7 @@ def race(
     verdict = verify(kernel, case)
     if not verdict.right:
         return {"error": f"wrong: {verdict.reason}"}
-    calls: dict[str, Call] = {"dwconv": lambda: kernel(case.first, case.second)}
+    calls: dict[str, Call] = {"dwconv": lambda: kernel(*case.inputs)}
     refused: dict[str, str] = {}
     for name, make in gpu_providers(case, compiled=compiled):
         if time.monotonic() - started > 0.6 * seconds and len(calls) > 2:

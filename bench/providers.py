@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from dwconv.measure.providers import pytorch_call
+from dwconv.measure.providers import laid_out, pytorch_call
 from dwconv.measure.verify import Case
 from dwconv.workload import LAYOUTS, Layout, Workload
 
 Call = Callable[[], object]
-MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
 
 def gpu_providers(case: Case, *, compiled: bool) -> Iterator[tuple[str, Callable[[], Call]]]:
@@ -29,19 +28,14 @@ def gpu_providers(case: Case, *, compiled: bool) -> Iterator[tuple[str, Callable
     for layout in LAYOUTS:
         yield f"aten-{layout}", lambda layout=layout: _aten(case, layout)
         yield f"cudnn-{layout}", lambda layout=layout: _cudnn(case, layout)
-        if case.workload.pass_ == "fprop" and _is_symmetric(case.workload):
+        if case.workload.pass_ == "fprop" and not case.workload.bias and _is_symmetric(case.workload):
             yield f"cudnn-op-{layout}", lambda layout=layout: _cudnn_op(case, layout)
         if compiled:
             yield f"inductor-{layout}", lambda layout=layout: _inductor(case, layout)
 
 
-def _laid_out(case: Case, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
-    memory_format = MEMORY_FORMAT[layout]
-    return case.first.contiguous(memory_format=memory_format), case.second.contiguous(memory_format=memory_format)
-
-
 def _aten(case: Case, layout: Layout) -> Call:
-    call = pytorch_call(case.workload, *_laid_out(case, layout))
+    call = pytorch_call(case.workload, *laid_out(case.workload, *case.inputs, layout=layout))
 
     def run() -> object:
         with torch.backends.cudnn.flags(enabled=False):
@@ -51,7 +45,7 @@ def _aten(case: Case, layout: Layout) -> Call:
 
 
 def _cudnn(case: Case, layout: Layout) -> Call:
-    call = pytorch_call(case.workload, *_laid_out(case, layout))
+    call = pytorch_call(case.workload, *laid_out(case.workload, *case.inputs, layout=layout))
 
     def run() -> object:
         with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
@@ -61,7 +55,7 @@ def _cudnn(case: Case, layout: Layout) -> Call:
 
 
 def _cudnn_op(case: Case, layout: Layout) -> Call:
-    x, w = _laid_out(case, layout)
+    x, w = laid_out(case.workload, *case.inputs, layout=layout)
     workload = case.workload
     padding = [workload.padding[0][0], workload.padding[1][0]]
     return lambda: torch.ops.aten.cudnn_convolution(
@@ -70,7 +64,7 @@ def _cudnn_op(case: Case, layout: Layout) -> Call:
 
 
 def _inductor(case: Case, layout: Layout) -> Call:
-    call = pytorch_call(case.workload, *_laid_out(case, layout))
+    call = pytorch_call(case.workload, *laid_out(case.workload, *case.inputs, layout=layout))
     compiled: Call = torch.compile(call, mode="max-autotune-no-cudagraphs")
     return compiled
 

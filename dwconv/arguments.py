@@ -63,6 +63,7 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
     group.add_argument(
         "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
     )
+    group.add_argument("--bias", action="store_true", help="fprop adds a bias, wgrad also gives its gradient")
     parser.add_argument("--target", default="auto", metavar="auto|cpu|cuda|cuda:sm_90", help="default auto")
     parser.add_argument(
         "--fast-math", action="store_true", help="CUDA: flush denormals, divide approximately; default IEEE arithmetic"
@@ -76,8 +77,8 @@ def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
         raise InvalidWorkload(f"shape={args.shape} has {len(shape)} sizes, not 4 (N,C,H,W); give 1-D as N,C,1,L")
     batch, channels, height, width = shape
     kernel, stride, dilation = (_pair(name, getattr(args, name)) for name in ("kernel", "stride", "dilation"))
-    return Workload(
-        pass_=checked_pass(pass_),
+    problem = Workload(
+        pass_="fprop",
         batch=batch,
         channels=channels,
         input_size=(height, width),
@@ -88,7 +89,9 @@ def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
         dilation=dilation,
         dtype=args.dtype,
         layout=args.layout,
+        bias=args.bias,
     )
+    return problem.for_pass(checked_pass(pass_))
 
 
 def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
@@ -120,7 +123,7 @@ def workload_options(workload: Workload) -> str:
     for name in ("multiplier", "dtype", "layout"):
         if getattr(workload, name) != getattr(usual, name):
             options += [f"--{name}", str(getattr(workload, name))]
-    return " ".join(options)
+    return " ".join(options + ["--bias"] * workload.bias)
 
 
 def checked_pass(name: str) -> Pass:

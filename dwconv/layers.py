@@ -30,9 +30,9 @@ class Layer:
     count: int
     """How often it occurs in the network."""
 
-    def workload(self, pass_: Pass, *, batch: int, dtype: DType, layout: Layout) -> Workload:
-        return Workload(
-            pass_=pass_,
+    def workload(self, pass_: Pass, *, batch: int, dtype: DType, layout: Layout, bias: bool) -> Workload:
+        problem = Workload(
+            pass_="fprop",
             batch=batch,
             channels=self.channels,
             input_size=self.input_size,
@@ -41,7 +41,9 @@ class Layer:
             padding=self.padding,
             dtype=dtype,
             layout=layout,
+            bias=bias,
         )
+        return problem.for_pass(pass_)
 
 
 def read_layers(path: Path, *, network: str) -> list[Layer]:

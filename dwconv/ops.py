@@ -53,8 +53,8 @@ def _fprop(
         symmetric, pad = _split_padding(padding)
         y = F.conv2d(F.pad(x, pad) if pad else x, w, bias, stride, symmetric, dilation, x.shape[1])
         return y.contiguous(memory_format=_MEMORY_FORMAT[layout])
-    y = kernel(x, w)
-    return y if bias is None else y.add_(bias.view(-1, 1, 1))  # nobody has seen y yet
+    ours: Tensor = kernel(x, w)
+    return ours if bias is None else ours.add_(bias.view(-1, 1, 1))  # nobody has seen y yet
 
 
 def _fprop_fake(
@@ -98,7 +98,8 @@ def _dgrad(
         dtype=dy.dtype, device=dy.device, layout=layout, bias=False,
     ).kernel("dgrad")  # fmt: skip
     if kernel is not None:
-        return kernel(dy, w)
+        ours: Tensor = kernel(dy, w)
+        return ours
     batch, channels, height, width = input_shape
     symmetric, (left, right, top, bottom) = _split_padding(padding, always=True)
     # Only its shape and its layout matter; it is never read, nor written.
@@ -142,7 +143,8 @@ def _wgrad(
         dtype=x.dtype, device=x.device, layout=layout, bias=False,
     ).kernel("wgrad")  # fmt: skip
     if kernel is not None:
-        return kernel(x, dy)
+        ours: Tensor = kernel(x, dy)
+        return ours
     symmetric, pad = _split_padding(padding)
     w = dy.new_empty(1).expand(weight_shape)  # only its shape matters
     return _pytorch_backward(dy, F.pad(x, pad) if pad else x, w, stride, symmetric, dilation, wanted=1).contiguous()

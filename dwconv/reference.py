@@ -3,9 +3,8 @@
 Every pass is a sum over taps: shifted slices of the tensors, multiplied and added in float64, one tap at a time.
 Nothing here uses PyTorch's convolutions, which are among what is compared.
 
-Tensors have PyTorch's shapes: x and dx (N, C, H, W), y and dy (N, C·multiplier, OH, OW), w and dw
-(C·multiplier, 1, KH, KW). ``first`` and ``second`` are a pass's inputs in calling order: x, w for fprop; dy, w for
-dgrad; x, dy for wgrad.
+Tensors have PyTorch's shapes (``Workload.shape_of``); a pass's inputs and results come in the order of
+``Workload.inputs`` and ``Workload.results``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Literal
 
 import torch
 
-from dwconv.workload import Workload
+from dwconv.workload import IMAGES, Workload
 
 Data = Literal["integers", "normal"]
 """Test data: ``integers`` are so small that every order of summation in float32 gives the exact result; ``normal``
@@ -37,7 +36,7 @@ _SMALLEST_STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-1
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The right result and how far off a kernel may be, element by element."""
+    """One right result and how far off a kernel may be, element by element."""
 
     expected: torch.Tensor
     """In float64; in the workload's dtype if the answer is exact."""
@@ -45,62 +44,62 @@ class Answer:
     """In float64; None if the answer is exact."""
 
 
-def right_answer(workload: Workload, first: torch.Tensor, second: torch.Tensor) -> Answer:
-    """The result of ``workload`` on these inputs. Exact if both are whole numbers so small that float32 sums of
-    them cannot round; else with a bound on the rounding of float32 sums and of storing the result."""
-    first, second = first.double(), second.double()
-    expected = reference(workload, first, second)
-    if _sums_are_exact(workload, first, second):
+def right_answers(workload: Workload, *inputs: torch.Tensor) -> tuple[Answer, ...]:
+    """The results of ``workload`` on these inputs. Exact if all are whole numbers so small that float32 sums of them
+    cannot round; else with a bound on the rounding of float32 sums and of storing the result."""
+    inputs = tuple(tensor.double() for tensor in inputs)
+    results = reference(workload, *inputs)
+    if _sums_are_exact(workload, *inputs):
         # float32 in between: a kernel sums in float32 and rounds once, and so may not round twice from float64
-        return Answer(expected=expected.float().to(_dtype(workload)), allowed=None)
-    magnitude = reference(workload, first.abs(), second.abs())
+        return tuple(Answer(expected=result.float().to(_dtype(workload)), allowed=None) for result in results)
+    magnitudes = reference(workload, *(tensor.abs() for tensor in inputs))
+    return tuple(
+        Answer(expected=result, allowed=_allowed(workload, result, magnitude))
+        for result, magnitude in zip(results, magnitudes, strict=True)
+    )
+
+
+def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
+    """How far off each element may be; ``magnitude`` is the sum of its terms without their signs."""
     sum_error = _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(terms(workload))) * magnitude
-    store_error = _STORE_ROUNDING[workload.dtype] * (expected.abs() + sum_error) + _SMALLEST_STEP[workload.dtype]
-    return Answer(expected=expected, allowed=sum_error + store_error)
+    return sum_error + _STORE_ROUNDING[workload.dtype] * (result.abs() + sum_error) + _SMALLEST_STEP[workload.dtype]
 
 
-def reference(workload: Workload, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """The pass in float64, tap by tap, on ``first``'s device. Returns y, dx or dw."""
-    first, second = first.double(), second.double()
+def reference(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The pass in float64, tap by tap, on the inputs' device. Returns its results."""
+    first, second, *bias = (tensor.double() for tensor in inputs)
     if workload.pass_ == "fprop":
-        return _fprop(workload, x=first, w=second)
+        y = _fprop(workload, x=first, w=second)
+        return (y + bias[0].view(-1, 1, 1) if bias else y,)
     if workload.pass_ == "dgrad":
-        return _dgrad(workload, dy=first, w=second)
-    return _wgrad(workload, x=first, dy=second)
+        return (_dgrad(workload, dy=first, w=second),)
+    dw = _wgrad(workload, x=first, dy=second)
+    return (dw, second.sum(dim=(0, 2, 3))) if workload.bias else (dw,)
 
 
 def terms(workload: Workload) -> int:
-    """The most products that are added up for one element of the result."""
+    """The most products that are added up for one element of a result."""
     if workload.pass_ == "wgrad":
         return workload.batch * math.prod(workload.output_size)
     return math.prod(workload.kernel) * (workload.multiplier if workload.pass_ == "dgrad" else 1)
 
 
-def operands(workload: Workload, *, data: Data, seed: int, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
+def operands(workload: Workload, *, data: Data, seed: int, device: str = "cpu") -> tuple[torch.Tensor, ...]:
     """Random inputs of the pass, in calling order, in the workload's dtype and layout."""
     generator = torch.Generator().manual_seed(seed)
     drawn = []
-    for name in {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("x", "dy")}[workload.pass_]:
-        shape = shape_of(workload, name)
+    for name in workload.inputs:
+        shape = workload.shape_of(name)
         if data == "integers":
             most = _largest_integer(workload)
             values = torch.randint(-most, most + 1, shape, generator=generator, dtype=torch.int8)
         else:
             values = torch.randn(shape, generator=generator)
         tensor = values.to(device, _dtype(workload))
-        if name != "w" and workload.layout == "nhwc":
+        if name in IMAGES and workload.layout == "nhwc":
             tensor = tensor.contiguous(memory_format=torch.channels_last)
         drawn.append(tensor)
-    return drawn[0], drawn[1]
-
-
-def shape_of(workload: Workload, name: str) -> tuple[int, int, int, int]:
-    """PyTorch's shape of ``x``, ``dx``, ``y``, ``dy``, ``w`` or ``dw``."""
-    if name in ("x", "dx"):
-        return workload.input_shape
-    if name in ("y", "dy"):
-        return workload.output_shape
-    return (workload.out_channels, 1, *workload.kernel)
+    return tuple(drawn)
 
 
 # -- the three sums --------------------------------------------------------------------------------------------------
@@ -171,8 +170,8 @@ def _by_channel(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _zeros(workload: Workload, name: str, *, like: torch.Tensor) -> torch.Tensor:
-    zeros = torch.zeros(shape_of(workload, name), dtype=torch.float64, device=like.device)
-    if workload.layout == "nhwc" and name != "dw":  # like the inputs: several times faster
+    zeros = torch.zeros(workload.shape_of(name), dtype=torch.float64, device=like.device)
+    if workload.layout == "nhwc" and name in IMAGES:  # like the inputs: several times faster
         return zeros.contiguous(memory_format=torch.channels_last)
     return zeros
 
@@ -185,9 +184,12 @@ def _largest_integer(workload: Workload) -> int:
     return next((most for most in (3, 2) if most * most * terms(workload) < _EXACT), 1)
 
 
-def _sums_are_exact(workload: Workload, first: torch.Tensor, second: torch.Tensor) -> bool:
-    whole = all(bool((tensor == tensor.round()).all()) for tensor in (first, second))
-    return whole and float(first.abs().max() * second.abs().max()) * terms(workload) < _EXACT
+def _sums_are_exact(workload: Workload, *inputs: torch.Tensor) -> bool:
+    if not all(bool((tensor == tensor.round()).all()) for tensor in inputs):
+        return False
+    # At least 1, for a dbias sums dy as it is.
+    first, second, *bias = (max(1.0, float(tensor.abs().max())) for tensor in inputs)
+    return first * second * terms(workload) + sum(bias) < _EXACT
 
 
 def _dtype(workload: Workload) -> torch.dtype:

@@ -143,7 +143,7 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace) -> list[Workloa
 
     layers = read_layers(args.layers, network=args.network)
     found = [
-        layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout)
+        layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout, bias=args.bias)
         for layer in layers
         for pass_ in passes
     ]

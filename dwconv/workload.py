@@ -23,6 +23,17 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 DTYPES: tuple[DType, ...] = get_args(DType)
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 
+IMAGES = ("x", "dx", "y", "dy")
+"""Tensors with a batch, which lie in the workload's layout; the others belong to the layer."""
+_TENSORS: dict[tuple[Pass, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    ("fprop", False): (("x", "w"), ("y",)),
+    ("fprop", True): (("x", "w", "bias"), ("y",)),
+    ("dgrad", False): (("dy", "w"), ("dx",)),
+    ("wgrad", False): (("x", "dy"), ("dw",)),
+    ("wgrad", True): (("x", "dy"), ("dw", "dbias")),
+}
+"""Inputs and results of a pass, without a bias and with one, in calling order."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -30,6 +41,7 @@ class Workload:
 
     ``input_size``, ``kernel``, ``stride`` and ``dilation`` are (height, width); ``padding`` is
     ((top, bottom), (left, right)). Output channel ``c * multiplier + m`` is computed from input channel ``c``.
+    With ``bias``, fprop adds one and wgrad also gives its gradient, the sum of dy in each channel; dgrad knows none.
     Raises InvalidWorkload, naming the value, for what is no convolution.
     """
 
@@ -44,11 +56,16 @@ class Workload:
     dilation: Pair = (1, 1)
     dtype: DType = "float32"
     layout: Layout = "nchw"
+    bias: bool = False
 
     def __post_init__(self) -> None:
         _one_of("pass", self.pass_, PASSES)
         _one_of("dtype", self.dtype, DTYPES)
         _one_of("layout", self.layout, LAYOUTS)
+        if type(self.bias) is not bool:
+            raise InvalidWorkload(f"bias={self.bias!r} must be true or false")
+        if (self.pass_, self.bias) not in _TENSORS:
+            raise InvalidWorkload(f"bias={self.bias}: {self.pass_} does not depend on a bias; leave it out")
         for name in ("batch", "channels", "multiplier"):
             _at_least(name, getattr(self, name), 1)
         for name in ("input_size", "kernel", "stride", "dilation"):
@@ -62,6 +79,28 @@ class Workload:
                     f"kernel={_x(self.kernel)} with dilation={_x(self.dilation)} is larger than the padded input "
                     f"{_x(self.input_size)} in {axis}; use a smaller kernel or more padding"
                 )
+
+    # -- tensors -----------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the tensors that the pass reads, in calling order: ``x``, ``w`` and perhaps ``bias``; …"""
+        return _TENSORS[self.pass_, self.bias][0]
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of the tensors that it writes, which come after the inputs: ``y``, ``dx``, or ``dw`` and perhaps
+        ``dbias``."""
+        return _TENSORS[self.pass_, self.bias][1]
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """PyTorch's shape of a tensor, whatever the layout in memory: (N, C, H, W) of x and dx, (N, C·multiplier, OH,
+        OW) of y and dy, (C·multiplier, 1, KH, KW) of w and dw, (C·multiplier,) of bias and dbias."""
+        if name in ("x", "dx"):
+            return self.input_shape
+        if name in ("y", "dy"):
+            return self.output_shape
+        return (self.out_channels, 1, *self.kernel) if name in ("w", "dw") else (self.out_channels,)
 
     # -- sizes -------------------------------------------------------------------------------------------------
 
@@ -99,15 +138,15 @@ class Workload:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions on taps that lie inside the input; the same in every pass."""
+        """Multiplications and additions on taps that lie inside the input, the same in every pass; and one addition
+        an output for a bias."""
         taps_h, taps_w = (self._taps_in_bounds(axis) for axis in (0, 1))
-        return 2 * self.batch * self.out_channels * taps_h * taps_w
+        return 2 * self.batch * self.out_channels * taps_h * taps_w + self.bias * math.prod(self.output_shape)
 
     @property
     def bytes(self) -> int:
-        """Least traffic: x or dx, w or dw, y or dy, each moved once."""
-        elements = math.prod(self.input_shape) + math.prod(self.output_shape) + math.prod(self.weight_shape)
-        return ITEMSIZE[self.dtype] * elements
+        """Least traffic: every input and every result moved once."""
+        return ITEMSIZE[self.dtype] * sum(math.prod(self.shape_of(name)) for name in (*self.inputs, *self.results))
 
     def _taps_in_bounds(self, axis: int) -> int:
         """Pairs of (output position, tap) along ``axis`` that read inside the input."""
@@ -123,7 +162,7 @@ class Workload:
 
     @property
     def key(self) -> str:
-        """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``."""
+        """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``, then ``-bias``."""
         return f"{self.pass_}-n{self.batch}-{self._batchless()}"
 
     @property
@@ -135,20 +174,23 @@ class Workload:
         padding = "x".join(str(a) if a == b else f"{a}.{b}" for a, b in self.padding)
         return (
             f"c{self.channels}-{_x(self.input_size)}-k{_x(self.kernel)}-s{_x(self.stride)}-p{padding}"
-            f"-d{_x(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}"
+            f"-d{_x(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
-        """The same problem, another pass."""
-        return dataclasses.replace(self, pass_=pass_)
+        """The same problem, another pass. dgrad knows no bias and forgets it: make the passes from the fprop."""
+        return dataclasses.replace(self, pass_=pass_, bias=self.bias and (pass_, True) in _TENSORS)
 
     def with_batch(self, batch: int) -> Workload:
         """The same problem at another batch size."""
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back."""
+        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. A bias is told only where there is
+        one: so it was before there were any."""
         fields = dataclasses.asdict(self)
+        if not self.bias:
+            del fields["bias"]
         return {"pass": fields.pop("pass_"), **fields}
 
     @classmethod

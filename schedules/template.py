@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class ScheduleTemplate:
     """One way to run one pass on one kind of device.
 
-    The scheduled PrimFunc is called ``main``. Its parameters are, in order, those of ``arguments`` and then the
-    workspaces it needs (``workspace``, ``workspace_1``, …), in the template's ``layout``, with a symbolic batch ``n``.
+    The scheduled PrimFunc is called ``main``. Its parameters are, in order, the workload's ``inputs``, its ``results``
+    and then the workspaces it needs (``workspace``, ``workspace_1``, …), in the template's ``layout``, with a symbolic
+    batch ``n``.
     """
 
     name: str
@@ -42,18 +43,6 @@ class ScheduleTemplate:
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, Any], ConfigSpace]
     schedule: Callable[[Workload, Config, Any], s_tir.Schedule]
-
-    @property
-    def arguments(self) -> tuple[str, str, str]:
-        """Names of the tensors in calling order, the result last."""
-        return ARGUMENTS[self.pass_]
-
-
-ARGUMENTS: dict[Pass, tuple[str, str, str]] = {
-    "fprop": ("x", "w", "y"),
-    "dgrad": ("dy", "w", "dx"),
-    "wgrad": ("x", "dy", "dw"),
-}
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ def workload_of(
     multiplier: int = 1,
     pass_: Pass = "fprop",
     layout: Layout = "nhwc",
+    bias: bool = False,
 ) -> Workload:
     """A workload, from its input shape (N, C, H, W) and what the test cares for."""
-    return Workload(
-        pass_=pass_,
+    problem = Workload(
+        pass_="fprop",
         batch=shape[0],
         channels=shape[1],
         input_size=shape[2:],
@@ -34,7 +35,9 @@ def workload_of(
         stride=(stride, stride),
         padding=((padding, padding), (padding, padding)),
         layout=layout,
+        bias=bias,
     )
+    return problem.for_pass(pass_)
 
 
 def record_of(

@@ -9,8 +9,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.reference import operands, reference, right_answer, shape_of, terms
-from dwconv.workload import Workload
+from dwconv.reference import operands, reference, right_answers, terms
+from dwconv.workload import PASSES, Workload
 
 
 @st.composite
@@ -19,8 +19,8 @@ def workloads(draw):
         return st.tuples(st.integers(low, high), st.integers(low, high))
 
     try:
-        return Workload(
-            pass_=draw(st.sampled_from(["fprop", "dgrad", "wgrad"])),
+        problem = Workload(
+            pass_="fprop",
             batch=draw(st.integers(1, 3)),
             channels=draw(st.integers(1, 5)),
             multiplier=draw(st.integers(1, 3)),
@@ -30,7 +30,9 @@ def workloads(draw):
             padding=(draw(pair(0, 4)), draw(pair(0, 4))),
             dilation=draw(pair(1, 3)),
             layout=draw(st.sampled_from(["nchw", "nhwc"])),
+            bias=draw(st.booleans()),
         )
+        return problem.for_pass(draw(st.sampled_from(PASSES)))
     except InvalidWorkload:
         reject()
 
@@ -44,40 +46,39 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def by_pytorch(workload, first, second):
-    """The pass by F.pad, F.conv2d and autograd, in float64."""
-    names = {"fprop": "xw", "dgrad": "yw", "wgrad": "xy"}[workload.pass_]
-    inputs = dict(zip(names, (first, second), strict=True))
-    x = inputs.get("x", torch.zeros(shape_of(workload, "x"))).double().requires_grad_()
-    w = inputs.get("w", torch.zeros(shape_of(workload, "w"))).double().requires_grad_()
+def by_pytorch(workload, *inputs):
+    """The results of the pass by F.pad, F.conv2d and autograd, in float64."""
+    given = dict(zip(workload.inputs, inputs, strict=True))
+    x, w, bias = (
+        given.get(name, torch.zeros(workload.shape_of(name))).double().requires_grad_() for name in ("x", "w", "bias")
+    )
     (top, bottom), (left, right) = workload.padding
     padded = F.pad(x, (left, right, top, bottom))
-    y = F.conv2d(padded, w, stride=workload.stride, dilation=workload.dilation, groups=workload.channels)
+    y = F.conv2d(padded, w, bias, workload.stride, 0, workload.dilation, workload.channels)
     if workload.pass_ == "fprop":
-        return y.detach()
-    y.backward(inputs["y"].double())
-    return x.grad if workload.pass_ == "dgrad" else w.grad
+        return (y.detach(),)
+    y.backward(given["dy"].double())
+    gradients = {"dx": x.grad, "dw": w.grad, "dbias": bias.grad}
+    return tuple(gradients[name] for name in workload.results)
 
 
 @settings(max_examples=100, deadline=None)
 @given(workloads())
 def test_agrees_with_pytorch(workload):
-    first, second = operands(workload, data="normal", seed=1)
-    torch.testing.assert_close(
-        reference(workload, first, second), by_pytorch(workload, first, second), rtol=1e-12, atol=1e-12
-    )
+    inputs = operands(workload, data="normal", seed=1)
+    torch.testing.assert_close(reference(workload, *inputs), by_pytorch(workload, *inputs), rtol=1e-12, atol=1e-12)
 
 
 @settings(max_examples=40, deadline=None)
 @given(workloads(), st.sampled_from(["float32", "float16", "bfloat16"]))
 def test_integers_are_exact_and_float32_gives_just_that(workload, dtype):
     workload = dataclasses.replace(workload, dtype=dtype)
-    first, second = operands(workload, data="integers", seed=2)
-    answer = right_answer(workload, first, second)
-    assert answer.allowed is None
-    assert answer.expected.dtype == getattr(torch, dtype)
-    in_float32 = by_pytorch(workload, first, second).float().to(answer.expected.dtype)
-    assert torch.equal(answer.expected, in_float32)
+    inputs = operands(workload, data="integers", seed=2)
+    answers = right_answers(workload, *inputs)
+    for answer, exact in zip(answers, by_pytorch(workload, *inputs), strict=True):
+        assert answer.allowed is None
+        assert answer.expected.dtype == getattr(torch, dtype)
+        assert torch.equal(answer.expected, exact.float().to(answer.expected.dtype))
 
 
 def layer(pass_="fprop", **changes):
@@ -90,12 +91,12 @@ def layer(pass_="fprop", **changes):
 def test_bound_holds_for_float32_sums_and_not_for_a_lost_term(pass_, dtype):
     workload = layer(pass_, dtype=dtype)
     first, second = operands(workload, data="normal", seed=3)
-    answer = right_answer(workload, first, second)
+    (answer,) = right_answers(workload, first, second)
     summed = reference_in_float32(workload, first, second)
     assert ((summed.to(first.dtype).double() - answer.expected).abs() <= answer.allowed).all()
     lost = second.clone()
     lost.view(-1)[lost.numel() // 2] = 0.0  # one weight, or one output's gradient
-    wrong = reference(workload, first, lost)
+    (wrong,) = reference(workload, first, lost)
     assert ((wrong - answer.expected).abs() > answer.allowed).any()
 
 
@@ -111,13 +112,23 @@ def reference_in_float32(workload, first, second):
         total = torch.zeros(patches.shape[0], workload.channels, patches.shape[3])
         for tap in range(patches.shape[2]):
             total += patches[:, :, tap] * second.float().flatten(1)[None, :, tap, None]
-        return total.view(shape_of(workload, "y"))
+        return total.view(workload.shape_of("y"))
     dy = second.float().flatten(2)
     total = torch.zeros(workload.channels, patches.shape[2])
     for image in range(workload.batch):
         for pixel in range(dy.shape[2]):
             total += patches[image, :, :, pixel] * dy[image, :, None, pixel]
-    return total.view(shape_of(workload, "dw"))
+    return total.view(workload.shape_of("dw"))
+
+
+def test_a_lost_bias_or_a_lost_pixel_of_its_gradient_is_out_of_bounds():
+    for workload in (layer(bias=True), layer("wgrad", bias=True)):
+        inputs = operands(workload, data="normal", seed=7)
+        answer = right_answers(workload, *inputs)[-1]
+        lost = inputs[-1].clone()
+        lost.view(-1)[3] = 0.0
+        wrong = reference(workload, *inputs[:-1], lost)[-1]
+        assert ((wrong - answer.expected).abs() > answer.allowed).any()
 
 
 def test_long_sums_use_smaller_integers():
@@ -125,7 +136,7 @@ def test_long_sums_use_smaller_integers():
     assert terms(workload) * 9 > 2**24
     first, second = operands(workload, data="integers", seed=4)
     assert first.abs().max() * second.abs().max() * terms(workload) < 2**24
-    assert right_answer(workload, first, second).allowed is None
+    assert right_answers(workload, first, second)[0].allowed is None
 
 
 def test_operands_are_repeatable_and_lie_as_the_workload_says():

@@ -162,7 +162,7 @@ def test_a_layers_file_of_another_kind_is_one_clear_line(capsys, tmp_path, text)
 def test_layers_of_other_dimensions(capsys, layers):
     assert "is 3-D" in error_of(capsys, "--layers", layers, "--network", "Conv3d", "--batch", "8")
     (layer,) = read_layers(layers, network="Conv1d")
-    workload = layer.workload("fprop", batch=2, dtype="float32", layout="nchw")
+    workload = layer.workload("fprop", batch=2, dtype="float32", layout="nchw", bias=False)
     assert workload.input_shape == (2, 4, 1, 100) and workload.output_shape == (2, 4, 1, 100)
 
 
@@ -291,6 +291,7 @@ def _words(text: str) -> str:
         "--shape 2,8,9,10 --kernel 3,5 --stride 2,1 --dilation 2 --padding valid",
         "--shape 2,8,9,10 --kernel 4 --padding same",
         "--shape 2,8,9,10 --kernel 4 --padding 0,3,1,2 --multiplier 2 --dtype float16 --layout nhwc",
+        "--shape 2,8,9,10 --kernel 3 --bias",
         "--shape 2,8,9,10 --kernel 5 --padding 1,2",
     ],
 )

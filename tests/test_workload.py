@@ -41,6 +41,15 @@ def test_output_size_and_flops_agree_with_pytorch(size, kernel, stride, dilation
     assert workload.flops == 2 * int(taps.sum())  # a convolution of ones counts the taps inside the input
 
 
+def test_a_bias_adds_its_own_work_and_bytes():
+    plain, biased = make(), make(bias=True)
+    assert biased.inputs == ("x", "w", "bias") and biased.bytes == plain.bytes + 4 * 144
+    assert biased.flops == plain.flops + 8 * 144 * 56 * 56
+    wgrad = biased.for_pass("wgrad")
+    assert wgrad.results == ("dw", "dbias") and wgrad.bytes == plain.bytes + 4 * 144
+    assert biased.for_pass("dgrad") == plain.for_pass("dgrad")  # which knows no bias
+
+
 def test_bytes_move_every_tensor_once():
     workload = make(batch=2, channels=3, multiplier=2, input_size=(5, 5), kernel=(3, 3), padding=((0, 0), (0, 0)))
     assert workload.bytes == 4 * (2 * 3 * 25 + 2 * 6 * 9 + 6 * 9)
@@ -51,15 +60,18 @@ def test_bytes_move_every_tensor_once():
 def test_key_is_pinned():
     """Logs on disk are found by it: it must not change."""
     assert make(pass_="wgrad").key == "wgrad-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc"
+    assert make(pass_="wgrad", bias=True).key == "wgrad-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc-bias"
     assert make(padding=((1, 2), (0, 0))).family == "fprop-c144-56x56-k3x3-s1x1-p1.2x0-d1x1-m1-float32-nhwc"
 
 
 @pytest.mark.parametrize("pass_", PASSES)
-def test_dict_round_trip(pass_):
-    workload = make(pass_=pass_, padding=((1, 2), (0, 3)), stride=(2, 1), multiplier=2)
+@pytest.mark.parametrize("bias", [False, True])
+def test_dict_round_trip(pass_, bias):
+    workload = make(padding=((1, 2), (0, 3)), stride=(2, 1), multiplier=2, bias=bias).for_pass(pass_)
     fields = workload.to_dict()
     assert Workload.from_dict(fields) == workload
     assert fields["pass"] == pass_
+    assert ("bias" in fields) == workload.bias  # without one it is what it was before there were any
 
 
 def test_other_pass_and_batch_keep_the_rest():
@@ -79,6 +91,8 @@ def test_other_pass_and_batch_keep_the_rest():
         ({"pass_": "backward"}, "pass=backward"),
         ({"kernel": (99, 3)}, "99x3"),
         ({"batch": True}, "batch=True"),
+        ({"bias": 1}, "bias=1"),
+        ({"pass_": "dgrad", "bias": True}, "dgrad does not depend on a bias"),
     ],
 )
 def test_refuses_by_name_and_value(changes, named):

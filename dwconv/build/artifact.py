@@ -12,7 +12,7 @@ BATCH = "n"
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor that a kernel takes: ``x``, ``w``, ``y``, ``dy``, ``dx``, ``dw`` or ``workspace…``.
+    """A tensor that a kernel takes: one of its workload's ``inputs`` or ``results``, or ``workspace…``.
 
     Sizes are numbers, or how many times the batch size they are: ``Extent(times=96)``."""
 
@@ -65,7 +65,7 @@ class Artifact:
     source: str
     """LLVM IR for ``cpu``, CUDA C++ for ``cuda``."""
     arguments: tuple[Argument, ...]
-    """Tensors in calling order, workspaces last."""
+    """Tensors in calling order: ``inputs``, ``results``, ``workspaces``."""
     cubin: bytes = b""
     launches: tuple[Launch, ...] = ()
     resources: dict[str, int] = field(default_factory=dict)
@@ -74,3 +74,16 @@ class Artifact:
     kernel_resources: dict[str, dict[str, int]] = field(default_factory=dict)
     """The same of each CUDA kernel, by its name."""
     build_s: float = 0.0
+
+    @property
+    def inputs(self) -> tuple[Argument, ...]:
+        return self.arguments[: len(self.candidate.workload.inputs)]
+
+    @property
+    def results(self) -> tuple[Argument, ...]:
+        first = len(self.candidate.workload.inputs)
+        return self.arguments[first : first + len(self.candidate.workload.results)]
+
+    @property
+    def workspaces(self) -> tuple[Argument, ...]:
+        return self.arguments[len(self.candidate.workload.inputs) + len(self.candidate.workload.results) :]

@@ -1,7 +1,7 @@
 """Kernel: an artifact loaded into this process, called with PyTorch tensors.
 
-``kernel(a, b)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
-result, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
+``kernel(x, w)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
+results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 from dwconv.build.artifact import Artifact
 from dwconv.errors import BuildError
-from dwconv.workload import Workload
+from dwconv.workload import IMAGES, Workload
 
 # Vector code may assume this much; PyTorch's own allocations have it, a slice of a tensor may not.
 ALIGNMENT = 64
@@ -35,12 +35,11 @@ class Kernel:
         self.artifact = artifact
         self.workload: Workload = artifact.candidate.workload
         self._call = call
-        template = artifact.candidate.template
-        self._roles = template.arguments
-        self._kernel_layout = template.layout
-        self._channels_last = template.layout == "nhwc"
-        self._workspaces = artifact.arguments[3:]
-        self._result_is_weight = self._roles[2] == "dw"
+        self._inputs, self._results = self.workload.inputs, self.workload.results
+        self._shapes = {name: self.workload.shape_of(name) for name in (*self._inputs, *self._results)}
+        self._workspaces = artifact.workspaces
+        self._kernel_layout = artifact.candidate.template.layout
+        self._channels_last = self._kernel_layout == "nhwc"
 
     @classmethod
     def load(cls, artifact: Artifact) -> Kernel:
@@ -51,22 +50,25 @@ class Kernel:
 
         return cls(artifact, load_cuda(artifact))
 
-    def __call__(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        """Run on tensors of PyTorch's shapes — (N, C, H, W) and the weight as (C·multiplier, 1, KH, KW) — at any batch.
+    def __call__(self, *inputs: torch.Tensor) -> Any:
+        """Run on tensors of PyTorch's shapes, ``Workload.shape_of``, at any batch.
 
-        ``first`` and ``second`` are the pass's inputs in the template's order: x, w or dy, w or x, dy. Returns y or dx
-        in the workload's layout, or dw contiguous.
+        ``inputs`` are the workload's, in its order. Returns y or dx in the workload's layout, or dw contiguous, or
+        (dw, dbias).
         """
-        batch = first.shape[0]
-        arguments = [self._to_kernel(first, self._roles[0]), self._to_kernel(second, self._roles[1])]
-        result = self._empty_result(batch, first)
-        into = self._view(result, self._roles[2])
-        self._call(*arguments, into, *self.empty_workspaces(batch, first.device))
-        return self._to_workload(result)
+        batch, like = inputs[0].shape[0], inputs[0]
+        read = [self._to_kernel(tensor, name) for tensor, name in zip(inputs, self._inputs, strict=True)]
+        results = [self._empty(name, batch, like) for name in self._results]
+        written = [self._view(result, name) for result, name in zip(results, self._results, strict=True)]
+        self._call(*read, *written, *self.empty_workspaces(batch, like.device))
+        given = [self._to_workload(result, name) for result, name in zip(results, self._results, strict=True)]
+        return given[0] if len(given) == 1 else tuple(given)
 
-    def run_into(self, inputs: Sequence[torch.Tensor], out: torch.Tensor, workspaces: Sequence[torch.Tensor]) -> None:
+    def run_into(
+        self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
+    ) -> None:
         """The bare call, on contiguous, aligned tensors of exactly the shapes in ``artifact.arguments``."""
-        self._call(*inputs, out, *workspaces)
+        self._call(*inputs, *results, *workspaces)
 
     def empty_workspaces(self, batch: int, device: torch.device) -> list[torch.Tensor]:
         """Uninitialised scratch memory, as the kernel asks for it."""
@@ -77,34 +79,33 @@ class Kernel:
 
     # -- layout ------------------------------------------------------------------------------------------------
 
-    def _empty_result(self, batch: int, like: torch.Tensor) -> torch.Tensor:
-        if self._result_is_weight:
-            channels, height, width = self.workload.weight_shape
-            return torch.empty((channels, 1, height, width), dtype=like.dtype, device=like.device)
-        shape = self.workload.output_shape if self._roles[2] == "y" else self.workload.input_shape
+    def _empty(self, name: str, batch: int, like: torch.Tensor) -> torch.Tensor:
+        shape = self._shapes[name]
+        if name not in IMAGES:
+            return torch.empty(shape, dtype=like.dtype, device=like.device)
         memory_format = torch.channels_last if self._channels_last else torch.contiguous_format
         return torch.empty((batch, *shape[1:]), dtype=like.dtype, device=like.device, memory_format=memory_format)
 
-    def _to_kernel(self, tensor: torch.Tensor, role: str) -> torch.Tensor:
+    def _to_kernel(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """``tensor`` as the kernel reads it: dense in the kernel's layout, aligned, viewed in the kernel's shape."""
         if tensor.numel() > MOST_ELEMENTS:
-            raise BuildError(f"{role} has {tensor.numel()} elements; kernels index up to {MOST_ELEMENTS}")
-        view = self._view(tensor, role)
+            raise BuildError(f"{name} has {tensor.numel()} elements; kernels index up to {MOST_ELEMENTS}")
+        view = self._view(tensor, name)
         if not view.is_contiguous():
             view = view.contiguous()
         if view.data_ptr() % ALIGNMENT:
             view = view.clone(memory_format=torch.contiguous_format)
         return view
 
-    def _view(self, tensor: torch.Tensor, role: str) -> torch.Tensor:
-        if role in ("w", "dw"):
-            return tensor.view(self.workload.weight_shape) if tensor.is_contiguous() else tensor.squeeze(1)
-        if self._channels_last:
-            return tensor.permute(0, 2, 3, 1)
-        return tensor.flatten(0, 1)
+    def _view(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        if name in IMAGES:
+            return tensor.permute(0, 2, 3, 1) if self._channels_last else tensor.flatten(0, 1)
+        if tensor.dim() == 1:
+            return tensor
+        return tensor.view(self.workload.weight_shape) if tensor.is_contiguous() else tensor.squeeze(1)
 
-    def _to_workload(self, result: torch.Tensor) -> torch.Tensor:
-        if self._result_is_weight or self.workload.layout == self._kernel_layout:
+    def _to_workload(self, result: torch.Tensor, name: str) -> torch.Tensor:
+        if name not in IMAGES or self.workload.layout == self._kernel_layout:
             return result
         wanted = torch.channels_last if self.workload.layout == "nhwc" else torch.contiguous_format
         return result.contiguous(memory_format=wanted)

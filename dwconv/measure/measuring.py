@@ -148,7 +148,7 @@ class _Prepared:
     def __init__(self, workload: Workload, *, device: str, clock: Clock) -> None:
         self.workload = workload
         self.exact = make_case(workload, data="integers", device=device)
-        self.providers = pytorch_calls(workload, self.exact.first, self.exact.second)
+        self.providers = pytorch_calls(workload, *self.exact.inputs)
         self.baseline = better_layout(self.providers, clock=clock)
         self._device = device
 
@@ -162,4 +162,4 @@ class _Prepared:
 
     def call(self, kernel: LoadedKernel) -> Call:
         """A kernel as its user calls it."""
-        return lambda: kernel(self.exact.first, self.exact.second)
+        return lambda: kernel(*self.exact.inputs)

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 
 from dwconv.measure.timing import GLANCE, Call, Clock, time_in_turns
-from dwconv.reference import shape_of
 from dwconv.workload import LAYOUTS, Layout, Workload
 
 _MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
@@ -20,23 +19,31 @@ _MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 _LIBRARIES = {"Mkldnn": "onednn", "Cudnn": "cudnn", "CudaDepthwise2d": "aten"}
 
 
-def pytorch_calls(workload: Workload, first: torch.Tensor, second: torch.Tensor) -> dict[str, Call]:
+def pytorch_calls(workload: Workload, *inputs: torch.Tensor) -> dict[str, Call]:
     """PyTorch's operator on these inputs, by provider and layout: ``onednn-nhwc``, ``cudnn-nchw``, …"""
     calls: dict[str, Call] = {}
     for layout in LAYOUTS:
-        memory_format = _MEMORY_FORMAT[layout]
-        laid_out = [tensor.contiguous(memory_format=memory_format) for tensor in (first, second)]
-        calls[f"{_library(workload, layout, device=first.device)}-{layout}"] = pytorch_call(workload, *laid_out)
+        name = f"{_library(workload, layout, device=inputs[0].device)}-{layout}"
+        calls[name] = pytorch_call(workload, *laid_out(workload, *inputs, layout=layout))
     return calls
 
 
-def pytorch_call(workload: Workload, first: torch.Tensor, second: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """PyTorch's operator for the pass on these inputs, in whatever layout they have."""
+def laid_out(workload: Workload, *inputs: torch.Tensor, layout: Layout) -> list[torch.Tensor]:
+    """The inputs of a pass, laid out as a model converted to ``layout`` has them."""
+    return [
+        tensor.contiguous(memory_format=_MEMORY_FORMAT[layout]) if tensor.dim() == 4 else tensor for tensor in inputs
+    ]
+
+
+def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]:
+    """PyTorch's operator for the pass on these inputs, in whatever layout they have. It returns the result, or dw and
+    dbias."""
     if workload.pass_ == "fprop":
-        return lambda: _forward(workload, first, second)
+        return lambda: _forward(workload, *inputs)
+    first, second = inputs
     memory_format = torch.channels_last if _lies_channels_last(first) else torch.contiguous_format
     missing = "x" if workload.pass_ == "dgrad" else "w"  # asked for its shape only
-    blank = torch.zeros(shape_of(workload, missing), dtype=first.dtype, device=first.device)
+    blank = torch.zeros(workload.shape_of(missing), dtype=first.dtype, device=first.device)
     blank = blank.contiguous(memory_format=memory_format)
     if workload.pass_ == "dgrad":
         return lambda: _backward(workload, dy=first, x=blank, w=second)
@@ -49,24 +56,24 @@ def better_layout(calls: dict[str, Call], *, clock: Clock) -> str:
     return min(taken, key=lambda name: taken[name].median_us)
 
 
-def _forward(workload: Workload, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+def _forward(workload: Workload, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     padding, surplus = _split_padding(workload)
     if any(surplus):
         x = F.pad(x, surplus)
-    return F.conv2d(x, w, stride=workload.stride, padding=padding, dilation=workload.dilation, groups=workload.channels)
+    return F.conv2d(x, w, bias, workload.stride, padding, workload.dilation, workload.channels)
 
 
-def _backward(workload: Workload, *, dy: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+def _backward(workload: Workload, *, dy: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> Any:
     padding, surplus = _split_padding(workload)
     if any(surplus):
         x = F.pad(x, surplus)
     wants_dx = workload.pass_ == "dgrad"
-    dx, dw, _ = torch.ops.aten.convolution_backward(
-        dy, x, w, None, workload.stride, padding, workload.dilation, False, (0, 0), workload.channels,
-        (wants_dx, not wants_dx, False),
+    dx, dw, dbias = torch.ops.aten.convolution_backward(
+        dy, x, w, [workload.out_channels], workload.stride, padding, workload.dilation, False, (0, 0),
+        workload.channels, (wants_dx, not wants_dx, workload.bias),
     )  # fmt: skip
     if not wants_dx:
-        return _tensor(dw)
+        return (dw, dbias) if workload.bias else _tensor(dw)
     return F.pad(_tensor(dx), [-width for width in surplus]) if any(surplus) else _tensor(dx)
 
 
@@ -82,7 +89,7 @@ def _library(workload: Workload, layout: Layout, *, device: torch.device) -> str
     """Who runs PyTorch's operator; ``pytorch`` where it does not tell."""
     dtype = getattr(torch, workload.dtype)
     x, w = (
-        torch.zeros(shape_of(workload.with_batch(1), name), dtype=dtype, device=device).contiguous(
+        torch.zeros(workload.with_batch(1).shape_of(name), dtype=dtype, device=device).contiguous(
             memory_format=_MEMORY_FORMAT[layout]
         )
         for name in ("x", "w")

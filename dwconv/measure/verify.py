@@ -1,8 +1,8 @@
 """Is a kernel right? Asked of every candidate before it is timed, in the process that will time it.
 
-The bare kernel runs on memory laid out to show its faults: the result and the workspaces are filled with a NaN and
-stand between guard bands; the inputs stand between bands of NaN and are compared afterwards; it runs twice and must
-give the same bits. Then it runs the way a user calls it.
+The bare kernel runs on memory laid out to show its faults: results and workspaces are filled with NaNs and stand
+between guard bands; the inputs stand between bands of NaN and are compared afterwards; it runs twice and must give the
+same bits. Then it runs the way a user calls it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import psutil
 import torch
 
 from dwconv.build.artifact import Argument, Artifact
 from dwconv.records.record import Verdict
-from dwconv.reference import Answer, Data, operands, right_answer, shape_of
-from dwconv.workload import Layout, Workload
+from dwconv.reference import Answer, Data, operands, right_answers
+from dwconv.workload import IMAGES, Layout, Workload
 
 # Long enough for a whole row of most layers, and a multiple of every alignment.
 _GUARD_ELEMENTS = 1 << 16
@@ -38,26 +38,25 @@ class LoadedKernel(Protocol):
 
     artifact: Artifact
 
-    def __call__(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor: ...
+    def __call__(self, *inputs: torch.Tensor) -> Any: ...
 
     def run_into(
-        self, inputs: Sequence[torch.Tensor], out: torch.Tensor, workspaces: Sequence[torch.Tensor]
+        self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
     ) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Inputs and the right answer."""
+    """Inputs and the right answers, one a result."""
 
     workload: Workload
-    first: torch.Tensor
-    second: torch.Tensor
-    answer: Answer
+    inputs: tuple[torch.Tensor, ...]
+    answers: tuple[Answer, ...]
 
 
 def make_case(workload: Workload, *, data: Data, seed: int = 0, device: str = "cpu") -> Case:
-    first, second = operands(workload, data=data, seed=seed, device=device)
-    return Case(workload=workload, first=first, second=second, answer=right_answer(workload, first, second))
+    inputs = operands(workload, data=data, seed=seed, device=device)
+    return Case(workload=workload, inputs=inputs, answers=right_answers(workload, *inputs))
 
 
 def verify(kernel: LoadedKernel, case: Case) -> Verdict:
@@ -65,19 +64,19 @@ def verify(kernel: LoadedKernel, case: Case) -> Verdict:
     whatever the kernel raises."""
     bench = _Bench(kernel, case)
     bench.run()
-    before = bench.result.clone()
+    before = [result.clone() for result in bench.results]
     bench.run()
     if fault := bench.fault():
         return _wrong(fault)
-    if not _same_bits(bench.result, before):
+    if not _all_the_same(bench.results, before):
         return _wrong("not deterministic: a second run on the same inputs gave other bits")
-    verdict = _judge(bench.result, case.answer)
+    verdict = _judge_all(bench.results, case)
     if not verdict.right:
         return verdict
-    called = kernel(case.first, case.second)
+    called = kernel(*case.inputs)
     if changed := bench.changed_input():
         return _wrong(f"input changed: {changed}, when called with PyTorch's tensors")
-    if not _same_bits(called, bench.result):
+    if not _all_the_same(called if isinstance(called, tuple) else (called,), bench.results):
         return _wrong("value: called with PyTorch's tensors it gives another result than on its own")
     return verdict
 
@@ -87,38 +86,42 @@ class _Bench:
 
     def __init__(self, kernel: LoadedKernel, case: Case) -> None:
         self._kernel = kernel
-        device, batch = case.first.device, case.workload.batch
+        device, batch = case.inputs[0].device, case.workload.batch
         layout = kernel.artifact.candidate.template.layout
         arguments = kernel.artifact.arguments
         _check_memory(arguments, batch=batch, device=device)
-        guarded = [_Guarded(argument, batch=batch, device=device) for argument in arguments]
-        self._inputs, self._out, self._workspaces = guarded[:2], guarded[2], guarded[3:]
+        self._inputs, self._out, self._workspaces = (
+            [_Guarded(argument, batch=batch, device=device) for argument in some]
+            for some in (kernel.artifact.inputs, kernel.artifact.results, kernel.artifact.workspaces)
+        )
         self._originals = [
             _in_kernel_order(tensor, name=own.name, layout=layout)
-            for tensor, own in zip((case.first, case.second), self._inputs, strict=True)
+            for tensor, own in zip(case.inputs, self._inputs, strict=True)
         ]
         for own, original in zip(self._inputs, self._originals, strict=True):
             own.tensor.view(original.shape).copy_(original)
-        self.result = _in_pytorch_order(self._out.tensor, name=self._out.name, layout=layout, workload=case.workload)
-        """What the last run wrote, in PyTorch's shape."""
+        self.results = [
+            _in_pytorch_order(own.tensor, name=own.name, layout=layout, workload=case.workload) for own in self._out
+        ]
+        """What the last run wrote, in PyTorch's shapes."""
 
     def run(self) -> None:
-        self._out.fill(_UNWRITTEN)
+        for result in self._out:
+            result.fill(_UNWRITTEN)
         for workspace in self._workspaces:
             workspace.fill(_STALE)
-        self._kernel.run_into(
-            [own.tensor for own in self._inputs], self._out.tensor, [w.tensor for w in self._workspaces]
-        )
+        self._kernel.run_into(*([own.tensor for own in some] for some in (self._inputs, self._out, self._workspaces)))
 
     def fault(self) -> str | None:
         """What the runs did to memory that they should not have, or left undone."""
-        for own in (*self._inputs, self._out, *self._workspaces):
+        for own in (*self._inputs, *self._out, *self._workspaces):
             if not own.bands_are_whole():
                 return f"guard band: it wrote outside {own.name}"
         if changed := self.changed_input():
             return f"input changed: {changed}"
-        if unwritten := self._out.count(_UNWRITTEN):
-            return f"not written: {unwritten} of {self._out.tensor.numel()} elements of {self._out.name}"
+        for own in self._out:
+            if unwritten := own.count(_UNWRITTEN):
+                return f"not written: {unwritten} of {own.tensor.numel()} elements of {own.name}"
         return None
 
     def changed_input(self) -> str | None:
@@ -157,7 +160,16 @@ class _Guarded:
         return patterns.get(self._dtype, _ANY_OTHER_TYPE)
 
 
-def _judge(got: torch.Tensor, answer: Answer) -> Verdict:
+def _judge_all(results: Sequence[torch.Tensor], case: Case) -> Verdict:
+    """Of several results, the first that is wrong, else the one that comes nearest to its bound."""
+    verdicts = [
+        _judge(result, answer, name=name)
+        for result, answer, name in zip(results, case.answers, case.workload.results, strict=True)
+    ]
+    return max(verdicts, key=lambda v: (not v.right, v.max_error / v.allowed_error if v.allowed_error else 0.0))
+
+
+def _judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
     """Compare with the right answer: with no error allowed, or with a bound for each element."""
     if answer.allowed is None and torch.equal(got, answer.expected):
         return Verdict(right=True, max_error=0.0, allowed_error=0.0)
@@ -171,7 +183,7 @@ def _judge(got: torch.Tensor, answer: Answer) -> Verdict:
     reason = ""
     if count := int(wrong.sum()):
         reason = (
-            f"value: {count} of {wrong.numel()} elements, the worst at {at}: "
+            f"value: {count} of {wrong.numel()} elements of {name}, the worst at {at}: "
             f"{float(got.flatten()[worst]):.6g} for {float(expected.flatten()[worst]):.6g}"
         )
     return Verdict(
@@ -199,21 +211,24 @@ def _check_memory(arguments: Sequence[Argument], *, batch: int, device: torch.de
 
 def _in_kernel_order(tensor: torch.Tensor, *, name: str, layout: Layout) -> torch.Tensor:
     """A tensor of PyTorch's shape, viewed in the order in which a kernel of that layout has it in memory."""
-    if name in ("w", "dw"):
-        return tensor.squeeze(1)
-    return tensor.permute(0, 2, 3, 1) if layout == "nhwc" else tensor
+    return tensor.permute(0, 2, 3, 1) if layout == "nhwc" and name in IMAGES else tensor
 
 
 def _in_pytorch_order(tensor: torch.Tensor, *, name: str, layout: Layout, workload: Workload) -> torch.Tensor:
     """A kernel's tensor, viewed in PyTorch's shape."""
-    n, c, h, w = shape_of(workload, name)
-    if layout == "nhwc" and name != "dw":
+    shape = workload.shape_of(name)
+    if layout == "nhwc" and name in IMAGES:
+        n, c, h, w = shape
         return tensor.view(n, h, w, c).permute(0, 3, 1, 2)
-    return tensor.view(n, c, h, w)
+    return tensor.view(shape)
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(_BITS[tensor.dtype.itemsize])
+
+
+def _all_the_same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    return all(_same_bits(one, other) for one, other in zip(some, others, strict=True))
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:

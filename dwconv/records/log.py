@@ -189,6 +189,7 @@ class _WorkloadLine(msgspec.Struct, forbid_unknown_fields=True, rename={"pass_":
     dilation: tuple[_Size, _Size]
     dtype: DType
     layout: Layout
+    bias: bool = False
 
 
 class _MeasurementLine(msgspec.Struct):

@@ -246,7 +246,8 @@ def _guessed(code: Code, launch: Launch, *, workload: Workload, blocks: int, war
     issued = dict.fromkeys(CLASSES, 0.0)
     for instruction in code.instructions:
         issued[instruction.kind] += warps
-    *read, result = _sizes(launch, batch=workload.batch).items()
+    sizes = {name: size / blocks for name, size in _sizes(launch, batch=workload.batch).items()}
+    written = [name for name in sizes if name in workload.results] or [list(sizes)[-1]]
     return BlockTrace(
         issued=issued,
         global_lines=workload.bytes / LINE_BYTES / blocks,
@@ -254,8 +255,8 @@ def _guessed(code: Code, launch: Launch, *, workload: Workload, blocks: int, war
         ideal_sectors=0.0,
         wavefronts=issued["shared"],
         ideal_wavefronts=issued["shared"],
-        read_bytes={name: size / blocks for name, size in read},
-        written_bytes={result[0]: result[1] / blocks},
+        read_bytes={name: size for name, size in sizes.items() if name not in written},
+        written_bytes={name: sizes[name] for name in written},
     )
 
 

@@ -107,6 +107,8 @@ def label(workload: Workload) -> str:
         words.append(f"d{_size(workload.dilation)}")
     if workload.multiplier != 1:
         words.append(f"m{workload.multiplier}")
+    if workload.bias:
+        words.append("bias")
     return " ".join([*words, workload.dtype, workload.layout])
 
 

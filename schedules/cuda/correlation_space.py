@@ -34,6 +34,8 @@ Knobs = dict[str, list[int]]
 
 def misfit(workload: Workload, target: Target) -> str | None:
     """Why the templates cannot run a workload; None if they can."""
+    if workload.bias:
+        return "it does not sum dbias yet"
     if workload.kernel[1] > WIDEST_KERNEL:
         return f"a kernel row of {workload.kernel[1]} sums takes more registers than there are; {WIDEST_KERNEL} fit"
     return None

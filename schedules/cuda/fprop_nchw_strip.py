@@ -33,6 +33,8 @@ NAME = "cuda.fprop_nchw_strip"
 
 def misfit(workload: Workload, target: Target) -> str | None:
     assert isinstance(target, CudaTarget)
+    if workload.bias:
+        return "it adds no bias yet"
     return strip_misfit(Gather.of_convolution(workload), target)
 
 

@@ -32,6 +32,8 @@ NAME = "cuda.fprop_nhwc"
 
 
 def misfit(workload: Workload, target: Target) -> str | None:
+    if workload.bias:
+        return "it adds no bias yet"
     return gather_nhwc_space.misfit(Gather.of_convolution(workload))
 
 

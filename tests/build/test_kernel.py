@@ -49,8 +49,8 @@ def tensors(batch: int) -> dict[str, torch.Tensor]:
 
 
 def check(kernel: Kernel, exact: dict[str, torch.Tensor], *, prepare=lambda tensor: tensor) -> torch.Tensor:
-    first, second, out = kernel.artifact.candidate.template.arguments
-    result = kernel(prepare(exact[first].float()), prepare(exact[second].float()))
+    (out,) = kernel.workload.results
+    result = kernel(*(prepare(exact[name].float()) for name in kernel.workload.inputs))
     torch.testing.assert_close(result, exact[out].float(), rtol=1e-5, atol=1e-4)
     return result
 

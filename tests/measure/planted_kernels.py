@@ -11,9 +11,9 @@ import torch
 
 from dwconv.build.artifact import Argument, Artifact, Extent
 from dwconv.errors import BuildError
-from dwconv.measure.providers import pytorch_call
+from dwconv.measure.providers import laid_out, pytorch_call
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import ARGUMENTS, Candidate
+from dwconv.schedules.template import Candidate
 from dwconv.workload import Workload
 
 UNWRITTEN = 0x7FC0DEAD  # what an output element holds that was not written
@@ -47,9 +47,10 @@ def artifact(wanted):
         "x": (Extent(), *of.input_size, of.channels),
         "y": (Extent(), *of.output_size, of.out_channels),
         "w": of.weight_shape,
+        "bias": (of.out_channels,),
     }
-    shapes |= {"dx": shapes["x"], "dy": shapes["y"], "dw": shapes["w"]}
-    arguments = [Argument(name, of.dtype, shapes[name]) for name in ARGUMENTS[of.pass_]]
+    shapes |= {f"d{name}": shape for name, shape in shapes.items()}
+    arguments = [Argument(name, of.dtype, shapes[name]) for name in (*of.inputs, *of.results)]
     arguments.append(Argument("workspace", "float32", (Extent(), 64)))
     if wanted.config.fault == "allocates too much":
         arguments.append(Argument("workspace_1", "float32", (1 << 20, 1 << 20)))
@@ -66,21 +67,20 @@ class PlantedKernel:
     def __init__(self, built):
         self.artifact = built
         self.fault = built.candidate.config.fault
-        self.roles = ARGUMENTS[built.candidate.workload.pass_]
         self.runs = 0
 
-    def __call__(self, first, second):
+    def __call__(self, *inputs):
         self.runs += 1
         if self.fault == "slow":
             time.sleep(0.005)
         if self.fault == "dies when timed" and self.runs > 3:
             os.abort()
         if self.fault == "changes a user's input":
-            first[0, 0, 0, 0] += 1
-        result = self.compute(first, second)
+            inputs[0][0, 0, 0, 0] += 1
+        result = self.compute(*inputs)
         return result + 1 if self.fault == "wrong for users" else result
 
-    def run_into(self, inputs, out, workspaces):
+    def run_into(self, inputs, results, workspaces):
         self.runs += 1
         stale = float(workspaces[0].view(-1)[0])
         workspaces[0].fill_(1.0)
@@ -90,9 +90,10 @@ class PlantedKernel:
             ctypes.string_at(0)
         if self.fault == "hangs":
             ctypes.PyDLL(None).sleep(600)
-        first, second = (self.outwards(t, role) for t, role in zip(inputs, self.roles, strict=False))
-        out.copy_(self.inwards(self.compute(first, second), out.shape))
-        self.spoil(inputs, out, workspaces, stale)
+        computed = self.compute(*map(self.outwards, inputs))
+        for out, result in zip(results, computed if isinstance(computed, tuple) else (computed,), strict=True):
+            out.copy_(self.inwards(result, out.shape))
+        self.spoil(inputs, results[-1], workspaces, stale)
 
     def spoil(self, inputs, out, workspaces, stale):
         values, bits = out.view(-1), out.view(torch.int32).view(-1)
@@ -104,7 +105,7 @@ class PlantedKernel:
             case "gives NaN":
                 values[5] = torch.nan
             case "leaves a hole":
-                bits[7] = UNWRITTEN
+                bits[5] = UNWRITTEN
             case "leaves the last image":
                 bits[-out[-1].numel() :] = UNWRITTEN
             case "reads stale scratch":
@@ -122,13 +123,14 @@ class PlantedKernel:
             case "sums in any order":  # right within rounding, and never the same twice
                 values[0] *= 1 + self.runs * 2**-23
 
-    def compute(self, first, second):
-        of = self.artifact.candidate.workload.with_batch(first.shape[0])
-        first, second = (t.contiguous(memory_format=torch.channels_last) for t in (first, second))
-        return pytorch_call(of, first, second)()
+    def compute(self, *inputs):
+        of = self.artifact.candidate.workload.with_batch(inputs[0].shape[0])
+        return pytorch_call(of, *laid_out(of, *inputs, layout="nhwc"))()
 
-    def outwards(self, tensor, role):
-        return tensor.unsqueeze(1) if role == "w" else tensor.permute(0, 3, 1, 2)
+    def outwards(self, tensor):
+        if tensor.dim() == 4:
+            return tensor.permute(0, 3, 1, 2)
+        return tensor.unsqueeze(1) if tensor.dim() == 3 else tensor
 
     def inwards(self, tensor, shape):
-        return tensor.view(shape) if self.roles[2] == "dw" else tensor.permute(0, 2, 3, 1)
+        return tensor.permute(0, 2, 3, 1) if len(shape) == 4 else tensor.view(shape)

@@ -10,6 +10,7 @@ from dwconv.reference import operands, reference
 
 
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -19,13 +20,17 @@ from dwconv.reference import operands, reference
         {"padding": ((2, 1), (3, 0)), "stride": (2, 2)},
     ],
 )
-def test_both_layouts_agree_with_the_reference(pass_, changes):
-    of = workload(pass_, **changes)
-    first, second = operands(of, data="integers", seed=0)
-    calls = pytorch_calls(of, first, second)
+def test_both_layouts_agree_with_the_reference(pass_, changes, bias):
+    of = workload(bias=bias, **changes).for_pass(pass_)
+    inputs = operands(of, data="integers", seed=0)
+    calls = pytorch_calls(of, *inputs)
     assert [name.rpartition("-")[2] for name in calls] == ["nchw", "nhwc"]
     for call in calls.values():
-        assert torch.equal(call(), reference(of, first, second).float())
+        results = call()
+        for result, exact in zip(
+            results if of.bias and pass_ == "wgrad" else (results,), reference(of, *inputs), strict=True
+        ):
+            assert torch.equal(result, exact.float())
 
 
 def test_they_go_by_the_name_of_who_runs():

@@ -44,6 +44,7 @@ records = st.builds(
         multiplier=st.integers(1, 3),
         pass_=st.sampled_from(["fprop", "dgrad", "wgrad"]),
         layout=st.sampled_from(["nchw", "nhwc"]),
+        bias=st.booleans(),
     ),
     config=st.dictionaries(names.filter(lambda name: name != "template"), st.integers(-5, 500) | names, max_size=4).map(
         lambda knobs: Config("cpu.made_up", tuple(knobs.items()))

@@ -18,7 +18,7 @@ from dwconv.errors import InvalidWorkload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.target import CpuTarget
-from dwconv.workload import PASSES, Pass, Workload
+from dwconv.workload import IMAGES, PASSES, Pass, Workload
 from tests.conftest import Golden
 
 TARGETS = {
@@ -61,16 +61,22 @@ def built(workload: Workload, config: Config, target: CpuTarget = TARGET) -> Ker
     return Kernel.load(build(Candidate(workload, config), target))
 
 
-def run(kernel: Kernel, workload: Workload, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """The kernel's result in PyTorch's shape; what it starts from, and what it does not write, is NaN."""
-    arguments = kernel.artifact.arguments
-    inputs = [
-        misaligned(tensor.squeeze(1) if argument.name == "w" else tensor.permute(0, 2, 3, 1))
-        for argument, tensor in zip(arguments, (first, second), strict=False)
+def run(kernel: Kernel, workload: Workload, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    """The kernel's results in PyTorch's shapes; what it starts from, and what it does not write, is NaN."""
+    built = kernel.artifact
+    given = [
+        misaligned(tensor.permute(0, 2, 3, 1) if argument.name in IMAGES else tensor.view(argument.shape_at(1)))
+        for argument, tensor in zip(built.inputs, inputs, strict=True)
     ]
-    out, *workspaces = (torch.full(argument.shape_at(workload.batch), float("nan")) for argument in arguments[2:])
-    kernel.run_into(inputs, out, workspaces)
-    return out.unsqueeze(1) if workload.pass_ == "wgrad" else out.permute(0, 3, 1, 2)
+    results, workspaces = (
+        [torch.full(argument.shape_at(workload.batch), float("nan")) for argument in arguments]
+        for arguments in (built.results, built.workspaces)
+    )
+    kernel.run_into(given, results, workspaces)
+    return [
+        result.permute(0, 3, 1, 2) if name in IMAGES else result.view(workload.shape_of(name))
+        for result, name in zip(results, workload.results, strict=True)
+    ]
 
 
 def misaligned(tensor: torch.Tensor) -> torch.Tensor:
@@ -80,10 +86,11 @@ def misaligned(tensor: torch.Tensor) -> torch.Tensor:
 
 def assert_right(kernel: Kernel, workload: Workload) -> None:
     """Exactly, on whole numbers; all sums of them fit into float32."""
-    first, second = reference.operands(workload, data="integers", seed=1)
-    answer = reference.right_answer(workload, first, second)
-    assert answer.allowed is None
-    assert torch.equal(run(kernel, workload, first, second), answer.expected)
+    inputs = reference.operands(workload, data="integers", seed=1)
+    answers = reference.right_answers(workload, *inputs)
+    for result, answer in zip(run(kernel, workload, inputs), answers, strict=True):
+        assert answer.allowed is None
+        assert torch.equal(result, answer.expected)
 
 
 def some_configs(workload: Workload, count: int, *, target: CpuTarget = TARGET) -> list[Config]:
@@ -122,18 +129,19 @@ def test_any_batch(pass_: Pass) -> None:
 def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass) -> None:
     workload = SHAPES["ragged channels"].for_pass(pass_)
     kernel = built(workload, some_configs(workload, 0)[0])
-    first, second = reference.operands(workload, data="normal", seed=2)
-    answer = reference.right_answer(workload, first, second)
-    assert answer.allowed is not None
-    threads, results = torch.get_num_threads(), []
+    inputs = reference.operands(workload, data="normal", seed=2)
+    answers = reference.right_answers(workload, *inputs)
+    threads, runs = torch.get_num_threads(), []
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            results += [run(kernel, workload, first, second) for _ in range(2)]
+            runs += [run(kernel, workload, inputs) for _ in range(2)]
     finally:
         torch.set_num_threads(threads)
-    assert bool(((results[0].double() - answer.expected).abs() <= answer.allowed).all())
-    assert all(torch.equal(results[0], other) for other in results[1:])
+    for answer, *results in zip(answers, *runs, strict=True):
+        assert answer.allowed is not None
+        assert bool(((results[0].double() - answer.expected).abs() <= answer.allowed).all())
+        assert all(torch.equal(results[0], other) for other in results[1:])
 
 
 @pytest.mark.parametrize("parallel", ["images", "channels"])
@@ -144,7 +152,7 @@ def test_every_way_to_share_out_wgrad(parallel: str, unroll: str) -> None:
     config = next(config for config in space if (config.parallel, config.unroll) == (parallel, unroll))
     kernel = built(workload, config)
     assert_right(kernel, workload)
-    assert len(kernel.artifact.arguments) == (4 if parallel == "images" else 3)
+    assert len(kernel.artifact.workspaces) == (1 if parallel == "images" else 0)
 
 
 @st.composite

@@ -46,13 +46,11 @@ class Machine:
         if batch == 0:
             return
         with _Memory(self._library) as memory:
-            pairs = []
-            for position, (argument, tensor) in enumerate(zip(self._artifact.arguments, tensors, strict=True)):
-                own = memory.tensor(argument, batch=batch, role=_INPUT if position < 2 else _RESULT)
-                pairs.append((tensor, own))
+            pairs = list(zip(tensors, self._allocate(memory, batch=batch), strict=True))
+            for tensor, own in pairs:
                 own.copy_(tensor.view(own.shape))
             self._launch(memory, batch=batch, watched=self.report is None, most_blocks=0)
-            for tensor, own in pairs[2:]:
+            for tensor, own in pairs[len(self._artifact.inputs) :]:
                 tensor.view(own.shape).copy_(own)
             if self.report is None:
                 self.report = self._read_report()
@@ -61,8 +59,7 @@ class Machine:
         """Run only some blocks of each launch, spread over the grid, on zeros: what their accesses cost, and what
         faults show in them. Memory that no block touches is never allocated, so tensors may be of any size."""
         with _Memory(self._library) as memory:
-            for position, argument in enumerate(self._artifact.arguments):
-                memory.tensor(argument, batch=batch, role=_INPUT if position < 2 else _RESULT)
+            self._allocate(memory, batch=batch)
             self._launch(memory, batch=batch, watched=True, most_blocks=most_blocks)
             return self._read_report()
 
@@ -77,6 +74,14 @@ class Machine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _allocate(self, memory: _Memory, *, batch: int) -> list[torch.Tensor]:
+        """All tensors, zeros; the inputs must not be written."""
+        inputs, others = self._artifact.inputs, (*self._artifact.results, *self._artifact.workspaces)
+        return [
+            *(memory.tensor(argument, batch=batch, role=_INPUT) for argument in inputs),
+            *(memory.tensor(argument, batch=batch, role=_RESULT) for argument in others),
+        ]
 
     def _launch(self, memory: _Memory, *, batch: int, watched: bool, most_blocks: int) -> None:
         for launch in self._artifact.launches:
