@@ -1,138 +1,156 @@
-"""Training steps of one model twice: as it is, and converted. Same start, same data, steps taken in turn.
+"""``python -m bench train``: training steps of four networks, converted and not, interleaved.
 
-data ──► plain model     ──► loss ──► step        the two losses must agree within rounding;
-     ├─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
-     └─► rounded model   ──► loss ──► step        how far rounding alone drives models apart: the plain one, with each
-                                                  of its first weights moved by one unit in the last place
+What is untuned is tuned first. Each network then runs in processes of its own: once with memory kept between the steps
+(both sides, as the tuner measures), once with the allocator as glibc has it, as users run without further ado.
 """
 
 from __future__ import annotations
 
-import copy
-import importlib
+import argparse
 import json
-import statistics
-import time
-from collections import Counter
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-
-import torch
-from torch import nn
+from typing import Any
 
 import dwconv
+from bench.models import NETWORKS, Network
+from bench.networks import add_network_arguments, explain_layers, image_for, network_from
+from bench.step_profile import table
+from dwconv import settings
 from dwconv.arguments import ArgumentParser, run
-from dwconv.errors import InvalidWorkload
+from dwconv.errors import DwconvWarning, WorkerDied
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog, log_path
+from dwconv.records.record import TuningRecord
+from dwconv.target import CpuTarget, cpu_target
+from dwconv.workload import PASSES, Workload
+
+ALLOCATORS = {"memory kept": settings.ALLOCATOR_ENVIRONMENT, "glibc as it is": {}}
+"""How a process allocates, and the environment that makes it so."""
 
 
 def main(argv: Sequence[str]) -> int:
     return run(_train, list(argv))
 
 
-def _train(argv: list[str]) -> int:
-    parser = ArgumentParser(prog="bench train", description=__doc__.splitlines()[0])
-    parser.add_argument("--model", required=True, metavar="MODULE:CLASS", help="a model, made without arguments")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--image", type=int, default=224, help="height and width of the input")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--warmup", type=int, default=3, help="first steps, whose time is not counted")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--contiguous", action="store_true", help="NCHW in memory instead of channels_last")
-    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+def _train(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench train", description=(__doc__ or "").partition("\n")[0])
+    add_network_arguments(parser)
+    parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
+    parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
+    parser.add_argument("--log", type=Path, help="tuning log, default tuning_logs/<device>.jsonl")
+    parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
     arguments = parser.parse_args(argv)
+    target = cpu_target()
+    log = TuningLog(arguments.log or log_path(target))
 
-    torch.manual_seed(arguments.seed)
-    memory_format = torch.contiguous_format if arguments.contiguous else torch.channels_last
-    plain = _make(arguments.model).train().to(memory_format=memory_format)
-    converted = copy.deepcopy(plain)
-    print(dwconv.convert(converted))
-
-    image = torch.randn(arguments.batch, 3, arguments.image, arguments.image).to(memory_format=memory_format)
-    print(f"\nwhere the depthwise layers ran:\n{_where_layers_run(converted, image)}\n")
-    figures = _race(plain, converted, image, steps=arguments.steps, warmup=arguments.warmup)
-    if arguments.out:
-        arguments.out.write_text(json.dumps({"command": vars(arguments) | {"out": None}, **figures}, indent=2) + "\n")
+    rows: list[dict[str, Any]] = []
+    networks = [network_from(arguments)] if arguments.model else NETWORKS
+    for network in networks:
+        if arguments.seconds:
+            _tune_what_is_untuned(network, target, contiguous=arguments.contiguous, log=log, seconds=arguments.seconds)
+        for allocator in ALLOCATORS:
+            figures = _race(network, arguments, allocator=allocator, log=log)
+            rows.append({"network": network.name, "goal": network.goal, "allocator": allocator, **figures})
+            print(_line(rows[-1]) if len(rows) > 1 else f"{_HEAD}\n{_line(rows[-1])}", flush=True)
+            if arguments.profile:
+                print(table(figures["profile_ms"]), flush=True)
+    print(_where(rows))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    layout = "nchw" if arguments.contiguous else "nhwc"
+    path = arguments.out / f"train-{layout}-{target.device}.json"
+    path.write_text(json.dumps({"device": target.device, "layout": layout, "rows": rows}, indent=1) + "\n")
+    print(f"\nwritten to {path}")
     return 0
 
 
-def _make(name: str) -> nn.Module:
-    module, _, maker = name.partition(":")
-    try:
-        model = getattr(importlib.import_module(module), maker)()
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidWorkload(f"--model {name}: {error}; write MODULE:CLASS") from error
-    return model
+def _tune_what_is_untuned(
+    network: Network, target: CpuTarget, *, contiguous: bool, log: TuningLog, seconds: float
+) -> None:
+    """Every pass of every depthwise layer that the log does not know."""
+    from dwconv.measure.limits import with_limits
+    from dwconv.measure.runner import Workers
+    from dwconv.tuner.loop import tune_workload
+
+    known = Database.load([log.path])
+    untuned = [workload for workload in _workloads(network, contiguous=contiguous)
+               if not known.records(workload, target.device)]  # fmt: skip
+    if not untuned:
+        return
+    target = with_limits(target)
+    with Workers(target, jobs=os.cpu_count() or 1) as workers:
+        for workload in untuned:
+            found = tune_workload(
+                workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers
+            )
+            print(f"tuned {workload.key}: {_praise(found.best)}", flush=True)
 
 
-def _where_layers_run(model: nn.Module, image: torch.Tensor) -> str:
-    """How many layers run on each provider, pass by pass."""
-    providers: Counter[tuple[str, str]] = Counter()
+def _workloads(network: Network, *, contiguous: bool) -> list[Workload]:
+    """The passes of a network's depthwise layers, each once."""
+    image = image_for(network, contiguous=contiguous)
+    model = network.make()
+    dwconv.convert(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DwconvWarning)  # of what is untuned
+        explained = explain_layers(model, image)
+    return list(dict.fromkeys(layer.problem.workload(pass_) for layer in explained for pass_ in PASSES))
 
-    def note(layer: nn.Conv2d, inputs: tuple[torch.Tensor, ...]) -> None:
-        explained = dwconv.explain(
-            inputs[0], layer.weight, stride=layer.stride, padding=layer.padding, dilation=layer.dilation
+
+def _praise(best: TuningRecord | None) -> str:
+    if best is None or best.measurement is None or best.speedup is None:
+        return "no candidate worked in the time given"
+    return f"{best.measurement.median_us:.0f} µs, {best.speedup:.2f}× PyTorch's better layout"
+
+
+def _race(network: Network, arguments: argparse.Namespace, *, allocator: str, log: TuningLog) -> dict[str, Any]:
+    """The figures of one race, run in a process of its own. Raises WorkerDied."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "figures.json"
+        command = [sys.executable, "-m", "bench.race", "--model", network.name, "--out", str(out)]
+        command += ["--batch", str(network.batch), "--image", str(network.image), "--steps", str(arguments.steps)]
+        command += [option for option in ("--contiguous", "--profile") if getattr(arguments, option[2:])]
+        ended = subprocess.run(command, env=_environment(allocator, log), check=False)
+        if ended.returncode:
+            raise WorkerDied(f"training {network.name}: the process ended with code {ended.returncode}")
+        figures: dict[str, Any] = json.loads(out.read_text())
+        return figures
+
+
+def _environment(allocator: str, log: TuningLog) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in settings.ALLOCATOR_ENVIRONMENT}
+    return {**inherited, **ALLOCATORS[allocator], "DWCONV_TUNING_LOGS": str(log.path)}
+
+
+# -- what is printed -------------------------------------------------------------------------------------------------
+
+_HEAD = f"{'network':20} {'allocator':14} {'plain ms':>9} {'converted':>10} {'×':>6} {'middle half':>14} {'goal':>6}"
+
+
+def _line(row: dict[str, Any]) -> str:
+    median_ms, ratio = row["median_ms"], row["ratio"]
+    low, high = ratio["quartiles"]
+    return (
+        f"{row['network']:20} {row['allocator']:14} {median_ms['plain']:9.1f} {median_ms['converted']:10.1f} "
+        f"{ratio['median']:6.2f} {low:6.2f} to {high:.2f} {row['goal']:6.2f}"
+    )
+
+
+def _where(rows: Sequence[dict[str, Any]]) -> str:
+    """Where the depthwise layers ran, and whether the losses agree."""
+    lines = [""]
+    for row in {row["network"]: row for row in rows}.values():
+        layers = ", ".join(f"{count} {name}" for name, count in row["layers"].items())
+        apart = row["loss_difference"]
+        lines.append(f"{row['network']}: {layers}")
+        lines.append(
+            f"  largest difference from the plain loss: converted {apart['converted']:.1e}, "
+            f"by one rounding alone {apart['rounded']:.1e}"
         )
-        for decision in explained.passes:
-            providers[decision.pass_, decision.provider] += 1
-
-    layers = [m for m in model.modules() if isinstance(m, dwconv.nn.DepthwiseConv2d | dwconv.nn.DepthwiseConv1d)]
-    hooks = [layer.register_forward_pre_hook(note) for layer in layers]
-    with torch.no_grad():
-        copy.deepcopy(model)(image)
-    for hook in hooks:
-        hook.remove()
-    return "\n".join(
-        f"  {pass_:6} {provider:8} {count:3} layers" for (pass_, provider), count in sorted(providers.items())
-    )
-
-
-def _race(plain: nn.Module, converted: nn.Module, image: torch.Tensor, *, steps: int, warmup: int) -> dict[str, object]:
-    runners = {"plain": plain, "converted": converted, "rounded": _moved_by_one_rounding(plain)}
-    optimizers = {name: torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9) for name, model in runners.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in runners}
-    losses: dict[str, list[float]] = {name: [] for name in runners}
-    print(f"{'':>4} {'loss':>12} {'':>12} {'difference from plain':>23} {'milliseconds':>19}")
-    print(
-        f"{'step':>4} {'plain':>12} {'converted':>12} {'converted':>11} {'rounded':>11} {'plain':>9} {'converted':>9}"
-    )
-    for step in range(steps):
-        labels = torch.randint(0, 10, (image.shape[0],))
-        batch = torch.randn_like(image)
-        for name, model in runners.items():
-            started = time.perf_counter()
-            optimizers[name].zero_grad(set_to_none=True)
-            loss = nn.functional.cross_entropy(model(batch), labels)
-            loss.backward()
-            optimizers[name].step()
-            seconds[name].append(time.perf_counter() - started)
-            losses[name].append(loss.item())
-        a, b, c = (losses[name][-1] for name in ("plain", "converted", "rounded"))
-        print(f"{step:4} {a:12.6f} {b:12.6f} {abs(a - b):11.2e} {abs(a - c):11.2e} "
-              f"{seconds['plain'][-1] * 1e3:9.1f} {seconds['converted'][-1] * 1e3:9.1f}", flush=True)  # fmt: skip
-
-    medians = {name: statistics.median(times[warmup:]) for name, times in seconds.items()}
-    ratios = sorted(a / b for a, b in zip(seconds["plain"][warmup:], seconds["converted"][warmup:], strict=True))
-    quartiles = statistics.quantiles(ratios, n=4)
-    worst, rounding = (
-        max(abs(a - b) for a, b in zip(losses["plain"], losses[name], strict=True)) for name in ("converted", "rounded")
-    )
-    print(
-        f"\nstep: plain {medians['plain'] * 1e3:.1f} ms, converted {medians['converted'] * 1e3:.1f} ms; "
-        f"ratio {statistics.median(ratios):.3f}× (middle half {quartiles[0]:.3f} to {quartiles[2]:.3f}, "
-        f"{len(ratios)} steps in turn)\n"
-        f"largest difference from the plain loss: converted {worst:.2e}, by one rounding alone {rounding:.2e}"
-    )
-    return {
-        "median_s": medians,
-        "ratio": {"median": statistics.median(ratios), "quartiles": quartiles},
-        "losses": losses,
-        "largest_loss_difference": {"converted": worst, "rounded": rounding},
-    }
-
-
-def _moved_by_one_rounding(model: nn.Module) -> nn.Module:
-    moved = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in moved.parameters():
-            parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
-    return moved
+    return "\n".join(lines)

@@ -52,6 +52,8 @@ class Explanation:
 
     call: str
     """The sizes, in words."""
+    problem: dispatch.Problem
+    """The same as data; ``problem.workload("fprop")`` is what would be tuned."""
     device: str
     passes: tuple[PassExplanation, ...]
     logs: tuple[Path, ...]
@@ -104,6 +106,7 @@ def explain(
     untuned = [pass_ for pass_, made in decisions.items() if made.command]
     return Explanation(
         call=f"{problem}{' with a bias' if bias is not None else ''}",
+        problem=problem,
         device=target.device if target else str(x.device),
         passes=tuple(
             PassExplanation(pass_=pass_, provider=made.provider, reason=made.reason, record=made.record)

@@ -6,88 +6,6 @@ import torch
 from torch import Tensor, nn
 
 
-class SqueezeExcite(nn.Module):
-    """Scales every channel by what its mean says."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        squeezed = _round_to_8(channels / 4)
-        self.squeeze = nn.Conv2d(channels, squeezed, 1)
-        self.excite = nn.Conv2d(squeezed, channels, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        scale = self.squeeze(x.mean((2, 3), keepdim=True)).relu()
-        return x * nn.functional.hardsigmoid(self.excite(scale))
-
-
-class InvertedResidual(nn.Module):
-    """Widen, convolve depthwise, narrow; added to its input where the sizes allow."""
-
-    def __init__(
-        self, channels: int, wide: int, out_channels: int, *, kernel: int, stride: int, se: bool, hardswish: bool
-    ) -> None:
-        super().__init__()
-        self.adds = stride == 1 and channels == out_channels
-        activation = nn.Hardswish if hardswish else nn.ReLU
-        widen = (
-            [] if wide == channels else [nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), activation()]
-        )
-        self.block = nn.Sequential(
-            *widen,
-            nn.Conv2d(wide, wide, kernel, stride=stride, padding=kernel // 2, groups=wide, bias=False),
-            nn.BatchNorm2d(wide),
-            activation(),
-            *([SqueezeExcite(wide)] if se else []),
-            nn.Conv2d(wide, out_channels, 1, bias=False),
-            nn.BatchNorm2d(out_channels),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.block(x) if self.adds else self.block(x)
-
-
-class MobileNetV3Large(nn.Module):
-    """(N, 3, 224, 224) -> (N, classes): the depthwise layers of MobileNetV3-Large."""
-
-    # kernel, wide, out_channels, squeeze-excite, hardswish, stride
-    ROWS = (
-        (3, 16, 16, False, False, 1),
-        (3, 64, 24, False, False, 2),
-        (3, 72, 24, False, False, 1),
-        (5, 72, 40, True, False, 2),
-        (5, 120, 40, True, False, 1),
-        (5, 120, 40, True, False, 1),
-        (3, 240, 80, False, True, 2),
-        (3, 200, 80, False, True, 1),
-        (3, 184, 80, False, True, 1),
-        (3, 184, 80, False, True, 1),
-        (3, 480, 112, True, True, 1),
-        (3, 672, 112, True, True, 1),
-        (5, 672, 160, True, True, 2),
-        (5, 960, 160, True, True, 1),
-        (5, 960, 160, True, True, 1),
-    )
-
-    def __init__(self, classes: int = 10) -> None:
-        super().__init__()
-        blocks, channels = [], 16
-        for kernel, wide, out_channels, se, hardswish, stride in self.ROWS:
-            blocks.append(
-                InvertedResidual(channels, wide, out_channels, kernel=kernel, stride=stride, se=se, hardswish=hardswish)
-            )
-            channels = out_channels
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.Hardswish()
-        )
-        self.blocks = nn.Sequential(*blocks)
-        self.last = nn.Sequential(nn.Conv2d(channels, 960, 1, bias=False), nn.BatchNorm2d(960), nn.Hardswish())
-        self.head = nn.Sequential(nn.Linear(960, 1280), nn.Hardswish(), nn.Linear(1280, classes))
-
-    def forward(self, x: Tensor) -> Tensor:
-        features = self.last(self.blocks(self.stem(x)))
-        return self.head(features.mean((2, 3)))
-
-
 class TinyNet(nn.Module):
     """(N, 3, H, W) -> (N, classes): strided, dilated, biased and multiplied depthwise layers, in little time."""
 
@@ -138,9 +56,3 @@ def train(model: nn.Module, inputs: Tensor, *, steps: int, lr: float = 0.05) -> 
         optimizer.step()
         losses.append(loss.item())
     return losses
-
-
-def _round_to_8(channels: float) -> int:
-    """As MobileNet rounds: to a multiple of 8, not down by more than a tenth."""
-    rounded = max(8, int(channels + 4) // 8 * 8)
-    return rounded + 8 if rounded < 0.9 * channels else rounded

@@ -9,11 +9,12 @@ import pickle
 
 import pytest
 import torch
-from models import ConformerConvolution, MobileNetV3Large, TinyNet, train
+from models import ConformerConvolution, TinyNet, train
 from planted_records import plant, workload_of
 from torch import nn
 
 import dwconv
+from bench.models import NETWORKS, MobileNetV3Large
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
@@ -217,5 +218,7 @@ def test_mobilenet_v3_has_its_depthwise_layers(logs):
     ]
     assert (len(summary.converted), summary.skipped) == (15, ())
     with torch.device("meta"):
-        model = MobileNetV3Large(classes=10)
-        assert model(torch.randn(2, 3, 224, 224)).shape == (2, 10)
+        for network in NETWORKS:
+            model = network.make()
+            assert dwconv.convert(model).converted
+            assert model(torch.randn(2, 3, network.image, network.image)).shape == (2, 10)

@@ -1,0 +1,143 @@
+"""``python -m bench.race``: training steps of one model twice, as it is and converted, in a process of its own.
+
+Same start, same data, steps taken in turn. ``bench train`` starts one for each network and each way of allocating.
+
+data ──► plain model     ──► loss ──► step        the two losses must agree within rounding;
+     ├─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
+     └─► rounded model   ──► loss ──► step        how far rounding alone drives models apart: the plain one, with each
+                                                  of its first weights moved by one unit in the last place
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import dwconv
+from bench.networks import add_network_arguments, explain_layers, image_for, network_from
+from dwconv.arguments import ArgumentParser, run
+
+Step = Callable[[torch.Tensor, torch.Tensor], float]
+"""One step of training on images and labels; gives the loss."""
+
+
+def main(argv: Sequence[str]) -> int:
+    return run(_race, list(argv))
+
+
+def _race(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench.race", description=(__doc__ or "").partition("\n")[0])
+    add_network_arguments(parser)
+    parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
+    parser.add_argument("--warmup", type=int, default=5, help="steps before, whose losses are compared, default 5")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
+    parser.add_argument("--out", type=Path, required=True, help="write the figures there, as JSON")
+    arguments = parser.parse_args(argv)
+
+    torch.manual_seed(arguments.seed)
+    network = network_from(arguments)
+    image = image_for(network, contiguous=arguments.contiguous)
+    memory_format = torch.contiguous_format if arguments.contiguous else torch.channels_last
+    plain = network.make().train().to(memory_format=memory_format)
+    converted = copy.deepcopy(plain)
+    dwconv.convert(converted)
+    models = {"plain": plain, "converted": converted, "rounded": _moved_by_one_rounding(plain)}
+    steps = {name: step_of(model) for name, model in models.items()}
+
+    losses = compare_losses(steps, image, count=arguments.warmup)
+    seconds = _take_turns({name: steps[name] for name in ("plain", "converted")}, image, count=arguments.steps)
+    figures: dict[str, Any] = {
+        "layers": where_layers_run(converted, image),
+        **summary(seconds),
+        "threads": torch.get_num_threads(),
+        "loss_difference": losses,
+    }
+    if arguments.profile:
+        from bench.step_profile import profile
+
+        figures["profile_ms"] = {name: profile(steps[name], image) for name in ("plain", "converted")}
+    arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
+
+
+def step_of(model: nn.Module) -> Step:
+    """Steps by SGD with momentum."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def step(images: torch.Tensor, labels: torch.Tensor) -> float:
+        optimizer.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def made_up(image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images and labels."""
+    return torch.randn_like(image), torch.randint(0, 10, (image.shape[0],))
+
+
+def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, float]:
+    """The largest difference from the plain loss, of the converted model and of the one that was only rounded."""
+    worst = dict.fromkeys(("converted", "rounded"), 0.0)
+    for _ in range(count):
+        data = made_up(image)
+        losses = {name: step(*data) for name, step in steps.items()}
+        worst = {name: max(before, abs(losses[name] - losses["plain"])) for name, before in worst.items()}
+    return worst
+
+
+def _take_turns(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, list[float]]:
+    """Seconds of ``count`` steps each, now one and now the other first."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(count):
+        data = made_up(image)
+        for name in sorted(steps, reverse=turn % 2 == 1):
+            started = time.perf_counter()
+            steps[name](*data)
+            seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def summary(seconds: dict[str, list[float]]) -> dict[str, Any]:
+    """Medians in milliseconds, and the quartiles of the ratio of steps that were taken in turn."""
+    ratios = [a / b for a, b in zip(seconds["plain"], seconds["converted"], strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return {
+        "median_ms": {name: statistics.median(times) * 1e3 for name, times in seconds.items()},
+        "ratio": {"median": statistics.median(ratios), "quartiles": [low, high]},
+        "steps": len(ratios),
+    }
+
+
+def where_layers_run(model: nn.Module, image: torch.Tensor) -> dict[str, int]:
+    """How many layers run on each provider, pass by pass: ``{"fprop dwconv": 15}``."""
+    providers: Counter[str] = Counter()
+    for explained in explain_layers(model, image):
+        providers.update(f"{decision.pass_} {decision.provider}" for decision in explained.passes)
+    return dict(sorted(providers.items()))
+
+
+def _moved_by_one_rounding(model: nn.Module) -> nn.Module:
+    moved = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
+    return moved
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

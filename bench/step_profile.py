@@ -1,0 +1,92 @@
+"""Where the time of a training step goes, by kind of work, as PyTorch's profiler sees it.
+
+The own time of every op counts for the nearest op around it, itself included, that has a kind. What is left of a step
+is Python between the ops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+STEPS = 8
+"""Taken together; the profiler slows all of them alike."""
+
+_KINDS = (
+    ("normalisation", ("batch_norm", "layer_norm")),
+    ("activation", ("relu", "hardtanh", "hardswish", "hardsigmoid", "gelu", "threshold", "clamp")),
+    ("pointwise, dense", ("addmm", "aten::mm", "aten::linear", "aten::bmm")),
+    ("copies, layouts", ("aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy")),
+    ("sums, products", ("aten::add", "aten::mul", "aten::mean", "aten::sum", "aten::div", "aten::expand")),
+    ("optimizer", ("Optimizer.", "_foreach", "AccumulateGrad")),
+    ("autograd", ("autograd::engine", "Backward0", "Backward1", "DwconvFprop")),
+)
+"""Kind, and what is in the names of its ops. Convolutions are told apart by their weights."""
+_OURS = {
+    "dwconv::fprop": "depthwise fprop",
+    "dwconv::dgrad": "depthwise backward",
+    "dwconv::wgrad": "depthwise backward",
+}
+
+
+def profile(step: Callable[[torch.Tensor, torch.Tensor], float], image: torch.Tensor) -> dict[str, float]:
+    """Milliseconds a step, by kind; ``step`` is the whole."""
+    labels = torch.randint(0, 10, (image.shape[0],))
+    step(image, labels)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
+        started = time.perf_counter()
+        for _ in range(STEPS):
+            step(image, labels)
+        taken_s = time.perf_counter() - started
+    found: dict[str, float] = defaultdict(float)
+    for event in profiler.events() or ():
+        found[_kind_around(event)] += event.self_cpu_time_total / 1e3 / STEPS
+    whole_ms = taken_s * 1e3 / STEPS
+    found["between the ops"] = whole_ms - sum(found.values())
+    return dict(sorted(found.items(), key=lambda item: -item[1])) | {"step": whole_ms}
+
+
+def table(profiles: dict[str, dict[str, float]]) -> str:
+    """Plain and converted side by side."""
+    plain, converted = profiles["plain"], profiles["converted"]
+    lines = [f"  {'ms a step, profiled':22} {'plain':>8} {'converted':>10} {'saved':>8}"]
+    kinds = dict.fromkeys((*plain, *converted))
+    for kind in sorted(kinds, key=lambda kind: kind == "step"):
+        before, after = plain.get(kind, 0.0), converted.get(kind, 0.0)
+        lines.append(f"  {kind:22} {before:8.1f} {after:10.1f} {before - after:8.1f}")
+    return "\n".join(lines)
+
+
+def _kind_around(event: Any) -> str:
+    while event is not None:
+        if kind := _kind(event):
+            return kind
+        event = event.cpu_parent
+    return "others"
+
+
+def _kind(event: Any) -> str | None:
+    name: str = event.name
+    if name in _OURS:
+        return _OURS[name]
+    if "conv" in name and name.startswith("aten::"):
+        return _kind_of_convolution(event)
+    return next((kind for kind, parts in _KINDS if any(part in name for part in parts)), None)
+
+
+def _kind_of_convolution(event: Any) -> str | None:
+    """By the shape of its weight: (C·multiplier, 1, KH, KW) with more than one input channel is depthwise."""
+    is_backward = "backward" in event.name
+    shapes = event.input_shapes or []
+    if len(shapes) < 2 + is_backward:
+        return None
+    x, weight = shapes[is_backward : 2 + is_backward]
+    if len(weight) < 3 or len(x) != len(weight):
+        return None
+    if weight[1] == 1 and x[1] > 1:
+        return "depthwise backward" if is_backward else "depthwise fprop"
+    return "pointwise, dense"
