@@ -26,7 +26,7 @@ from dwconv.workload import PASSES, Workload
 
 if TYPE_CHECKING:
     from dwconv.records.log import TuningLog
-    from dwconv.target import Target
+    from dwconv.target import CpuTarget, Target
     from dwconv.tuner.report import Outcome
 
 NOTHING_WORKED_EXIT_CODE = 1
@@ -60,12 +60,14 @@ def _tune(argv: list[str] | None) -> int:
     log.check_writable()
     _say_what_is_damaged(log)
     if isinstance(target, CpuTarget):
-        from dwconv.measure.limits import limits_path, with_limits
+        from dwconv.measure.limits import are_settled, with_limits
 
-        if not limits_path(target).exists():
-            print("note: measuring, once, how fast this CPU can copy and multiply", file=sys.stderr)
+        if not are_settled(target):
+            print("note: measuring, as the first few runs do, how fast this CPU can copy and multiply", file=sys.stderr)
         target = with_limits(target)
     outcomes, interrupted = _outcomes(args, workloads, target, log)
+    if isinstance(target, CpuTarget):
+        _check_limits(outcomes, target)
     _print(args, outcomes, target, log)
     if interrupted:
         print("interrupted: the same command goes on from here", file=sys.stderr)
@@ -236,6 +238,16 @@ def _outcomes(
     except KeyboardInterrupt:  # between two workloads, or once more
         return outcomes, True
     return outcomes, False
+
+
+def _check_limits(outcomes: list[Outcome], target: CpuTarget) -> None:
+    """What is faster than the limits allow shows that they were measured on a busy machine."""
+    from dwconv.measure.limits import EXCEEDED, doubt
+
+    percents = [outcome.result.percent_of_limit for outcome in outcomes if outcome.result]
+    if any(percent is not None and percent > 100 * EXCEEDED for percent in percents):
+        doubt(target)
+        print("note: a kernel is faster than this CPU's limits, which the next run measures again", file=sys.stderr)
 
 
 def _print(args: argparse.Namespace, outcomes: list[Outcome], target: Target, log: TuningLog) -> None:

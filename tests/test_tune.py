@@ -50,6 +50,7 @@ def fakes(monkeypatch, tmp_path):
     monkeypatch.setattr(template_module, "all_templates", lambda: {t.name: t for t in templates})
     monkeypatch.setattr(target, "cpu_target", lambda: fake.TARGET)
     monkeypatch.setattr(limits, "with_limits", lambda target: target)
+    monkeypatch.setattr(limits, "doubt", lambda target: None)
     monkeypatch.setattr(loop, "make_runner", make_runner)
     return made
 
@@ -320,7 +321,7 @@ def known_limits(monkeypatch, tmp_path):
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     path = limits.limits_path(target.cpu_target())
     path.parent.mkdir(parents=True)
-    path.write_bytes(msgspec.json.encode(fake.TARGET.limits))
+    path.write_bytes(msgspec.json.encode(limits.Kept(limits=fake.TARGET.limits, readings=limits.ENOUGH_READINGS)))
 
 
 @pytest.mark.usefixtures("known_limits")

@@ -111,6 +111,9 @@ class Kernel:
         return result.contiguous(memory_format=wanted)
 
 
+_ANY_NUMBER = 2**31 - 1
+
+
 def _load_cpu(artifact: Artifact) -> RawCall:
     """Machine code of a CPU artifact, run on PyTorch's OpenMP threads."""
     import tvm
@@ -119,7 +122,7 @@ def _load_cpu(artifact: Artifact) -> RawCall:
     on_openmp = _openmp_is_here() and "@__TVMBackendParallelLaunch" in artifact.source
     with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
         path = Path(folder) / "kernel.ll"
-        path.write_text(artifact.source + (_openmp_ir() if on_openmp else ""))
+        path.write_text(artifact.source + (_openmp_ir(most_threads=_most_threads(artifact)) if on_openmp else ""))
         try:
             module = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")
         except RuntimeError as error:
@@ -130,9 +133,16 @@ def _load_cpu(artifact: Artifact) -> RawCall:
     return main
 
 
-@cache
-def _openmp_ir() -> str:
-    return resources.files("dwconv.build").joinpath("openmp.ll").read_text()
+def _most_threads(artifact: Artifact) -> int:
+    """How many threads the configuration takes at most."""
+    threads = artifact.candidate.config.to_dict().get("threads", _ANY_NUMBER)
+    assert isinstance(threads, int)
+    return threads
+
+
+def _openmp_ir(*, most_threads: int) -> str:
+    text = resources.files("dwconv.build").joinpath("openmp.ll").read_text()
+    return f"{text}\n@dwconv.most_threads = internal constant i32 {most_threads}\n"
 
 
 @cache

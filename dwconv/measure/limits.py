@@ -1,6 +1,8 @@
 """How fast this CPU can copy and multiply: the limits that measurements are held against.
 
-Measured once for each device in a process of its own, under the settings that kernels are timed under, and kept.
+Measured in a process of its own, under the settings that kernels are timed under, and kept for each device. Whatever
+else runs on the machine only makes a reading smaller, so the best of several readings is kept: those of one process
+are taken in turns, and the first few runs read again.
 """
 
 from __future__ import annotations
@@ -21,10 +23,15 @@ import psutil
 from dwconv import settings
 from dwconv.build.wire import message
 from dwconv.measure.process import IsolatedProcess
-from dwconv.measure.timing import CpuClock, Lap
+from dwconv.measure.timing import CpuClock
 from dwconv.target import CpuTarget, Limits, MiB
 
-_MEASURING_S = 0.25  # for each of the quantities
+ENOUGH_READINGS = 3
+"""Undisturbed ones; from then on what is kept is believed."""
+EXCEEDED = 1.05
+"""A kernel this much faster than the limit shows that the limit is wrong."""
+_TURNS = 4
+_TURN_S = 0.06  # for each of the quantities
 _PATIENCE = 4  # times as long, if nothing has run undisturbed until then
 _TIMEOUT_S = 60.0
 _UNKNOWN_CACHE_BYTES = 8 * MiB
@@ -38,13 +45,26 @@ def with_limits(target: CpuTarget) -> CpuTarget:
     if target.limits is not None:
         return target
     path = limits_path(target)
-    limits = _read(path)
-    if limits is None:
+    kept = _read(path)
+    if kept is None or kept.readings < ENOUGH_READINGS:
         reading = measure_limits(target)
-        limits = reading.limits
-        if not reading.disturbed:
-            _write(path, limits)
-    return dataclasses.replace(target, limits=limits)
+        known = kept or Kept(limits=reading.limits, readings=0)
+        kept = Kept(limits=_better(known.limits, reading.limits), readings=known.readings + (not reading.disturbed))
+        _write(path, kept)
+    return dataclasses.replace(target, limits=kept.limits)
+
+
+def are_settled(target: CpuTarget) -> bool:
+    """False if ``with_limits`` would measure."""
+    kept = _read(limits_path(target))
+    return kept is not None and kept.readings >= ENOUGH_READINGS
+
+
+def doubt(target: CpuTarget) -> None:
+    """A kernel was faster than the limits allow: the next runs measure them again."""
+    kept = _read(limits_path(target))
+    if kept is not None:
+        _write(limits_path(target), dataclasses.replace(kept, readings=0))
 
 
 def limits_path(target: CpuTarget) -> Path:
@@ -77,22 +97,36 @@ def cache_bytes() -> int:
 # -- on disk ---------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Limits | None:
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The best of the readings so far, and how many of them were undisturbed."""
+
+    limits: Limits
+    readings: int
+
+
+def _better(first: Limits, second: Limits) -> Limits:
+    """The larger of each quantity."""
+    return Limits(**{name: max(value, getattr(second, name)) for name, value in dataclasses.asdict(first).items()})
+
+
+def _read(path: Path) -> Kept | None:
     """None if there is no file, or not a whole one."""
     try:
-        limits = msgspec.json.decode(path.read_bytes(), type=Limits)
+        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
     except (OSError, msgspec.MsgspecError):
         return None
-    return limits if all(math.isfinite(value) and value > 0 for value in dataclasses.astuple(limits)) else None
+    sound = all(math.isfinite(value) and value > 0 for value in dataclasses.astuple(kept.limits))
+    return kept if sound else None
 
 
-def _write(path: Path, limits: Limits) -> None:
+def _write(path: Path, kept: Kept) -> None:
     """All of it or nothing; a folder that cannot be written only means measuring again."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             try:
-                file.write(msgspec.json.encode(limits))
+                file.write(msgspec.json.encode(kept))
                 file.flush()
                 Path(file.name).replace(path)
             except OSError:
@@ -112,7 +146,7 @@ class Gauge:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What was measured; ``disturbed`` if the machine was so busy that it is not worth keeping."""
+    """What was measured; ``disturbed`` if the machine was so busy that it is not worth believing."""
 
     limits: Limits
     disturbed: bool
@@ -128,28 +162,46 @@ class Meter:
         self._target = target
 
     def __call__(self, _: Gauge) -> Reading:
-        watch = _Stopwatch()
         cache = cache_bytes()
         memory = min(max(8 * cache, 256 * MiB), 1024 * MiB, psutil.virtual_memory().available // 4)
+        rates = {
+            "memory": _copy(memory),
+            "cache": _copy(min(cache // 3, 16 * MiB)),
+            "convolution": _convolution(),
+            **{f"multiply-add {count}": _multiply_add(self._target, accumulators=count) for count in _ACCUMULATORS},
+        }
+        stopwatches = {name: _Stopwatch(rate.call) for name, rate in rates.items()}
+        for _ in range(_TURNS):
+            for stopwatch in stopwatches.values():
+                stopwatch.run()
+        reached = {name: rate.work / stopwatches[name].least_s / 1e9 for name, rate in rates.items()}
         limits = Limits(
-            memory_gb_per_s=_copy_gb_per_s(memory, watch),
-            cache_gb_per_s=_copy_gb_per_s(min(cache // 3, 16 * MiB), watch),
+            memory_gb_per_s=reached.pop("memory"),
+            cache_gb_per_s=reached.pop("cache"),
             cache_bytes=cache,
-            peak_gflop_per_s=max(_convolution_gflop_per_s(watch), _multiply_add_gflop_per_s(self._target, watch)),
+            peak_gflop_per_s=max(reached.values()),
         )
-        return Reading(limits=limits, disturbed=watch.disturbed)
+        return Reading(limits=limits, disturbed=any(stopwatch.disturbed for stopwatch in stopwatches.values()))
 
 
-def _copy_gb_per_s(working_set_bytes: int, watch: _Stopwatch) -> float:
+@dataclass(frozen=True, kw_only=True)
+class _Rate:
+    """Something to run, and how many bytes it moves or operations it does."""
+
+    call: Callable[[], object]
+    work: int
+
+
+def _copy(working_set_bytes: int) -> _Rate:
     """Bytes read and written, of a source and a destination that together fill the working set."""
     import torch
 
     source = torch.zeros(working_set_bytes // 2, dtype=torch.uint8)
     destination = torch.zeros_like(source)
-    return working_set_bytes / watch.least_s(lambda: destination.copy_(source)) / 1e9
+    return _Rate(call=lambda: destination.copy_(source), work=working_set_bytes)
 
 
-def _convolution_gflop_per_s(watch: _Stopwatch) -> float:
+def _convolution() -> _Rate:
     """A pointwise convolution, the best that a library gets out of this CPU."""
     import torch
     import torch.nn.functional as F
@@ -157,22 +209,17 @@ def _convolution_gflop_per_s(watch: _Stopwatch) -> float:
     batch, channels, size = 4, 256, 32
     x = torch.randn(batch, channels, size, size).contiguous(memory_format=torch.channels_last)
     w = torch.randn(channels, channels, 1, 1).contiguous(memory_format=torch.channels_last)
-    with torch.inference_mode():
-        return 2 * batch * size**2 * channels**2 / watch.least_s(lambda: F.conv2d(x, w)) / 1e9
+    return _Rate(call=lambda: F.conv2d(x, w), work=2 * batch * size**2 * channels**2)
 
 
-def _multiply_add_gflop_per_s(target: CpuTarget, watch: _Stopwatch) -> float:
+def _multiply_add(target: CpuTarget, *, accumulators: int) -> _Rate:
     """Multiply-adds on registers and nothing else, in all threads."""
     import torch
 
     lanes, turns = target.lanes(), 20_000
     operands, results = torch.full((2, lanes), 0.5), torch.empty(target.threads, max(_ACCUMULATORS), lanes)
-    best = 0.0
-    for accumulators in _ACCUMULATORS:
-        run = _multiply_add_kernel(target, accumulators=accumulators, turns=turns)
-        operations = 2 * accumulators * lanes * turns * target.threads
-        best = max(best, operations / watch.least_s(lambda run=run: run(operands, results)) / 1e9)  # type: ignore[misc]
-    return best
+    kernel = _multiply_add_kernel(target, accumulators=accumulators, turns=turns)
+    return _Rate(call=lambda: kernel(operands, results), work=2 * accumulators * lanes * turns * target.threads)
 
 
 def _multiply_add_kernel(target: CpuTarget, *, accumulators: int, turns: int) -> Callable[..., object]:
@@ -207,20 +254,22 @@ def _multiply_add_kernel(target: CpuTarget, *, accumulators: int, turns: int) ->
 
 
 class _Stopwatch:
-    """Finds the shortest of many runs: a limit is what undisturbed hardware reaches."""
+    """Finds the shortest of many runs of a call: a limit is what undisturbed hardware reaches."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
         self._clock = CpuClock()
-        self.disturbed = False
-        """True once there was something to measure that no run went through undisturbed."""
+        self.least_s = math.inf
+        self.disturbed = True
+        """True until a run went through undisturbed."""
 
-    def least_s(self, call: Callable[[], object]) -> float:
-        call()
-        laps: list[Lap] = []
+    def run(self) -> None:
+        """A turn of many runs: longer, if all of them are disturbed."""
+        self._call()
         started = time.perf_counter()
-        while (taken_s := time.perf_counter() - started) < _MEASURING_S or (
-            taken_s < _PATIENCE * _MEASURING_S and all(lap.disturbed for lap in laps)
-        ):
-            laps.append(self._clock.lap(call, times=1))
-        self.disturbed |= all(lap.disturbed for lap in laps)
-        return min(lap.seconds for lap in laps)
+        calm = False
+        while (taken_s := time.perf_counter() - started) < _TURN_S or (taken_s < _PATIENCE * _TURN_S and not calm):
+            lap = self._clock.lap(self._call, times=1)
+            calm |= not lap.disturbed
+            self.least_s = min(self.least_s, lap.seconds)
+        self.disturbed &= not calm

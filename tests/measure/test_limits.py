@@ -1,4 +1,4 @@
-"""Limits are measured once, kept whole or not at all, and believable."""
+"""Limits are read a few times, the best is kept, whole or not at all, and they are believable."""
 
 import dataclasses
 
@@ -6,7 +6,17 @@ import msgspec
 import pytest
 
 from dwconv.measure import limits as limits_module
-from dwconv.measure.limits import Reading, cache_bytes, limits_path, measure_limits, with_limits
+from dwconv.measure.limits import (
+    ENOUGH_READINGS,
+    Kept,
+    Reading,
+    are_settled,
+    cache_bytes,
+    doubt,
+    limits_path,
+    measure_limits,
+    with_limits,
+)
 from dwconv.target import CpuTarget, Limits, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
@@ -29,13 +39,33 @@ def measured(tmp_path, monkeypatch):
     return measure
 
 
-def test_measured_once_for_each_device(measured):
+def test_measured_for_each_device_until_there_are_enough_readings(measured):
     assert with_limits(TARGET) == dataclasses.replace(TARGET, limits=LIMITS)
-    assert with_limits(TARGET).limits == LIMITS
-    assert measured.calls == [TARGET]
+    assert not are_settled(TARGET)
+    for _ in range(ENOUGH_READINGS + 2):
+        assert with_limits(TARGET).limits == LIMITS
+    assert measured.calls == [TARGET] * ENOUGH_READINGS and are_settled(TARGET)
     with_limits(dataclasses.replace(TARGET, device="another"))
-    assert len(measured.calls) == 2
+    assert len(measured.calls) == ENOUGH_READINGS + 1
     assert [path.name for path in limits_path(TARGET).parent.iterdir() if "test" in path.name] == ["test-cpu.json"]
+
+
+def test_the_best_of_all_readings_is_kept(measured):
+    measured.reading = Reading(limits=dataclasses.replace(LIMITS, memory_gb_per_s=23.0), disturbed=False)
+    assert with_limits(TARGET).limits.memory_gb_per_s == 23.0
+    measured.reading = Reading(limits=dataclasses.replace(LIMITS, peak_gflop_per_s=20.0), disturbed=False)
+    assert with_limits(TARGET).limits == LIMITS
+
+
+def test_limits_in_doubt_are_measured_again_and_can_only_rise(measured):
+    for _ in range(ENOUGH_READINGS):
+        with_limits(TARGET)
+    doubt(TARGET)
+    assert not are_settled(TARGET)
+    measured.reading = Reading(limits=dataclasses.replace(LIMITS, memory_gb_per_s=100.0), disturbed=False)
+    assert with_limits(TARGET).limits.memory_gb_per_s == 100.0
+    measured.reading = Reading(limits=LIMITS, disturbed=False)
+    assert with_limits(TARGET).limits.memory_gb_per_s == 100.0
 
 
 def test_known_limits_are_left_alone(measured):
@@ -60,13 +90,14 @@ def test_a_damaged_file_is_measured_again_and_mended(measured, damage):
     path.write_bytes(damage(path.read_bytes()))
     assert with_limits(TARGET).limits == LIMITS
     assert len(measured.calls) == 2
-    assert msgspec.json.decode(path.read_bytes(), type=Limits) == LIMITS
+    assert msgspec.json.decode(path.read_bytes(), type=Kept) == Kept(limits=LIMITS, readings=1)
 
 
-def test_a_reading_of_a_busy_machine_is_used_but_not_kept(measured):
+def test_a_reading_of_a_busy_machine_is_used_but_does_not_count(measured):
     measured.reading = Reading(limits=LIMITS, disturbed=True)
-    assert with_limits(TARGET).limits == LIMITS
-    assert not limits_path(TARGET).exists()
+    for _ in range(ENOUGH_READINGS + 1):
+        assert with_limits(TARGET).limits == LIMITS
+    assert len(measured.calls) == ENOUGH_READINGS + 1
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(measured, tmp_path):
