@@ -171,7 +171,7 @@ class Meter:
             **{f"multiply-add {count}": _multiply_add(self._target, accumulators=count) for count in _ACCUMULATORS},
         }
         stopwatches = {name: _Stopwatch(rate.call) for name, rate in rates.items()}
-        for _ in range(_TURNS):
+        for _turn in range(_TURNS):
             for stopwatch in stopwatches.values():
                 stopwatch.run()
         reached = {name: rate.work / stopwatches[name].least_s / 1e9 for name, rate in rates.items()}
