@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scipy.stats import spearmanr
-
 from dwconv.build.cache import build_cached
 from dwconv.errors import BuildError
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget
+from dwconv.tuner import ranking
 from dwconv.tuner.cost_model import computed_cost
 
 
@@ -28,4 +27,4 @@ def rank_correlation(records: Sequence[TuningRecord], target: CudaTarget) -> dic
         measured.append(record.measurement.median_us)
     if len(measured) < 2:
         return {"candidates": len(measured), "spearman": 0.0}
-    return {"candidates": len(measured), "spearman": round(float(spearmanr(computed, measured).statistic), 3)}
+    return {"candidates": len(measured), "spearman": round(ranking.rank_correlation(computed, measured), 3)}

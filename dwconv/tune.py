@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NOTHING_WORKED_EXIT_CODE = 1
 _SEARCHES = ("evolve", "random", "exhaustive", "analytic")
-_RUNNERS = ("auto", "local", "predict", "simulate")
+_RUNNERS = ("auto", "local", "predict")
 _OF_A_LAYER = ("kernel", "stride", "padding", "dilation", "multiplier")
 
 
@@ -100,10 +100,11 @@ def _parser() -> ArgumentParser:
         "--runner",
         choices=_RUNNERS,
         default="auto",
-        help="who finds out what candidates are worth: local measures them here; for a GPU that need not be here, "
-        "predict computes costs, and simulate also runs the source on the CPU, to verify it and to count bank "
-        "conflicts and sectors; default auto: local, or else predict",
+        help="who finds out what candidates are worth: local measures them here; predict, for a GPU that need not be "
+        "here, computes costs and runs the source on the CPU, in the simulator, to verify it; default auto: local, or "
+        "else predict",
     )
+    search.add_argument("--no-check", action="store_true", help="compute costs only, leave out the simulator")
     search.add_argument("--trials", type=_whole, metavar="N", help="candidates a pass, known ones included")
     search.add_argument("--seconds", type=_positive, metavar="S", help="seconds a pass")
     search.add_argument(
@@ -167,16 +168,27 @@ def _check_search(args: argparse.Namespace, target: Target) -> None:
 
 def _check_runner(args: argparse.Namespace, target: Target) -> None:
     """Raises a DwconvError if the runner that was asked for cannot work."""
-    if args.runner in ("predict", "simulate") and target.kind != "cuda":
-        raise UnknownTarget(f"--runner {args.runner} is for GPUs, the target is {target}; use --target cuda:sm_90")
+    if args.runner == "predict" and target.kind != "cuda":
+        raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
     if args.runner == "local" and not target.present:
-        raise NoDevice(
-            f"--runner local measures, and {target} is not in this machine; use --runner predict or simulate"
-        )
-    if args.runner == "simulate":
-        from dwconv.measure.simulator.compile import check_compiler
+        raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
 
+
+def _checks(args: argparse.Namespace, target: Target) -> bool:
+    """True if candidates are to be run in the simulator; says so if that cannot be."""
+    from dwconv.tuner.loop import predicts
+
+    if args.no_check or not predicts(target, search=args.search, kind=args.runner):
+        return False
+    from dwconv.errors import BrokenInstallation
+    from dwconv.measure.simulator.compile import check_compiler
+
+    try:
         check_compiler()
+    except BrokenInstallation as error:
+        print(f"note: candidates are not checked: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _check_templates(workloads: list[Workload], target: Target) -> None:
@@ -206,6 +218,7 @@ def _outcomes(
 
     chosen = args.trials is not None or args.seconds is not None or args.search == "exhaustive"
     endless = args.search in ("exhaustive", "analytic")
+    check = _checks(args, target)
     outcomes: list[Outcome] = []
     try:
         with Workers(target, jobs=args.jobs) as workers, Progress(workloads=len(workloads)) as progress:
@@ -225,6 +238,7 @@ def _outcomes(
                         resume=not args.no_resume,
                         progress=progress,
                         runner_kind=args.runner,
+                        check=check,
                         workers=workers,
                     )
                 except NoTemplate as error:

@@ -76,13 +76,23 @@ class TuningRecord:
         return self.versions.get("math") == "fast"
 
     @property
-    def rank(self) -> tuple[bool, float]:
+    def rank(self) -> tuple[bool, bool, float]:
         """Orders candidates of one workload, the best first: the confirmed before the rest, which may have been lucky;
-        then by time over the baseline's. Both were measured in turns, so other work on the machine cancels out. Where
-        there is no baseline, microseconds; infinite for what failed."""
+        of those that were only computed, what stays in registers before what spills; then by ``cost``."""
+        return (not self.confirmed, not self.measured and self._spills, self.cost)
+
+    @property
+    def cost(self) -> float:
+        """Time over the baseline's: both were measured in turns, so other work on the machine cancels out. Where there
+        is no baseline, microseconds; infinite for what failed."""
         if self.status is not Status.OK or self.measurement is None:
-            return (not self.confirmed, math.inf)
-        return (not self.confirmed, 1 / self.speedup if self.speedup else self.measurement.median_us)
+            return math.inf
+        return 1 / self.speedup if self.speedup else self.measurement.median_us
+
+    @property
+    def _spills(self) -> bool:
+        """True if its registers, or arrays of its own, go to local memory; a computed time knows too little of that."""
+        return bool(self.resources.get("spill_bytes") or self.resources.get("stack_bytes"))
 
     @property
     def baseline(self) -> tuple[str, Measurement] | None:

@@ -55,6 +55,8 @@ class BlockTrace:
     wavefronts: float
     """Turns that shared memory takes, conflicts included."""
     ideal_wavefronts: float
+    local_lines: float
+    """Of 128 bytes, that registers which were spilt, and arrays that found no place in registers, go out and in by."""
     read_bytes: dict[str, float]
     """Of each tensor, in whole sectors, each counted once."""
     written_bytes: dict[str, float]
@@ -145,6 +147,8 @@ class _Step:
     kind: str
     guard: Operand | None
     accesses: bool
+    local_lines: int
+    """Of a warp."""
     does: Action | None
     """None for a jump."""
 
@@ -184,6 +188,7 @@ class _Walk:
         self._seen: dict[int, _Seen] = defaultdict(_Seen)
         self._plan: dict[int, _Step] = {}
         self._steps = 0
+        self._local_lines = 0
 
     def run(self) -> None:
         starts = self._code.leaders
@@ -206,6 +211,7 @@ class _Walk:
             step = self._plan.get(position) or self._planned(position)
             instruction = step.instruction
             self._issued[step.kind] += warps
+            self._local_lines += warps * step.local_lines
             active = everywhere
             if step.guard:
                 active = _both(everywhere, self._registers.truth(step.guard))
@@ -223,6 +229,7 @@ class _Walk:
             kind=instruction.kind,
             guard=operand(instruction.guard) if instruction.guard else None,
             accesses=instruction.kind in ("global", "shared"),
+            local_lines=local_lines(instruction),
             does=None if instruction.base in _JUMPS else action(instruction),
         )
         return step
@@ -315,6 +322,7 @@ class _Walk:
             ideal_sectors=totals["ideal_sectors"],
             wavefronts=totals["wavefronts"],
             ideal_wavefronts=totals["ideal_wavefronts"],
+            local_lines=self._local_lines / self._blocks,
             read_bytes={
                 name: (len(np.unique(np.concatenate(sectors))) + unseen[name]) * SECTOR_BYTES / self._blocks
                 for name, sectors in fetched.items()
@@ -325,6 +333,11 @@ class _Walk:
 
 _JUMPS = frozenset({"BRA", "EXIT", "CALL", "RET", "BRX", "JMP", "JMX", "KILL"})
 _STORES = frozenset({"STG", "ST", "RED", "STS"})
+
+
+def local_lines(instruction: Instruction) -> int:
+    """Lines of local memory that a warp moves: the same word of 32 threads lies side by side."""
+    return width_bytes(instruction) // 4 or 1 if instruction.base in ("LDL", "STL") else 0
 
 
 def _both(here: Truth, guard: Truth) -> Truth:

@@ -14,7 +14,7 @@ from dwconv.build.artifact import Argument, Artifact, Extent, Launch
 from dwconv.build.sass import CLASSES, Code, bytes_in_flight, disassemble
 from dwconv.errors import BuildError
 from dwconv.target import CudaTarget
-from dwconv.tuner.block_trace import BlockTrace, Untraceable, trace_block
+from dwconv.tuner.block_trace import BlockTrace, Untraceable, local_lines, trace_block
 from dwconv.tuner.transactions import LINE_BYTES
 from dwconv.workload import ITEMSIZE, Workload
 
@@ -73,6 +73,8 @@ class KernelCost:
     """Sectors of memory that warps ask for over those that their words fill."""
     dram_bytes: float
     cache_bytes: float
+    local_bytes: float
+    """What spilt registers and arrays on the stack move between the SMs and their first-level cache."""
     note: str = ""
     """Why the machine code could not be walked; then each instruction counts once, and each tensor moves once."""
 
@@ -198,7 +200,7 @@ def _kernel_cost(
     in_flight = held.threads_per_sm * bytes_in_flight(code)
     busy = dict.fromkeys(RESOURCES, math.inf)
     if at_a_time:
-        cycles = _cycles_of_a_block(trace, resources, threads=threads, target=target)
+        cycles = _cycles_of_a_block(trace, target=target)
         # What an SM has asked for at a time is its share of the bandwidth; blocks may be too few for all SMs.
         drawn = min(1.0, max(1, in_flight) / BYTES_IN_FLIGHT_PER_SM) * min(1.0, blocks / target.sms)
         busy["dram"] = dram_bytes / (target.limits.memory_gb_per_s * drawn) / 1e3
@@ -226,6 +228,7 @@ def _kernel_cost(
         sectors_over_ideal=trace.sectors_over_ideal,
         dram_bytes=dram_bytes,
         cache_bytes=cache_bytes,
+        local_bytes=trace.local_lines * LINE_BYTES * blocks,
         note=note,
     )
     return cost, set(trace.written_bytes)
@@ -255,20 +258,17 @@ def _guessed(code: Code, launch: Launch, *, workload: Workload, blocks: int, war
         ideal_sectors=0.0,
         wavefronts=issued["shared"],
         ideal_wavefronts=issued["shared"],
+        local_lines=warps * sum(map(local_lines, code.instructions)),
         read_bytes={name: size for name, size in sizes.items() if name not in written},
         written_bytes={name: sizes[name] for name in written},
     )
 
 
-def _cycles_of_a_block(
-    trace: BlockTrace, resources: dict[str, int], *, threads: int, target: CudaTarget
-) -> dict[str, float]:
+def _cycles_of_a_block(trace: BlockTrace, *, target: CudaTarget) -> dict[str, float]:
     """Cycles for which one block keeps the units of an SM busy."""
-    # Spilt registers go out to the first-level cache and come back.
-    spilt_lines = 2 * resources.get("spill_bytes", 0) * threads / LINE_BYTES
     flops_per_cycle = target.limits.peak_gflop_per_s / (target.sms * target.clock_ghz)  # of one SM
     return {
-        "load_store": trace.wavefronts + trace.global_lines + spilt_lines,
+        "load_store": trace.wavefronts + trace.global_lines + trace.local_lines,
         "fma": trace.issued["fma"] * target.warp * 2 / flops_per_cycle,
         "issue": trace.instructions / target.issue_slots,
     }

@@ -56,6 +56,11 @@ def _kernel_lines(kernel: KernelCost) -> list[str]:
         f"  DRAM {kernel.dram_bytes / 1e6:.1f} MB, second-level cache {kernel.cache_bytes / 1e6:.1f} MB; "
         f"bank conflicts {kernel.conflicts:.2f}×, sectors {kernel.sectors_over_ideal:.2f}×",
     ]
+    if kernel.local_bytes:
+        lines.append(
+            f"  {kernel.local_bytes / 1e6:.1f} MB of spilt registers and arrays to and from the first-level cache: "
+            "a choice without is preferred to it"
+        )
     return [*lines, f"  counted from the text alone: {kernel.note}"] if kernel.note else lines
 
 

@@ -42,6 +42,14 @@ _IMPROVEMENT = 0.99
 Progress = Callable[[TuningResult], None]
 
 
+def predicts(target: Target, *, search: str, kind: str) -> bool:
+    """True if costs are computed, nothing is measured: the target is a GPU that is not here, or the search is analytic;
+    another ``kind`` of runner than auto decides: local or predict."""
+    if target.kind != "cuda" or kind == "local":
+        return False
+    return kind == "predict" or search == "analytic" or not target.present
+
+
 def make_runner(
     workload: Workload,
     target: Target,
@@ -50,18 +58,14 @@ def make_runner(
     workers: Workers | None = None,
     search: str = "",
     kind: str = "auto",
+    check: bool = True,
 ) -> Runner:
-    """Measures on this machine, in ``workers`` if they are lent; where the target is a GPU that is not here, or the
-    search is analytic, computes costs instead. Another ``kind`` than auto decides: local, predict or simulate."""
-    if isinstance(target, CudaTarget):
-        if kind == "simulate":
-            from dwconv.tuner.simulate import SimulateRunner
+    """Measures on this machine, in ``workers`` if they are lent, or computes costs where ``predicts`` says so; then
+    ``check`` asks for candidates to be run in the simulator too."""
+    if isinstance(target, CudaTarget) and predicts(target, search=search, kind=kind):
+        from dwconv.tuner.predict import PredictRunner
 
-            return SimulateRunner(workload, target, jobs=jobs)
-        if kind == "predict" or (kind == "auto" and (search == "analytic" or not target.present)):
-            from dwconv.tuner.predict import PredictRunner
-
-            return PredictRunner(workload, target, jobs=jobs)
+        return PredictRunner(workload, target, check=check, jobs=jobs)
     from dwconv.measure.runner import LocalRunner
 
     return LocalRunner(workload, target, jobs=jobs, workers=workers)
@@ -82,6 +86,7 @@ def tune_workload(
     progress: Progress | None = None,
     runner: Runner | None = None,
     runner_kind: str = "auto",
+    check: bool = True,
     workers: Workers | None = None,
 ) -> TuningResult:
     """Search the fastest configuration of one workload; every record is in ``log`` as soon as it is known.
@@ -89,8 +94,9 @@ def tune_workload(
     ``trials``, ``seconds`` (not counting the start of workers) and ``patience`` (trials without improvement) end the
     search; None is without end. With ``resume``, what the log knows of this workload on this device counts as tried,
     failures included, and is not measured again. At the end the fastest few are verified and timed once more. Ctrl-C
-    ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. A ``runner`` that is passed in stays
-    open; ``workers`` are processes to borrow, from whoever tunes several workloads.
+    ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. ``check`` asks for what is only computed
+    to be run in the simulator; what the log knows unchecked is then looked at again. A ``runner`` that is passed in
+    stays open; ``workers`` are processes to borrow, from whoever tunes several workloads.
 
     Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
     """
@@ -98,11 +104,13 @@ def tune_workload(
     strategy = make_strategy(search, spaces=spaces, workload=workload, seed=seed, target=target)
     budget = Budget(trials=trials, seconds=seconds, patience=patience)
     state = _State(workload, target, budget=budget, spaces=spaces, progress=progress)
-    state.ranked = strategy.ranked if isinstance(strategy, Analytic) else 0
+    if isinstance(strategy, Analytic):
+        state.analytic = strategy
+    checks = check and predicts(target, search=search, kind=runner_kind)
     if resume:
         for record in _known(log, workload, target):
-            if runner_kind == "simulate" and record.verdict is None:
-                continue  # computed, and never looked at
+            if checks and record.status is Status.OK and record.verdict is None:
+                continue  # computed, and never run
             state.add(record, known=True)
             strategy.tell(record)
     with ExitStack() as stack:
@@ -111,7 +119,9 @@ def tune_workload(
             nonlocal runner
             if runner is None:
                 state.starting = workers is None or not workers.measurer.running
-                runner = make_runner(workload, target, jobs=jobs, workers=workers, search=search, kind=runner_kind)
+                runner = make_runner(
+                    workload, target, jobs=jobs, workers=workers, search=search, kind=runner_kind, check=check
+                )
                 stack.callback(runner.close)
             return runner
 
@@ -208,7 +218,7 @@ class _State:
         self._since_improvement = 0
         self._started_s = time.monotonic()
         self._confirming = False
-        self.ranked = 0
+        self.analytic: Analytic | None = None
         self.starting = False
         """Workers are about to start: the clock runs from the first record, or short budgets would see nothing else."""
 
@@ -297,7 +307,9 @@ class _State:
             best=self._latest[ranking[0]] if ranking else None,
             trials=len(self._latest),
             resumed=self._resumed,
-            ranked=self.ranked,
+            checked=sum(record.verdict is not None for record in self._latest.values()),
+            ranked=self.analytic.ranked if self.analytic else 0,
+            agreement=self.analytic.agreement if self.analytic and stopped else None,
             failures=dict(failures),
             failure_detail=self._failure_detail,
             limit_us=self._limit_us,

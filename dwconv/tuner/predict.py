@@ -1,22 +1,32 @@
-"""PredictRunner: what candidates would cost on a GPU that is not here. It builds them, and computes what they cost.
+"""PredictRunner: what candidates are worth on a GPU that is not in this machine.
 
-Its records are marked as predicted: they rank candidates, and never count as measured.
+Workers build each candidate, compute from its machine code what it would cost, and run its source on the CPU, in the
+simulator, to see that it is right. The records are marked as predicted: they rank candidates, and never count as
+measured.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 
 from dwconv import settings
 from dwconv.build import build
 from dwconv.build.wire import message
-from dwconv.errors import BuildError
-from dwconv.records.record import TuningRecord
+from dwconv.errors import BuildError, DwconvError, WorkerDied, WorkerTimeout
+from dwconv.measure.process import Pool
+from dwconv.measure.runner import versions_for
+from dwconv.measure.simulator.compile import check_compiler, compile_runtime
+from dwconv.measure.simulator.simulate import simulate
+from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget
-from dwconv.tuner.absent_gpu import AbsentGpuRunner, computed
 from dwconv.tuner.cost_model import computed_cost
 from dwconv.workload import Workload
 
@@ -25,6 +35,7 @@ from dwconv.workload import Workload
 @dataclass(frozen=True, kw_only=True)
 class PredictSetup:
     target: CudaTarget
+    check: bool
 
 
 @message
@@ -32,16 +43,21 @@ class PredictSetup:
 class Prediction:
     microseconds: float
     resources: dict[str, int]
-
-    def fill(self, known: TuningRecord) -> TuningRecord:
-        return dataclasses.replace(known, measurement=computed(self.microseconds), resources=self.resources)
+    """The compiler's and, of what was checked, the simulator's."""
+    verdict: Verdict | None = None
+    """None if it was not checked."""
 
 
 class Predictor:
-    """Handler of a worker: a Candidate in, a Prediction out."""
+    """Handler of a worker: a Candidate in, a Prediction out. Kernels that crash or hang take it with them."""
 
     def __init__(self, setup: PredictSetup) -> None:
         self._target = setup.target
+        self._folder: Path | None = None
+        if setup.check:
+            self._temporary = tempfile.TemporaryDirectory(prefix="dwconv-simulator-")  # in the worker's own folder
+            self._folder = Path(self._temporary.name)
+            compile_runtime(self._folder)
         import tvm  # noqa: F401  takes a second or two, which the first candidate should not be charged with
 
     def __call__(self, candidate: Candidate) -> Prediction:
@@ -49,20 +65,83 @@ class Predictor:
         cost = computed_cost(artifact, candidate.workload, self._target)
         if not math.isfinite(cost.microseconds):
             raise BuildError(f"a block does not fit on an SM: {cost.occupancy.limiter} of {artifact.resources}")
-        # NumPy's floats cannot pass between processes.
-        return Prediction(microseconds=float(cost.microseconds), resources=artifact.resources)
+        computed = Prediction(
+            microseconds=float(cost.microseconds),  # NumPy's floats cannot pass between processes
+            resources=artifact.resources,
+        )
+        if self._folder is None:
+            return computed
+        simulation = simulate(artifact, self._target, folder=self._folder)
+        for compiled in self._folder.glob("*.so"):
+            compiled.unlink()
+        resources = {**artifact.resources, **simulation.resources}
+        return dataclasses.replace(computed, verdict=simulation.verdict, resources=resources)
 
 
-class PredictRunner(AbsentGpuRunner):
-    """Builds candidates and computes what they cost."""
+class PredictRunner:
+    """A Runner. A context manager; ``close`` ends its worker processes.
+
+    ``check``: run each candidate in the simulator too. Raises BrokenInstallation without the g++ that this takes, and
+    WorkerDied if no worker can start: then no candidate could ever be built."""
 
     def __init__(
         self,
         workload: Workload,
         target: CudaTarget,
         *,
+        check: bool,
         jobs: int = 1,
-        build_timeout_s: float = settings.BUILD_TIMEOUT_S,
+        timeout_s: float = settings.BUILD_TIMEOUT_S + settings.RUN_TIMEOUT_S,
     ) -> None:
-        handler, setup = "dwconv.tuner.predict:Predictor", PredictSetup(target=target)
-        super().__init__(workload, target, handler=handler, setup=setup, jobs=jobs, timeout_s=build_timeout_s)
+        if check:
+            check_compiler()
+        self._workload = workload
+        self._target = target
+        self._timeout_s = timeout_s
+        setup = PredictSetup(target=target, check=check)
+        self._workers = Pool("dwconv.tuner.predict:Predictor", setup, size=jobs, threads=1)
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        """One record a candidate, as soon as it is known, its time computed."""
+        for position, outcome in self._workers.map(candidates, timeout_s=self._timeout_s):
+            yield self._record(candidates[position], outcome)
+
+    def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        """Nothing: the same once more would tell nothing new."""
+        return iter(())
+
+    def close(self) -> None:
+        """End the worker processes."""
+        self._workers.kill()
+
+    def __enter__(self) -> PredictRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _record(self, candidate: Candidate, outcome: Prediction | DwconvError) -> TuningRecord:
+        known = TuningRecord(
+            workload=self._workload,
+            config=candidate.config,
+            device=self._target.device,
+            status=Status.OK,
+            versions=versions_for(self._target),
+            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        )
+        if isinstance(outcome, DwconvError):
+            return dataclasses.replace(known, status=_status(outcome), detail=str(outcome))
+        verdict = outcome.verdict
+        known = dataclasses.replace(known, verdict=verdict, resources=outcome.resources)
+        if verdict is not None and not verdict.right:
+            return dataclasses.replace(known, status=Status.WRONG, detail=verdict.reason)
+        time = Measurement(median_us=outcome.microseconds, spread_us=0.0, rounds=0, predicted=True)
+        return dataclasses.replace(known, measurement=time)
+
+
+def _status(error: DwconvError) -> Status:
+    if isinstance(error, WorkerTimeout):
+        return Status.TIMEOUT
+    return Status.CRASHED if isinstance(error, WorkerDied) else Status.COMPILE_ERROR

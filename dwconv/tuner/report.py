@@ -57,7 +57,7 @@ def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]
     if best and best.resources:
         data["resources"] = best.resources
     if result and result.ranked:
-        data["ranked"] = result.ranked
+        data |= {"ranked": result.ranked, "checked": result.checked, "agreement": result.agreement}
     if target is not None and (cost := _cost(outcome, target)) is not None:
         data["cost"] = cost_data(cost)
     if outcome.reason:
@@ -95,12 +95,22 @@ def print_costs(outcomes: Sequence[Outcome], *, target: Target, console: Console
         )
         if result.ranked:
             console.print(
-                f"    {result.ranked} configurations ranked by an estimate, {result.trials} built and computed",
+                f"    {_ranked(result)}",
                 markup=False,
                 soft_wrap=True,
             )
         for line in cost_lines(cost):
             console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+
+
+def _ranked(result: TuningResult) -> str:
+    """``7074 configurations ranked by an estimate; 64 built and computed, 64 of them checked in the simulator; …``"""
+    words = [f"{result.ranked} configurations ranked by an estimate"]
+    checked = f"{result.checked} of them checked in the simulator" if result.checked else "none of them checked"
+    words.append(f"{result.trials} built and computed, {checked}")
+    if result.agreement is not None:
+        words.append(f"rank correlation of estimate and computed cost {result.agreement:.2f}")
+    return "; ".join(words)
 
 
 def _cost(outcome: Outcome, target: Target) -> Cost | None:

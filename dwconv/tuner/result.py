@@ -45,6 +45,11 @@ class TuningResult:
     """Candidates of ``trials`` that the log already knew."""
     ranked: int = 0
     """Configurations that an analytic search compared by an estimate, to choose those that it built."""
+    checked: int = 0
+    """Candidates of ``trials`` that were run and compared with the right answer, by the device or by the simulator."""
+    agreement: float | None = None
+    """Rank correlation of that estimate with what was computed of those built: 1 is the same order, 0 none. None while
+    the search goes on, and where there is none."""
     failures: dict[str, int] = field(default_factory=dict)
     """How many candidates failed, by status."""
     failure_detail: str = ""

@@ -16,6 +16,7 @@ from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget, Target
 from dwconv.tuner.estimate import estimated_us
 from dwconv.tuner.features import Features
+from dwconv.tuner.ranking import rank_correlation
 from dwconv.tuner.regression import Regression
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.workload import Workload
@@ -128,7 +129,7 @@ class Evolve:
 
     def tell(self, record: TuningRecord) -> None:
         if config := self._unseen.mark(record.config):
-            _, time = record.rank
+            time = record.cost
             self._times[config] = time if math.isfinite(time) else None
 
     def ask(self, count: int) -> list[Config]:
@@ -200,10 +201,18 @@ class Analytic:
         """Configurations that were compared."""
         return len(self._order)
 
+    @property
+    def agreement(self) -> float | None:
+        """Rank correlation of the estimate with what came of the configurations told; None of fewer than three."""
+        pairs = [(self._estimate(config), off) for config, off in self._off.items() if off]
+        if len(pairs) < 3:
+            return None
+        return rank_correlation([estimate for estimate, _ in pairs], [estimate * off for estimate, off in pairs])
+
     def tell(self, record: TuningRecord) -> None:
         if config := self._unseen.mark(record.config):
-            _, time = record.rank
-            estimate = self._estimates.get(config) or estimated_us(self._workload, config, self._target)
+            time = record.cost
+            estimate = self._estimate(config)
             usable = math.isfinite(time) and math.isfinite(estimate)
             self._off[config] = time / estimate if usable else None
 
@@ -213,6 +222,9 @@ class Analytic:
         if len(self._off) >= self.WARM_UP:
             new = self._corrected(new[: self.SCREENED]) + new[self.SCREENED :]
         return found + self._unseen.take(new[: count - len(found)])
+
+    def _estimate(self, config: Config) -> float:
+        return self._estimates.get(config) or estimated_us(self._workload, config, self._target)
 
     def _corrected(self, configs: list[Config]) -> list[Config]:
         self._model.fit(self._off)

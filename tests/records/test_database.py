@@ -131,3 +131,14 @@ def test_problems_are_noted_and_never_fatal(tmp_path):
     assert garbage.startswith(
         f"log={tmp_path / 'garbage.jsonl'}: 2 damaged lines set aside; line 1: not a tuning record"
     )
+
+
+def test_of_what_was_only_computed_a_spill_ranks_behind():
+    def record(config, median_us, *, predicted=True, **resources):
+        plain = record_of(WORKLOAD, config=config, median_us=median_us, predicted=predicted)
+        return dataclasses.replace(plain, resources=resources)
+
+    spilling, framed = record(A, 1, spill_bytes=72), record(A, 2, stack_bytes=8, spill_bytes=0)
+    lean, measured = record(B, 5, spill_bytes=0, stack_bytes=0), record(C, 1, predicted=False, spill_bytes=72)
+    assert sorted([spilling, framed, lean], key=lambda record: record.rank) == [lean, spilling, framed]
+    assert measured.rank < lean.rank, "what was measured has paid for its spills"

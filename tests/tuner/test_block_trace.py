@@ -168,3 +168,9 @@ def test_what_depends_on_data_is_refused(body: str, words: str) -> None:
 def test_endless_loops_are_refused() -> None:
     with pytest.raises(Untraceable, match="runs more than"):
         trace(LOOP % "10000000")
+
+
+def test_what_goes_through_local_memory_is_counted_a_line_a_word() -> None:
+    found = trace(f"volatile float own[2]; own[n0 & 1] = x[0]; {TO} = own[1 - (n0 & 1)];", scalars=1, block=(64, 1, 1))
+    assert found.local_lines == 2 * 2, "two warps store a word and load one"
+    assert trace(f"{TO} = x[0];").local_lines == 0

@@ -13,6 +13,7 @@ import pytest
 
 from dwconv.build import build
 from dwconv.build.artifact import Artifact
+from dwconv.build.sass import Code, Instruction
 from dwconv.schedules.cuda import fprop_nchw
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, parse_target
@@ -99,10 +100,30 @@ def _with(artifact: Artifact, **resources: int) -> Artifact:
     return dataclasses.replace(artifact, kernel_resources=kernels)
 
 
-def test_spills_cost() -> None:
-    artifact = _built()
-    spilling = _with(artifact, spill_bytes=4000)
-    assert computed_cost(spilling, LAYER, SM_90).microseconds > 5 * _cost().microseconds
+def test_spills_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every executed load and store of local memory goes through the load/store units, as a line a word."""
+    lean = _cost()
+    original = cost_model.disassemble
+    spill = Instruction(0, "LDL.64", ("R2", "[R1+0x8]"))
+
+    def spilling(cubin: bytes) -> dict[str, Code]:
+        return {
+            name: dataclasses.replace(code, instructions=(*code.instructions, *[spill] * 50))
+            for name, code in original(cubin).items()
+        }
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Untraceable("it depends on data")
+
+    monkeypatch.setattr(cost_model, "disassemble", spilling)
+    monkeypatch.setattr(cost_model, "trace_block", refuse)
+    cost = _cost()
+    (kernel,) = cost.kernels
+    warps = kernel.blocks * -(-kernel.threads // 32)
+    assert kernel.local_bytes == warps * 50 * 2 * 128 and lean.kernels[0].local_bytes == 0
+    turns = math.ceil(kernel.blocks / SM_90.sms) * -(-kernel.threads // 32) * 100 / (SM_90.clock_ghz * 1e3)
+    assert cost.busy_us["load_store"] > turns
+    assert "a choice without is preferred" in "\n".join(cost_lines(cost))
 
 
 def test_what_does_not_fit_costs_infinity() -> None:

@@ -115,10 +115,7 @@ def check_compiler() -> None:
     """Raises BrokenInstallation without a g++ that is new enough."""
     if not available():
         found = f"there is version {_version()}" if _version() else "there is none"
-        raise BrokenInstallation(
-            f"the simulator needs g++ {_OLDEST} or newer, {found}; "
-            "install it (apt install g++), or use --runner predict"
-        )
+        raise BrokenInstallation(f"the simulator needs g++ {_OLDEST} or newer, {found}; install it (apt install g++)")
 
 
 @cache

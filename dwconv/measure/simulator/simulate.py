@@ -12,8 +12,8 @@ from dwconv.build.kernel import Kernel
 from dwconv.build.wire import message
 from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Machine
 from dwconv.measure.simulator.report import Counts, Report
-from dwconv.measure.simulator.smaller import MOST_PRODUCTS, products, smaller, source_only
-from dwconv.measure.verify import Case, make_case, verify
+from dwconv.measure.simulator.smaller import MOST_OF_TWO_IMAGES, MOST_PRODUCTS, products, smaller, source_only
+from dwconv.measure.verify import Case, make_case, verify_once
 from dwconv.records.record import Verdict
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
@@ -33,8 +33,8 @@ class Simulation:
 
 
 def simulate(artifact: Artifact, target: CudaTarget, *, folder: Path) -> Simulation:
-    """Run all of a small workload, or a few of its images. Of a large one, run a few blocks, spread over the grid, to
-    count and look for faults, and then the same configuration on fewer channels, whole, to verify it.
+    """Run all of a small workload, or a few of its images. Of one whose images are too large, run a few blocks, spread
+    over the grid, to count and look for faults, and then the same configuration on fewer channels, whole, to verify it.
 
     Raises BuildError for a source that cannot be simulated, BrokenInstallation without g++."""
     workload = artifact.candidate.workload
@@ -50,15 +50,19 @@ def simulate(artifact: Artifact, target: CudaTarget, *, folder: Path) -> Simulat
 
 
 def _batch(workload: Workload) -> int:
-    """As many images, up to the workload's own number, as are soon simulated; 0 if not even two are."""
-    fitting = min(workload.batch, MOST_PRODUCTS // max(1, products(workload.with_batch(1))))
-    return fitting if fitting >= min(2, workload.batch) else 0
+    """As many images, up to the workload's own number, as are soon simulated, but two if ever possible, to see what
+    goes wrong between them; 0 if not even two are."""
+    of_one = max(1, products(workload.with_batch(1)))
+    two = min(2, workload.batch)
+    if two * of_one > MOST_OF_TWO_IMAGES:
+        return 0
+    return max(two, min(workload.batch, MOST_PRODUCTS // of_one))
 
 
 def verified(artifact: Artifact, workload: Workload, *, folder: Path) -> tuple[Verdict, Report]:
     """Run all of it, and judge it as any other kernel is judged; a fault is reason enough to call it wrong."""
     with Machine(artifact, folder=folder) as machine:
-        verdict = verify(Kernel(artifact, machine), _case(workload))
+        verdict = verify_once(Kernel(artifact, machine), _case(workload))
         assert machine.report is not None
         return _with_faults(verdict, machine.report), machine.report
 

@@ -27,7 +27,8 @@ from tests.measure.simulator.sources import kernel
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
 LAYER = Workload(pass_="fprop", batch=4, channels=8, input_size=(20, 20), kernel=(3, 3), padding=((1, 1), (1, 1)))
-LARGE = dataclasses.replace(LAYER, batch=64, channels=144, input_size=(56, 56))
+MIDDLING = dataclasses.replace(LAYER, batch=64, channels=144, input_size=(56, 56))
+LARGE = dataclasses.replace(LAYER, batch=64, channels=288, input_size=(112, 112))
 
 
 def lowered(workload: Workload = LAYER) -> Artifact:
@@ -59,6 +60,14 @@ def test_wrong_numbers_are_a_wrong_verdict(objects: Path) -> None:
     assert not verdict.right and verdict.reason.startswith("value: ")
 
 
+def test_of_a_middling_workload_two_images_are_run_whole(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Workload] = []
+    original = simulating.verified
+    monkeypatch.setattr(simulating, "verified", lambda a, w, **kw: ran.append(w) or original(a, w, **kw))
+    assert simulate(lowered(MIDDLING), SM_90, folder=objects).verdict.right
+    assert ran == [MIDDLING.with_batch(2)]
+
+
 def test_of_a_large_workload_blocks_are_counted_and_fewer_channels_verified(
     objects: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +79,7 @@ def test_of_a_large_workload_blocks_are_counted_and_fewer_channels_verified(
     assert simulation.verdict.right
     (small,) = ran
     assert small == dataclasses.replace(LARGE, channels=small.channels, batch=small.batch)
-    assert small.channels < 144 and products(small) <= MOST_PRODUCTS
+    assert small.channels < 288 and products(small) <= MOST_PRODUCTS
     with Machine(artifact, folder=objects) as machine:
         report = machine.sample(batch=4)
     assert report.counts.blocks == 8 and simulation.resources == report.counts.resources()
