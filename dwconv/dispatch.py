@@ -18,7 +18,7 @@ from dwconv.arguments import workload_options
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.records.database import Database
 from dwconv.records.record import Status
-from dwconv.target import Target, cpu_target, cuda_target
+from dwconv.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.workload import DTYPES, PASSES, Layout, Pass, Workload
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class DispatchDecision:
     reason: str
     record: TuningRecord | None = None
     """The best that is known of the workload, also where PyTorch's own op is faster."""
+    target: Target | None = None
+    """What the record's kernel is built for; on a CPU perhaps with another number of threads than PyTorch uses now."""
     command: str = ""
     """What to run to tune it; empty unless nothing is known and tuning can change that."""
 
@@ -129,6 +131,7 @@ def decisions(
 def _decide(workload: Workload, target: Target, *, bias: bool) -> DispatchDecision:
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
         return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
+    asked, target = target, _known_target(workload, target)
     ranked = database().ranked(workload, target.device)
     if not ranked:
         return _unknown(workload, target)
@@ -139,8 +142,19 @@ def _decide(workload: Workload, target: Target, *, bias: bool) -> DispatchDecisi
         if reason := _why_illegal(record, target):
             illegal = illegal or f"; the fastest is out: {reason}"
             continue
-        return DispatchDecision(provider="dwconv", reason=_praise(record, workload) + illegal, record=record)
+        reason = _praise(record, workload) + _on_threads(target, asked) + illegal
+        return DispatchDecision(provider="dwconv", reason=reason, record=record, target=target)
     return _pytorch(f"no tuned configuration is legal any more{illegal}", command=tune_command(workload))
+
+
+def _known_target(workload: Workload, target: Target) -> Target:
+    """``target``; or, where nothing was measured on it, the same CPU with the nearest number of threads that something
+    was measured with. A kernel runs on as many threads as PyTorch uses, whatever it was tuned for."""
+    if not isinstance(target, CpuTarget) or database().ranked(workload, target.device):
+        return target
+    others = [target.named(device) for device in database().devices(workload)]
+    known = [other for other in others if other is not None and database().ranked(workload, other.device)]
+    return min(known, key=lambda other: (abs(math.log(other.threads / target.threads)), -other.threads), default=target)
 
 
 def _pytorch(reason: str, *, record: TuningRecord | None = None, command: str = "") -> DispatchDecision:
@@ -215,6 +229,13 @@ def _praise(record: TuningRecord, workload: Workload) -> str:
     assert other is not None, "only what is faster than PyTorch's op is praised"
     where = "" if record.workload.batch == workload.batch else f" at batch {record.workload.batch}"
     return f"{other[1].median_us / _median_us(record):.2f}× as fast as {other[0]}{where}"
+
+
+def _on_threads(target: Target, asked: Target) -> str:
+    """Said where it was measured with another number of threads than the call has."""
+    if not isinstance(target, CpuTarget) or target == asked:
+        return ""
+    return f" on {target.threads} thread{'s' if target.threads > 1 else ''}"
 
 
 def _median_us(record: TuningRecord) -> float:

@@ -8,9 +8,33 @@ from pathlib import Path
 from torch import Tensor
 
 from dwconv import dispatch, functional
+from dwconv.build.kernel import why_copied
 from dwconv.errors import InvalidWorkload
+from dwconv.measure.limits import known_limits
 from dwconv.records.record import Measurement, TuningRecord
-from dwconv.workload import Pass
+from dwconv.schedules.template import template
+from dwconv.target import CpuTarget
+from dwconv.workload import IMAGES, Layout, Pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """A tensor that a kernel cannot read where it lies."""
+
+    tensor: str
+    """``x`` or ``w``."""
+    reason: str
+    bytes: int
+    about_us: float | None
+    """None where the bandwidth of the device was never measured."""
+    measured: bool
+    """True if the time measured has such a copy in it."""
+
+    def __str__(self) -> str:
+        cost = "in the time measured" if self.measured else "on top of the time measured"
+        if self.about_us is not None:
+            cost = f"about {dispatch.in_us(self.about_us)}, {cost}"
+        return f"copies {self.tensor} first ({self.bytes / 1e6:.1f} MB, {cost}): {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +45,8 @@ class PassExplanation:
     provider: dispatch.Provider
     reason: str
     record: TuningRecord | None
+    copies: tuple[Copy, ...] = ()
+    """Of the call's tensors, by dwconv's kernel; what the gradient will lie like is not known yet."""
 
     @property
     def measured(self) -> Measurement | None:
@@ -43,6 +69,7 @@ class PassExplanation:
             name, theirs = self.pytorch
             lines.append(f"         dwconv {_timed(self.measured)}, {name} {_timed(theirs)}")
             lines.append(f"         {self.config}")
+        lines += [f"         {copy}" for copy in self.copies]
         return "\n".join(lines)
 
 
@@ -109,13 +136,48 @@ def explain(
         problem=problem,
         device=target.device if target else str(x.device),
         passes=tuple(
-            PassExplanation(pass_=pass_, provider=made.provider, reason=made.reason, record=made.record)
+            PassExplanation(
+                pass_=pass_,
+                provider=made.provider,
+                reason=made.reason,
+                record=made.record,
+                copies=_copies(made, {"x": x, "w": w}),
+            )
             for pass_, made in decisions.items()
         ),
         logs=tuple(dispatch.database().logs),
         problems=tuple(dispatch.database().problems),
         command=dispatch.tune_command(problem.workload("fprop"), untuned) if untuned else "",
     )
+
+
+def _copies(decision: dispatch.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:
+    """What the kernel that is chosen would copy before it runs."""
+    if decision.provider != "dwconv" or decision.record is None or decision.target is None:
+        return ()
+    workload, target = decision.record.workload, decision.target
+    kernel_layout = template(decision.record.config.template).layout
+    limits = known_limits(target) if isinstance(target, CpuTarget) else target.limits
+    found = []
+    for name, tensor in tensors.items():
+        if name not in workload.inputs:
+            continue
+        layout: Layout
+        given: Layout
+        layout, given = (kernel_layout, workload.layout) if name in IMAGES else ("nchw", "nchw")
+        reason = why_copied(tensor, layout=layout, kind=target.kind)
+        if reason:
+            moved = 2 * tensor.numel() * tensor.element_size()
+            found.append(
+                Copy(
+                    tensor=name,
+                    reason=reason,
+                    bytes=moved // 2,
+                    about_us=limits.limit_us(bytes_moved=moved, flops=0) if limits else None,
+                    measured=why_copied(tensor, layout=given, kind=target.kind) is None,
+                )
+            )
+    return tuple(found)
 
 
 def _timed(measurement: Measurement) -> str:

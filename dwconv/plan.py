@@ -56,13 +56,13 @@ class Plan:
             return self._built(pass_)
 
     def _built(self, pass_: Pass) -> Kernel | None:
-        record = self.decisions[pass_].record
-        assert record is not None and self._target is not None, "a kernel is chosen for its record"
+        record, target = self.decisions[pass_].record, self.decisions[pass_].target
+        assert record is not None and target is not None, "a kernel is chosen for its record"
         from dwconv.schedules.template import Candidate
 
         kernel: Kernel | None = None
         try:
-            kernel = _kernel(Candidate(record.workload, record.config), self._target, self._device)
+            kernel = _kernel(Candidate(record.workload, record.config), target, self._device)
         except (DwconvError, OSError, RuntimeError) as error:  # TVM's and CUDA's errors are RuntimeErrors
             reason = broken[Candidate(record.workload, record.config)] = first_line(error)
             _warn(f"{record.workload.key} runs on PyTorch's own op: its tuned kernel could not be built: {reason}")

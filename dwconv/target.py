@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +55,14 @@ class CpuTarget:
     def lanes(self, itemsize: int = 4) -> int:
         """Elements in one vector register."""
         return self.vector_bytes // itemsize
+
+    def named(self, device: str) -> CpuTarget | None:
+        """This CPU with the number of threads that a device's name tells; None if it names another CPU."""
+        model = self.device.removesuffix(f"{self.threads}t")
+        threads = device.removeprefix(model).removesuffix("t")
+        if not threads.isdecimal() or device != f"{model}{threads}t":
+            return None
+        return replace(self, device=device, threads=int(threads), limits=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,38 @@ def test_at_another_batch_the_same_kernel_runs_and_says_where_it_was_measured(kn
     assert decision.reason.endswith(" at batch 2")
 
 
+def test_with_other_threads_the_nearest_record_counts_and_says_so(logs):
+    """Kernels run on as many threads as PyTorch uses: those tuned for others are better than none."""
+    threads = {count: cpu_target(threads=count).device for count in (1, 7, 9, 64)}
+    others = [threads[1], threads[64], "another-cpu-avx2-8t"]
+    for at, device in enumerate(others):
+        TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, device=device, median_us=50 + at))
+    nearest = real_record(logs, device=threads[9])
+    before = torch.get_num_threads()
+    torch.set_num_threads(8)
+    try:
+        decision = decide(WORKLOAD, "cpu")
+        assert (decision.provider, decision.record) == ("dwconv", nearest)
+        assert decision.reason == "20.00× as fast as onednn-nhwc on 9 threads"
+        assert decision.target == cpu_target(threads=9)
+        exact = real_record(logs, device=cpu_target().device)
+        plan.reset()
+        decision = decide(WORKLOAD, "cpu")
+        assert (decision.record, decision.reason) == (exact, "20.00× as fast as onednn-nhwc")
+    finally:
+        torch.set_num_threads(before)
+
+
+def real_record(logs, *, device):
+    """Plant a real candidate of WORKLOAD's fprop on a device, and return its record."""
+    plant(logs / "planted.jsonl", [WORKLOAD], passes=["fprop"])
+    (record,) = TuningLog(logs / "planted.jsonl").load().records
+    (logs / "planted.jsonl").unlink()
+    record = dataclasses.replace(record, device=device)
+    TuningLog(logs / "log.jsonl").append(record)
+    return record
+
+
 @pytest.mark.parametrize("baseline_us", [60, 40])
 def test_what_is_not_faster_does_not_run(known, baseline_us):
     record = known(providers={"onednn-nhwc": us(baseline_us)})

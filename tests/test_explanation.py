@@ -58,6 +58,25 @@ def test_tuned(logs):
     assert lines[-1].endswith("--passes dgrad")
 
 
+@pytest.mark.parametrize(
+    ("x", "reason", "measured"),
+    [
+        (X[:1].expand(2, -1, -1, -1), "expanded", False),
+        (torch.zeros(2, 8, 9, 14).to(memory_format=torch.channels_last)[..., ::2], "densely", False),
+        (X.contiguous(), "reads nhwc, it lies as nchw", True),
+    ],
+)
+def test_what_a_tensor_costs_that_a_kernel_cannot_read_where_it_lies(logs, x, reason, measured):
+    plant(logs / "log.jsonl", [workload_of(), workload_of(layout="nchw")], baseline_us=1e6)
+    explanation = dwconv.explain(x, W, padding=1)
+    for pass_ in ("fprop", "wgrad"):
+        (copy,) = explanation[pass_].copies
+        assert reason in copy.reason and (copy.tensor, copy.bytes, copy.measured) == ("x", 4 * x.numel(), measured)
+    assert explanation["dgrad"].copies == ()
+    assert f"         {copy}" in str(explanation).splitlines()
+    assert dwconv.explain(X, W, padding=1)["fprop"].copies == ()
+
+
 def test_it_takes_what_the_call_takes(logs):
     assert dwconv.explain(torch.zeros(8, 40), torch.zeros(16, 1, 5), stride=2, padding=(2,), groups=8).call == (
         "1×8×1×40 nchw float32, kernel 1×5, stride 1×2, padding 0×0×2×2, multiplier 2"

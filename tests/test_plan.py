@@ -134,17 +134,25 @@ def test_a_damaged_log_is_named_once_and_the_rest_of_it_used(logs, caught):
     assert message.startswith(f"log={logs / 'log.jsonl'}: 1 damaged lines set aside; line 4: not a tuning record")
 
 
-def test_another_number_of_threads_is_another_device(logs, caught):
-    plant(logs / "log.jsonl", [WORKLOAD])
-    threads = torch.get_num_threads()
-    assert not plan_of().native
+def test_the_kernels_of_another_number_of_threads_run_with_the_same_bits(logs, caught):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
+    layer = dwconv.nn.DepthwiseConv2d(8, 3, padding=1, bias=False)
+
+    def step():
+        y = layer(x.requires_grad_())
+        return (y.detach(), *torch.autograd.grad(y, (x, layer.weight), y.detach().sin()))
+
+    threads, before = torch.get_num_threads(), step()
     try:
-        torch.set_num_threads(threads + 1)
-        assert plan_of().native
-        assert f"-{threads + 1}t; tune them" in said(caught)[0]
+        for count in (1, threads + 1):
+            torch.set_num_threads(count)
+            assert not plan_of().native
+            assert plan_of().decisions["fprop"].reason.endswith(f" on {threads} threads")
+            assert all(map(torch.equal, step(), before))
     finally:
         torch.set_num_threads(threads)
-    assert not plan_of().native
+    assert said(caught) == []
 
 
 def test_reset_reads_the_logs_again(logs, caught):

@@ -20,6 +20,14 @@ def test_cpu_is_named_by_model_vector_set_and_threads():
     assert cpu_target(threads=7).device != target.device
 
 
+def test_a_cpu_knows_itself_with_other_threads_by_name():
+    two, sixteen = cpu_target(threads=2), cpu_target(threads=16)
+    assert two.named(sixteen.device) == sixteen
+    assert two.named(two.device) == two
+    for other in ("another-cpu-avx2-16t", sixteen.device + "t", two.device.removesuffix("2t"), "cuda-16t", ""):
+        assert two.named(other) is None
+
+
 @pytest.mark.parametrize(
     ("arch", "sms"), [("sm_80", 108), ("sm_86", 82), ("sm_89", 128), ("sm_90", 132), ("sm_100", 148), ("sm_120", 170)]
 )

@@ -18,10 +18,11 @@ import torch
 
 from dwconv.build.artifact import Artifact
 from dwconv.errors import BuildError
-from dwconv.workload import IMAGES, Workload
+from dwconv.workload import IMAGES, Layout, Workload
 
-# Vector code may assume this much; PyTorch's own allocations have it, a slice of a tensor may not.
-ALIGNMENT = 64
+ALIGNMENT_BYTES = {"cpu": 4, "cuda": 16}
+"""Where a tensor must start, by kind of kernel. A CPU loads vectors from anywhere: measured, a vector that lies across
+two cache lines costs less than the copy that would align it. A GPU does not; a slice of a tensor may need a copy."""
 # Indices inside a kernel are 32-bit.
 MOST_ELEMENTS = 2**31 - 1
 
@@ -40,6 +41,7 @@ class Kernel:
         self._workspaces = artifact.workspaces
         self._kernel_layout = artifact.candidate.template.layout
         self._channels_last = self._kernel_layout == "nhwc"
+        self._alignment = ALIGNMENT_BYTES[artifact.kind]
 
     @classmethod
     def load(cls, artifact: Artifact) -> Kernel:
@@ -93,7 +95,7 @@ class Kernel:
         view = self._view(tensor, name)
         if not view.is_contiguous():
             view = view.contiguous()
-        if view.data_ptr() % ALIGNMENT:
+        if view.data_ptr() % self._alignment:
             view = view.clone(memory_format=torch.contiguous_format)
         return view
 
@@ -109,6 +111,20 @@ class Kernel:
             return result
         wanted = torch.channels_last if self.workload.layout == "nhwc" else torch.contiguous_format
         return result.contiguous(memory_format=wanted)
+
+
+def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None:
+    """Why a ``kind`` of kernel that reads ``layout`` copies ``tensor`` before; None if it reads it where it lies."""
+    lies = tensor.permute(0, 2, 3, 1) if layout == "nhwc" else tensor
+    if not lies.is_contiguous():
+        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+            return "it is expanded, several of its elements are one in memory"
+        if tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last):
+            return f"the kernel reads {layout}, it lies as {'nchw' if layout == 'nhwc' else 'nhwc'}"
+        return f"it does not lie densely as {layout}, as a slice or a transposed tensor does not"
+    if tensor.data_ptr() % ALIGNMENT_BYTES[kind]:
+        return f"it does not start at a multiple of {ALIGNMENT_BYTES[kind]} bytes"
+    return None
 
 
 _ANY_NUMBER = 2**31 - 1

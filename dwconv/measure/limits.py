@@ -54,6 +54,12 @@ def with_limits(target: CpuTarget) -> CpuTarget:
     return dataclasses.replace(target, limits=kept.limits)
 
 
+def known_limits(target: CpuTarget) -> Limits | None:
+    """What is kept of ``target``, without measuring; None if nothing is."""
+    kept = _read(limits_path(target))
+    return kept.limits if kept else None
+
+
 def are_settled(target: CpuTarget) -> bool:
     """False if ``with_limits`` would measure."""
     kept = _read(limits_path(target))

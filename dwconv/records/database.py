@@ -59,6 +59,10 @@ class Database:
         """What is known of this workload at any batch size on ``device``: oldest first, failures too."""
         return self.records_by_family.get((device, workload.family), [])
 
+    def devices(self, workload: Workload) -> list[str]:
+        """Devices that something is known of for this workload at any batch size."""
+        return sorted(device for device, family in self.records_by_family if family == workload.family)
+
     def best(self, workload: Workload, device: str) -> TuningRecord | None:
         """The fastest measured candidate for ``workload`` on ``device``; None if there is none."""
         return next(iter(self.ranked(workload, device)), None)
