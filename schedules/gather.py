@@ -1,6 +1,6 @@
 """fprop and dgrad as one thing: every result is a sum of what its taps meet in the source. No TVM here.
 
-result[o, c] = Σ over m, k of source[meets(o, k), c // fan_out · fan_in + m] · w[c · fan_in + m, k]
+result[o, c] = bias[c] + Σ over m, k of source[meets(o, k), c // fan_out · fan_in + m] · w[c · fan_in + m, k]
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class Gather:
     """Of the result."""
     fan_in: int = 1
     fan_out: int = 1
+    bias: bool = False
+    """Whether one is added to every sum."""
 
     @classmethod
     def of_convolution(cls, workload: Workload) -> Gather:
@@ -34,6 +36,7 @@ class Gather:
             columns=Axis.of_convolution(workload, 1),
             channels=workload.out_channels,
             fan_out=workload.multiplier,
+            bias=workload.bias,
         )
 
     @classmethod

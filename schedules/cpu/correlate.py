@@ -3,7 +3,7 @@
     dw[c, k] = Σ over n, o of x[n, o·stride + k·dilation − padding, c // multiplier] · dy[n, o, c]
 
 A group of taps is summed in registers while rows go by: a tile of dy is loaded once for all taps of the group, each
-x once for all dy that it meets.
+x once for all dy that it meets. The gradient of a bias is one sum more, of the dy that the first group loads.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PARALLEL_SUM = 16384
 
 
 def schedule_correlation(workload: Workload, config: Config, *, lanes: int, group_kw: int) -> s_tir.Schedule:
-    """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW) and, if tasks are images, workspace
-    (tasks, KH, KW, C·M in whole vectors): the partial sums."""
+    """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
+    are images, workspace (tasks, sums, C·M in whole vectors): the partial sums."""
     rows, columns = Axis.of_convolution(workload, 0), Axis.of_convolution(workload, 1)
     vectors = Vectors(workload.out_channels, lanes)
     n = tirx.Var(BATCH, "int32")
@@ -34,40 +34,43 @@ def schedule_correlation(workload: Workload, config: Config, *, lanes: int, grou
         x = argument("x", (n, rows.inputs, columns.inputs, workload.channels))
         dy = argument("dy", (n, rows.outputs, columns.outputs, workload.out_channels))
         dw = argument("dw", workload.weight_shape)
+        dbias = argument("dbias", (workload.out_channels,)) if workload.bias else None
+        results = Results(dw, dbias, rows.taps, columns.taps, vectors)
         reader = Reader(x, dy, rows, columns, workload.multiplier, vectors, config.tile_w)
-        groups = TapGroups(rows.taps, columns.taps, config.group_kh, group_kw, config.unroll == "none")
+        groups = TapGroups(
+            rows.taps, columns.taps, config.group_kh, group_kw, config.unroll == "none", sum_dy=workload.bias
+        )
         if config.parallel == "channels":
-            sum_by_channels(reader, groups, dw, n, config.vectors_c)
+            sum_by_channels(reader, groups, results, n, config.vectors_c)
         else:
-            partial = argument("workspace", (config.tasks, *workload.kernel, vectors.count * lanes))
-            sum_by_images(reader, groups, partial, n, config)
-            add_partial_sums(partial, dw, vectors)
+            partial = argument("workspace", (config.tasks, results.count, vectors.count * lanes))
+            sum_by_images(reader, groups, results, partial, n, config)
+            add_partial_sums(partial, results)
     return s_tir.Schedule(builder.get())
 
 
-def sum_by_channels(reader: Reader, groups: TapGroups, dw: Any, n: Expr, vectors_c: int) -> None:
+def sum_by_channels(reader: Reader, groups: TapGroups, results: Results, n: Expr, vectors_c: int) -> None:
     """A task owns some channels and goes through all images: no partial sums."""
     vectors = reader.vectors
     for task in parallel("task", vectors.count // vectors_c):
         numbers = [task * vectors_c + v for v in range(vectors_c)]
         channels = vectors.starts(numbers)
         for taps in groups:
-            sums = Accumulators(vectors, taps.height, taps.width, vectors_c)
+            sums = Sums(vectors, taps, vectors_c)
             for image in serial("image", n):
-                reader.add_rows(sums, taps, image, (0, reader.rows.outputs), channels)
-            for (a, b, v), value in sums.items():
-                store_lanes(dw, value, vectors, numbers[v], (taps.kh + a, taps.kw + b))
+                reader.add_rows(sums, image, (0, reader.rows.outputs), channels)
+            for place, v, value in sums.items():
+                results.write(value, numbers[v], place)
 
 
-def sum_by_images(reader: Reader, groups: TapGroups, partial: Any, n: Expr, config: Config) -> None:
-    """A task goes through its share of the row blocks of all images, and sums up all weights of its own."""
+def sum_by_images(reader: Reader, groups: TapGroups, results: Results, partial: Any, n: Expr, config: Config) -> None:
+    """A task goes through its share of the row blocks of all images, and sums up all results of its own."""
     rows, vectors = reader.rows, reader.vectors
     blocks = ceil_div(rows.outputs, config.block_h)
     for task in parallel("task", config.tasks):
-        for kh in serial("kh", rows.taps):
-            for kw in serial("kw", reader.columns.taps):
-                for vector in serial("vector", vectors.count):
-                    store(partial, vectors.zero(), task, kh, kw, vectors.slot(vector))
+        for number in serial("number", results.count):
+            for vector in serial("vector", vectors.count):
+                store(partial, vectors.zero(), task, number, vectors.slot(vector))
         share = bind("share", ceil_div(n * blocks, config.tasks))
         first = bind("first", least(task * share, n * blocks))
         for unit in serial("unit", first, least(first + share, n * blocks)):
@@ -77,57 +80,99 @@ def sum_by_images(reader: Reader, groups: TapGroups, partial: Any, n: Expr, conf
             for numbers in vectors.groups(0, vectors.count, config.vectors_c):
                 channels = vectors.starts(numbers)
                 for taps in groups:
-                    sums = Accumulators(vectors, taps.height, taps.width, len(channels))
-                    reader.add_rows(sums, taps, image, block, channels)
-                    for (a, b, v), value in sums.items():
-                        at = (task, taps.kh + a, taps.kw + b, vectors.slot(numbers[v]))
+                    sums = Sums(vectors, taps, len(channels))
+                    reader.add_rows(sums, image, block, channels)
+                    for place, v, value in sums.items():
+                        at = (task, results.number(place), vectors.slot(numbers[v]))
                         store(partial, partial[at] + value, *at)
 
 
-def add_partial_sums(partial: Any, dw: Any, vectors: Vectors) -> None:
+def add_partial_sums(partial: Any, results: Results) -> None:
     """In the order of the tasks, whichever thread ran them: the same bits every time."""
-    tasks, taps_h, taps_w, slots = (int(size) for size in partial.ty.shape)
-    loop = parallel if tasks * taps_h * taps_w * slots > PARALLEL_SUM else serial
+    vectors = results.vectors
+    tasks, numbers, slots = (int(size) for size in partial.ty.shape)
+    loop = parallel if tasks * numbers * slots > PARALLEL_SUM else serial
     for vector in loop("vector", vectors.count):
-        for kh in serial("kh", taps_h):
-            for kw in serial("kw", taps_w):
-                total = Accumulators(vectors, 1)
-                for task in serial("task", tasks):
-                    total.add((0,), partial[task, kh, kw, vectors.slot(vector)])
-                store_lanes(dw, total[(0,)], vectors, vector, (kh, kw))
+        for place in results.places():
+            total = Accumulators(vectors, 1)
+            for task in serial("task", tasks):
+                total.add((0,), partial[task, results.number(place), vectors.slot(vector)])
+            results.write(total[(0,)], vector, place)
 
 
-def store_lanes(dw: Any, value: Expr, vectors: Vectors, vector: Expr, tap: tuple[Expr, Expr]) -> None:
-    """dw lies channels outermost, so lanes go out one by one; those that the vector before has too are left out."""
-    lanes = scratch(vectors.lanes)
-    store(lanes, value, vectors.span(0))
-    start = vectors.start(vector)
-    for lane in serial("lane", vector * vectors.lanes - start, vectors.lanes):
-        store(dw, lanes[lane], start + lane, *tap)
+Place = tuple[Expr, ...]
+"""Of a sum among the results: (kh, kw) in dw, or () for dbias."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where sums go in the end."""
+
+    dw: Any
+    dbias: Any
+    """None if there is no bias."""
+    taps_h: int
+    taps_w: int
+    vectors: Vectors
+
+    @property
+    def count(self) -> int:
+        """Sums of one channel."""
+        return self.taps_h * self.taps_w + (self.dbias is not None)
+
+    def number(self, place: Place) -> Expr:
+        """Of the sum among those of its channel."""
+        return place[0] * self.taps_w + place[1] if place else self.taps_h * self.taps_w
+
+    def places(self) -> Iterator[Place]:
+        for kh in serial("kh", self.taps_h):
+            for kw in serial("kw", self.taps_w):
+                yield (kh, kw)
+        if self.dbias is not None:
+            yield ()
+
+    def write(self, value: Expr, vector: Expr, place: Place) -> None:
+        """dw lies channels outermost, so lanes go out one by one; those that the vector before has too are left out."""
+        lanes = scratch(self.vectors.lanes)
+        store(lanes, value, self.vectors.span(0))
+        start = self.vectors.start(vector)
+        for lane in serial("lane", vector * self.vectors.lanes - start, self.vectors.lanes):
+            store(self.dw if place else self.dbias, lanes[lane], start + lane, *place)
 
 
 @dataclass(frozen=True)
 class TapGroup:
-    """The taps that are summed at the same time: ``height`` × ``width`` from (kh, kw) on."""
+    """The taps that are summed at the same time: ``height`` × ``width`` from (kh, kw) on, or none."""
 
     kh: Expr
     height: int
     kw: Expr
     width: int
+    sums_dy: bool = False
+    """Whether dy is summed too: then every row and column of it is visited."""
+
+    @property
+    def only_met_rows(self) -> bool:
+        """Whether the rows of dy that its kernel row meets are the only ones to visit."""
+        return self.height == 1 and not self.sums_dy
 
 
 @dataclass(frozen=True)
 class TapGroups:
     """Kernel rows one by one are a loop, several at a time are unrolled. Kernel columns are unrolled in groups,
-    unless ``rolled``: then every tap is a turn of a loop."""
+    unless ``rolled``: then every tap is a turn of a loop. One group, outside of these loops, sums dy if asked."""
 
     taps_h: int
     taps_w: int
     group_kh: int
     group_kw: int
     rolled: bool
+    sum_dy: bool
 
     def __iter__(self) -> Iterator[TapGroup]:
+        in_loops = self.rolled or (self.group_kh == 1 and self.taps_h > 1)
+        if self.sum_dy and in_loops:
+            yield TapGroup(0, 0, 0, 0, sums_dy=True)
         for kh in serial("kh", self.taps_h) if self.group_kh == 1 else range(0, self.taps_h, self.group_kh):
             height = 1 if self.group_kh == 1 else min(self.group_kh, self.taps_h - kh)
             if self.rolled:
@@ -135,7 +180,36 @@ class TapGroups:
                     yield TapGroup(kh, height, kw, 1)
             else:
                 for kw in range(0, self.taps_w, self.group_kw):
-                    yield TapGroup(kh, height, kw, min(self.group_kw, self.taps_w - kw))
+                    width = min(self.group_kw, self.taps_w - kw)
+                    is_first = not in_loops and (kh, kw) == (0, 0)
+                    yield TapGroup(kh, height, kw, width, sums_dy=self.sum_dy and is_first)
+
+
+class Sums:
+    """The sums of a tap group in registers, for some vectors of channels."""
+
+    def __init__(self, vectors: Vectors, taps: TapGroup, count: int) -> None:
+        self.taps = taps
+        self._products = Accumulators(vectors, taps.height, taps.width, count) if taps.height else None
+        self._dy = Accumulators(vectors, count) if taps.sums_dy else None
+
+    def add(self, tap: tuple[int, int], v: int, product: Expr) -> None:
+        """At a tap, counted from the first of the group."""
+        assert self._products is not None
+        self._products.add((*tap, v), product)
+
+    def add_dy(self, v: int, value: Expr) -> None:
+        assert self._dy is not None
+        self._dy.add((v,), value)
+
+    def items(self) -> Iterator[tuple[Place, int, Expr]]:
+        """Every sum with its place and the vector it is of."""
+        if self._products is not None:
+            for (a, b, v), value in self._products.items():
+                yield (self.taps.kh + a, self.taps.kw + b), v, value
+        if self._dy is not None:
+            for (v,), value in self._dy.items():
+                yield (), v, value
 
 
 @dataclass(frozen=True)
@@ -150,46 +224,50 @@ class Reader:
     vectors: Vectors
     tile_w: int
 
-    def add_rows(
-        self, sums: Accumulators, taps: TapGroup, image: Expr, block: tuple[Expr, Expr], channels: list[Expr]
-    ) -> None:
+    def add_rows(self, sums: Sums, image: Expr, block: tuple[Expr, Expr], channels: list[Expr]) -> None:
         """The rows of dy from block[0] to block[1] − 1; where the group is one kernel row, those it meets alone."""
-        bounds = live_outputs(self.rows, taps.kh, *block) if taps.height == 1 else block
+        taps = sums.taps
+        bounds = live_outputs(self.rows, taps.kh, *block) if taps.only_met_rows else block
         for row in serial("row", *bounds):
             if not isinstance(taps.kw, int):
                 reach = taps.kw * self.columns.step + self.columns.shift
                 for column in serial("column", *live_outputs(self.columns, taps.kw, 0, self.columns.outputs)):
-                    self._add_tile(sums, taps, image, row, column, [(reach, [(0, 0)])], channels)
+                    self._add_tile(sums, image, row, column, [(reach, [(0, 0)])], channels)
                 continue
             columns = self.columns.part(taps.kw, taps.width)
             for run in column_runs(columns, self.tile_w):
                 for tile in serial("tile_w", run.tiles):
                     column = bind("column", run.start + tile * run.width)
-                    self._add_tile(sums, taps, image, row, column, columns.reads_of(run), channels)
+                    self._add_tile(sums, image, row, column, columns.reads_of(run), channels, width=run.width)
 
     def _add_tile(
         self,
-        sums: Accumulators,
-        taps: TapGroup,
+        sums: Sums,
         image: Expr,
         row: Expr,
         column: Expr,
         reads: list[tuple[Expr, list[tuple[int, int]]]],
         channels: list[Expr],
+        *,
+        width: int = 1,
     ) -> None:
         """``reads``: columns of x from where output ``column`` meets tap 0, with the (output, tap) pairs of each."""
-        outputs = sorted({out for _, pairs in reads for out, _ in pairs})
+        taps = sums.taps
+        outputs = range(width) if taps.sums_dy else sorted({out for _, pairs in reads for out, _ in pairs})
         gradient = {
             (out, v): self._load_dy(image, row, column + out, c) for out in outputs for v, c in enumerate(channels)
         }
+        if taps.sums_dy:
+            for v in range(len(channels)):
+                sums.add_dy(v, sum_of([gradient[out, v] for out in outputs]))
         for a in range(taps.height):
             x_row = bind("x_row", self.rows.origin(row) + self.rows.shift + (taps.kh + a) * self.rows.step)
-            with when(taps.height == 1 or inside(x_row, self.rows.inputs)):
+            with when(taps.only_met_rows or inside(x_row, self.rows.inputs)):
                 for at, pairs in reads:
                     for v, c in enumerate(channels):
                         value = self._load_x(image, x_row, self.columns.origin(column) + at, c)
                         for out, b in pairs:
-                            sums.add((a, b, v), value * gradient[out, v])
+                            sums.add((a, b), v, value * gradient[out, v])
 
     def _load_x(self, image: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         channels = self.vectors.span(c)
@@ -199,6 +277,14 @@ class Reader:
 
     def _load_dy(self, image: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         return bind("dy_value", self.dy[image, row, column, self.vectors.span(c)])
+
+
+def sum_of(values: list[Expr]) -> Expr:
+    """In pairs: adding them one by one would take as many times as long, each waiting for the one before."""
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    return bind("pair", sum_of(values[:half]) + sum_of(values[half:]))
 
 
 def live_outputs(axis: Axis, tap: Expr, begin: Expr, end: Expr) -> tuple[Expr, Expr]:

@@ -61,7 +61,8 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
 
 
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
-    """Parameters: x (n, H, W, C), w (C·M, KH, KW), y (n, OH, OW, C·M), workspace (1, KH, KW, C·M)."""
+    """Parameters: x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M), workspace
+    (1, KH, KW, C·M)."""
     from dwconv.schedules.cpu.gather import schedule_gather
 
     assert isinstance(target, CpuTarget)

@@ -1,6 +1,6 @@
 """The kernel behind fprop and dgrad: every result is a sum of what its taps meet in the source.
 
-    result[o, c] = Σ over k of source[meets(o, k), c] · w[c, k]          (schedules/taps.py says what meets what)
+    result[o, c] = bias[c] + Σ over k of source[meets(o, k), c] · w[c, k]     (schedules/taps.py says what meets what)
 
 One task is some rows of one image, in all channels or a block of them. In a register tile every source vector is
 loaded once and multiplied into all the sums that it meets; weights stand in the workspace with channels innermost.
@@ -25,15 +25,17 @@ PARALLEL_PACKING = 8192
 
 
 def schedule_gather(work: Gather, config: Config, *, lanes: int) -> s_tir.Schedule:
-    """Parameters: source (n, H, W, C), w (weights, KH, KW), result (n, OH, OW, C′), workspace: packed weights."""
+    """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, result (n, OH, OW, C′),
+    workspace: packed weights."""
     rows, columns = work.rows, work.columns
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         source = argument(work.source, (n, rows.inputs, columns.inputs, work.source_channels))
         w = argument("w", (work.channels * work.fan_in, rows.taps, columns.taps))
+        bias = argument("bias", (work.channels,)) if work.bias else None
         result = argument(work.result, (n, rows.outputs, columns.outputs, work.channels))
         packed = argument("workspace", (work.fan_in, rows.taps, columns.taps, work.channels))
-        operands = Operands(work, source, packed, result, Vectors(work.channels, lanes))
+        operands = Operands(work, source, packed, bias, result, Vectors(work.channels, lanes))
 
         pack(w, packed, work)
         for task in tasks(operands, config, n):
@@ -68,8 +70,13 @@ class Operands:
     work: Gather
     source: Any
     packed: Any
+    bias: Any
     result: Any
     vectors: Vectors
+
+    def finish(self, total: Expr, c: Expr) -> Expr:
+        """A sum with the bias. Added last: sums that start from it make LLVM write slower loops than zeros do."""
+        return total + self.bias[self.vectors.span(c)] if self.work.bias else total
 
     def load(self, image: Expr, row: Expr, column: Expr, c: Expr, m: Expr) -> Expr:
         """The source channels that the vector of result channels at ``c`` sums, the ``m``-th of each."""
@@ -211,7 +218,8 @@ class Tile:
         for column in range(self.run.width):
             for v, c in enumerate(self.channels):
                 at = (self.image, self.top + row, self.left + column)
-                store(self.operands.result, sums[summed, column, v], *at, self.operands.vectors.span(c))
+                value = self.operands.finish(sums[summed, column, v], c)
+                store(self.operands.result, value, *at, self.operands.vectors.span(c))
 
 
 def live(axis: Axis, taps: TapLoop, origin: Expr) -> tuple[Expr, Expr]:

@@ -18,8 +18,6 @@ WIDE_KERNEL = 16
 
 def misfit(workload: Workload, target: Target) -> str | None:
     """Why the NHWC templates of the CPU cannot run a workload; None if they can."""
-    if workload.bias:
-        return "it computes neither a bias nor its gradient yet"
     return None if workload.dtype == "float32" else f"it computes float32, not {workload.dtype}"
 
 

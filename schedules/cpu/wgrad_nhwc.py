@@ -111,8 +111,8 @@ def code_size(workload: Workload, config: Config, target: CpuTarget) -> int:
 
 
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
-    """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW) and, for ``parallel="images"``, workspace
-    (tasks, KH, KW, C·M in whole vectors)."""
+    """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, for
+    ``parallel="images"``, workspace (tasks, KH · KW and one more for dbias, C·M in whole vectors)."""
     from dwconv.schedules.cpu.correlate import schedule_correlation
 
     assert isinstance(target, CpuTarget)

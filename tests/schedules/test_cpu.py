@@ -18,7 +18,7 @@ from dwconv.errors import InvalidWorkload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.target import CpuTarget
-from dwconv.workload import IMAGES, PASSES, Pass, Workload
+from dwconv.workload import IMAGES, PASSES, Padding, Pass, Workload
 from tests.conftest import Golden
 
 TARGETS = {
@@ -104,8 +104,9 @@ def some_configs(workload: Workload, count: int, *, target: CpuTarget = TARGET) 
 @pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_right_on_odd_shapes(shape: str, pass_: Pass) -> None:
-    workload = SHAPES[shape].for_pass(pass_)
-    for config in some_configs(workload, 1):
+    """One configuration as it is, another with a bias, where the pass knows one."""
+    for number, config in enumerate(some_configs(SHAPES[shape].for_pass(pass_), 1)):
+        workload = dataclasses.replace(SHAPES[shape], bias=number > 0).for_pass(pass_)
         assert_right(built(workload, config), workload)
 
 
@@ -127,7 +128,7 @@ def test_any_batch(pass_: Pass) -> None:
 
 @pytest.mark.parametrize("pass_", PASSES)
 def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass) -> None:
-    workload = SHAPES["ragged channels"].for_pass(pass_)
+    workload = dataclasses.replace(SHAPES["ragged channels"], bias=True).for_pass(pass_)
     kernel = built(workload, some_configs(workload, 0)[0])
     inputs = reference.operands(workload, data="normal", seed=2)
     answers = reference.right_answers(workload, *inputs)
@@ -146,13 +147,24 @@ def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass) -> None:
 
 @pytest.mark.parametrize("parallel", ["images", "channels"])
 @pytest.mark.parametrize("unroll", ["kw", "none"])
-def test_every_way_to_share_out_wgrad(parallel: str, unroll: str) -> None:
-    workload = SHAPES["multiplier"].for_pass("wgrad")
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_way_to_share_out_wgrad(parallel: str, unroll: str, bias: bool) -> None:
+    workload = dataclasses.replace(SHAPES["multiplier"], bias=bias).for_pass("wgrad")
     space = templates_for(workload, TARGET)[0].space(workload, TARGET)
     config = next(config for config in space if (config.parallel, config.unroll) == (parallel, unroll))
     kernel = built(workload, config)
     assert_right(kernel, workload)
     assert len(kernel.artifact.workspaces) == (1 if parallel == "images" else 0)
+
+
+@pytest.mark.parametrize("group_kh", [1, 2])
+@pytest.mark.parametrize("padding", [((0, 0), (0, 0)), ((4, 3), (5, 0))])
+def test_a_gradient_of_the_bias_sums_outputs_that_meet_padding_alone_too(group_kh: int, padding: Padding) -> None:
+    workload = layer(20, (9, 8), (3, 2), padding=padding, bias=True).for_pass("wgrad")
+    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    for parallel in ("images", "channels"):
+        config = next(config for config in space if (config.parallel, config.group_kh) == (parallel, group_kh))
+        assert_right(built(workload, config), workload)
 
 
 @st.composite
@@ -164,9 +176,9 @@ def workloads(draw: st.DrawFn) -> Workload:
     try:
         return layer(
             draw(st.integers(1, 40)), draw(pair(12)), draw(pair(5)),
-            pass_=draw(st.sampled_from(PASSES)), multiplier=draw(st.sampled_from([1, 1, 1, 2])),
+            multiplier=draw(st.sampled_from([1, 1, 1, 2])), bias=draw(st.booleans()),
             stride=draw(pair(3)), dilation=draw(pair(2)), padding=draw(st.tuples(pads, pads)),
-        )  # fmt: skip
+        ).for_pass(draw(st.sampled_from(PASSES)))  # fmt: skip
     except InvalidWorkload:
         assume(False)
         raise
