@@ -2,8 +2,8 @@
 takes a second. It picks those that are worth building; what the compiler makes of them counts.
 
 It knows templates only by the words of their knobs: ``tile_h``, ``tile_w``, ``vthread_w`` and ``vector_c`` are what a
-thread computes, ``threads_…``, ``planes`` and ``block_…`` how many threads share a block, ``group_kh`` and
-``threads_kh`` the cut of a weight gradient's kernel.
+thread computes, ``threads_…``, ``planes`` and ``block_…`` how many threads share a block, ``weights`` and ``stage``
+where they keep what they read, ``group_kh``, ``threads_kh`` and ``split_n`` the cut of a weight gradient.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from dwconv.tuner.transactions import LINE_BYTES
 from dwconv.workload import ITEMSIZE, Workload
 
 VECTOR_BYTES = 16
+SHARED_LANES = 4
+"""Words of shared memory that a thread reads at a time, where it reads rows."""
+FETCH_INSTRUCTIONS = 6
+"""To find out where an element of a staged tile comes from, and whether it exists."""
 _MOST_CODE = 3000
 """Instructions of a thread beyond which the code leaves the instruction cache."""
 
@@ -33,6 +37,10 @@ class _Thread:
     conversions: float
     registers: int
     bytes_in_flight: float
+    addressed: float
+    """Instructions spent on where to load from."""
+    weight_lines: float
+    """Lines of memory that a warp asks for to get its weights."""
     staged: bool
     read_again: float
     """Words it reads over words that are its own."""
@@ -42,17 +50,19 @@ def estimated_us(workload: Workload, config: Config, target: CudaTarget) -> floa
     """Microseconds; only the order of several means something."""
     values = {name: value for name, value in config.values if isinstance(value, int)}
     words = {name: value for name, value in config.values if isinstance(value, str)}
-    thread = _thread(workload, values, staged=words.get("stage") == "shared")
     threads = _threads(workload, values)
+    # Where a block has no tile of rows, it keeps whole rows in shared memory.
+    rows_shared = workload.layout == "nchw" and workload.pass_ != "wgrad" and "tile_h" not in values
+    staged = words.get("stage") == "shared" or rows_shared
+    thread = _thread(workload, values, words, threads=threads, staged=staged, rows_shared=rows_shared)
     # The space's own rules know better than to allow blocks that do not fit.
     slots = math.ceil(threads / (target.warp * target.issue_slots)) * target.warp * target.issue_slots
     registers = min(thread.registers, target.registers_per_sm // slots // 8 * 8)
     held = occupancy(threads=threads, registers=registers, shared_bytes=0, target=target)
     if not held.blocks_per_sm:
         return math.inf
-    needed = outputs_of(workload) / thread.outputs * _padded(workload, values)
-    blocks = max(1, math.ceil(needed / threads))
-    instructions = thread.products + thread.loads + thread.stores + thread.conversions + 40
+    turns, blocks = _turns(workload, values), _blocks(workload, values, thread, threads=threads)
+    instructions = turns * (thread.products + thread.loads + thread.stores + thread.conversions + thread.addressed) + 40
     warps = math.ceil(threads / target.warp)
     issue = math.ceil(blocks / target.sms) * warps * instructions / target.issue_slots
     at_a_time = min(blocks, held.blocks_per_sm * target.sms)
@@ -60,9 +70,12 @@ def estimated_us(workload: Workload, config: Config, target: CudaTarget) -> floa
     drawn = min(1.0, held.threads_per_sm * thread.bytes_in_flight / BYTES_IN_FLIGHT_PER_SM)
     drawn *= min(1.0, blocks / target.sms)
     memory = workload.bytes / (target.limits.memory_gb_per_s * drawn) / 1e3
-    cache = workload.bytes * thread.read_again / (target.limits.cache_gb_per_s * drawn) / 1e3
+    cache = (
+        workload.bytes * thread.read_again * _sweeps(workload, values) / (target.limits.cache_gb_per_s * drawn) / 1e3
+    )
     code = max(1.0, instructions / _MOST_CODE)
     lines = (thread.loads + thread.stores) * _lines_of_a_request(workload, values, thread, warp=target.warp)
+    lines = turns * (lines + thread.weight_lines)
     load_store = math.ceil(blocks / target.sms) * warps * lines
     cycles = max(issue * code, latency, load_store) / (target.clock_ghz * 1e3)
     # The slowest sets the time, yet nothing overlaps wholly.
@@ -70,7 +83,15 @@ def estimated_us(workload: Workload, config: Config, target: CudaTarget) -> floa
     return max(parts) + 0.1 * sum(parts)
 
 
-def _thread(workload: Workload, values: dict[str, int], *, staged: bool) -> _Thread:
+def _thread(
+    workload: Workload,
+    values: dict[str, int],
+    words: dict[str, str],
+    *,
+    threads: int,
+    staged: bool,
+    rows_shared: bool,
+) -> _Thread:
     itemsize = ITEMSIZE[workload.dtype]
     kernel_h, kernel_w = workload.kernel
     group_kh = min(values.get("group_kh", kernel_h), kernel_h)
@@ -95,14 +116,21 @@ def _thread(workload: Workload, values: dict[str, int], *, staged: bool) -> _Thr
         own *= 2
         patch += outputs
     else:
-        loads, stores = patch / lanes + weights, outputs / lanes
+        loads, stores = patch / lanes, outputs / lanes
+        if workload.layout == "nchw":  # a warp meets several planes where it meets several rows
+            loads, weights = loads + weights, 0
         sums = outputs if staged else min(outputs, columns * apart * channels * max(1, group_kh))
         sums += weights
     row = read_w * channels
-    ahead = values.get("rows_ahead", 1)
+    ahead = values.get("rows_ahead", 3 if words.get("unroll") == "taps" else 1)
     conversions = (patch + outputs) * 0.75 if itemsize == 2 else 0.0
-    if staged:  # through shared memory: written once, read for every row of taps
-        loads += 2 * patch
+    addressed = loads
+    if staged:  # through shared memory: fetched by all threads of a block together, read for every row of taps
+        fetched = values.get("planes", 1) * math.prod(_patch_of_a_block(workload, values)) / threads
+        read = outputs * taps if words.get("unroll") == "row" else patch
+        loads = 2 * fetched / (lanes if rows_shared else 1) + read / (SHARED_LANES if rows_shared else 1)
+        addressed = FETCH_INSTRUCTIONS * fetched / (lanes if rows_shared else 1)
+        conversions = (fetched + outputs) * 0.75 if itemsize == 2 else 0.0
     in_flight = min(patch, max(row * (1 + ahead), 8)) * itemsize
     return _Thread(
         outputs=outputs,
@@ -112,18 +140,80 @@ def _thread(workload: Workload, values: dict[str, int], *, staged: bool) -> _Thr
         conversions=conversions,
         registers=min(255, int(sums + row * (1 + ahead) * itemsize / 4 + 20)),
         bytes_in_flight=in_flight,
+        addressed=addressed + weights,
+        weight_lines=0.0 if workload.pass_ == "wgrad" else weights * _weight_lines(workload, values, words),
         staged=staged,
-        read_again=1.0 if staged else max(1.0, patch / own) ** 0.5,
+        read_again=_read_again(workload, values) if workload.pass_ != "wgrad" else max(1.0, patch / own) ** 0.5,
     )
+
+
+def _block(workload: Workload, values: dict[str, int]) -> tuple[int, int]:
+    """Rows and columns of outputs of one plane or channel that a block computes."""
+    rows = values.get("block_h", values.get("tile_h", 1) * values.get("threads_h", 1))
+    columns = values.get("tile_w", 1) * values.get("vthread_w", 1) * values.get("threads_w", 1)
+    sizes = workload.input_size if workload.pass_ == "dgrad" else workload.output_size
+    return min(rows, sizes[0]), min(columns, sizes[1])
+
+
+def _patch_of_a_block(workload: Workload, values: dict[str, int]) -> tuple[int, int]:
+    rows, columns = _block(workload, values)
+    kernel_h, kernel_w = workload.kernel
+    return _reads(workload, rows, axis=0, taps=kernel_h), _reads(workload, columns, axis=1, taps=kernel_w)
+
+
+def _read_again(workload: Workload, values: dict[str, int]) -> float:
+    """Bytes that blocks ask the second-level cache for, over those of the tensors: the halo comes once more."""
+    block, patch = _block(workload, values), _patch_of_a_block(workload, values)
+    stride = (1, 1) if workload.pass_ == "dgrad" else workload.stride
+    # Padding is not read: a block of all rows has no halo.
+    sizes = workload.output_size if workload.pass_ == "dgrad" else workload.input_size
+    read = math.prod(min(part, size) for part, size in zip(patch, sizes, strict=True))
+    own = math.prod(part * step for part, step in zip(block, stride, strict=True))
+    return (1 + max(1.0, read / own)) / 2
+
+
+def _weight_lines(workload: Workload, values: dict[str, int], words: dict[str, str]) -> float:
+    """Lines that a warp asks for to get one weight a thread: those of a channel lie side by side, channels do not."""
+    if workload.layout == "nchw":
+        return 1.0
+    if words.get("weights") == "shared":
+        return 1.0 / values.get("vector_c", 1)
+    apart = values.get("vector_c", 1) * math.prod(workload.kernel) * ITEMSIZE[workload.dtype]
+    return max(1.0, min(values.get("threads_c", 1), 32) * min(1.0, apart / LINE_BYTES))
+
+
+def _turns(workload: Workload, values: dict[str, int]) -> float:
+    """How often a thread does the same: a weight gradient's goes through images."""
+    return workload.batch / min(values.get("split_n", 1), workload.batch) if workload.pass_ == "wgrad" else 1.0
+
+
+def _blocks(workload: Workload, values: dict[str, int], thread: _Thread, *, threads: int) -> int:
+    if workload.pass_ != "wgrad":
+        return max(1, math.ceil(outputs_of(workload) / thread.outputs * _padded(workload, values) / threads))
+    tiles = math.prod(
+        -(-size // values.get(f"tile_{axis}", 1)) for axis, size in zip("hw", workload.output_size, strict=True)
+    )
+    places = tiles * min(values.get("split_n", 1), workload.batch)
+    channels = -(-workload.out_channels // (values.get("threads_c", 1) * values.get("vector_c", 1)))
+    return channels * -(-places // values.get("threads_p", 1)) * _sweeps(workload, values)
+
+
+def _sweeps(workload: Workload, values: dict[str, int]) -> int:
+    """How often a weight gradient reads its tensors: each time for other rows of the kernel."""
+    kernel_h = workload.kernel[0]
+    return -(-kernel_h // min(kernel_h, values.get("group_kh", kernel_h) * values.get("threads_kh", 1)))
 
 
 def _lines_of_a_request(workload: Workload, values: dict[str, int], thread: _Thread, *, warp: int) -> float:
     """Lines of memory that a warp asks for at a time: its lanes lie side by side only along the innermost axis."""
     if thread.staged:
-        return 2.0
+        return 1.5
     itemsize = ITEMSIZE[workload.dtype]
     if workload.layout == "nhwc":
         across, apart = values.get("threads_c", warp), values.get("vector_c", 1)
+    elif workload.pass_ == "wgrad":
+        apart = values.get("tile_w", 1)
+        across = min(-(-workload.output_size[1] // apart), values.get("threads_p", 1))
     else:
         stride = workload.stride[1] if workload.pass_ != "dgrad" else 1
         across, apart = values.get("threads_w", 1), values.get("tile_w", 1) * stride
@@ -165,6 +255,4 @@ def _padded(workload: Workload, values: dict[str, int]) -> float:
         part = values.get(f"tile_{axis}", 1) * values.get(f"vthread_{axis}", 1)
         part = max(values.get(f"block_{axis}", 1), part * values.get(f"threads_{axis}", 1))
         share *= -(-size // part) * part / size
-    if workload.pass_ == "wgrad":
-        share *= values.get("threads_kh", 1)
     return share
