@@ -6,7 +6,7 @@ Only the crop has a guard: the sum, the hot loop, is free of tests however ragge
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from tvm import te, tirx
 
@@ -15,22 +15,26 @@ from dwconv.workload import Workload
 
 Index = Any
 """An expression of TVM."""
+Stage = Literal["shared", "copied", "registers"]
 
 
 def fprop_nchw(
     workload: Workload,
     tile: BlockTile,
     *,
-    shared: bool,
+    stage: Stage,
     names: tuple[str, str, str] = ("x", "w", "y"),
     flip: bool = False,
 ) -> tirx.PrimFunc:
-    """y[n, c·M + m, h, w] = Σ x[n, c, h·S + kh·D − P, w·S + kw·D − P] · w[c·M + m, kh, kw], zero outside x.
+    """y[n, c·M + m, h, w] = Σ x[n, c, h·S + kh·D − P, w·S + kw·D − P] · w[c·M + m, kh, kw], zero outside x;
+    plus bias[c·M + m] if there is one.
 
     Stages: ``staged`` is x with its padding, in float32; ``sum`` the convolution, on whole block tiles; ``y`` its crop.
-    With ``shared``, ``staged`` holds the patch of every block tile by itself, as ``fetched`` by the block's threads in
-    turns: (n, C, tile row, tile column, row turn, row thread, phase, column turn, column thread). Column w of a patch
-    lies at phase w mod stride, so that at stride 2 neighbouring outputs still read neighbouring words.
+    With ``stage=copied`` it is the patch of every block tile by itself, as it lies in memory, in whole vectors, the
+    innermost axis, for cp.async to copy; at stride 1 and multiplier 1. With ``stage=shared`` it is that patch as
+    ``fetched`` by the block's threads in turns: (n, C, tile row, tile column, row turn, row thread, phase, column turn,
+    column thread). Column w of a patch lies at phase w mod stride, so that at stride 2 neighbouring outputs still read
+    neighbouring words.
 
     ``names`` are those of the three tensors and of the last stage; with ``flip`` the kernel is turned round.
     """
@@ -45,7 +49,7 @@ def fprop_nchw(
     batch = te.var("n", "int32")
     x = te.placeholder((batch, channels, *workload.input_size), workload.dtype, name=names[0])
     w = te.placeholder(workload.weight_shape, workload.dtype, name=names[1])
-    staging = _staged_by_tile if shared else _staged_as_it_lies
+    staging = {"shared": _staged_by_tile, "copied": _copied_by_tile, "registers": _staged_as_it_lies}[stage]
     pixel = staging(x, workload, tile, shape=(batch, planes, padded_h, padded_w))
 
     kh = te.reduce_axis((0, kernel_h), name="kh")
@@ -57,8 +61,14 @@ def fprop_nchw(
         return te.sum(pixel(n, c // multiplier, row, column, kh * dilation_h, kw * dilation_w) * weight, axis=[kh, kw])
 
     total = te.compute((batch, padded_channels, padded_h, padded_w), taps, name="sum")
-    y = te.compute((batch, out_channels, out_h, out_w), lambda *at: total(*at).astype(workload.dtype), name=names[2])
-    return te.create_prim_func([x, w, y])
+    bias = [te.placeholder((out_channels,), workload.dtype, name="bias")] if workload.bias else []
+
+    def result(n: Index, c: Index, row: Index, column: Index) -> Index:
+        value = total(n, c, row, column)
+        return sum((_in_float32(each[c]) for each in bias), value).astype(workload.dtype)
+
+    y = te.compute((batch, out_channels, out_h, out_w), result, name=names[2])
+    return te.create_prim_func([x, w, *bias, y])
 
 
 def _in_float32(value: Index) -> Index:
@@ -107,6 +117,30 @@ def _staged_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape:
             n, c, row // tile.rows, column // tile.columns,
             h // tile.threads_h, h % tile.threads_h, kw % stride_w, w // tile.threads_w, w % tile.threads_w,
         ]  # fmt: skip
+
+    return pixel
+
+
+def _copied_by_tile(x: te.Tensor, workload: Workload, tile: BlockTile, *, shape: tuple[Any, ...]) -> Pixel:
+    height, width = workload.input_size
+    (top, _), (left, _) = workload.padding
+    batch, planes, padded_h, padded_w = shape
+    lanes, (rows, vectors, before) = tile.copy_lanes(workload), tile.copied_patch(workload)
+
+    def copy(n: Index, c: Index, tile_h: Index, tile_w: Index, row: Index, vector: Index, lane: Index) -> Index:
+        h, v = tile_h * tile.rows + row - top, tile_w * (tile.columns // lanes) + vector - (left + before) // lanes
+        # A vector is inside as a whole or not at all.
+        inside = tirx.all(c < workload.channels, h >= 0, h < height, v >= 0, v < width // lanes)
+        return tirx.if_then_else(inside, x[n, c, h, v * lanes + lane], tirx.const(0, workload.dtype))
+
+    shape = (batch, planes, padded_h // tile.rows, padded_w // tile.columns, rows, vectors, lanes)
+    staged = te.compute(shape, copy, name="staged")
+
+    def pixel(n: Index, c: Index, row: Index, column: Index, kh: Index, kw: Index) -> Index:
+        at = column % tile.columns + kw + before
+        return _in_float32(
+            staged[n, c, row // tile.rows, column // tile.columns, row % tile.rows + kh, at // lanes, at % lanes]
+        )
 
     return pixel
 

@@ -46,7 +46,7 @@ class Partition:
     """The loops that ``two_level`` made, outermost first."""
 
     block: Loop
-    """Over all block tiles: blockIdx.x."""
+    """What a block tile is computed in: blockIdx.x, or the turns that a block takes."""
     thread: Loop
     """The innermost thread loop; what is computed at it is private to a thread."""
     reduction: tuple[Loop, ...]
@@ -56,24 +56,28 @@ class Partition:
     """Threads on each axis, (…, y, x)."""
 
 
-def two_level(sch: s_tir.Schedule, block: Block, *, tiles: Sequence[Tile]) -> Partition:
+def two_level(sch: s_tir.Schedule, block: Block, *, tiles: Sequence[Tile], turns: int = 1) -> Partition:
     """Partition ``block``, whose loops are the batch, one for every tile, then the reduction. The last axis is x.
 
     The block tiles of all axes and of the batch go to blockIdx.x: it alone counts beyond 65535. The batch is outermost,
-    so it needs no number in the kernel, and tiles that share a halo run close together.
+    so it needs no number in the kernel, and tiles that share a halo run close together. With ``turns`` a block goes
+    through that many tiles, one after the other; it divides the tiles of an image.
     """
     batch, *loops = sch.get_loops(block)
     axes, reduction = loops[: len(tiles)], loops[len(tiles) :]
     cut = [sch.split(axis, [None, t.vthreads, t.threads, t.registers]) for axis, t in zip(axes, tiles, strict=True)]
     blocks, vthreads, threads, registers = zip(*cut, strict=True)
     sch.reorder(*blocks, *vthreads, *threads, *reduction, *registers)
+    inner = []
+    if turns > 1:
+        *blocks, inner = sch.split(sch.fuse(*blocks), [None, turns])
     fused = sch.fuse(batch, *blocks)
     sch.bind(fused, "blockIdx.x")
     for axis, vthread, thread in zip(_names(len(tiles)), vthreads, threads, strict=True):
         sch.bind(vthread, f"vthread.{axis}")
         sch.bind(thread, f"threadIdx.{axis}")
     return Partition(
-        block=fused,
+        block=inner if turns > 1 else fused,
         thread=threads[-1],
         reduction=tuple(reduction),
         registers=tuple(registers),
@@ -138,6 +142,25 @@ def stage_in_shared(
         sch.unroll(loop)
 
 
+def copy_to_shared(sch: s_tir.Schedule, staged: Block, *, partition: Partition, buffers: int, held_bytes: int) -> None:
+    """Bring the patch of the next block tiles into shared memory while this one is computed: cp.async, which needs no
+    register. The innermost loop of ``staged`` is a vector; ``buffers`` patches exist at a time, ``held_bytes`` in all.
+    """
+    sch.set_scope(staged, 0, "shared" if held_bytes <= STATIC_SHARED_BYTES else "shared.dyn")
+    sch.compute_at(staged, partition.block, preserve_unit_loops=True)
+    *patch, lane = sch.get_loops(staged)[2:]
+    _, *threads = sch.split(sch.fuse(*patch), [None, *partition.threads])
+    for axis, thread in zip(_names(len(threads)), threads, strict=True):
+        sch.bind(thread, f"threadIdx.{axis}")
+    sch.vectorize(lane)
+    computing = (buffers - 1,) * _COMPUTING
+    sch.annotate(partition.block, "software_pipeline_stage", [0, *computing])
+    sch.annotate(partition.block, "software_pipeline_order", list(range(1 + _COMPUTING)))
+    sch.annotate(partition.block, "software_pipeline_async_stages", [0])
+
+
+_COMPUTING = 3
+"""Statements of a turn beside the copy: sums set to zero, sums, results."""
 STATIC_SHARED_BYTES = 48 * 1024
 """A kernel may have more only as dynamic shared memory."""
 BANKS = 32

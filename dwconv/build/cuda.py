@@ -63,7 +63,8 @@ def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple
     module = tirx.transform.BindTarget(target)(tvm.IRModule({"main": function}))
     pipeline, _, finish_device = tirx.get_tir_pipeline("s_tir")
     # Common-subexpression elimination leaves dead variables and, with a symbolic grid, an extra kernel argument.
-    with target, tvm.transform.PassContext(opt_level=3, config={"tirx.disable_cse_tir": True}):
+    options = {"tirx.disable_cse_tir": True, "tirx.use_async_copy": True}
+    with target, tvm.transform.PassContext(opt_level=3, config=options):
         module = pipeline(module)
     host, devices = split_host_device_mods(module)
     ((device_target, device),) = devices.items()
@@ -106,12 +107,26 @@ def self_contained(source: str) -> str:
     """TVM's source without its header, which asks NVRTC for the C++ library of a CUDA toolkit: the kernels, and
     before them only what they use."""
     kernels = re.sub(r'^extern "C" __global__ [^{]*;\n', "", source, flags=re.MULTILINE)
+    for name, shorter in _SHORTER.items():
+        kernels = re.sub(name, shorter, kernels)
     start = kernels.find('extern "C" __global__')
     if start < 0:
         raise BuildError("TVM generated no kernel")
     body = kernels[start:].rstrip() + "\n"
     used = set(re.findall(r"\w+", body))
-    return "\n".join([_FIXED_WIDTH_INTEGERS, *(text for name, text in _DEFINITIONS.items() if name in used), body])
+    own = [text for text in _FUNCTION.findall(kernels[:start]) if re.findall(r"\w+(?=\()", text)[0] in used]
+    used |= set(re.findall(r"\w+", "".join(own)))
+    known = [text for name, text in _DEFINITIONS.items() if name in used]
+    return "\n".join([_FIXED_WIDTH_INTEGERS, *known, *own, body])
+
+
+_SHORTER = {
+    r"\btvm_builtin_ptx_cp_async_(?:wait|commit)_group_(?=async_)": "",
+    r"\bptx_cp_async_legacy_pred_c[ag]_": "async_copy_or_zero_",
+    r"\bptx_cp_async_legacy_c[ag]_": "async_copy_",
+}
+_FUNCTION = re.compile(r"^__forceinline__ __device__ void [^;{]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+"""Asynchronous copies, which TVM defines where it needs them."""
 
 
 _FIXED_WIDTH_INTEGERS = """\

@@ -18,8 +18,6 @@ from dwconv.errors import BrokenInstallation, BuildError, NoDevice
 
 VECTOR_BYTES = 16
 """The widest load of a kernel: every tensor must start at a multiple of it."""
-FREE_SHARED_BYTES = 48 * 1024
-"""More dynamic shared memory than this has to be asked for, kernel by kernel."""
 
 
 def load_cuda(artifact: Artifact) -> Callable[..., None]:
@@ -34,8 +32,10 @@ def load_cuda(artifact: Artifact) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """The artifact's kernels on one device; ``module`` keeps them alive."""
+    """The artifact's kernels on one device; ``module`` keeps them alive, in the device's primary ``context``, which is
+    PyTorch's."""
 
+    context: Any
     module: Any
     functions: tuple[Any, ...]
 
@@ -57,22 +57,26 @@ class _Launcher:
         device = tensors[0].device
         with torch.cuda.device(device):
             loaded = self._on_device.get(device.index) or self._load(device.index)
+            # A context is a thread's own: autograd's threads have none before their first call of the CUDA runtime, and
+            # torch.cuda.device makes no call where its device is the current one.
+            self._check(self._driver.cuCtxSetCurrent(loaded.context))
             stream = torch.cuda.current_stream(device).cuda_stream
             for launch, function in zip(artifact.launches, loaded.functions, strict=True):
                 self._launch(launch, function, batch=batch, pointers=pointers, stream=stream)
 
     def _load(self, device: int) -> _Loaded:
-        """Load the cubin into the device's primary context, the one PyTorch uses."""
-        torch.cuda.current_stream()  # makes the context, if nothing has yet
+        """Load the cubin into the device's primary context."""
+        context = self._check(self._driver.cuDevicePrimaryCtxRetain(self._check(self._driver.cuDeviceGet(device))))
+        self._check(self._driver.cuCtxSetCurrent(context))
         module = self._check(self._driver.cuModuleLoadData(self._artifact.cubin))
         functions = []
         for launch in self._artifact.launches:
             function = self._check(self._driver.cuModuleGetFunction(module, launch.kernel.encode()))
-            if launch.shared_bytes > FREE_SHARED_BYTES:
+            if launch.shared_bytes:  # without asking there are 48 KB, less what is static
                 attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 self._check(self._driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes))
             functions.append(function)
-        loaded = _Loaded(module, tuple(functions))
+        loaded = _Loaded(context, module, tuple(functions))
         self._on_device[device] = loaded
         return loaded
 

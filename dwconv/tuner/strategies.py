@@ -176,8 +176,9 @@ class Evolve:
 class Analytic:
     """Least computed cost, nothing measured.
 
-    All legal configurations are ranked by an estimate from their knobs. After the defaults the most promising are
-    tried; what came of them corrects the estimate of the others, by a regression of one over the other.
+    All legal configurations are ranked by an estimate from their knobs. The defaults are tried first, then the most
+    promising and, among the first few, some from all over the ranking; what came of them corrects the estimate of the
+    others, by a regression of one over the other.
     """
 
     LISTED = 8000
@@ -185,6 +186,8 @@ class Analytic:
     SCREENED = 1500
     """The most promising, whose estimates are corrected."""
     WARM_UP = 16
+    SPREAD = 8
+    """Of the first ones, drawn evenly from the ranking: of the most promising alone nobody learns what is not."""
 
     def __init__(self, spaces: SpaceUnion, *, workload: Workload, target: CudaTarget, seed: int) -> None:
         self._unseen = _Unseen(spaces, seed=seed)
@@ -192,6 +195,8 @@ class Analytic:
         legal = list(spaces) if spaces.size <= _ENUMERABLE else self._some(spaces, seed=seed)
         self._estimates = {config: estimated_us(workload, config, target) for config in legal}
         self._order = sorted(self._estimates, key=lambda config: (self._estimates[config], str(config)))
+        step = max(1, len(self._order) // self.SPREAD)
+        self._spread = self._order[step // 2 :: step][: self.SPREAD]
         self._workload, self._target = workload, target
         self._off: dict[Config, float | None] = {}
         """Computed over estimated; None for what failed."""
@@ -219,7 +224,10 @@ class Analytic:
     def ask(self, count: int) -> list[Config]:
         found = self._unseen.defaults(count)
         new = [config for config in self._order if self._unseen.is_new(config)]
-        if len(self._off) >= self.WARM_UP:
+        if len(self._off) < self.WARM_UP:
+            spread = [config for config in self._spread if self._unseen.is_new(config)][: (count - len(found)) // 2]
+            new = list(dict.fromkeys([*spread, *new]))
+        else:
             new = self._corrected(new[: self.SCREENED]) + new[self.SCREENED :]
         return found + self._unseen.take(new[: count - len(found)])
 

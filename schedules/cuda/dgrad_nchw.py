@@ -7,7 +7,8 @@
 
         dx[h] = Σ dy[h + P − kh·D] · w[kh] = Σ dy[h + kh′·D − P′] · w[KH − 1 − kh′],   P′ = D·(KH − 1) − P
 
-The patch of dy is staged like the input of fprop: in shared memory, or with ``stage=registers`` in registers.
+The patch of dy is staged like the input of fprop: in shared memory, with ``pipeline`` buffers ahead of its use, or with
+``stage=registers`` in registers.
 """
 
 from __future__ import annotations

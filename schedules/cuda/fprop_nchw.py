@@ -7,7 +7,8 @@
 
 The block's input patch, halo and padding included, is staged in shared memory, in float32. With ``stage=registers``,
 for small kernels, each thread reads the patch of its own tile_h × tile_w neighbouring outputs straight from global
-memory.
+memory. With ``pipeline`` buffers a block goes through several tiles in ``turns``, and copies the patches of the next
+ones (cp.async, as they lie) while it computes one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
 
 
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W), w (C·M, KH, KW), y (n, C·M, OH, OW)."""
+    """Parameters: x (n, C, H, W), w (C·M, KH, KW), bias (C·M,) if there is one, y (n, C·M, OH, OW)."""
     from dwconv.schedules.cuda.two_level_nchw import schedule_two_level
 
     return schedule_two_level(workload, config)
@@ -40,8 +41,6 @@ def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedu
 
 def misfit(workload: Workload, target: Target) -> str | None:
     assert isinstance(target, CudaTarget)
-    if workload.bias:
-        return "it adds no bias yet"
     return two_level_misfit(workload, target)
 
 

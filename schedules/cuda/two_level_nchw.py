@@ -5,9 +5,15 @@ from __future__ import annotations
 from tvm import s_tir
 
 from dwconv.schedules.compute_nchw import fprop_nchw
-from dwconv.schedules.cuda.two_level_space import LOADS_IN_FLIGHT, block_tile, in_shared, tiles_of
+from dwconv.schedules.cuda.two_level_space import LOADS_IN_FLIGHT, block_tile, tiles_of
 from dwconv.schedules.space import Config
-from dwconv.schedules.two_level import keep_in_registers, stage_in_registers, stage_in_shared, two_level
+from dwconv.schedules.two_level import (
+    copy_to_shared,
+    keep_in_registers,
+    stage_in_registers,
+    stage_in_shared,
+    two_level,
+)
 from dwconv.workload import Workload
 
 
@@ -15,11 +21,11 @@ def schedule_two_level(
     workload: Workload, config: Config, *, names: tuple[str, str, str] = ("x", "w", "y"), flip: bool = False
 ) -> s_tir.Schedule:
     """``workload`` as a convolution of the tensors with these names, with ``flip`` the kernel turned round."""
-    tile, shared = block_tile(config), in_shared(config)
-    sch = s_tir.Schedule(fprop_nchw(workload, tile, shared=shared, names=names, flip=flip))
+    tile, stage = block_tile(config), "copied" if config.pipeline > 1 else config.stage
+    sch = s_tir.Schedule(fprop_nchw(workload, tile, stage=stage, names=names, flip=flip))
     staged, total, result = (sch.get_sblock(name) for name in ("staged", "sum", names[2]))
-    partition = two_level(sch, total, tiles=tiles_of(config))
-    if shared:
+    partition = two_level(sch, total, tiles=tiles_of(config), turns=config.turns)
+    if stage == "shared":
         stage_in_shared(
             sch,
             staged,
@@ -29,7 +35,10 @@ def schedule_two_level(
             row_words=tile.row_words(workload),
             in_flight=LOADS_IN_FLIGHT,
         )
-    else:
+    elif stage == "registers":
         stage_in_registers(sch, staged, partition=partition)
+    else:
+        held_bytes = config.pipeline * tile.copied_bytes(workload)
+        copy_to_shared(sch, staged, partition=partition, buffers=config.pipeline, held_bytes=held_bytes)
     keep_in_registers(sch, total, partition=partition, result=result, unrolled=2 if config.unroll == "kernel" else 1)
     return sch

@@ -15,7 +15,8 @@ STAGED_BYTES = 4
 
 
 def two_level_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: the block tile, its threads, virtual threads and register tile, where the input is staged, unrolling."""
+    """Knobs: the block tile, its threads, virtual threads and register tile, where the input is staged, unrolling; how
+    many patches of the input shared memory holds at a time, while a block goes through several tiles in turns."""
     out_h, out_w = workload.output_size
     planes, heights, widths = _plane_counts(workload), _cuts(out_h, most=64), _cuts(out_w, most=128, least=7)
     return ConfigSpace(
@@ -28,6 +29,8 @@ def two_level_space(name: str, workload: Workload, target: CudaTarget) -> Config
         Knob("tile_w", [1, 2, 4]),
         Knob("stage", ["shared", "registers"]),
         Knob("unroll", ["kernel", "row"] if workload.kernel[0] > 3 else ["kernel"]),
+        Knob("pipeline", [1, 2, 3] if _copyable(workload) else [1]),
+        Knob("turns", [1, 4, 8] if _copyable(workload) else [1]),
         rules=_rules(workload, target, most_threads=planes[-1] * heights[-1] * widths[-1]),
         preferred=_preferred(workload, heights=heights, widths=widths),
     )
@@ -67,6 +70,11 @@ def block_tile(config: Config) -> BlockTile:
     )
 
 
+def _copyable(workload: Workload) -> bool:
+    """Columns lie apart, or planes are needed twice: then threads must put the input in its place themselves."""
+    return workload.stride == (1, 1) and workload.multiplier == 1
+
+
 def _plane_counts(workload: Workload) -> list[int]:
     """Output channels of a block: those of whole input channels; where these are too many, an equal part of them."""
     multiplier, channels = workload.multiplier, workload.out_channels
@@ -102,6 +110,8 @@ def _preferred(workload: Workload, *, heights: list[int], widths: list[int]) -> 
         "tile_h": strips[height],
         "threads_w": width,
         "vthread_w": vthreads,
+        "pipeline": 1,
+        "turns": 1,
         "unroll": "kernel" if (outputs + 1) * math.prod(workload.kernel) <= MOST_UNROLLED else "row",
     }
 
@@ -132,6 +142,10 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
         planes, rows, columns = (round_up(size, tile.block) for size, tile in sizes)
         return planes * rows * columns
 
+    def tiles_of_image(config: Config) -> int:
+        sizes = zip((workload.out_channels, out_h, out_w), tiles_of(config), strict=True)
+        return math.prod(-(-size // tile.block) for size, tile in sizes)
+
     def unrolled(config: Config) -> int:
         taps = kernel_w * (kernel_h if config.unroll == "kernel" else 1)
         return taps * (_outputs(config) + 1)  # and one load of each weight
@@ -154,6 +168,13 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
             "more registers than there are",
             lambda c: registers(c) > min(target.registers_per_thread, target.registers_per_sm // _threads(c)),
         ),
+        Rule(
+            "only a block that takes turns can copy ahead: pipeline is 1 if turns is",
+            lambda c: (c.pipeline > 1) != (c.turns > 1),
+        ),
+        Rule("copied ahead is what is staged in shared memory", lambda c: c.pipeline > 1 and not in_shared(c)),
+        Rule("turns does not divide the tiles of an image", lambda c: tiles_of_image(c) % c.turns != 0),
+        Rule("cp.async copies 4 bytes at least", lambda c: c.pipeline > 1 and not block_tile(c).copy_lanes(workload)),
         Rule(
             f"more than {target.shared_bytes_per_block} bytes of shared memory",
             lambda c: in_shared(c) and _staged_bytes(workload, c) > target.shared_bytes_per_block,
@@ -185,5 +206,7 @@ def _patch_words(workload: Workload, config: Config) -> int:
 
 
 def _staged_bytes(workload: Workload, config: Config) -> int:
+    if config.pipeline > 1:
+        return int(config.pipeline * block_tile(config).copied_bytes(workload))
     planes = -(-config.planes // workload.multiplier)
     return planes * block_tile(config).plane_words(workload) * STAGED_BYTES

@@ -48,6 +48,11 @@ PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"planes": 4, "threads_h": 4, "threads_w": 2, "tile_w": 4},
         {"kernel": (5, 5), "input_size": (8, 8), "padding": ((2, 2), (2, 2)), "stride": (2, 2), "dtype": "bfloat16"},
     ),
+    "fprop_nchw_pipeline": (
+        "cuda.fprop_nchw",
+        {"planes": 2, "block_h": 8, "tile_h": 4, "threads_w": 16, "vthread_w": 1, "pipeline": 3, "turns": 4},
+        {"dtype": "float16", "channels": 16},
+    ),
     "dgrad_nchw": (
         "cuda.dgrad_nchw",
         {"planes": 4, "block_h": 8, "tile_h": 4, "threads_w": 8, "vthread_w": 2, "stage": "shared"},
@@ -72,6 +77,24 @@ def test_strips_read_and_write_16_bytes_at_a_time(name: str, dtype: str, vector:
     source, result = ("x", "y") if name.startswith("cuda.fprop") else ("dy", "dx")
     assert f"*({vector}*)({source}_ptr + " in artifact.source
     assert f"*({vector}*)({result}_ptr + " in artifact.source
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("pipeline", [2, 3])
+@pytest.mark.parametrize("name", ["cuda.fprop_nchw", "cuda.dgrad_nchw"])
+def test_the_next_patches_are_copied_16_bytes_at_a_time_while_one_is_computed(
+    name: str, pipeline: int, dtype: str
+) -> None:
+    knobs = {"planes": 2, "block_h": 14, "tile_h": 7, "threads_w": 28, "vthread_w": 1, "pipeline": pipeline, "turns": 4}
+    size = (28, 28) if dtype == "float32" else (28, 56)
+    artifact = built(name, knobs | {"threads_w": size[1]}, channels=16, input_size=size, dtype=dtype)
+    copies = re.findall(
+        r"cp\.async\.cg\.shared\.global \[%0\], \[%1\], %2;.*?\"n\"\((\d+)\)", artifact.source, re.DOTALL
+    )
+    assert copies == ["16"]
+    waits = re.findall(r"cp\.async\.wait_group (\d+);", artifact.source)
+    assert str(pipeline - 1) in waits, "all but the newest copies have arrived"
+    assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
 
 
 def test_wide_rows_read_16_bytes_of_shared_memory_at_a_time() -> None:
@@ -137,5 +160,17 @@ def test_any_configuration_gives_the_right_numbers(name: str, case: str, tmp_pat
     config = template.space(workload, SM_90).sample(random.Random(case))
     assert config is not None
     verdict, report = verified(build(Candidate(workload, config), SM_90), workload, folder=tmp_path)
+    assert verdict.right, verdict.reason
+    assert report.clean, str(report)
+
+
+@pytest.mark.skipif(not available(), reason="the simulator needs g++")
+@pytest.mark.parametrize(
+    "knobs", [{}, {"pipeline": 2, "turns": 4, "vthread_w": 1}, {"stage": "registers", "vthread_w": 1}]
+)
+def test_a_bias_is_added_before_rounding(knobs: dict[str, Any], tmp_path: Path) -> None:
+    artifact = built("cuda.fprop_nchw", {"planes": 4, **knobs}, channels=16, dtype="float16", bias=True)
+    assert [argument.name for argument in artifact.arguments] == ["x", "w", "bias", "y"]
+    verdict, report = verified(artifact, artifact.candidate.workload, folder=tmp_path)
     assert verdict.right, verdict.reason
     assert report.clean, str(report)

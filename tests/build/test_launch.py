@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -52,7 +53,19 @@ class StandIn:
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
+        self.current = threading.local()
+        """Each thread's own context, None at first."""
         self.status = SimpleNamespace(value=0, name="CUDA_SUCCESS")
+
+    def cuDeviceGet(self, ordinal: int | None) -> tuple[Any, Any]:
+        return self.status, ordinal
+
+    def cuDevicePrimaryCtxRetain(self, device: int | None) -> tuple[Any, Any]:
+        return self.status, "context"
+
+    def cuCtxSetCurrent(self, context: str) -> tuple[Any]:
+        self.current.context = context
+        return (self.status,)
 
     def cuModuleLoadData(self, cubin: bytes) -> tuple[Any, Any]:
         self.told.append(("load", cubin))
@@ -66,6 +79,7 @@ class StandIn:
         return (self.status,)
 
     def cuLaunchKernel(self, function: str, *numbers: int) -> tuple[Any]:
+        assert getattr(self.current, "context", None) == "context", "CUDA_ERROR_INVALID_CONTEXT"
         *sizes, stream, parameters, _ = numbers
         pointers = (ctypes.c_void_p * 4).from_address(parameters)
         values = [ctypes.c_uint64.from_address(p or 0).value for p in pointers[:3]]
@@ -105,16 +119,28 @@ def test_any_batch_runs_and_the_module_is_loaded_once(driver: StandIn) -> None:
     assert [told[2][0] for told in driver.told[1:]] == [2, 10]
 
 
+def test_a_thread_that_never_called_cuda_can_launch(driver: StandIn) -> None:
+    """As autograd's threads do, in the backward pass."""
+    call = launch.load_cuda(artifact())
+    call(*tensors())
+    backward = threading.Thread(target=call, args=tensors())
+    backward.start()
+    backward.join()
+    assert [told[0] for told in driver.told] == ["load", "launch", "launch"]
+
+
 def test_planes_may_be_flattened(driver: StandIn) -> None:
     x, w, y = tensors()
     launch.load_cuda(artifact())(x.flatten(0, 1), w, y.flatten(0, 1))
     assert driver.told[-1][4][-1] == 3
 
 
-def test_large_shared_memory_is_asked_for(driver: StandIn) -> None:
-    launch.load_cuda(artifact(shared_bytes=100_000))(*tensors())
-    assert ("shared", 100_000) in driver.told
-    assert driver.told[-1][2][-1] == 100_000
+@pytest.mark.parametrize("shared_bytes", [100_000, 40_000])
+def test_dynamic_shared_memory_is_asked_for(driver: StandIn, shared_bytes: int) -> None:
+    """Any: a kernel may have static shared memory too, and only both together count."""
+    launch.load_cuda(artifact(shared_bytes=shared_bytes))(*tensors())
+    assert ("shared", shared_bytes) in driver.told
+    assert driver.told[-1][2][-1] == shared_bytes
 
 
 @pytest.mark.parametrize(
