@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm import s_tir
 
-from dwconv.schedules.compute_nchw import fprop_nchw
+from dwconv.schedules.compute_nchw import Stage, fprop_nchw
 from dwconv.schedules.cuda.two_level_space import LOADS_IN_FLIGHT, block_tile, tiles_of
 from dwconv.schedules.space import Config
 from dwconv.schedules.two_level import (
@@ -21,7 +21,8 @@ def schedule_two_level(
     workload: Workload, config: Config, *, names: tuple[str, str, str] = ("x", "w", "y"), flip: bool = False
 ) -> s_tir.Schedule:
     """``workload`` as a convolution of the tensors with these names, with ``flip`` the kernel turned round."""
-    tile, stage = block_tile(config), "copied" if config.pipeline > 1 else config.stage
+    tile = block_tile(config)
+    stage: Stage = "copied" if config.pipeline > 1 else config.stage
     sch = s_tir.Schedule(fprop_nchw(workload, tile, stage=stage, names=names, flip=flip))
     staged, total, result = (sch.get_sblock(name) for name in ("staged", "sum", names[2]))
     partition = two_level(sch, total, tiles=tiles_of(config), turns=config.turns)
