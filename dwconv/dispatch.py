@@ -5,6 +5,7 @@ Deciding only reads the records: it builds nothing, tunes nothing, and warns of 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ class DispatchDecision:
     target: Target | None = None
     """What the record's kernel is built for; on a CPU perhaps with another number of threads than PyTorch uses now."""
     command: str = ""
-    """What to run to tune it; empty unless nothing is known and tuning can change that."""
+    """What to run to tune it; empty unless nothing is known, or only of kernels without the bias, and tuning can change
+    that."""
 
     def __str__(self) -> str:
         return f"{self.provider}: {self.reason}" + (f"; tune it: {self.command}" if self.command else "")
@@ -63,14 +65,15 @@ class Problem:
     dilation: tuple[int, ...]
     dtype: torch.dtype
     layout: Layout
+    bias: bool = False
 
     def workload(self, pass_: Pass) -> Workload:
         """Raises InvalidWorkload for an empty batch, or a dtype that has no kernels."""
         batch, channels, height, width = self.input_shape
         out_channels, _, kernel_h, kernel_w = self.weight_shape
         top, bottom, left, right = self.padding
-        return Workload(
-            pass_=pass_,
+        fprop = Workload(
+            pass_="fprop",
             batch=batch,
             channels=channels,
             input_size=(height, width),
@@ -81,7 +84,9 @@ class Problem:
             dilation=(self.dilation[0], self.dilation[1]),
             dtype=_dtype_name(self.dtype),  # type: ignore[arg-type]  # the workload checks it
             layout=self.layout,
+            bias=self.bias,
         )
+        return fprop.for_pass(pass_)
 
     def __str__(self) -> str:
         """``8×144×56×56 nhwc float32, kernel 3×3, stride 1×1, padding 1×1×1×1``, the defaults left out."""
@@ -98,22 +103,18 @@ class Problem:
                 words.append(f"{name} {_x(sizes) if len(set(sizes)) > 1 else sizes[0]}")
         if self.weight_shape[0] != self.input_shape[1]:
             words.append(f"multiplier {self.weight_shape[0] // self.input_shape[1]}")
-        return ", ".join(words)
+        return ", ".join(words) + " with a bias" * self.bias
 
 
 # -- deciding ------------------------------------------------------------------------------------------------------
 
 
-def decide(workload: Workload, device: torch.device | str, *, bias: bool = False) -> DispatchDecision:
-    """Who runs ``workload`` on ``device``, from the records alone.
-
-    ``bias``: the call adds a bias, which PyTorch's op does on its way, and a tuned kernel in a second sweep."""
-    return _decide(workload, target_of(torch.device(device)), bias=bias)
+def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
+    """Who runs ``workload`` on ``device``, from the records alone."""
+    return _decide(workload, target_of(torch.device(device)))
 
 
-def decisions(
-    problem: Problem, device: torch.device, *, bias: bool
-) -> tuple[dict[Pass, DispatchDecision], Target | None]:
+def decisions(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
     """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels."""
     reason = ""
     if device.type not in ("cpu", "cuda"):
@@ -125,26 +126,39 @@ def decisions(
     if reason:
         return dict.fromkeys(PASSES, _pytorch(reason)), None
     target = target_of(device)
-    return {pass_: _decide(problem.workload(pass_), target, bias=bias) for pass_ in PASSES}, target
+    return {pass_: _decide(problem.workload(pass_), target) for pass_ in PASSES}, target
 
 
-def _decide(workload: Workload, target: Target, *, bias: bool) -> DispatchDecision:
+def _decide(workload: Workload, target: Target) -> DispatchDecision:
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
         return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
+    decision = _decide_by_records(workload, target)
+    if decision is None and workload.bias:
+        decision = _decide_by_records(dataclasses.replace(workload, bias=False), target, sweep_for=workload)
+    return decision or _unknown(workload, target)
+
+
+def _decide_by_records(
+    workload: Workload, target: Target, *, sweep_for: Workload | None = None
+) -> DispatchDecision | None:
+    """Who runs ``workload``; None if nothing was measured. ``sweep_for``: the same with a bias, which a kernel without
+    one runs too, with a sweep for the bias after it."""
     asked, target = target, _known_target(workload, target)
+    illegal, sweeps = "", sweep_for is not None
     ranked = database().ranked(workload, target.device)
-    if not ranked:
-        return _unknown(workload, target)
-    illegal = ""
     for record in ranked:
-        if reason := _why_not_faster(record, target, bias=bias and workload.pass_ == "fprop"):
-            return _pytorch(reason + illegal, record=record)
+        if reason := _why_not_faster(record, target, sweeps=sweeps):
+            helps = sweep_for is not None and not _why_not_faster(record, target, sweeps=False)
+            command = _unknown(sweep_for, asked).command if sweep_for is not None and helps else ""
+            return _pytorch(reason + illegal, record=record, command=command)
         if reason := _why_illegal(record, target):
             illegal = illegal or f"; the fastest is out: {reason}"
             continue
-        reason = _praise(record, workload) + _on_threads(target, asked) + illegal
+        reason = _praise(record, workload, sweeps=sweeps) + _on_threads(target, asked) + illegal
         return DispatchDecision(provider="dwconv", reason=reason, record=record, target=target)
-    return _pytorch(f"no tuned configuration is legal any more{illegal}", command=tune_command(workload))
+    if not ranked:
+        return None
+    return _pytorch(f"no tuned configuration is legal any more{illegal}", command=tune_command(sweep_for or workload))
 
 
 def _known_target(workload: Workload, target: Target) -> Target:
@@ -185,14 +199,17 @@ def alternative(record: TuningRecord) -> tuple[str, Measurement] | None:
     return min(own.items(), key=lambda item: item[1].median_us, default=record.baseline)
 
 
-def _why_not_faster(record: TuningRecord, target: Target, *, bias: bool) -> str | None:
-    """Why PyTorch's op should run rather than the candidate; None if the candidate is faster."""
+def _why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str | None:
+    """Why PyTorch's op should run rather than the candidate; None if the candidate is faster.
+
+    ``sweeps``: the candidate leaves a bias to a sweep of its own. PyTorch's op does not, and may take longer with a
+    bias than it was measured to take without: that is left uncounted."""
     other = alternative(record)
     if other is None:
         return "no PyTorch op was measured beside it"
     ours = {"": _median_us(record)}
-    if bias:
-        ours[" for the bias"] = _bias_us(record)
+    if sweeps:
+        ours[" for the bias"] = _sweep_us(record)
     if target.kind == "cpu":
         ours[" for the call"] = CALL_US
     if sum(ours.values()) < other[1].median_us:
@@ -201,8 +218,9 @@ def _why_not_faster(record: TuningRecord, target: Target, *, bias: bool) -> str 
     return f"{other[0]} is faster: {in_us(other[1].median_us)}, dwconv {sums}"
 
 
-def _bias_us(record: TuningRecord) -> float:
-    """At most what adding the bias takes: one more sweep over y, at the bandwidth that the kernel itself reached."""
+def _sweep_us(record: TuningRecord) -> float:
+    """At most what a bias takes after the kernel: reading and writing y again, or summing up dy, which is no faster,
+    at the bandwidth that the kernel itself reached."""
     swept = math.prod(record.workload.output_shape)
     moved = swept + math.prod(record.workload.input_shape)
     return _median_us(record) * 2 * swept / moved
@@ -224,11 +242,13 @@ def _why_illegal(record: TuningRecord, target: Target) -> str | None:
     return None
 
 
-def _praise(record: TuningRecord, workload: Workload) -> str:
+def _praise(record: TuningRecord, workload: Workload, *, sweeps: bool) -> str:
     other = alternative(record)
     assert other is not None, "only what is faster than PyTorch's op is praised"
     where = "" if record.workload.batch == workload.batch else f" at batch {record.workload.batch}"
-    return f"{other[1].median_us / _median_us(record):.2f}× as fast as {other[0]}{where}"
+    ours_us = _median_us(record) + (_sweep_us(record) if sweeps else 0.0)
+    bias = ", with a sweep for the bias" if sweeps else ""
+    return f"{other[1].median_us / ours_us:.2f}× as fast as {other[0]}{where}{bias}"
 
 
 def _on_threads(target: Target, asked: Target) -> str:

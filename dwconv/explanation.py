@@ -128,11 +128,12 @@ def explain(
         dilation=dilations,
         dtype=functional.running_dtype(x),
         layout=functional.layout_of(x, w),
+        bias=bias is not None,
     )
-    decisions, target = dispatch.decisions(problem, x.device, bias=bias is not None)
+    decisions, target = dispatch.decisions(problem, x.device)
     untuned = [pass_ for pass_, made in decisions.items() if made.command]
     return Explanation(
-        call=f"{problem}{' with a bias' if bias is not None else ''}",
+        call=str(problem),
         problem=problem,
         device=target.device if target else str(x.device),
         passes=tuple(

@@ -1,7 +1,8 @@
-"""The torch ops ``dwconv::fprop``, ``dgrad`` and ``wgrad``: tuned kernels behind PyTorch's dispatcher.
+"""The torch ops ``dwconv::fprop``, ``dgrad``, ``wgrad`` and ``wgrad_bias``: tuned kernels behind PyTorch's dispatcher.
 
-The three are closed under differentiation: the derivative of each is made of the other two, so derivatives of any
-order work. Each runs the kernel that dispatch names, or PyTorch's own op on the same tensors.
+``wgrad_bias`` also gives the gradient of the bias. The four are closed under differentiation: the derivative of each is
+made of the others, so derivatives of any order work. Each runs the kernel that dispatch names, or PyTorch's own op on
+the same tensors.
 
 ``layout`` (``nchw`` or ``nhwc``) says how x, y, dx and dy are meant to lie in memory; results lie so, whatever the
 arguments do. ``padding`` is (top, bottom, left, right); shapes are PyTorch's, for 1-D with a height of 1.
@@ -10,7 +11,7 @@ arguments do. ``padding`` is (top, bottom, left, right); shapes are PyTorch's, f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,9 @@ from torch.library import Library, register_fake
 from dwconv.plan import plan
 from dwconv.workload import Layout
 
+if TYPE_CHECKING:
+    from dwconv.build.kernel import Kernel
+
 _MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 _GEOMETRY = "int[2] stride, int[4] padding, int[2] dilation, str layout"
 
@@ -29,12 +33,14 @@ for _schema in (
     f"fprop(Tensor x, Tensor w, Tensor? bias, {_GEOMETRY}) -> Tensor",
     f"dgrad(Tensor dy, Tensor w, SymInt[] input_shape, {_GEOMETRY}) -> Tensor",
     f"wgrad(Tensor x, Tensor dy, SymInt[2] kernel_size, {_GEOMETRY}) -> Tensor",
+    f"wgrad_bias(Tensor x, Tensor dy, SymInt[2] kernel_size, {_GEOMETRY}) -> (Tensor, Tensor)",
 ):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 
 fprop = torch.ops.dwconv.fprop.default
 dgrad = torch.ops.dwconv.dgrad.default
 wgrad = torch.ops.dwconv.wgrad.default
+wgrad_bias = torch.ops.dwconv.wgrad_bias.default
 
 Ints = Sequence[int]
 
@@ -53,8 +59,11 @@ def _fprop(
         symmetric, pad = _split_padding(padding)
         y = F.conv2d(F.pad(x, pad) if pad else x, w, bias, stride, symmetric, dilation, x.shape[1])
         return y.contiguous(memory_format=_MEMORY_FORMAT[layout])
-    ours: Tensor = kernel(x, w)
-    return ours if bias is None else ours.add_(bias.view(-1, 1, 1))  # nobody has seen y yet
+    if bias is not None and kernel.workload.bias:
+        fused: Tensor = kernel(x, w, bias)
+        return fused
+    bare: Tensor = kernel(x, w)
+    return bare if bias is None else bare.add_(bias.view(-1, 1, 1))  # nobody has seen it yet
 
 
 def _fprop_fake(
@@ -75,13 +84,16 @@ class DwconvFprop(Function):
         needs_dx, needs_dw = ctx.needs_input_grad[:2]
         ctx.save_for_backward(x if needs_dw else None, w if needs_dx else None)
         ctx.input_shape, ctx.kernel_size, ctx.geometry = x.shape, w.shape[2:], geometry
-        return _below_autograd(fprop, x, w, bias, *geometry)
+        y: Tensor = _below_autograd(fprop, x, w, bias, *geometry)
+        return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
         needs_dx, needs_dw, needs_db = ctx.needs_input_grad[:3]
         dx = dgrad(dy, w, ctx.input_shape, *ctx.geometry) if needs_dx else None
+        if needs_dw and needs_db:
+            return dx, *wgrad_bias(x, dy, ctx.kernel_size, *ctx.geometry), None, None, None, None
         dw = wgrad(x, dy, ctx.kernel_size, *ctx.geometry) if needs_dw else None
         db = dy.sum((0, 2, 3)) if needs_db else None
         return dx, dw, db, None, None, None, None
@@ -104,7 +116,7 @@ def _dgrad(
     symmetric, (left, right, top, bottom) = _split_padding(padding, always=True)
     # Only its shape and its layout matter; it is never read, nor written.
     x = _empty((batch, channels, height + top + bottom, width + left + right), like=dy, layout=layout)
-    dx = _pytorch_backward(dy, x, w, stride, symmetric, dilation, wanted=0)
+    dx = _pytorch_backward(dy, x, w, stride, symmetric, dilation, mask=(True, False, False))[0]
     return dx[:, :, top : top + height, left : left + width].contiguous(memory_format=_MEMORY_FORMAT[layout])
 
 
@@ -120,7 +132,8 @@ class DwconvDgrad(Function):
         needs_ddy, needs_dw = ctx.needs_input_grad[:2]
         ctx.save_for_backward(dy if needs_dw else None, w if needs_ddy else None)
         ctx.kernel_size, ctx.geometry = w.shape[2:], geometry
-        return _below_autograd(dgrad, dy, w, input_shape, *geometry)
+        dx: Tensor = _below_autograd(dgrad, dy, w, input_shape, *geometry)
+        return dx
 
     @staticmethod
     def backward(ctx: Any, ddx: Tensor) -> tuple[Tensor | None, ...]:
@@ -137,17 +150,32 @@ class DwconvDgrad(Function):
 def _wgrad(
     x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
 ) -> Tensor:
-    weight_shape = (dy.shape[1], 1, *kernel_size)
-    kernel = plan(
-        input_shape=x.shape, weight_shape=weight_shape, stride=stride, padding=padding, dilation=dilation,
-        dtype=x.dtype, device=x.device, layout=layout, bias=False,
+    kernel = _wgrad_kernel(x, dy, kernel_size, stride, padding, dilation, layout, bias=False)
+    if kernel is None:
+        return _pytorch_wgrad(x, dy, kernel_size, stride, padding, dilation, bias=False)[0]
+    dw: Tensor = kernel(x, dy)
+    return dw
+
+
+def _wgrad_bias(
+    x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
+) -> tuple[Tensor, Tensor]:
+    kernel = _wgrad_kernel(x, dy, kernel_size, stride, padding, dilation, layout, bias=True)
+    if kernel is None:
+        return _pytorch_wgrad(x, dy, kernel_size, stride, padding, dilation, bias=True)
+    if kernel.workload.bias:
+        dw, dbias = kernel(x, dy)
+        return dw, dbias
+    return kernel(x, dy), dy.sum((0, 2, 3))
+
+
+def _wgrad_kernel(
+    x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout, *, bias: bool
+) -> Kernel | None:
+    return plan(
+        input_shape=x.shape, weight_shape=(dy.shape[1], 1, *kernel_size), stride=stride, padding=padding,
+        dilation=dilation, dtype=x.dtype, device=x.device, layout=layout, bias=bias,
     ).kernel("wgrad")  # fmt: skip
-    if kernel is not None:
-        ours: Tensor = kernel(x, dy)
-        return ours
-    symmetric, pad = _split_padding(padding)
-    w = dy.new_empty(1).expand(weight_shape)  # only its shape matters
-    return _pytorch_backward(dy, F.pad(x, pad) if pad else x, w, stride, symmetric, dilation, wanted=1).contiguous()
 
 
 def _wgrad_fake(
@@ -156,13 +184,20 @@ def _wgrad_fake(
     return x.new_empty((dy.shape[1], 1, *kernel_size))
 
 
+def _wgrad_bias_fake(
+    x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty((dy.shape[1], 1, *kernel_size)), x.new_empty(dy.shape[1])
+
+
 class DwconvWgrad(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Tensor:
         needs_dx, needs_ddy = ctx.needs_input_grad[:2]
         ctx.save_for_backward(x if needs_ddy else None, dy if needs_dx else None)
         ctx.input_shape, ctx.geometry = x.shape, geometry
-        return _below_autograd(wgrad, x, dy, kernel_size, *geometry)
+        dw: Tensor = _below_autograd(wgrad, x, dy, kernel_size, *geometry)
+        return dw
 
     @staticmethod
     def backward(ctx: Any, ddw: Tensor) -> tuple[Tensor | None, ...]:
@@ -173,19 +208,46 @@ class DwconvWgrad(Function):
         return dx, ddy, None, None, None, None, None
 
 
+class DwconvWgradBias(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
+        needs_dx, needs_ddy = ctx.needs_input_grad[:2]
+        ctx.save_for_backward(x if needs_ddy else None, dy if needs_dx else None)
+        ctx.input_shape, ctx.geometry = x.shape, geometry
+        dw, dbias = _below_autograd(wgrad_bias, x, dy, kernel_size, *geometry)
+        return dw, dbias
+
+    @staticmethod
+    def backward(ctx: Any, ddw: Tensor, ddbias: Tensor) -> tuple[Tensor | None, ...]:
+        x, dy = ctx.saved_tensors
+        needs_dx, needs_ddy = ctx.needs_input_grad[:2]
+        dx = dgrad(dy, ddw, ctx.input_shape, *ctx.geometry) if needs_dx else None
+        ddy = fprop(x, ddw, ddbias, *ctx.geometry) if needs_ddy else None
+        return dx, ddy, None, None, None, None, None
+
+
 # -- PyTorch's own ops -----------------------------------------------------------------------------------------------
 
 
+def _pytorch_wgrad(
+    x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, *, bias: bool
+) -> tuple[Tensor, Tensor]:
+    """dw, and dbias where it is wanted, from one call."""
+    symmetric, pad = _split_padding(padding)
+    w = dy.new_empty(1).expand((dy.shape[1], 1, *kernel_size))  # only its shape matters
+    padded = F.pad(x, pad) if pad else x
+    _, dw, dbias = _pytorch_backward(dy, padded, w, stride, symmetric, dilation, mask=(False, True, bias))
+    return dw.contiguous(), dbias
+
+
 def _pytorch_backward(
-    dy: Tensor, x: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, *, wanted: int
-) -> Tensor:
-    """One of PyTorch's gradients: 0 of x, 1 of w."""
-    mask = [wanted == 0, wanted == 1, False]
-    gradients = torch.ops.aten.convolution_backward(
-        dy, x, w, None, stride, padding, dilation, False, [0, 0], x.shape[1], mask
+    dy: Tensor, x: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, *, mask: tuple[bool, bool, bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Those of PyTorch's gradients, of x, w and the bias, that ``mask`` asks for; the others hold nothing."""
+    gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
+        dy, x, w, [w.shape[0]], stride, padding, dilation, False, [0, 0], x.shape[1], mask
     )
-    gradient: Tensor = gradients[wanted]
-    return gradient
+    return gradients
 
 
 def _split_padding(padding: Ints, *, always: bool = False) -> tuple[tuple[int, int], tuple[int, ...]]:
@@ -204,19 +266,17 @@ def _empty(shape: Sequence[int], *, like: Tensor, layout: Layout) -> Tensor:
 # -- what PyTorch's dispatcher calls before the op itself ------------------------------------------------------------
 
 
-def _below_autograd(op: Any, *args: Any) -> Tensor:
+def _below_autograd(op: Any, *args: Any) -> Any:
     with torch._C._AutoDispatchBelowAutograd():
-        result: Tensor = op(*args)
-    return result
+        return op(*args)
 
 
-def _differentiable(op: Any, function: type[Function]) -> Callable[..., Tensor]:
+def _differentiable(op: Any, function: type[Function]) -> Callable[..., Any]:
     """``op`` with its derivative. torch.library.register_autograd does the same, in half as much time again."""
 
-    def call(*args: Any) -> Tensor:
+    def call(*args: Any) -> Any:
         if torch.is_grad_enabled():
-            result: Tensor = function.apply(*args)  # type: ignore[no-untyped-call]
-            return result
+            return function.apply(*args)  # type: ignore[no-untyped-call]
         return _below_autograd(op, *args)
 
     return call
@@ -246,6 +306,7 @@ for _op, _run, _fake, _function in (
     (fprop, _fprop, _fprop_fake, DwconvFprop),
     (dgrad, _dgrad, _dgrad_fake, DwconvDgrad),
     (wgrad, _wgrad, _wgrad_fake, DwconvWgrad),
+    (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, DwconvWgradBias),
 ):
     _library.impl(_op, _run, "CompositeExplicitAutograd")
     _library.impl(_op, _differentiable(_op, _function), "Autograd")

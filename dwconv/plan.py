@@ -75,9 +75,10 @@ class Plan:
         if not untuned or self._target is None:
             return
         workload = self._problem.workload("fprop")
-        if len(_untuned) > MOST_NAMED or workload.family in _untuned:
+        sizes = workload.for_pass("dgrad").family  # of a layer with a bias some ops ask for plans without one
+        if len(_untuned) > MOST_NAMED or sizes in _untuned:
             return
-        _untuned.add(workload.family)
+        _untuned.add(sizes)
         if len(_untuned) > MOST_NAMED:  # sizes that change from step to step, as of sentences, would never end
             _warn(f"more than {MOST_NAMED} sizes are untuned; the others are not named")
         else:
@@ -117,14 +118,15 @@ def plan(
                 dilation=tuple(dilation),
                 dtype=dtype,
                 layout=layout,
+                bias=bias,
             )
-            found = _plans[key] = _new_plan(problem, device, bias=bias)
+            found = _plans[key] = _new_plan(problem, device)
     return found
 
 
-def _new_plan(problem: Problem, device: torch.device, *, bias: bool) -> Plan:
+def _new_plan(problem: Problem, device: torch.device) -> Plan:
     try:
-        chosen, target = decisions(problem, device, bias=bias)
+        chosen, target = decisions(problem, device)
     except (DwconvError, ImportError, OSError, RuntimeError) as error:  # a broken TVM, say: PyTorch can go on
         reason = first_line(error)
         if _is_first(reason):

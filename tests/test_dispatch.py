@@ -120,14 +120,38 @@ def test_without_a_baseline_there_is_no_claim(known):
     assert (decision.provider, decision.reason) == ("pytorch", "no PyTorch op was measured beside it")
 
 
-def test_a_bias_is_a_second_sweep_that_has_to_be_won_too(known):
+BIASED = dataclasses.replace(WORKLOAD, bias=True)
+
+
+def test_a_bias_after_a_kernel_without_one_is_a_sweep_that_has_to_be_won_too(known):
     known(providers={"onednn-nhwc": us(105)})
     assert decide(WORKLOAD, "cpu").provider == "dwconv"
-    with_bias = decide(WORKLOAD, "cpu", bias=True)
+    with_bias = decide(BIASED, "cpu")
     assert (with_bias.provider, with_bias.reason) == (
         "pytorch",
         "onednn-nhwc is faster: 105 µs, dwconv 50.0 µs + 50.0 µs for the bias + 10.0 µs for the call",
     )
+    assert with_bias.command.endswith("--bias --passes fprop")  # which would need no sweep
+    record = known(providers={"onednn-nhwc": us(150)})
+    plan.reset()
+    with_bias = decide(BIASED, "cpu")
+    assert (with_bias.provider, with_bias.record) == ("dwconv", record)
+    assert with_bias.reason == "1.50× as fast as onednn-nhwc, with a sweep for the bias"
+
+
+def test_where_the_kernel_loses_without_a_bias_too_tuning_with_one_is_not_advised(known):
+    known(providers={"onednn-nhwc": us(40)})
+    assert (decide(BIASED, "cpu").provider, decide(BIASED, "cpu").command) == ("pytorch", "")
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "wgrad"])
+def test_a_kernel_that_was_measured_with_the_bias_is_not_charged_for_it(logs, pass_):
+    plant(logs / "log.jsonl", [WORKLOAD], passes=[pass_], baseline_us=105)
+    plant(logs / "log.jsonl", [BIASED], passes=[pass_], baseline_us=75)
+    decision = decide(BIASED.for_pass(pass_), "cpu")
+    assert (decision.provider, decision.reason) == ("dwconv", "1.50× as fast as onednn-nhwc")
+    assert decision.record.workload.bias
+    assert not decide(WORKLOAD.for_pass(pass_), "cpu").record.workload.bias
 
 
 def test_untuned_names_the_command(logs):
@@ -205,7 +229,7 @@ def test_what_can_have_no_kernel_stays_with_pytorch(logs, dtype, device, shape, 
         input_shape=shape, weight_shape=(8, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1),
         dtype=dtype, layout="nhwc",
     )  # fmt: skip
-    made, target = decisions(problem, torch.device(device), bias=False)
+    made, target = decisions(problem, torch.device(device))
     assert target is None
     assert {(decision.provider, decision.reason) for decision in made.values()} == {("pytorch", reason)}
     assert list(made) == list(PASSES)
@@ -226,21 +250,21 @@ problems = st.builds(
     dilation=st.tuples(*[st.integers(1, 3)] * 2),
     dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
     layout=st.sampled_from(["nchw", "nhwc"]),
+    bias=st.booleans(),
 )
 
 
 @settings(deadline=None, max_examples=100)
 @given(problems, st.sampled_from(PASSES))
 def test_the_advised_command_tunes_exactly_the_workload(problem, pass_):
-    workload = problem.workload(pass_)
-    program, *words = shlex.split(tune_command(workload, ["fprop", pass_]))
+    program, *words = shlex.split(tune_command(problem.workload("fprop"), ["fprop", pass_]))
     assert (program, words[:2]) == ("python", ["-m", "dwconv.tune"])
     parser = ArgumentParser(prog="tune", description="")
     add_workload_arguments(parser)
     parser.add_argument("--passes")
     args = parser.parse_args(words[2:])
     assert args.passes == f"fprop,{pass_}"
-    assert workload_from(args, pass_) == workload
+    assert workload_from(args, pass_) == problem.workload(pass_)
 
 
 def test_sizes_are_told_without_what_goes_without_saying():

@@ -39,7 +39,8 @@ def test_untuned(logs):
 
 
 def test_tuned(logs):
-    plant(logs / "log.jsonl", [workload_of()], passes=["fprop", "wgrad"], baseline_us=80)
+    plant(logs / "log.jsonl", [workload_of()], passes=["fprop"], baseline_us=80)
+    plant(logs / "log.jsonl", [workload_of(bias=True)], passes=["wgrad"], baseline_us=80)
     (logs / "torn.jsonl").write_text("{")
     explanation = dwconv.explain(X, W, torch.zeros(8), padding=1)
     fprop, wgrad = explanation["fprop"], explanation["wgrad"]
@@ -55,7 +56,7 @@ def test_tuned(logs):
     assert "         dwconv 50.0 µs (±1.0 µs), onednn-nhwc 80.0 µs (±1.0 µs)" in lines
     assert f"  known from {logs / 'log.jsonl'}, {logs / 'torn.jsonl'}" in lines
     assert any("1 damaged lines set aside" in line for line in lines)
-    assert lines[-1].endswith("--passes dgrad")
+    assert lines[-1].endswith("--bias --passes fprop,dgrad")
 
 
 @pytest.mark.parametrize(

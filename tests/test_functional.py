@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 import pytest
@@ -86,8 +87,8 @@ PROBLEMS = {
 
 @pytest.fixture(params=PROBLEMS.values(), ids=list(PROBLEMS))
 def tuned(request, logs):
-    """A problem whose three passes run on dwconv's kernels, also with a bias."""
-    plant(logs / "log.jsonl", [request.param], baseline_us=1e6)
+    """A problem whose three passes run on dwconv's kernels, also with a bias, and then on those that know of it."""
+    plant(logs / "log.jsonl", [request.param, dataclasses.replace(request.param, bias=True)], baseline_us=1e6)
     return request.param
 
 
@@ -107,9 +108,10 @@ def step(function, x, w, bias, workload, **more):
     return [y.detach(), *torch.autograd.grad((y * weight_of_y).sum(), leaves)]
 
 
-def check_step(workload, x, w, bias):
-    for provider in [dwconv.explain(x, w, bias, workload.stride, workload.padding[0][0])[p].provider for p in PASSES]:
-        assert provider == "dwconv"
+def check_step(workload, x, w, bias, *, fused=True):
+    explained = dwconv.explain(x, w, bias, workload.stride, workload.padding[0][0])
+    assert [each.provider for each in explained.passes] == ["dwconv"] * 3
+    assert [each.record.workload.bias for each in explained.passes] == [fused, False, fused]
     actual = step(dwconv.conv2d, x, w, bias, workload)
     exact = step(F.conv2d, x.double(), w.double(), bias.double(), workload, groups=x.shape[1])
     for ours, reference in zip(actual, exact, strict=True):
@@ -127,6 +129,25 @@ def test_a_training_step_is_right_at_any_batch(tuned, batch):
     assert y.is_contiguous(memory_format=memory_format)
     assert dx.is_contiguous(memory_format=memory_format)
     assert dw.is_contiguous()
+
+
+def test_a_kernel_without_the_bias_leaves_it_to_a_sweep(logs):
+    workload = next(iter(PROBLEMS.values()))
+    plant(logs / "log.jsonl", [workload], baseline_us=1e6)
+    check_step(workload, *tensors_of(workload), fused=False)
+
+
+def test_the_second_derivative_with_a_bias_is_right_on_kernels_too(tuned):
+    def penalty(function, *leaves, **more):
+        y = function(*leaves, stride=tuned.stride, padding=tuned.padding[0][0], **more)
+        gradients = torch.autograd.grad(y.sin().sum(), leaves, create_graph=True)
+        return torch.autograd.grad(sum(gradient.sin().sum() for gradient in gradients), leaves)
+
+    leaves = [tensor.requires_grad_() for tensor in tensors_of(tuned)]
+    ours = penalty(dwconv.conv2d, *leaves)
+    exact = penalty(F.conv2d, *(leaf.detach().double().requires_grad_() for leaf in leaves), groups=tuned.channels)
+    for one, other in zip(ours, exact, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
 
 
 def test_the_same_call_gives_the_same_bits(tuned):

@@ -1,4 +1,4 @@
-"""The three torch ops: registered as PyTorch wants it, and closed under differentiation."""
+"""The torch ops: registered as PyTorch wants it, and closed under differentiation."""
 
 from __future__ import annotations
 
@@ -43,22 +43,23 @@ def expected(x, w, bias, geometry):
 
 
 def test_derivatives_of_any_order_are_right(logs, geometry, layout):
-    """Each op's derivative is made of the other two, so the second derivative of one checks all three."""
+    """Each op's derivative is made of the others, so the second derivative of one checks them all."""
     x, w, bias = arguments()
     assert gradcheck(lambda *tensors: ops.fprop(*tensors, *geometry, layout), (x, w, bias), fast_mode=True)
     assert gradgradcheck(lambda *tensors: ops.fprop(*tensors, *geometry, layout), (x, w, bias), fast_mode=True)
 
 
-def test_the_third_derivative_goes_through_our_ops_too(logs):
-    x, w, _ = arguments()
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_third_derivative_goes_through_our_ops_too(logs, bias):
+    leaves = arguments()[: 3 if bias else 2]
     geometry = GEOMETRIES["plain"]
 
-    def gradient_norms(x, w):
-        y = ops.fprop(x, w, None, *geometry, "nchw")
-        dx, dw = torch.autograd.grad(y.pow(3).sum(), (x, w), create_graph=True)
-        return dx.pow(2).sum(), dw.pow(2).sum()
+    def gradient_norms(*leaves):
+        y = ops.fprop(*leaves, *[None] * (3 - len(leaves)), *geometry, "nchw")
+        gradients = torch.autograd.grad(y.pow(3).sum(), leaves, create_graph=True)
+        return tuple(gradient.pow(2).sum() for gradient in gradients)
 
-    assert gradgradcheck(gradient_norms, (x, w), fast_mode=True)
+    assert gradgradcheck(gradient_norms, leaves, fast_mode=True)
 
 
 @pytest.mark.parametrize(("name", "layout"), [("strided, dilated, asymmetric", "nhwc"), ("plain", "nchw")])
@@ -71,6 +72,7 @@ def test_registered_as_pytorch_wants_it(logs, name, layout):
         (ops.fprop, (x, w, bias, *geometry, layout)),
         (ops.dgrad, (y.requires_grad_(), w, list(x.shape), *geometry, layout)),
         (ops.wgrad, (x, y.requires_grad_(), [3, 2], *geometry, layout)),
+        (ops.wgrad_bias, (x, y.requires_grad_(), [3, 2], *geometry, layout)),
     ):
         torch.library.opcheck(op, args)
 
@@ -98,6 +100,8 @@ def test_only_what_is_asked_for_is_computed(logs, monkeypatch):
     x, w, bias = arguments()
     y = ops.fprop(x, w.detach(), bias, *GEOMETRIES["plain"], "nchw")
     saved = y.grad_fn.saved_tensors
+    (db,) = torch.autograd.grad(y.sum(), bias, retain_graph=True)
+    assert db.shape == bias.shape
     assert [tensor is None for tensor in saved] == [True, False]
     assert torch.autograd.grad(y.sum(), x)[0].shape == x.shape
 

@@ -38,6 +38,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "stride 2": {"channels": 6, "input_size": (15, 18), "padding": ((0, 1), (2, 1)), "stride": (2, 2)},
     "dilation 2": {"channels": 8, "input_size": (13, 17), "padding": ((2, 2), (3, 1)), "dilation": (2, 2)},
     "multiplier 2": {"channels": 4, "input_size": (10, 9), "padding": ((1, 1), (1, 1)), "multiplier": 2},
+    "a bias": {"channels": 10, "input_size": (11, 18), "padding": ((1, 1), (3, 1)), "multiplier": 2, "bias": True},
     "1 × 7": {"channels": 3, "input_size": (1, 40), "kernel": (1, 7), "padding": ((0, 0), (3, 3))},
     "5 × 3, stride 1 and 2": {
         "channels": 16, "input_size": (12, 20), "kernel": (5, 3), "padding": ((2, 2), (1, 0)), "stride": (1, 2)
@@ -58,13 +59,14 @@ MOST_WAVEFRONTS_PERCENT = 105
 def workload(template: ScheduleTemplate, shape: dict[str, Any], dtype: str) -> Workload:
     kernel = shape.get("kernel", (3, 3))
     fields = {"batch": 2, "kernel": kernel, "padding": tuple((k // 2, k // 2) for k in kernel), **shape}
-    return Workload(pass_=template.pass_, layout=template.layout, dtype=dtype, **fields)  # type: ignore[arg-type]
+    fprop = Workload(pass_="fprop", layout=template.layout, dtype=dtype, **fields)  # type: ignore[arg-type]
+    return fprop.for_pass(template.pass_)
 
 
 def candidate(template: ScheduleTemplate, shape: dict[str, Any], dtype: str, *, seed: int | None) -> Candidate | None:
     """With the default configuration, or with one drawn by ``seed``; None if the template does not fit."""
     wanted = workload(template, shape, dtype)
-    if template.misfit(wanted, SM_90) is not None:
+    if wanted.bias != shape.get("bias", False) or template.misfit(wanted, SM_90) is not None:
         return None
     space = template.space(wanted, SM_90)
     try:
