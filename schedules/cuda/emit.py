@@ -116,8 +116,12 @@ class Registers:
 
     def clear(self) -> None:
         """Sets all to zero."""
+        self.fill(zero(self.dtype))
+
+    def fill(self, value: Expr) -> None:
+        """Sets all to the same."""
         for index in unrolled("index", math.prod(self.sizes)):
-            store(self._buffer, zero(self.dtype), index)
+            store(self._buffer, value, index)
 
     def _index(self, position: int | tuple[int, ...]) -> int:
         index = 0
