@@ -34,8 +34,6 @@ NAME = "cuda.fprop_nchw_wide"
 
 def misfit(workload: Workload, target: Target) -> str | None:
     assert isinstance(target, CudaTarget)
-    if workload.bias:
-        return "it adds no bias yet"
     return wide_misfit(Gather.of_convolution(workload), workload.dtype, target)
 
 
@@ -45,7 +43,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
 
 
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W), w (C·M, KH, KW), y (n, C·M, OH, OW)."""
+    """Parameters: x (n, C, H, W), w (C·M, KH, KW), perhaps bias (C·M), y (n, C·M, OH, OW)."""
     from dwconv.schedules.cuda.wide import schedule_wide
 
     work = Gather.of_convolution(workload)

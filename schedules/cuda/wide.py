@@ -17,6 +17,7 @@ from dwconv.schedules.cuda.emit import (
     STATIC_SHARED_BYTES,
     Registers,
     argument,
+    as_one_axis,
     barrier,
     blocks,
     in_float32,
@@ -26,28 +27,31 @@ from dwconv.schedules.cuda.emit import (
 )
 from dwconv.schedules.cuda.reach import Reach, both
 from dwconv.schedules.cuda.strip_space import aligned_lanes
-from dwconv.schedules.cuda.wide_space import SHARED_LANES, Wide
-from dwconv.schedules.emit import BATCH, Expr, ceil_div, inside, kernel, least, serial, store, when
+from dwconv.schedules.cuda.turns import in_turns
+from dwconv.schedules.cuda.wide_space import Wide
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, serial, store, when
 from dwconv.schedules.gather import Gather
 from dwconv.workload import ITEMSIZE
 
-LOADS_IN_FLIGHT = 4
-"""Of one thread while it stages."""
+LOADS_IN_FLIGHT = 9
+"""Of one thread while it stages; of 16-bit elements twice as many."""
 
 
 def schedule_wide(work: Gather, tiles: Wide) -> s_tir.Schedule:
-    """Parameters: source (n, C, H, W), w (weights, KH, KW), result (n, C′, OH, OW)."""
+    """Parameters: source (n, C, H, W), w (weights, KH, KW), perhaps bias (C′), result (n, C′, OH, OW)."""
     n = tirx.Var(BATCH, "int32")
     rows, columns = work.rows, work.columns
     with kernel() as builder:
         source = argument(work.source, (n, work.source_channels, rows.inputs, columns.inputs), tiles.dtype)
         w = argument("w", (work.weights, rows.taps, columns.taps), tiles.dtype)
+        bias = argument("bias", (work.channels,), tiles.dtype) if work.bias else None
         result = argument(work.result, (n, work.channels, rows.outputs, columns.outputs), tiles.dtype)
         for place in partition(tiles, n):
             block = Block(
                 tiles=tiles,
                 source=source,
                 w=w,
+                bias=bias,
                 result=result,
                 staged=shared("staged", tiles.shared_bytes // 4, dynamic=tiles.shared_bytes > STATIC_SHARED_BYTES),
                 place=place,
@@ -97,6 +101,7 @@ class Block:
     tiles: Wide
     source: Any
     w: Any
+    bias: Any | None
     result: Any
     staged: Any
     """The source planes, then their kernels."""
@@ -105,7 +110,10 @@ class Block:
     def sum(self) -> None:
         tiles, work = self.tiles, self.tiles.work
         sums = Registers("sum", tiles.tile_h, tiles.tile_w)
-        sums.clear()
+        if self.bias is None:
+            sums.clear()
+        else:
+            sums.fill(bind("first", in_float32(self.bias[self._plane(self.place.plane) % work.channels])))
         for m in serial("m", work.fan_in):
             self._fetch_source(m)
             self._fetch_weights(m)
@@ -155,23 +163,31 @@ class Block:
         self._in_turns(tiles.planes * plane_vectors, lanes, fetch, keep)
 
     def _fetch_weights(self, m: Expr) -> None:
-        """Rows of the kernel, filled up with zeros to whole vectors."""
-        tiles, work = self.tiles, self.tiles.work
-        taps, words = work.columns.taps, tiles.weight_words
+        """Rows of the kernels, filled up with zeros to whole vectors."""
+        tiles, taps, words = self.tiles, self.tiles.work.columns.taps, self.tiles.weight_words
+        w, kernel_rows = as_one_axis(self.w), self.tiles.work.rows.taps
 
         def fetch(value: Registers, item: Expr) -> Expr:
-            kw, kh, plane = item % words, item // words % work.rows.taps, item // (words * work.rows.taps)
-            channel = self._plane(plane) % work.channels * work.fan_in + m
+            kw, row = item % words, item // words
             if words != taps:
                 value.clear()
             with when(words == taps or kw < taps):
-                value[0] = self.w[channel, kh, kw]
-            return self._kernel(plane) + kh * words + kw
+                value[0] = w[self._kernel_row(row, m) * taps + kw]
+            pad = tiles.kernel_words - kernel_rows * words
+            return tiles.kernels_at + item + row // kernel_rows * pad
 
         def keep(value: Registers, at: Expr) -> None:
             store(self.staged, in_float32(value[0]), at)
 
-        self._in_turns(tiles.planes * work.rows.taps * words, 1, fetch, keep)
+        self._in_turns(tiles.planes * kernel_rows * words, 1, fetch, keep)
+
+    def _kernel_row(self, row: Expr, m: Expr) -> Expr:
+        """The row of ``w`` that is the ``row``-th of the block's kernels."""
+        tiles, work, kernel_rows = self.tiles, self.tiles.work, self.tiles.work.rows.taps
+        if work.channels % tiles.planes == 0 and work.fan_in == 1:  # they are one piece of memory
+            return self.place.first_plane % work.channels * kernel_rows + row
+        channel = self._plane(row // kernel_rows) % work.channels * work.fan_in + m
+        return channel * kernel_rows + row % kernel_rows
 
     def _plane(self, plane: Expr) -> Expr:
         """The result plane of the block with that number; in the last block, the last one again and again."""
@@ -191,21 +207,15 @@ class Block:
     ) -> None:
         """Shares out ``items`` over the threads; a thread has some loads under way before it stores the first."""
         tiles, place = self.tiles, self.place
-        thread = (place.down * tiles.planes + place.plane) * tiles.threads_w + place.across
-        turns = -(-items // tiles.threads)
-        together = min(turns, LOADS_IN_FLIGHT)
-        rounds = -(-turns // together)
-        for round_ in serial("round", rounds):
-            fetched = []
-            for turn in range(together):
-                item = (round_ * together + turn) * tiles.threads + thread
-                there = ((rounds - 1) * together + turn + 1) * tiles.threads <= items or item < items
-                value = Registers("value", lanes, dtype=self.source.dtype)
-                with when(there):
-                    fetched.append((there, value, fetch(value, item)))
-            for there, value, at in fetched:
-                with when(there):
-                    keep(value, at)
+        in_turns(
+            items,
+            thread=(place.down * tiles.planes + place.plane) * tiles.threads_w + place.across,
+            threads=tiles.threads,
+            most=LOADS_IN_FLIGHT * 4 // ITEMSIZE[tiles.dtype],
+            value=lambda: Registers("value", lanes, dtype=self.source.dtype),
+            fetch=fetch,
+            keep=keep,
+        )
 
     # -- one row of the tile -----------------------------------------------------------------------------------------
 
@@ -227,9 +237,9 @@ class Block:
         apart = tiles.work.columns.origin(tiles.tile_w)
         reads, lanes = self._columns.live_reads(), tiles.shared_lanes
         weights = Registers("tap", tiles.weight_words)
-        for kw in range(0, tiles.weight_words, SHARED_LANES):
+        for kw in range(0, tiles.weight_words, tiles.weight_lanes):
             at = self._kernel(place.plane) + kh * tiles.weight_words + kw
-            weights.put(kw, self.staged[span(at, SHARED_LANES)], lanes=SHARED_LANES)
+            weights.put(kw, self.staged[span(at, tiles.weight_lanes)], lanes=tiles.weight_lanes)
         start = place.plane * tiles.plane_words + source_row * tiles.row_words + place.across * apart
         for first in sorted({at // lanes * lanes for at in reads}):
             value = Registers("pixel", lanes)

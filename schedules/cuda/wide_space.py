@@ -123,6 +123,13 @@ class Wide:
         return self._apart[1]
 
     @property
+    def weight_lanes(self) -> int:
+        """Words of a row of weights that a thread reads at a time. Threads of one plane read the same: of the up to 8
+        planes of a warp shared memory gives 4 words in a turn, of 16 planes 2, and 32 planes take 4 turns for 4."""
+        planes = min(self.planes, -(-BANKS // self.threads_w))
+        return SHARED_LANES if planes <= BANKS // SHARED_LANES or planes == BANKS else 2
+
+    @property
     def weight_words(self) -> int:
         """From a row of weights to the next."""
         return -(-self.work.columns.taps // SHARED_LANES) * SHARED_LANES
@@ -130,7 +137,7 @@ class Wide:
     @property
     def kernel_words(self) -> int:
         """From the weights of a plane to the next: an odd number of vectors, so that planes lie in different banks."""
-        return (self.work.rows.taps * self.weight_words // SHARED_LANES | 1) * SHARED_LANES
+        return (self.work.rows.taps * self.weight_words // self.weight_lanes | 1) * self.weight_lanes
 
     @property
     def kernels_at(self) -> int:
@@ -266,10 +273,7 @@ def _preferred(work: Gather, workload: Workload, target: CudaTarget, tiles_w: li
         for tile in tiles_w
         if tile <= widest and _code(work, tile) <= MOST_CODE and _registers(work, tile) <= MOST_PREFERRED_REGISTERS
     ]
-    tile_w = min(
-        fitting or tiles_w[:1],
-        key=lambda tile: _covered(work.columns, tile) / work.columns.outputs * (1 + SHARED_LANES / tile),
-    )
+    tile_w = min(fitting or tiles_w[:1], key=lambda tile: _reading(work.columns, tile))
     threads_w = -(-work.columns.outputs // tile_w)
     rows = -(-work.rows.outputs // work.rows.down)
     threads_h = next((h for part in PARTS if (h := -(-rows // part)) * threads_w <= PREFERRED_THREADS), 1)
@@ -282,6 +286,15 @@ def _preferred(work: Gather, workload: Workload, target: CudaTarget, tiles_w: li
             break
         planes //= 2
     return {"planes": planes, "threads_h": threads_h, "threads_w": threads_w, "tile_w": tile_w}
+
+
+def _reading(columns: Axis, tile_w: int) -> float:
+    """What sums cost with that tile, over multiply-adds alone: reading weights and a source row. Tiles side
+    by side meet in the same banks where their vectors are an even number apart."""
+    apart = 0 if tile_w >= columns.outputs else columns.origin(tile_w)
+    lanes = math.gcd(apart, SHARED_LANES)
+    conflicts = 1.5 if apart and apart // lanes % 2 == 0 else 1.0
+    return _covered(columns, tile_w) / columns.outputs * (1 + SHARED_LANES / tile_w) * conflicts
 
 
 def _rules(work: Gather, dtype: DType, target: CudaTarget) -> list[Rule]:
@@ -332,4 +345,4 @@ def _code(work: Gather, tile_w: int) -> int:
 @cache
 def _registers(work: Gather, tile_w: int) -> int:
     """About how many a thread needs: sums, a row of weights, what it has read of a row."""
-    return tile_w + work.columns.taps + len(work.columns.reads(tile_w)) // 2 + OTHER_REGISTERS
+    return work.rows.down * tile_w + work.columns.taps + len(work.columns.reads(tile_w)) // 2 + OTHER_REGISTERS

@@ -30,6 +30,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(nv_bfloat16* __rest
   alignas(64) nv_bfloat16 value_local_ptr_3[1];
   alignas(64) nv_bfloat16 value_local_ptr_4[1];
   alignas(64) nv_bfloat16 value_local_ptr_5[1];
+  alignas(64) nv_bfloat16 value_local_ptr_6[1];
   alignas(64) float tap_local_ptr[8];
   alignas(64) float pixel_local_ptr[2];
   alignas(64) float pixel_local_ptr_1[2];
@@ -72,40 +73,31 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(nv_bfloat16* __rest
     wide_local_ptr_1[3] = ((float)value_local_ptr_1[3]);
     *(float4*)(staged_shared_ptr + ((((((int)threadIdx.z) * 32) + (((int)threadIdx.y) * 8)) + (((int)threadIdx.x) * 4)) + 128)) = *(float4*)(wide_local_ptr_1 + 0);
   }
-  for (int round = 0; round < 2; ++round) {
-    value_local_ptr_2[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
-    if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
-      value_local_ptr_2[0] = w_ptr[(((((((((round * 128) + (((int)threadIdx.z) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) / 40) * 25) + ((((round * 16) + ((int)threadIdx.z)) % 5) * 5)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x))];
-    }
-    if (round < 1) {
-      value_local_ptr_3[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
-      if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
-        value_local_ptr_3[0] = w_ptr[((((((((((round * 128) + (((int)threadIdx.z) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 32) / 40) * 25) + (((((round * 16) + ((int)threadIdx.z)) + 4) % 5) * 5)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x))];
-      }
-    }
-    if (round < 1) {
-      value_local_ptr_4[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
-      if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
-        value_local_ptr_4[0] = w_ptr[((((((((((round * 128) + (((int)threadIdx.z) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 64) / 40) * 25) + (((((round * 16) + ((int)threadIdx.z)) + 3) % 5) * 5)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x))];
-      }
-    }
-    if (round < 1) {
-      value_local_ptr_5[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
-      if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
-        value_local_ptr_5[0] = w_ptr[((((((((((round * 128) + (((int)threadIdx.z) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 96) / 40) * 25) + (((((round * 16) + ((int)threadIdx.z)) + 2) % 5) * 5)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x))];
-      }
-    }
-    staged_shared_ptr[((((((((((round * 128) + (((int)threadIdx.z) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) / 40) * 44) + ((((round * 16) + ((int)threadIdx.z)) % 5) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 224)] = ((float)value_local_ptr_2[0]);
-    if (round < 1) {
-      staged_shared_ptr[(((((((((((round * 128) + (((int)threadIdx.z) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 32) / 40) * 44) + (((((round * 16) + ((int)threadIdx.z)) + 4) % 5) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 224)] = ((float)value_local_ptr_3[0]);
-    }
-    if (round < 1) {
-      staged_shared_ptr[(((((((((((round * 128) + (((int)threadIdx.z) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 64) / 40) * 44) + (((((round * 16) + ((int)threadIdx.z)) + 3) % 5) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 224)] = ((float)value_local_ptr_4[0]);
-    }
-    if (round < 1) {
-      staged_shared_ptr[(((((((((((round * 128) + (((int)threadIdx.z) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 96) / 40) * 44) + (((((round * 16) + ((int)threadIdx.z)) + 2) % 5) * 8)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 224)] = ((float)value_local_ptr_5[0]);
-    }
+  value_local_ptr_2[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
+  if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
+    value_local_ptr_2[0] = w_ptr[(((((int)threadIdx.z) * 5) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x))];
   }
+  value_local_ptr_3[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
+  if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
+    value_local_ptr_3[0] = w_ptr[((((((int)threadIdx.z) * 5) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 20)];
+  }
+  value_local_ptr_4[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
+  if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
+    value_local_ptr_4[0] = w_ptr[((((((int)threadIdx.z) * 5) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 40)];
+  }
+  value_local_ptr_5[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
+  if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
+    value_local_ptr_5[0] = w_ptr[((((((int)threadIdx.z) * 5) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 60)];
+  }
+  value_local_ptr_6[0] = __float2bfloat16_rn(0x0p+0f/*0.000000e+00*/);
+  if (((((int)threadIdx.y) * 2) + ((int)threadIdx.x)) < 5) {
+    value_local_ptr_6[0] = w_ptr[((((((int)threadIdx.z) * 5) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 80)];
+  }
+  staged_shared_ptr[((((((int)threadIdx.z) * 8) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 224)] = ((float)value_local_ptr_2[0]);
+  staged_shared_ptr[(((((((int)threadIdx.z) * 8) + (((((int)threadIdx.z) + 4) / 5) * 4)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 256)] = ((float)value_local_ptr_3[0]);
+  staged_shared_ptr[(((((((int)threadIdx.z) * 8) + (((((int)threadIdx.z) + 8) / 5) * 4)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 288)] = ((float)value_local_ptr_4[0]);
+  staged_shared_ptr[(((((((int)threadIdx.z) * 8) + (((((int)threadIdx.z) + 12) / 5) * 4)) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 320)] = ((float)value_local_ptr_5[0]);
+  staged_shared_ptr[((((((int)threadIdx.z) * 8) + (((int)threadIdx.y) * 2)) + ((int)threadIdx.x)) + 364)] = ((float)value_local_ptr_6[0]);
   __syncthreads();
   for (int q = 0; q < 3; ++q) {
     if ((-1 <= (((int)threadIdx.z) - q)) && ((((int)threadIdx.z) - q) < 3)) {

@@ -24,6 +24,9 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
   alignas(64) float value_local_ptr_4[1];
   alignas(64) float value_local_ptr_5[1];
   alignas(64) float value_local_ptr_6[1];
+  alignas(64) float value_local_ptr_7[1];
+  alignas(64) float value_local_ptr_8[1];
+  alignas(64) float value_local_ptr_9[1];
   alignas(64) float tap_local_ptr[8];
   alignas(64) float pixel_local_ptr[4];
   alignas(64) float pixel_local_ptr_1[4];
@@ -71,32 +74,41 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
     wide_local_ptr_2[3] = value_local_ptr_2[3];
     *(float4*)(staged_shared_ptr + (((((int)threadIdx.z) * 16) + (((int)threadIdx.y) * 4)) + 256)) = *(float4*)(wide_local_ptr_2 + 0);
   }
-  for (int round = 0; round < 2; ++round) {
-    value_local_ptr_3[0] = 0x0p+0f/*0.000000e+00*/;
-    if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
-      value_local_ptr_3[0] = w_ptr[((((round * 112) + ((((int)threadIdx.z) >> 1) * 7)) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y))];
-    }
-    value_local_ptr_4[0] = 0x0p+0f/*0.000000e+00*/;
-    if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
-      value_local_ptr_4[0] = w_ptr[(((((((((round * 128) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 32) / 56) * 49) + (((((round * 16) + (((int)threadIdx.z) >> 1)) + 4) % 7) * 7)) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y))];
-    }
-    value_local_ptr_5[0] = 0x0p+0f/*0.000000e+00*/;
-    if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
-      value_local_ptr_5[0] = w_ptr[(((((((((round * 128) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 64) / 56) * 49) + (((((round * 16) + (((int)threadIdx.z) >> 1)) + 1) % 7) * 7)) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y))];
-    }
-    if (round < 1) {
-      value_local_ptr_6[0] = 0x0p+0f/*0.000000e+00*/;
-      if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
-        value_local_ptr_6[0] = w_ptr[(((((((((round * 128) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 96) / 56) * 49) + (((((round * 16) + (((int)threadIdx.z) >> 1)) + 5) % 7) * 7)) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y))];
-      }
-    }
-    staged_shared_ptr[(((((round * 120) + ((((round * 16) + (((int)threadIdx.z) >> 1)) % 7) * 8)) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 272)] = value_local_ptr_3[0];
-    staged_shared_ptr[((((((((((round * 128) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 32) / 56) * 60) + (((((round * 16) + (((int)threadIdx.z) >> 1)) + 4) % 7) * 8)) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 272)] = value_local_ptr_4[0];
-    staged_shared_ptr[((((((((((round * 128) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 64) / 56) * 60) + (((((round * 16) + (((int)threadIdx.z) >> 1)) + 1) % 7) * 8)) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 272)] = value_local_ptr_5[0];
-    if (round < 1) {
-      staged_shared_ptr[((((((((((round * 128) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 96) / 56) * 60) + (((((round * 16) + (((int)threadIdx.z) >> 1)) + 5) % 7) * 8)) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 272)] = value_local_ptr_6[0];
-    }
+  value_local_ptr_3[0] = 0x0p+0f/*0.000000e+00*/;
+  if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
+    value_local_ptr_3[0] = w_ptr[((((((int)threadIdx.z) >> 1) * 7) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y))];
   }
+  value_local_ptr_4[0] = 0x0p+0f/*0.000000e+00*/;
+  if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
+    value_local_ptr_4[0] = w_ptr[(((((((int)threadIdx.z) >> 1) * 7) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 28)];
+  }
+  value_local_ptr_5[0] = 0x0p+0f/*0.000000e+00*/;
+  if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
+    value_local_ptr_5[0] = w_ptr[(((((((int)threadIdx.z) >> 1) * 7) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 56)];
+  }
+  value_local_ptr_6[0] = 0x0p+0f/*0.000000e+00*/;
+  if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
+    value_local_ptr_6[0] = w_ptr[(((((((int)threadIdx.z) >> 1) * 7) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 84)];
+  }
+  value_local_ptr_7[0] = 0x0p+0f/*0.000000e+00*/;
+  if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
+    value_local_ptr_7[0] = w_ptr[(((((((int)threadIdx.z) >> 1) * 7) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 112)];
+  }
+  value_local_ptr_8[0] = 0x0p+0f/*0.000000e+00*/;
+  if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
+    value_local_ptr_8[0] = w_ptr[(((((((int)threadIdx.z) >> 1) * 7) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 140)];
+  }
+  value_local_ptr_9[0] = 0x0p+0f/*0.000000e+00*/;
+  if ((((((int)threadIdx.z) & 1) * 4) + ((int)threadIdx.y)) < 7) {
+    value_local_ptr_9[0] = w_ptr[(((((((int)threadIdx.z) >> 1) * 7) + ((((int)threadIdx.z) & 1) * 4)) + ((int)threadIdx.y)) + 168)];
+  }
+  staged_shared_ptr[(((((int)threadIdx.z) * 4) + ((int)threadIdx.y)) + 272)] = value_local_ptr_3[0];
+  staged_shared_ptr[((((((((int)threadIdx.z) + 8) / 14) * 4) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 304)] = value_local_ptr_4[0];
+  staged_shared_ptr[(((((int)threadIdx.z) * 4) + ((int)threadIdx.y)) + 340)] = value_local_ptr_5[0];
+  staged_shared_ptr[((((((((int)threadIdx.z) + 24) / 14) * 4) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 368)] = value_local_ptr_6[0];
+  staged_shared_ptr[(((((int)threadIdx.z) * 4) + ((int)threadIdx.y)) + 408)] = value_local_ptr_7[0];
+  staged_shared_ptr[((((((((int)threadIdx.z) + 40) / 14) * 4) + (((int)threadIdx.z) * 4)) + ((int)threadIdx.y)) + 432)] = value_local_ptr_8[0];
+  staged_shared_ptr[(((((int)threadIdx.z) * 4) + ((int)threadIdx.y)) + 476)] = value_local_ptr_9[0];
   __syncthreads();
   for (int q = 0; q < 7; ++q) {
     if ((3 <= (((int)threadIdx.z) + q)) && ((((int)threadIdx.z) + q) < 11)) {
