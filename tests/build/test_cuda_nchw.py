@@ -16,12 +16,12 @@ from dwconv.measure.simulator.compile import available
 from dwconv.measure.simulator.simulate import verified
 from dwconv.schedules.template import Candidate, all_templates
 from dwconv.target import parse_target
-from dwconv.workload import Workload
+from dwconv.workload import DTYPES, Workload
 from tests.conftest import Golden
 
 SM_90 = parse_target("cuda:sm_90")
 PLAIN = Workload(pass_="fprop", batch=2, channels=4, input_size=(8, 16), kernel=(3, 3), padding=((1, 1), (1, 1)))
-NAMES = [f"cuda.{pass_}_nchw{kind}" for pass_ in ("fprop", "dgrad") for kind in ("", "_strip", "_wide")]
+NAMES = [f"cuda.{pass_}_nchw{kind}" for pass_ in ("fprop", "dgrad") for kind in ("", "_strip", "_plane", "_wide")]
 
 
 def built(name: str, knobs: dict[str, Any] | None = None, **changes: object) -> Artifact:
@@ -38,6 +38,16 @@ STRIP = {"planes": 8, "threads_h": 2, "threads_w": 2, "rows_ahead": 1}
 PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "fprop_nchw_strip": ("cuda.fprop_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"dtype": "float16"}),
     "dgrad_nchw_strip": ("cuda.dgrad_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"stride": (2, 2)}),
+    "fprop_nchw_plane": (
+        "cuda.fprop_nchw_plane",
+        {"planes": 64, "thread_planes": 2, "tile_h": 7, "tile_w": 7, "held": "float16"},
+        {"input_size": (7, 7), "channels": 64, "dtype": "float16", "bias": True},
+    ),
+    "dgrad_nchw_plane": (
+        "cuda.dgrad_nchw_plane",
+        {"planes": 48, "thread_planes": 1, "tile_h": 2, "tile_w": 7, "held": "float32"},
+        {"input_size": (6, 7), "channels": 20, "dtype": "bfloat16", "stride": (2, 1)},
+    ),
     "fprop_nchw_wide": (
         "cuda.fprop_nchw_wide",
         {"planes": 4, "threads_h": 8, "threads_w": 1, "tile_w": 8},
@@ -97,11 +107,31 @@ def test_the_next_patches_are_copied_16_bytes_at_a_time_while_one_is_computed(
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("size", [7, 14])
+@pytest.mark.parametrize("name", ["cuda.fprop_nchw_plane", "cuda.dgrad_nchw_plane"])
+def test_planes_of_any_size_are_read_and_written_16_bytes_at_a_time(name: str, size: int, dtype: str) -> None:
+    artifact = built(name, {"held": dtype}, channels=384, batch=64, input_size=(size, size), dtype=dtype)
+    source, result = ("x", "y") if name.startswith("cuda.fprop") else ("dy", "dx")
+    vector = "float4" if dtype == "float32" else "uint4"
+    loads = re.findall(rf"\*\((\w+)\*\)\({source}_ptr \+ ", artifact.source)
+    stores = re.findall(rf"^ *\*\((\w+)\*\)\({result}_ptr \+ ", artifact.source, re.MULTILINE)
+    assert loads and stores and {*loads, *stores} == {vector}
+    assert artifact.source.count("__syncthreads();") == 3, "TVM adds others where it believes that buffers overlap"
+
+
+def test_a_plane_of_one_thread_multiplies_no_padding() -> None:
+    knobs = {"planes": 64, "thread_planes": 1, "tile_h": 7, "tile_w": 7}
+    source = built("cuda.fprop_nchw_plane", knobs, channels=64, input_size=(7, 7)).source
+    assert source.count(" * weight_local") == 19 * 19, "7 outputs a row: five meet three taps, two meet two"
+
+
 def test_wide_rows_read_16_bytes_of_shared_memory_at_a_time() -> None:
     source = built("cuda.fprop_nchw_wide", channels=64, input_size=(28, 28), kernel=(31, 31), padding=PADDING_31).source
     _, after = source.split("__syncthreads();")
-    loads = re.findall(r"^ *\*\((\w+)\*\)\((?:tap|pixel)_local", after, re.MULTILINE)
-    assert loads and set(loads) == {"float4"}
+    pixels, taps = (re.findall(rf"^ *\*\((\w+)\*\)\({name}_local", after, re.MULTILINE) for name in ("pixel", "tap"))
+    assert pixels and set(pixels) == {"float4"}
+    assert taps and set(taps) == {"float2"}, "of 16 planes, which a warp holds, two words each are one turn"
 
 
 PADDING_31 = ((15, 15), (15, 15))
@@ -123,6 +153,8 @@ def test_a_strided_gradient_has_no_dead_taps() -> None:
 LAYERS = [
     {"channels": 96, "input_size": (56, 56), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
     {"channels": 96, "input_size": (28, 28), "kernel": (7, 7), "padding": ((3, 3), (3, 3))},
+    {"channels": 960, "input_size": (7, 7), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
+    {"channels": 384, "input_size": (14, 14), "kernel": (5, 5), "padding": ((2, 2), (2, 2))},
     {"channels": 96, "input_size": (57, 57), "kernel": (3, 3), "padding": ((1, 1), (1, 1)), "stride": (2, 2)},
     {"channels": 64, "input_size": (28, 28), "kernel": (31, 31), "padding": PADDING_31},
 ]
@@ -147,6 +179,28 @@ ODD: dict[str, dict[str, Any]] = {
     "multiplier 2, dilation 2": {"input_size": (12, 9), "multiplier": 2, "dilation": (2, 2), "channels": 3},
     "13 × 12, stride 2": {"kernel": (13, 12), "input_size": (15, 26), "padding": ((6, 5), (3, 6)), "stride": (2, 2)},
 }
+
+
+BIASED: dict[str, dict[str, Any]] = {
+    "bias": {"channels": 6, "input_size": (7, 9), "bias": True},
+    "bias, multiplier 3": {"channels": 2, "input_size": (9, 6), "bias": True, "multiplier": 3},
+}
+
+
+@pytest.mark.skipif(not available(), reason="the simulator needs g++")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("cuda.fprop")])
+@pytest.mark.parametrize("case", BIASED)
+def test_sums_start_from_the_bias(name: str, case: str, dtype: str, tmp_path: Path) -> None:
+    workload = dataclasses.replace(PLAIN, dtype=dtype, **BIASED[case])
+    template = all_templates()[name]
+    if template.misfit(workload, SM_90):
+        pytest.skip("does not fit")
+    verdict, report = verified(
+        build(Candidate(workload, template.space(workload, SM_90).default), SM_90), workload, folder=tmp_path
+    )
+    assert verdict.right, verdict.reason
+    assert report.clean, str(report)
 
 
 @pytest.mark.skipif(not available(), reason="the simulator needs g++")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
+from dwconv.schedules.cuda.plane_tile import Planes, exact_vectors
 from dwconv.schedules.cuda.reach import Reach, both
 from dwconv.schedules.cuda.strip_space import aligned_lanes, vectors
 from dwconv.schedules.cuda.wide_space import Wide, spread_vectors
@@ -23,6 +24,7 @@ from tests.schedules.test_cuda import layer
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
 STRIPS = ["cuda.fprop_nchw_strip", "cuda.dgrad_nchw_strip"]
+PLANES = ["cuda.fprop_nchw_plane", "cuda.dgrad_nchw_plane"]
 WIDE = ["cuda.fprop_nchw_wide", "cuda.dgrad_nchw_wide"]
 
 
@@ -50,6 +52,37 @@ def test_there_are_wide_rows_to_search(name: str, size: int, kernel: int, stride
     workload = of(name, 144, size, kernel, stride)
     legal = sum(1 for _ in all_templates()[name].space(workload, SM_90))
     assert at_least <= legal <= 20_000
+
+
+@pytest.mark.parametrize("name", PLANES)
+@pytest.mark.parametrize(("size", "kernel", "stride", "at_least"), [(14, 3, 1, 100), (7, 3, 1, 100), (7, 7, 1, 50)])
+def test_there_are_planes_to_search(name: str, size: int, kernel: int, stride: int, at_least: int) -> None:
+    workload = of(name, 144, size, kernel, stride)
+    legal = sum(1 for _ in all_templates()[name].space(workload, SM_90))
+    assert at_least <= legal <= 20_000
+
+
+@pytest.mark.parametrize("name", PLANES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [7, 14])
+def test_planes_are_copied_in_whole_vectors_and_no_bank_is_met_twice(name: str, dtype: str, size: int) -> None:
+    workload = of(name, 384, size, 3, dtype=dtype, batch=64)
+    default = all_templates()[name].space(workload, SM_90).default
+    tiles = Planes.of(Gather.of_convolution(workload), default, workload.dtype)
+    width = {"float32": 4, "float16": 2, "bfloat16": 2}
+    for held in (tiles.source, tiles.result):
+        assert held.copied_lanes * width[tiles.held] == 16, "the widest of shared memory"
+    columns = tiles.work.columns.outputs
+    down = tiles.tile_h * columns
+    for held in (tiles.source, tiles.result):
+        assert tiles.turns(pitch=held.pitch, down=down, across=tiles.tile_w, lanes=held.lanes) == 1
+
+
+def test_planes_are_for_rows_shorter_than_a_line_and_for_one_source_a_result() -> None:
+    template = all_templates()[PLANES[0]]
+    assert "rows" in str(template.misfit(of(PLANES[0], 96, 56, 3), SM_90))
+    assert "multiplier" in str(template.misfit(of(PLANES[0], 96, 14, 3, multiplier=2), SM_90))
+    assert template.misfit(of(PLANES[0], 96, 14, 3), SM_90) is None
 
 
 @pytest.mark.parametrize("name", STRIPS)
@@ -122,6 +155,19 @@ def test_every_workload_has_a_template_and_each_of_them_a_default(  # type: igno
 )
 def test_vectors_are_as_wide_as_memory_is_aligned(step: int, pitch: int, itemsize: int, expected: int) -> None:
     assert aligned_lanes(step, pitch, itemsize) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "lanes", "expected"),
+    [
+        (0, 7, 2, [(0, 2), (2, 2), (4, 2), (6, 1)]),
+        (7, 14, 2, [(7, 1), (8, 2), (10, 2), (12, 2)]),
+        (14, 28, 4, [(14, 2), (16, 4), (20, 4), (24, 4)]),
+        (5, 6, 4, [(5, 1)]),
+    ],
+)
+def test_what_is_stored_is_cut_into_aligned_vectors(start: int, stop: int, lanes: int, expected: list) -> None:  # type: ignore[type-arg]
+    assert exact_vectors(start, stop, lanes) == expected
 
 
 @pytest.mark.parametrize(
