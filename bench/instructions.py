@@ -162,7 +162,7 @@ def _best(workload: Workload, target: CudaTarget, arguments: argparse.Namespace)
     with tempfile.TemporaryDirectory() as folder:
         result = tune_workload(
             workload, target, log=TuningLog(Path(folder) / "log.jsonl"), search="analytic",
-            trials=arguments.trials, seconds=arguments.seconds, patience=None, jobs=2,
+            trials=arguments.trials, seconds=arguments.seconds, patience=None, jobs=2, check=False,
         )  # fmt: skip
     return [result.best.config] if result.best else []
 

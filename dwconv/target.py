@@ -164,7 +164,7 @@ def cuda_target() -> CudaTarget:
         raise NoDevice("target=cuda: no GPU in this machine; use cuda:sm_90 or cuda:sm_80 to compile without one")
     facts = torch.cuda.get_device_properties(torch.cuda.current_device())
     arch = f"sm_{facts.major}{facts.minor}"
-    like = _ARCHITECTURES.get(arch, _ARCHITECTURES["sm_80" if facts.major < 9 else "sm_90"])
+    like = _like(facts.major, facts.minor)
     return CudaTarget(
         device=_slug(facts.name),
         arch=arch,
@@ -176,8 +176,15 @@ def cuda_target() -> CudaTarget:
         threads_per_sm=facts.max_threads_per_multi_processor,
         blocks_per_sm=like.blocks_per_sm,
         clock_ghz=like.clock_ghz,
-        limits=like.limits,
+        limits=replace(like.limits, cache_bytes=facts.L2_cache_size or like.limits.cache_bytes),
     )
+
+
+def _like(major: int, minor: int) -> CudaTarget:
+    """The latest architecture known that is not newer; the oldest known for what is older."""
+    known = {(int(arch[3:-1]), int(arch[-1])): target for arch, target in _ARCHITECTURES.items()}
+    older = [version for version in known if version <= (major, minor)]
+    return known[max(older) if older else min(known)]
 
 
 def _gpu_is_here() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dwconv import target as target_module
 from dwconv.errors import NoDevice, UnknownTarget
 from dwconv.target import CpuTarget, CudaTarget, Limits, cpu_target, parse_target
 
@@ -64,3 +65,11 @@ def test_the_figures_of_an_architecture_agree_with_each_other(arch):
     assert lanes == pytest.approx(64 if arch == "sm_80" else 128, rel=0.15)  # multiply-adds an SM and cycle
     assert target.shared_bytes_per_block == target.shared_bytes_per_sm - 1024
     assert target.limits.cache_gb_per_s > target.limits.memory_gb_per_s
+
+
+@pytest.mark.parametrize(
+    ("version", "like"),
+    [((7, 5), "sm_80"), ((8, 7), "sm_86"), ((9, 0), "sm_90"), ((10, 3), "sm_100"), ((12, 1), "sm_120")],
+)
+def test_an_unknown_gpu_is_taken_for_the_latest_one_known_before_it(version: tuple[int, int], like: str) -> None:
+    assert target_module._like(*version).arch == like

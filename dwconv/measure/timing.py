@@ -70,7 +70,8 @@ class CpuClock:
 
 
 class CudaClock:
-    """CUDA events around the calls: the device's own clock, without the launch of the first one.
+    """CUDA events around the calls, on the device's own clock. The device waits for the first launch, and for every one
+    that takes longer to come than the kernel before it to run: so does who calls it. CUDA graphs leave that out.
 
     Not yet run on a GPU."""
 
