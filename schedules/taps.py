@@ -66,6 +66,18 @@ class Axis:
                     found.setdefault(at, []).append((out, tap))
         return dict(sorted(found.items()))
 
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The least and the greatest input that a tile of ``down`` outputs reads."""
+        found = self.reads(self.down)
+        return min(found, default=0), max(found, default=0)
+
+    def spanned(self, width: int) -> tuple[int, int]:
+        """(the first, how many) inputs from the least to the greatest that a tile of ``width`` outputs reads."""
+        nearest, farthest = self.reach
+        last: int = self.origin((width - 1) // self.down * self.down)
+        return nearest, last + farthest - nearest + 1
+
     def live_reads(self, start: int, width: int) -> dict[int, list[tuple[int, int]]]:
         """``reads`` of the tile at ``start``, without what lies in the padding."""
         origin = self.origin(start)

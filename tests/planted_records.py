@@ -71,10 +71,11 @@ def record_of(
 def plant(
     path: Path, workloads: Iterable[Workload], *, passes: Sequence[Pass] = PASSES, baseline_us: float = 1000.0
 ) -> None:
-    """Append, for every pass of every workload, the default of the first template that fits: a kernel that runs."""
+    """Append, for every pass of every workload, the default of the NHWC template: a kernel that runs."""
     log, target = TuningLog(path), cpu_target()
     for workload in workloads:
         for pass_ in passes:
             of_pass = workload.for_pass(pass_)
-            space = templates_for(of_pass, target)[0].space(of_pass, target)
+            (template,) = (found for found in templates_for(of_pass, target) if found.layout == "nhwc")
+            space = template.space(of_pass, target)
             log.append(record_of(of_pass, config=space.default, baseline_us=baseline_us))

@@ -101,7 +101,7 @@ class Kernel:
 
     def _view(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         if name in IMAGES:
-            return tensor.permute(0, 2, 3, 1) if self._channels_last else tensor.flatten(0, 1)
+            return tensor.permute(0, 2, 3, 1) if self._channels_last else tensor
         if tensor.dim() == 1:
             return tensor
         return tensor.view(self.workload.weight_shape) if tensor.is_contiguous() else tensor.squeeze(1)

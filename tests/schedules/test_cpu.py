@@ -18,7 +18,7 @@ from dwconv.errors import InvalidWorkload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.target import CpuTarget
-from dwconv.workload import IMAGES, PASSES, Padding, Pass, Workload
+from dwconv.workload import IMAGES, LAYOUTS, PASSES, Layout, Padding, Pass, Workload
 from tests.conftest import Golden
 
 TARGETS = {
@@ -37,6 +37,11 @@ def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other
         "layout": "nhwc",
     }
     return Workload(**{**fields, **other})  # type: ignore[arg-type]
+
+
+def lying(workload: Workload, layout: Layout) -> Workload:
+    """The same workload in that layout. In NCHW it has the NCHW template, where that can run it, as its first."""
+    return dataclasses.replace(workload, layout=layout)
 
 
 SHAPES = {
@@ -64,8 +69,11 @@ def built(workload: Workload, config: Config, target: CpuTarget = TARGET) -> Ker
 def run(kernel: Kernel, workload: Workload, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
     """The kernel's results in PyTorch's shapes; what it starts from, and what it does not write, is NaN."""
     built = kernel.artifact
+    to_kernel, to_pytorch = ((0, 2, 3, 1), (0, 3, 1, 2))
+    if built.candidate.template.layout == "nchw":
+        to_kernel = to_pytorch = (0, 1, 2, 3)
     given = [
-        misaligned(tensor.permute(0, 2, 3, 1) if argument.name in IMAGES else tensor.view(argument.shape_at(1)))
+        misaligned(tensor.permute(to_kernel) if argument.name in IMAGES else tensor.view(argument.shape_at(1)))
         for argument, tensor in zip(built.inputs, inputs, strict=True)
     ]
     results, workspaces = (
@@ -74,7 +82,7 @@ def run(kernel: Kernel, workload: Workload, inputs: tuple[torch.Tensor, ...]) ->
     )
     kernel.run_into(given, results, workspaces)
     return [
-        result.permute(0, 3, 1, 2) if name in IMAGES else result.view(workload.shape_of(name))
+        result.permute(to_pytorch) if name in IMAGES else result.view(workload.shape_of(name))
         for result, name in zip(results, workload.results, strict=True)
     ]
 
@@ -101,34 +109,39 @@ def some_configs(workload: Workload, count: int, *, target: CpuTarget = TARGET) 
     return list(dict.fromkeys([space.default, *(config for config in others if config is not None)]))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_right_on_odd_shapes(shape: str, pass_: Pass) -> None:
+def test_right_on_odd_shapes(shape: str, pass_: Pass, layout: Layout) -> None:
     """One configuration as it is, another with a bias, where the pass knows one."""
-    for number, config in enumerate(some_configs(SHAPES[shape].for_pass(pass_), 1)):
-        workload = dataclasses.replace(SHAPES[shape], bias=number > 0).for_pass(pass_)
+    plain = lying(SHAPES[shape].for_pass(pass_), layout)
+    for number, config in enumerate(some_configs(plain, 1)):
+        workload = dataclasses.replace(SHAPES[shape], bias=number > 0, layout=layout).for_pass(pass_)
         assert_right(built(workload, config), workload)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize("vector_bytes", [16, 32])
-def test_right_with_narrower_vectors(vector_bytes: int, pass_: Pass) -> None:
-    workload, target = SHAPES["ragged channels"].for_pass(pass_), TARGETS[vector_bytes]
+def test_right_with_narrower_vectors(vector_bytes: int, pass_: Pass, layout: Layout) -> None:
+    workload, target = lying(SHAPES["ragged channels"].for_pass(pass_), layout), TARGETS[vector_bytes]
     for config in some_configs(workload, 1, target=target):
         assert_right(built(workload, config, target), workload)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
-def test_any_batch(pass_: Pass) -> None:
-    workload = SHAPES["asymmetric padding"].for_pass(pass_)
+def test_any_batch(pass_: Pass, layout: Layout) -> None:
+    workload = lying(SHAPES["asymmetric padding"].for_pass(pass_), layout)
     kernel = built(workload, some_configs(workload, 0)[0])
     for batch in (1, 3, 17):
         assert_right(kernel, workload.with_batch(batch))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
-def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass) -> None:
-    workload = dataclasses.replace(SHAPES["ragged channels"], bias=True).for_pass(pass_)
+def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass, layout: Layout) -> None:
+    workload = lying(dataclasses.replace(SHAPES["ragged channels"], bias=True).for_pass(pass_), layout)
     kernel = built(workload, some_configs(workload, 0)[0])
     inputs = reference.operands(workload, data="normal", seed=2)
     answers = reference.right_answers(workload, *inputs)
@@ -178,6 +191,7 @@ def workloads(draw: st.DrawFn) -> Workload:
             draw(st.integers(1, 40)), draw(pair(12)), draw(pair(5)),
             multiplier=draw(st.sampled_from([1, 1, 1, 2])), bias=draw(st.booleans()),
             stride=draw(pair(3)), dilation=draw(pair(2)), padding=draw(st.tuples(pads, pads)),
+            layout=draw(st.sampled_from(LAYOUTS)),
         ).for_pass(draw(st.sampled_from(PASSES)))  # fmt: skip
     except InvalidWorkload:
         assume(False)
@@ -185,7 +199,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @given(workloads(), st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_whatever_the_space_holds_builds_and_is_right(workload: Workload, rng: random.Random) -> None:
     space = templates_for(workload, TARGET)[0].space(workload, TARGET)
     config = space.sample(rng)
@@ -193,20 +207,22 @@ def test_whatever_the_space_holds_builds_and_is_right(workload: Workload, rng: r
     assert_right(built(workload, config), workload)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_space_has_a_default_and_something_to_search(shape: str, pass_: Pass) -> None:
-    workload = SHAPES[shape].for_pass(pass_)
+def test_every_space_has_a_default_and_something_to_search(shape: str, pass_: Pass, layout: Layout) -> None:
+    workload = lying(SHAPES[shape].for_pass(pass_), layout)
     for target in TARGETS.values():
         space = templates_for(workload, target)[0].space(workload, target)
         assert space.check(space.default.to_dict()) == space.default
         assert len({space.sample(random.Random(seed)) for seed in range(30)}) > 3
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("batch", [1, 8, 64])
 @pytest.mark.parametrize("pass_", PASSES)
-def test_a_space_does_not_depend_on_the_batch(pass_: Pass, batch: int) -> None:
-    workload = layer(96, (28, 28), (5, 5), padding=((2, 2), (2, 2))).for_pass(pass_)
+def test_a_space_does_not_depend_on_the_batch(pass_: Pass, batch: int, layout: Layout) -> None:
+    workload = lying(layer(96, (28, 28), (5, 5), padding=((2, 2), (2, 2))).for_pass(pass_), layout)
     space, other = (
         templates_for(workload, TARGET)[0].space(dataclasses.replace(workload, batch=size), TARGET)
         for size in (2, batch)
@@ -236,21 +252,81 @@ def test_code_too_long_to_compile_is_not_in_the_space() -> None:
         assert space.why_illegal(tall) is not None
 
 
-GOLDEN = {
-    "fprop": {"block_h": 4, "tile_h": 1, "tile_w": 2, "vectors_c": 1, "order": "chw", "block_c": 32, "unroll": "taps"},
-    "dgrad": {"block_h": 4, "tile_h": 2, "tile_w": 2, "vectors_c": 2, "order": "hwc", "block_c": 32, "unroll": "taps"},
-    "wgrad": {
+@pytest.mark.parametrize(
+    ("pass_", "wanted"),
+    [
+        ("fprop", {"stage": "none", "unroll": "taps"}),
+        ("fprop", {"stage": "scratch", "unroll": "taps", "planes": 4}),
+        ("fprop", {"stage": "none", "unroll": "kw", "planes": 1}),
+        ("dgrad", {"stage": "scratch", "unroll": "kw", "planes": 4}),
+        ("wgrad", {"parallel": "planes", "stage": "scratch", "tile_h": 3}),
+        ("wgrad", {"parallel": "channels", "stage": "none", "group_kh": 2, "group_kw": 1}),
+    ],
+)
+@pytest.mark.parametrize("shape", ["wide image", "multiplier"])
+def test_every_way_through_a_plane(shape: str, pass_: Pass, wanted: dict[str, object]) -> None:
+    """Rows of several vectors, with edges of their own; in place and in scratch memory; taps unrolled or in a loop."""
+    workload = lying((SHAPES | {"wide image": WIDE})[shape].for_pass(pass_), "nchw")
+    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    fits = [config for config in space if wanted.items() <= config.to_dict().items()]
+    for config in random.Random(0).sample(fits, k=3):
+        assert_right(built(workload, config), workload)
+
+
+WIDE = layer(3, (7, 75), (3, 3), padding=((1, 1), (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("pass_", "wanted"),
+    [
+        ("fprop", {"unroll": "taps"}),
+        ("fprop", {"unroll": "kw"}),
+        ("wgrad", {"parallel": "channels"}),
+        ("wgrad", {"parallel": "planes"}),
+    ],
+)
+def test_a_bias_in_nchw(pass_: Pass, wanted: dict[str, object]) -> None:
+    for shape in (WIDE, SHAPES["multiplier"]):
+        workload = lying(dataclasses.replace(shape, pass_=pass_, bias=True), "nchw")
+        space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+        config = next(config for config in space if wanted.items() <= config.to_dict().items())
+        assert_right(built(workload, config), workload)
+
+
+def test_what_the_nchw_templates_leave_to_the_others() -> None:
+    for other in ({"stride": (1, 5)}, {"kernel": (1, 200)}):
+        workload = lying(dataclasses.replace(layer(4, (9, 300), (3, 3)), **other), "nchw")  # type: ignore[arg-type]
+        assert [template.layout for template in templates_for(workload, TARGET)] == ["nhwc"]
+
+
+GOLDEN: dict[tuple[Pass, Layout], dict[str, int | str]] = {
+    ("fprop", "nhwc"): {
+        "block_h": 4, "tile_h": 1, "tile_w": 2, "vectors_c": 1, "order": "chw", "block_c": 32, "unroll": "taps",
+    },
+    ("dgrad", "nhwc"): {
+        "block_h": 4, "tile_h": 2, "tile_w": 2, "vectors_c": 2, "order": "hwc", "block_c": 32, "unroll": "taps",
+    },
+    ("wgrad", "nhwc"): {
         "parallel": "images", "tasks": 4, "block_h": 4, "group_kh": 3, "tile_w": 2, "vectors_c": 1, "unroll": "kw",
+    },
+    ("fprop", "nchw"): {
+        "stage": "scratch", "planes": 2, "block_h": 4, "tile_h": 2, "vectors_w": 1, "unroll": "kw",
+    },
+    ("dgrad", "nchw"): {
+        "stage": "none", "planes": 1, "block_h": 8, "tile_h": 2, "vectors_w": 1, "unroll": "taps",
+    },
+    ("wgrad", "nchw"): {
+        "parallel": "channels", "stage": "none", "block_h": 8, "group_kh": 2, "group_kw": 3, "tile_h": 2,
     },
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("pass_", PASSES)
-def test_golden(pass_: Pass, golden: Golden) -> None:
+@pytest.mark.parametrize(("pass_", "layout"), GOLDEN)
+def test_golden(pass_: Pass, layout: Layout, golden: Golden) -> None:
     """The generated program of one configuration, as TVMScript. ``pytest --update-golden`` rewrites the files."""
     stride = (2, 2) if pass_ == "dgrad" else (1, 1)
-    workload = layer(32, (8, 8), (3, 3), padding=((1, 1), (1, 1)), stride=stride).for_pass(pass_)
-    (found,) = templates_for(workload, TARGET)
-    config = found.space(workload, TARGET).check(GOLDEN[pass_])
+    workload = lying(layer(32, (8, 8), (3, 3), padding=((1, 1), (1, 1)), stride=stride).for_pass(pass_), layout)
+    found = templates_for(workload, TARGET)[0]
+    config = found.space(workload, TARGET).check(GOLDEN[pass_, layout])
     script = Candidate(workload, config).schedule(TARGET).mod["main"].script()
-    golden(Path(__file__).parent / "golden" / f"cpu_{pass_}_nhwc.py.txt", script + "\n")
+    golden(Path(__file__).parent / "golden" / f"cpu_{pass_}_{layout}.py.txt", script + "\n")
