@@ -3,7 +3,8 @@ takes a second. It picks those that are worth building; what the compiler makes 
 
 It knows templates only by the words of their knobs: ``tile_h``, ``tile_w``, ``vthread_w`` and ``vector_c`` are what a
 thread computes, ``threads_…``, ``planes`` and ``block_…`` how many threads share a block, ``weights`` and ``stage``
-where they keep what they read, ``group_kh``, ``threads_kh`` and ``split_n`` the cut of a weight gradient.
+where they keep what they read, ``held`` that these are whole planes, ``group_kh``, ``threads_kh`` and ``split_n`` the
+cut of a weight gradient.
 """
 
 from __future__ import annotations
@@ -50,9 +51,12 @@ def estimated_us(workload: Workload, config: Config, target: CudaTarget) -> floa
     """Microseconds; only the order of several means something."""
     values = {name: value for name, value in config.values if isinstance(value, int)}
     words = {name: value for name, value in config.values if isinstance(value, str)}
+    if "held" in words:
+        values = _whole_planes(workload, values)
     threads = _threads(workload, values)
     # Where a block has no tile of rows, it keeps whole rows in shared memory.
     rows_shared = workload.layout == "nchw" and workload.pass_ != "wgrad" and "tile_h" not in values
+    rows_shared = rows_shared or "held" in words
     staged = words.get("stage") == "shared" or rows_shared
     thread = _thread(workload, values, words, threads=threads, staged=staged, rows_shared=rows_shared)
     # The space's own rules know better than to allow blocks that do not fit.
@@ -96,13 +100,15 @@ def _thread(
     kernel_h, kernel_w = workload.kernel
     group_kh = min(values.get("group_kh", kernel_h), kernel_h)
     rows, columns = values.get("tile_h", 1), values.get("tile_w", 1)
-    apart = values.get("vthread_w", 1) * values.get("vthread_h", 1)
+    apart = values.get("vthread_w", 1) * values.get("vthread_h", 1) * values.get("thread_planes", 1)
     channels = values.get("vector_c", 1)
     outputs = rows * columns * apart * channels
     read_h = _reads(workload, rows, axis=0, taps=group_kh)
     read_w = _reads(workload, columns, axis=1, taps=kernel_w)
     patch = read_h * read_w * apart * channels
     lanes = _lanes(workload, columns=columns, channels=channels)
+    if "held" in words:
+        lanes = VECTOR_BYTES // itemsize
     taps = group_kh * kernel_w
     if workload.pass_ == "dgrad":  # a tap in stride·stride reaches an output
         products = outputs * taps / (workload.stride[0] * workload.stride[1])
@@ -132,6 +138,8 @@ def _thread(
         addressed = FETCH_INSTRUCTIONS * fetched / (lanes if rows_shared else 1)
         conversions = (fetched + outputs) * 0.75 if itemsize == 2 else 0.0
     in_flight = min(patch, max(row * (1 + ahead), 8)) * itemsize
+    if "held" in words:  # one piece of memory, asked for at once
+        in_flight = patch * itemsize
     return _Thread(
         outputs=outputs,
         products=products,
@@ -239,12 +247,18 @@ def _lanes(workload: Workload, *, columns: int, channels: int) -> int:
 
 def _threads(workload: Workload, values: dict[str, int]) -> int:
     count = math.prod(value for name, value in values.items() if name.startswith("threads_"))
-    count *= values.get("planes", 1)
+    count *= values.get("planes", 1) // values.get("thread_planes", 1)
     for axis in ("h", "w", "c"):
         if f"block_{axis}" in values and f"threads_{axis}" not in values:
             tile = values.get(f"tile_{axis}", 1) * values.get(f"vthread_{axis}", 1)
             count *= max(1, values[f"block_{axis}"] // tile)
     return max(1, count)
+
+
+def _whole_planes(workload: Workload, values: dict[str, int]) -> dict[str, int]:
+    """With the threads that share a plane, which are as many as its tiles."""
+    height, width = workload.input_size if workload.pass_ == "dgrad" else workload.output_size
+    return {**values, "threads_h": -(-height // values["tile_h"]), "threads_w": -(-width // values["tile_w"])}
 
 
 def _padded(workload: Workload, values: dict[str, int]) -> float:

@@ -15,7 +15,7 @@ from dwconv.build import build
 from dwconv.build.artifact import Artifact
 from dwconv.build.sass import Code, Instruction
 from dwconv.schedules.cuda import fprop_nchw
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, templates_for
 from dwconv.target import CudaTarget, parse_target
 from dwconv.tuner import cost_model
 from dwconv.tuner.block_trace import Untraceable
@@ -195,3 +195,13 @@ def test_estimates_put_the_good_before_the_bad() -> None:
     assert estimated_us(LAYER, good, SM_90) < 0.9 * estimated_us(LAYER, bad, SM_90)
     every = [estimated_us(LAYER, config, SM_90) for config in itertools.islice(space, 200)]
     assert all(time > 0 for time in every)
+
+
+def test_estimates_know_that_whole_planes_suit_small_maps() -> None:
+    layer = dataclasses.replace(LAYER, channels=960, input_size=(7, 7), dtype="float16")
+    estimates = {
+        template.name: estimated_us(layer, template.space(layer, SM_90).default, SM_90)
+        for template in templates_for(layer, SM_90)
+    }
+    assert min(estimates, key=lambda name: estimates[name]) == "cuda.fprop_nchw_plane"
+    assert estimates["cuda.fprop_nchw_plane"] < 0.6 * estimates["cuda.fprop_nchw_strip"]
