@@ -10,7 +10,8 @@ from dwconv import settings
 
 BENCHMARKS = {
     "cpu": "tuned kernels against PyTorch's own op, over layers of well-known networks",
-    "train": "training steps of a model, converted and not, interleaved",
+    "train": "training steps of four networks, converted and not, interleaved",
+    "threads": "our kernels and PyTorch's, one after the other, against each alone",
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
     "cuda": "on a machine with a GPU: verify every template, tune, measure against everybody else",
 }

@@ -18,11 +18,13 @@ import torch
 from dwconv.build.cpu import first_line
 from dwconv.dispatch import DispatchDecision, Problem, broken, database, decisions, tune_command
 from dwconv.errors import DwconvError, DwconvWarning
-from dwconv.target import Target
+from dwconv.schedules.space import Config
+from dwconv.target import CpuTarget, Target
 from dwconv.workload import PASSES, Layout, Pass
 
 if TYPE_CHECKING:
     from dwconv.build.kernel import Kernel
+    from dwconv.records.record import TuningRecord
     from dwconv.schedules.template import Candidate
 
 MOST_PLANS = 10_000
@@ -60,14 +62,22 @@ class Plan:
         assert record is not None and target is not None, "a kernel is chosen for its record"
         from dwconv.schedules.template import Candidate
 
+        candidate = Candidate(record.workload, self._config(record, target))
         kernel: Kernel | None = None
         try:
-            kernel = _kernel(Candidate(record.workload, record.config), target, self._device)
+            kernel = _kernel(candidate, target, self._device)
         except (DwconvError, OSError, RuntimeError) as error:  # TVM's and CUDA's errors are RuntimeErrors
-            reason = broken[Candidate(record.workload, record.config)] = first_line(error)
+            reason = broken[candidate] = first_line(error)
             _warn(f"{record.workload.key} runs on PyTorch's own op: its tuned kernel could not be built: {reason}")
         self._kernels[pass_] = kernel
         return kernel
+
+    def _config(self, record: TuningRecord, target: Target) -> Config:
+        """The record's; but what was fastest on few threads takes all of them at a larger batch."""
+        larger = self._problem.input_shape[0] > record.workload.batch
+        if not (larger and isinstance(target, CpuTarget) and "threads" in record.config.to_dict()):
+            return record.config
+        return Config.of(record.config.template, **{**dict(record.config.values), "threads": target.threads})
 
     def _warn_of_untuned(self) -> None:
         """Name the problem, once, with the command that tunes it."""

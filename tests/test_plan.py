@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import warnings
@@ -15,6 +16,7 @@ from dwconv.build.kernel import Kernel
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.plan import MOST_NAMED, Plan, plan, reset
 from dwconv.records.log import TuningLog
+from dwconv.schedules.space import Config
 from dwconv.schedules.template import template
 from dwconv.target import cpu_target
 from dwconv.workload import PASSES
@@ -153,6 +155,18 @@ def test_the_kernels_of_another_number_of_threads_run_with_the_same_bits(logs, c
     finally:
         torch.set_num_threads(threads)
     assert said(caught) == []
+
+
+def test_what_was_fastest_on_few_threads_takes_all_at_a_larger_batch(logs, caught):
+    plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop"], baseline_us=1e6)
+    (record,) = TuningLog(logs / "log.jsonl").load().records
+    target = cpu_target()
+    if target.threads == 1:
+        pytest.skip("one thread is all there is")
+    alone = Config.of(record.config.template, **{**dict(record.config.values), "threads": 1})
+    TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, config=alone, confirmed=True))
+    for batch, threads in ((1, 1), (2, 1), (3, target.threads)):
+        assert plan_of(batch=batch).kernel("fprop").artifact.candidate.config.threads == threads
 
 
 def test_reset_reads_the_logs_again(logs, caught):

@@ -52,8 +52,10 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("order", ORDERS),
         Knob("block_c", channel_blocks(work.channels, target)),
         Knob("unroll", unrolling(work)),
+        *sizes.thread_knob(workload, target),
         rules=gather_rules(work, target),
         preferred={
+            "threads": target.threads,
             "block_h": block_h, "tile_h": 2, "tile_w": 4, "vectors_c": 1, "order": "chw", "block_c": block_c,
             "unroll": "taps" if workload.kernel[0] <= 7 else "kw",
         },

@@ -51,8 +51,10 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("order", ORDERS),
         Knob("block_c", channel_blocks(work.channels, target)),
         Knob("unroll", unrolling(work)),
+        *sizes.thread_knob(workload, target),
         rules=gather_rules(work, target),
         preferred={
+            "threads": target.threads,
             "block_h": block_h, "order": "chw", "block_c": block_c,
             **({"tile_h": 2, "tile_w": 4, "vectors_c": 1, "unroll": "taps"} if workload.kernel[0] < 7 else
                {"tile_h": 1, "tile_w": 6, "vectors_c": 2, "unroll": "kw"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from dwconv.schedules.space import Knob
 from dwconv.schedules.taps import Axis, column_runs
 from dwconv.target import CpuTarget, Target
 from dwconv.workload import Workload
@@ -14,6 +15,20 @@ MOST_CODE = 3000
 
 WIDE_KERNEL = 16
 """From this width on a space also has loops over all taps: a kernel row, unrolled, may be too much code."""
+
+
+SMALL_FLOPS = 4_000_000
+SMALL_BYTES = 1 << 20
+"""Up to here a workload takes one thread some tens of microseconds, of which waking another may cost several."""
+
+
+def thread_knob(workload: Workload, target: CpuTarget) -> list[Knob]:
+    """How many threads run a small workload, at most: 1, 2, 4, …, all. Larger workloads take all there are, and have
+    no such knob; the loader tells the kernel (build/openmp.ll)."""
+    if target.threads == 1 or workload.flops > SMALL_FLOPS or workload.bytes > SMALL_BYTES:
+        return []
+    fewer = [1 << power for power in range((target.threads - 1).bit_length())]
+    return [Knob("threads", [*fewer, target.threads])]
 
 
 def misfit(workload: Workload, target: Target) -> str | None:

@@ -46,6 +46,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("tile_w", [size for size in (1, 2, 3, 4, 7, 8, 14) if size <= out_w]),
         Knob("vectors_c", [count for count in (1, 2, 3, 4) if count <= vectors]),
         Knob("unroll", ["kw", "none"] if kernel_w >= sizes.WIDE_KERNEL or workload.multiplier > 1 else ["kw"]),
+        *sizes.thread_knob(workload, target),
         rules=[
             Rule(
                 "tasks that own channels make no partial sums and no row blocks",
@@ -75,6 +76,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
             ),
         ],
         preferred={
+            "threads": target.threads,
             "parallel": "images", "tasks": 4 * target.threads, "block_h": block_h,
             "group_kh": max(1, registers // kernel_w), "tile_w": 4, "vectors_c": 1, "unroll": "kw",
         },

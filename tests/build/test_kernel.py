@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -119,6 +122,34 @@ def test_the_same_call_gives_the_same_bits_for_every_number_of_threads(kernels):
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(results[0], result) for result in results)
+
+
+def test_a_config_says_how_many_threads_it_takes_at_most():
+    """Seen in a process of its own: this one has started its threads already."""
+    code = """
+import dataclasses, psutil, torch
+from test_kernel import PROBLEM, TARGET, default_candidate
+from dwconv.build import build
+from dwconv.build.kernel import Kernel
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+torch.set_num_threads(5)
+target = dataclasses.replace(TARGET, threads=8)
+config = dict(default_candidate(PROBLEM).config.values)
+x, w = torch.zeros(PROBLEM.input_shape), torch.zeros(20, 1, 3, 3)
+x[:] = 1  # whatever starts with the first use of PyTorch has started
+counts, results = [], []
+for threads in (1, 2, 4, 8):
+    candidate = Candidate(PROBLEM, Config.of("cpu.fprop_nhwc", **{**config, "threads": threads}))
+    kernel = Kernel.load(build(candidate, target))
+    before = psutil.Process().num_threads() if not counts else before
+    results.append(kernel(x, w))
+    counts.append(psutil.Process().num_threads() - before)
+assert all(torch.equal(result, results[0]) for result in results)
+print(counts)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert ran.stdout == "[0, 1, 3, 4]\n", ran.stdout + ran.stderr
 
 
 def test_a_config_outside_the_space_is_refused():

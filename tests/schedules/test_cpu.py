@@ -221,14 +221,28 @@ def test_every_space_has_a_default_and_something_to_search(shape: str, pass_: Pa
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("batch", [1, 8, 64])
 @pytest.mark.parametrize("pass_", PASSES)
-def test_a_space_does_not_depend_on_the_batch(pass_: Pass, batch: int, layout: Layout) -> None:
+def test_only_the_threads_of_what_is_small_depend_on_the_batch(pass_: Pass, batch: int, layout: Layout) -> None:
     workload = lying(layer(96, (28, 28), (5, 5), padding=((2, 2), (2, 2))).for_pass(pass_), layout)
     space, other = (
         templates_for(workload, TARGET)[0].space(dataclasses.replace(workload, batch=size), TARGET)
         for size in (2, batch)
     )
-    assert space.knobs == other.knobs
+    knobs, others = ([knob for knob in each.knobs if knob.name != "threads"] for each in (space, other))
+    assert knobs == others
     assert all(other.why_illegal(config) is None for config in some_configs(workload, 20))
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_a_small_workload_chooses_its_threads(pass_: Pass) -> None:
+    small = layer(96, (7, 7), (3, 3), padding=((1, 1), (1, 1)), batch=1).for_pass(pass_)
+    large = dataclasses.replace(small, channels=960, batch=8)
+    target = dataclasses.replace(TARGET, threads=6)
+    spaces = [templates_for(each, target)[0].space(each, target) for each in (small, large)]
+    choices = [{knob.name: knob.values for knob in space.knobs}.get("threads") for space in spaces]
+    assert choices == [(1, 2, 4, 6), None]
+    assert spaces[0].default.threads == 6
+    alone = dataclasses.replace(TARGET, threads=1)
+    assert "threads" not in templates_for(small, alone)[0].space(small, alone).default.to_dict()
 
 
 def test_the_default_leaves_work_for_every_thread() -> None:
@@ -327,6 +341,8 @@ def test_golden(pass_: Pass, layout: Layout, golden: Golden) -> None:
     stride = (2, 2) if pass_ == "dgrad" else (1, 1)
     workload = lying(layer(32, (8, 8), (3, 3), padding=((1, 1), (1, 1)), stride=stride).for_pass(pass_), layout)
     found = templates_for(workload, TARGET)[0]
-    config = found.space(workload, TARGET).check(GOLDEN[pass_, layout])
+    space = found.space(workload, TARGET)
+    threads = {"threads": 2} if any(knob.name == "threads" for knob in space.knobs) else {}
+    config = space.check(GOLDEN[pass_, layout] | threads)
     script = Candidate(workload, config).schedule(TARGET).mod["main"].script()
     golden(Path(__file__).parent / "golden" / f"cpu_{pass_}_{layout}.py.txt", script + "\n")

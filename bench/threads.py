@@ -1,0 +1,82 @@
+"""``python -m bench threads``: does one side's idle threads slow the other's?
+
+A loop that runs one of our kernels and then a pointwise convolution of PyTorch's, as networks do, against each of the
+two alone. Both run on the same threads, so the loop should cost what the two cost. Nothing has to be tuned.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from bench.cases import CPU_LAYERS, Layer
+from dwconv.arguments import ArgumentParser, run
+from dwconv.build.cache import build_cached
+from dwconv.build.kernel import Kernel
+from dwconv.measure.timing import FINAL, CpuClock, time_in_turns
+from dwconv.reference import operands
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import CpuTarget, cpu_target
+from dwconv.workload import Workload
+
+GOAL = 1.1
+
+
+def main(argv: Sequence[str]) -> int:
+    return run(_threads, list(argv))
+
+
+def _threads(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench threads", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    arguments = parser.parse_args(argv)
+    target = cpu_target()
+    print(f"{'layer':32} {'pass':6} {'dwconv µs':>10} {'1×1 µs':>8} {'loop µs':>8} {'loop / sum':>11}", flush=True)
+    rows = []
+    for layer in CPU_LAYERS[: arguments.first]:
+        for workload in layer.workloads(dtype="float32", layout="nhwc"):
+            rows.append(_row(layer, workload, target))
+            print(_line(rows[-1]), flush=True)
+    worst = max(rows, key=lambda row: row["ratio"])
+    print(f"\nat most {worst['ratio']:.2f} of the sum, the goal is {GOAL}: {worst['layer']} {worst['pass']}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / f"threads-{target.device}.json"
+    path.write_text(json.dumps({"device": target.device, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+def _row(layer: Layer, workload: Workload, target: CpuTarget) -> dict[str, Any]:
+    config = templates_for(workload, target)[0].space(workload, target).default
+    kernel = Kernel.load(build_cached(Candidate(workload, config), target))
+    inputs = operands(workload, data="normal")
+    x = torch.randn(layer.batch, layer.channels, layer.size, layer.size).to(memory_format=torch.channels_last)
+    w = torch.randn(layer.channels, layer.channels, 1, 1)
+
+    def ours() -> object:
+        return kernel(*inputs)
+
+    def pytorchs() -> object:
+        return F.conv2d(x, w)
+
+    def both() -> object:
+        return ours(), pytorchs()
+
+    with torch.inference_mode():
+        taken = time_in_turns({"ours": ours, "pointwise": pytorchs, "loop": both}, clock=CpuClock(), effort=FINAL)
+    us = {name: measured.median_us for name, measured in taken.items()}
+    ratio = us["loop"] / (us["ours"] + us["pointwise"])
+    return {"layer": str(layer), "pass": workload.pass_, "us": us, "ratio": ratio}
+
+
+def _line(row: dict[str, Any]) -> str:
+    us = row["us"]
+    return (
+        f"{row['layer']:32} {row['pass']:6} {us['ours']:10.1f} {us['pointwise']:8.1f} {us['loop']:8.1f} "
+        f"{row['ratio']:11.2f}"
+    )
