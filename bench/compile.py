@@ -1,0 +1,72 @@
+"""``python -m bench compile``: how long a CPU candidate takes to build, over random ones of every layer and pass."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.cases import CPU_LAYERS
+from dwconv.arguments import ArgumentParser, run
+from dwconv.build import build
+from dwconv.errors import BuildError
+from dwconv.schedules.template import Candidate
+from dwconv.target import CpuTarget, cpu_target
+from dwconv.tuner.spaces import SpaceUnion
+from dwconv.workload import LAYOUTS, Workload
+
+GOAL_MEDIAN_S, GOAL_WORST_S = 0.3, 5.0
+
+
+def main(argv: Sequence[str]) -> int:
+    return run(_compile, list(argv))
+
+
+def _compile(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench compile", description=(__doc__ or "").partition(": ")[2])
+    parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
+    parser.add_argument("--samples", type=int, default=10, help="candidates of a layer and pass, default 10")
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    arguments = parser.parse_args(argv)
+    target = cpu_target()
+    rng = random.Random(arguments.seed)
+    rows: list[dict[str, Any]] = []
+    print(f"{'layer':32} {'pass':6} {'median s':>9} {'worst s':>8}  the slowest", flush=True)
+    for layer in CPU_LAYERS[: arguments.first]:
+        for workload in layer.workloads(dtype="float32", layout=arguments.layout):
+            if arguments.only in f"{layer} {workload.pass_}":
+                rows.append({"layer": str(layer), "pass": workload.pass_, **_times(workload, target, arguments, rng)})
+                print(_line(rows[-1]), flush=True)
+    every = [seconds for row in rows for seconds in row["seconds"]]
+    print(
+        f"\n{len(every)} candidates: median {statistics.median(every):.2f} s (goal {GOAL_MEDIAN_S}), "
+        f"worst {max(every):.2f} s (goal {GOAL_WORST_S:g})"
+    )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / f"compile-{arguments.layout}-{target.device}.json"
+    path.write_text(json.dumps({"device": target.device, "layout": arguments.layout, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+def _times(workload: Workload, target: CpuTarget, arguments: Any, rng: random.Random) -> dict[str, Any]:
+    """Seconds of some random candidates, one after the other, and the configuration of the slowest."""
+    spaces = SpaceUnion.of(workload, target)
+    drawn = (spaces.sample(rng) for _ in range(arguments.samples))
+    taken: dict[str, float] = {}
+    for config in dict.fromkeys(config for config in drawn if config is not None):
+        try:
+            taken[f"{config.template} {config}"] = build(Candidate(workload, config), target).build_s
+        except BuildError as error:
+            print(f"{workload.key}: {error}", flush=True)
+    return {"seconds": list(taken.values()), "slowest": max(taken, key=lambda config: taken[config], default="")}
+
+
+def _line(row: dict[str, Any]) -> str:
+    seconds = row["seconds"]
+    return f"{row['layer']:32} {row['pass']:6} {statistics.median(seconds):9.2f} {max(seconds):8.2f}  {row['slowest']}"

@@ -1,0 +1,94 @@
+"""``python -m bench search``: the default search of a few trials against the best of many random ones.
+
+Both write a log of their own and go on from there, so that an interrupted run loses nothing. At the end the winners of
+the two are verified and timed once more, side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.cases import CPU_LAYERS, Layer
+from dwconv.arguments import ArgumentParser, run
+from dwconv.measure.limits import with_limits
+from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.records.log import TuningLog
+from dwconv.records.record import TuningRecord
+from dwconv.schedules.template import Candidate
+from dwconv.target import CpuTarget, cpu_target
+from dwconv.tuner.loop import tune_workload
+from dwconv.workload import LAYOUTS, Workload
+
+GOAL = 1.1
+"""The search may end up this much slower."""
+
+
+def main(argv: Sequence[str]) -> int:
+    return run(_search, list(argv))
+
+
+def _search(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench search", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
+    parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
+    parser.add_argument("--trials", type=int, default=64, help="of the search, default 64")
+    parser.add_argument("--random", type=int, default=600, metavar="N", help="random trials, default 600")
+    parser.add_argument("--seed", type=int, default=0, help="of the search; the random ones have another")
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
+    parser.add_argument("--logs", type=Path, default=Path("bench/results/search"), help="folder for the two logs")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    arguments = parser.parse_args(argv)
+    target = with_limits(cpu_target())
+    rows: list[dict[str, Any]] = []
+    print(_HEAD, flush=True)
+    with Workers(target, jobs=os.cpu_count() or 1) as workers:
+        for layer in CPU_LAYERS[: arguments.first]:
+            for workload in layer.workloads(dtype="float32", layout=arguments.layout):
+                if arguments.only in f"{layer} {workload.pass_}":
+                    rows.append(_compare(layer, workload, target, arguments, workers))
+                    print(_line(rows[-1]), flush=True)
+    behind = [row for row in rows if row["ratio"] is None or row["ratio"] > GOAL]
+    print(f"\nwithin {GOAL - 1:.0%} of the best random one: {len(rows) - len(behind)} of {len(rows)}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / f"search-{arguments.layout}-{target.device}.json"
+    path.write_text(json.dumps({"device": target.device, "layout": arguments.layout, "rows": rows}, indent=1) + "\n")
+    return 0
+
+
+def _compare(layer: Layer, workload: Workload, target: CpuTarget, arguments: Any, workers: Workers) -> dict[str, Any]:
+    bests: list[TuningRecord | None] = []
+    for search, trials, seed in (
+        ("evolve", arguments.trials, arguments.seed),
+        ("random", arguments.random, arguments.seed + 1),
+    ):
+        log = TuningLog(arguments.logs / f"{target.device}-{search}-{seed}.jsonl")
+        found = tune_workload(
+            workload, target, log=log, search=search, trials=trials, seconds=None, patience=None, seed=seed,
+            workers=workers,
+        )  # fmt: skip
+        bests.append(found.best)
+    row: dict[str, Any] = {"layer": str(layer), "pass": workload.pass_, "ratio": None}
+    known = [best for best in bests if best is not None]
+    if len(known) < 2:
+        return row
+    with LocalRunner(workload, target, workers=workers) as runner:
+        confirmed = list(runner.confirm([Candidate(workload, best.config) for best in known]))
+    us = [record.measurement.median_us if record.measurement else None for record in confirmed]
+    row |= {"us": us, "configs": [record.config.to_dict() for record in confirmed]}
+    if us[0] is not None and us[1] is not None:
+        row["ratio"] = us[0] / us[1]
+    return row
+
+
+_HEAD = f"{'layer':32} {'pass':6} {'search µs':>10} {'random µs':>10} {'search / random':>16}"
+
+
+def _line(row: dict[str, Any]) -> str:
+    if row["ratio"] is None:
+        return f"{row['layer']:32} {row['pass']:6} nothing to compare"
+    ours, theirs = row["us"]
+    return f"{row['layer']:32} {row['pass']:6} {ours:10.1f} {theirs:10.1f} {row['ratio']:16.2f}"

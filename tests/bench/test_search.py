@@ -1,0 +1,39 @@
+"""bench search and bench compile, on a tiny layer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import compile, search
+from bench.__main__ import main
+from bench.cases import Layer
+
+TINY = (Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3),)
+
+
+def test_builds_are_timed_pass_by_pass(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(compile, "CPU_LAYERS", TINY)
+    assert main(["compile", "--samples", "2", "--out", str(tmp_path)]) == 0
+    (written,) = tmp_path.glob("compile-nhwc-*.json")
+    rows = json.loads(written.read_text())["rows"]
+    assert [(row["pass"], len(row["seconds"])) for row in rows] == [("fprop", 2), ("dgrad", 2), ("wgrad", 2)]
+    assert all(0 < seconds < 20 for row in rows for seconds in row["seconds"])
+    assert "6 candidates: median" in capsys.readouterr().out
+
+
+def test_two_searches_are_compared_and_the_second_run_measures_nothing_again(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(search, "CPU_LAYERS", TINY)
+    monkeypatch.setattr(search, "with_limits", lambda target: target)
+    options = ["--trials", "2", "--random", "3", "--only", "wgrad", "--logs", str(tmp_path), "--out", str(tmp_path)]
+    assert main(["search", *options]) == 0
+    known = {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
+    assert sorted("random" in path.name for path in known) == [False, True]
+    (written,) = tmp_path.glob("search-nhwc-*.json")
+    (row,) = json.loads(written.read_text())["rows"]
+    if row["ratio"] is None:
+        pytest.skip("the machine was too busy for a candidate")
+    assert row["pass"] == "wgrad" and row["ratio"] == row["us"][0] / row["us"][1]
+    assert main(["search", *options]) == 0
+    assert known == {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}

@@ -1,0 +1,72 @@
+"""bench train: what is compared, and how a step is taken apart."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from models import TinyNet
+from torch import nn
+
+import dwconv
+from bench import race, train
+from bench.networks import explain_layers
+from bench.step_profile import profile, table
+
+pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+
+
+def test_ratios_are_of_steps_taken_in_turn():
+    found = race.summary({"plain": [2.0, 4.0, 60.0], "converted": [1.0, 2.0, 10.0]})
+    assert found["ratio"]["median"] == 2.0 and found["ratio"]["quartiles"] == [2.0, 4.0]
+    assert found["median_ms"] == {"plain": 4000.0, "converted": 2000.0}
+
+
+def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp_path, capsys):
+    out = tmp_path / "figures.json"
+    options = ["--model", "models:TinyNet", "--batch", "2", "--image", "12", "--steps", "3", "--warmup", "2"]
+    assert race.main([*options, "--profile", "--out", str(out)]) == 0
+    figures = json.loads(out.read_text())
+    assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
+    assert figures["loss_difference"]["converted"] == 0.0  # nothing is tuned: both run the same ops
+    assert figures["steps"] == 3
+    row = {"network": "TinyNet", "goal": 1.0, "allocator": "memory kept", **figures}
+    assert "TinyNet" in train._line(row)
+    assert "3 wgrad pytorch" in train._where([row, row])
+
+
+def test_the_allocators_differ_in_nothing_else(logs, monkeypatch):
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
+    log = train.TuningLog(logs / "log.jsonl")
+    kept, usual = (train._environment(allocator, log) for allocator in train.ALLOCATORS)
+    assert {name for name in kept.keys() | usual.keys() if kept.get(name) != usual.get(name)} == set(
+        train.settings.ALLOCATOR_ENVIRONMENT
+    )
+    assert usual["DWCONV_TUNING_LOGS"] == str(logs / "log.jsonl") and "MALLOC_TOP_PAD_" not in usual
+
+
+def test_depthwise_layers_are_told_from_the_others():
+    """One depthwise and one pointwise layer: each is found, and all of a step is accounted for."""
+    model = nn.Sequential(nn.Conv2d(3, 16, 1), nn.Conv2d(16, 16, 5, padding=2, groups=16), nn.ReLU())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(image, labels):
+        loss = model(image).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    found = profile(step, torch.randn(2, 3, 24, 24))
+    for kind in ("depthwise fprop", "depthwise backward", "pointwise, dense", "activation", "optimizer"):
+        assert found[kind] > 0, found
+    assert sum(taken for kind, taken in found.items() if kind != "step") == pytest.approx(found["step"])
+    assert table({"plain": found, "converted": found}).splitlines()[-1].startswith("  step ")
+
+
+def test_layers_are_explained_without_running_the_model_for_real(logs):
+    model = TinyNet()
+    dwconv.convert(model)
+    layers = explain_layers(model, torch.randn(2, 3, 12, 12))
+    assert [layer.problem.weight_shape for layer in layers] == [(8, 1, 3, 3), (16, 1, 5, 5), (16, 1, 3, 3)]
+    assert not any(module._forward_pre_hooks for module in model.modules())
