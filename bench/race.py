@@ -16,7 +16,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,8 @@ from torch import nn
 
 import dwconv
 from bench.networks import add_network_arguments, explain_layers, image_for, network_from
+from bench.step_profile import Step, profiles
 from dwconv.arguments import ArgumentParser, run
-
-Step = Callable[[torch.Tensor, torch.Tensor], float]
-"""One step of training on images and labels; gives the loss."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -64,9 +62,7 @@ def _race(argv: Sequence[str] | None) -> int:
         "loss_difference": losses,
     }
     if arguments.profile:
-        from bench.step_profile import profile
-
-        figures["profile_ms"] = {name: profile(steps[name], image) for name in ("plain", "converted")}
+        figures["profile_ms"] = profiles({name: steps[name] for name in ("plain", "converted")}, image)
     arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
     return 0
 

@@ -12,7 +12,7 @@ from torch import nn
 import dwconv
 from bench import race, train
 from bench.networks import explain_layers
-from bench.step_profile import profile, table
+from bench.step_profile import profiles, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 
@@ -57,7 +57,7 @@ def test_depthwise_layers_are_told_from_the_others():
         optimizer.step()
         return loss.item()
 
-    found = profile(step, torch.randn(2, 3, 24, 24))
+    found = profiles({"plain": step}, torch.randn(2, 3, 24, 24))["plain"]
     for kind in ("depthwise fprop", "depthwise backward", "pointwise, dense", "activation", "optimizer"):
         assert found[kind] > 0, found
     assert sum(taken for kind, taken in found.items() if kind != "step") == pytest.approx(found["step"])
