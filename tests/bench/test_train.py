@@ -57,7 +57,7 @@ def test_depthwise_layers_are_told_from_the_others():
         optimizer.step()
         return loss.item()
 
-    found = profiles({"plain": step}, torch.randn(2, 3, 24, 24))["plain"]
+    found = profiles({"plain": step}, torch.randn(2, 3, 24, 24), torch.zeros(2))["plain"]
     for kind in ("depthwise fprop", "depthwise backward", "pointwise, dense", "activation", "optimizer"):
         assert found[kind] > 0, found
     assert sum(taken for kind, taken in found.items() if kind != "step") == pytest.approx(found["step"])
