@@ -1,7 +1,8 @@
 """``python -m bench train``: training steps of four networks, converted and not, interleaved.
 
-What is untuned is tuned first. Each network then runs in processes of its own: once with memory kept between the steps
-(both sides, as the tuner measures), once with the allocator as glibc has it, as users run without further ado.
+What is untuned is tuned first, with the caches as a training step finds them. Each network then runs in processes of
+its own: once with memory kept between the steps (both sides, as the tuner measures), once with the allocator as glibc
+has it, as users run without further ado.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _tune_what_is_untuned(
     if not untuned:
         return
     target = with_limits(target)
-    with Workers(target, jobs=os.cpu_count() or 1) as workers:
+    with Workers(target, jobs=os.cpu_count() or 1, caches="training") as workers:
         for workload in untuned:
             found = tune_workload(
                 workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers

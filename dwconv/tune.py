@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NOTHING_WORKED_EXIT_CODE = 1
 _SEARCHES = ("evolve", "random", "exhaustive", "analytic")
 _RUNNERS = ("auto", "local", "predict")
+_CACHES = ("warm", "training")
 _OF_A_LAYER = ("kernel", "stride", "padding", "dilation", "multiplier")
 
 
@@ -116,6 +117,13 @@ def _parser() -> ArgumentParser:
     search.add_argument("--seed", type=int, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
     search.add_argument(
         "--jobs", type=_whole, default=_cores(), metavar="N", help="builds at a time, default all cores"
+    )
+    search.add_argument(
+        "--caches",
+        choices=_CACHES,
+        default="warm",
+        help="CPU: time candidates on the same tensors again and again (warm), or with the caches as a training step "
+        "finds them; keep the two in logs of their own; default warm",
     )
     output = parser.add_argument_group("output")
     output.add_argument("--log", type=Path, metavar="PATH", help="default tuning_logs/<device>.jsonl")
@@ -221,7 +229,10 @@ def _outcomes(
     check = _checks(args, target)
     outcomes: list[Outcome] = []
     try:
-        with Workers(target, jobs=args.jobs) as workers, Progress(workloads=len(workloads)) as progress:
+        with (
+            Workers(target, jobs=args.jobs, caches=args.caches) as workers,
+            Progress(workloads=len(workloads)) as progress,
+        ):
             for workload in workloads:
                 progress.begin(workload)
                 try:

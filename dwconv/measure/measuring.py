@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
+from dwconv.measure.caches import Caches, InTurn, inputs_in_turn, results_held
 from dwconv.measure.providers import better_layout, pytorch_calls
 from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, CpuClock, CudaClock, time_in_turns
 from dwconv.measure.verify import Case, LoadedKernel, make_case, verify
@@ -34,6 +35,8 @@ class MeasureSetup:
     target: Target
     load: str = LOAD
     """``module:name`` of what loads an artifact; the tests plant faults here."""
+    caches: Caches = "warm"
+    """How a CPU kernel finds its memory while it is timed."""
 
 
 @message
@@ -87,6 +90,7 @@ class Measurer:
         if isinstance(setup.target, CpuTarget):
             torch.set_num_threads(setup.target.threads)
         self._device = setup.target.kind
+        self._caches = setup.caches
         self._clock: Clock = CudaClock() if setup.target.kind == "cuda" else CpuClock()
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         self._prepared: _Prepared | None = None
@@ -108,7 +112,7 @@ class Measurer:
         """What all candidates of a workload share; kept until another workload comes."""
         if self._prepared is None or self._prepared.workload != workload:
             self._prepared = None  # free the memory of the one before
-            self._prepared = _Prepared(workload, device=self._device, clock=self._clock)
+            self._prepared = _Prepared(workload, device=self._device, clock=self._clock, caches=self._caches)
         return self._prepared
 
     def _trial(self, request: Trial) -> Measured:
@@ -145,10 +149,15 @@ class Measurer:
 class _Prepared:
     """What all candidates of a workload share."""
 
-    def __init__(self, workload: Workload, *, device: str, clock: Clock) -> None:
+    def __init__(self, workload: Workload, *, device: str, clock: Clock, caches: Caches) -> None:
         self.workload = workload
         self.exact = make_case(workload, data="integers", device=device)
-        self.providers = pytorch_calls(workload, *self.exact.inputs)
+        self._inputs = inputs_in_turn(workload, self.exact.inputs, caches=caches)
+        self._held = results_held(workload, caches=caches)
+        calls = [pytorch_calls(workload, *inputs) for inputs in self._inputs]
+        self.providers: dict[str, Call] = {
+            name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]
+        }
         self.baseline = better_layout(self.providers, clock=clock)
         self._device = device
 
@@ -162,4 +171,4 @@ class _Prepared:
 
     def call(self, kernel: LoadedKernel) -> Call:
         """A kernel as its user calls it."""
-        return lambda: kernel(*self.exact.inputs)
+        return InTurn([partial(kernel, *inputs) for inputs in self._inputs], held=self._held)

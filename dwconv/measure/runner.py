@@ -20,6 +20,7 @@ from dwconv import settings
 from dwconv.build.artifact import Artifact
 from dwconv.errors import DwconvError, RequestFailed, WorkerDied, WorkerTimeout
 from dwconv.measure.building import BUILD, BuildSetup
+from dwconv.measure.caches import Caches
 from dwconv.measure.measuring import LOAD, Check, Final, Measured, MeasureSetup, Prepare, Trial
 from dwconv.measure.process import IsolatedProcess, Pool
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
@@ -62,7 +63,9 @@ class Workers:
     """The processes that build and measure for one target. Workloads tuned one after the other can share them: each
     start takes seconds. ``build`` and ``load`` are dotted names (``module:name``) of what builds and loads kernels."""
 
-    def __init__(self, target: Target, *, jobs: int, build: str = BUILD, load: str = LOAD) -> None:
+    def __init__(
+        self, target: Target, *, jobs: int, build: str = BUILD, load: str = LOAD, caches: Caches = "warm"
+    ) -> None:
         threads = target.threads if isinstance(target, CpuTarget) else 1
         self.target = target
         self.jobs = jobs
@@ -70,7 +73,7 @@ class Workers:
             "dwconv.measure.building:Builder", BuildSetup(target=target, build=build), size=jobs, threads=1
         )
         self.measurer = IsolatedProcess(
-            "dwconv.measure.measuring:Measurer", MeasureSetup(target=target, load=load), threads=threads
+            "dwconv.measure.measuring:Measurer", MeasureSetup(target=target, load=load, caches=caches), threads=threads
         )
 
     def start(self) -> None:
