@@ -59,5 +59,5 @@ def results_held(workload: Workload, *, caches: Caches) -> int:
 
 def _count(tensor_bytes: int) -> int:
     """How many tensors of that size drive each other from the cache."""
-    room = min(_TIMES_THE_CACHE * cache_bytes(), psutil.virtual_memory().available // 8)
+    room: int = min(_TIMES_THE_CACHE * cache_bytes(), psutil.virtual_memory().available // 8)
     return max(1, min(_MOST_TENSORS, math.ceil(room / tensor_bytes)))
