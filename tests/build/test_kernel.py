@@ -134,6 +134,7 @@ from dwconv.build.kernel import Kernel
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 torch.set_num_threads(5)
+PROBLEM = dataclasses.replace(PROBLEM, layout="nhwc")
 target = dataclasses.replace(TARGET, threads=8)
 config = dict(default_candidate(PROBLEM).config.values)
 x, w = torch.zeros(PROBLEM.input_shape), torch.zeros(20, 1, 3, 3)
