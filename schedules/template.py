@@ -43,6 +43,9 @@ class ScheduleTemplate:
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, Any], ConfigSpace]
     schedule: Callable[[Workload, Config, Any], s_tir.Schedule]
+    estimate: Callable[[Workload, Config, Any], float] | None = None
+    """Microseconds that a configuration may take, from plain integers, where the template knows more than its knobs'
+    names tell; it orders candidates before any is built."""
 
 
 @dataclass(frozen=True)

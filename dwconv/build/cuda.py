@@ -125,7 +125,9 @@ _SHORTER = {
     r"\bptx_cp_async_legacy_pred_c[ag]_": "async_copy_or_zero_",
     r"\bptx_cp_async_legacy_c[ag]_": "async_copy_",
 }
-_FUNCTION = re.compile(r"^__forceinline__ __device__ void [^;{]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(
+    r"^__forceinline__ __device__ (?:void|unsigned int) [^;{]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL
+)
 """Asynchronous copies, which TVM defines where it needs them."""
 
 
@@ -178,6 +180,7 @@ static __device__ unsigned __pack_nv_bfloat162(nv_bfloat16 x, nv_bfloat16 y) {
 }
 """,
     "__asm__": "#define __asm__ asm\n",
+    "uint": "typedef unsigned int uint;\n",
     "__volatile__": "#define __volatile__ volatile\n",
     "TVM_ENABLE_L2_PREFETCH": "#define TVM_ENABLE_L2_PREFETCH 1\n",
 }

@@ -1,6 +1,7 @@
 """dgrad, NHWC, CUDA.
 
-Level one: a block owns `threads_h` × `threads_w` strips of one image of dx, in `threads_c` vectors of channels.
+Level one: a block owns `threads_h` × `threads_w` × `vthread_w` strips of one image of dx, in `threads_c` vectors of
+channels; what it needs of dy is read straight from memory, or staged in shared memory with its halo (`stage`).
 Level two: a thread owns a strip of `tile_h` rows × `tile_w` columns × `vector_c` channels, its sums in registers.
 Strips are multiples of the stride: each of their positions has its own taps, the same in every strip, and no others.
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cuda import gather_nhwc_space
+from dwconv.schedules.cuda import gather_nhwc_estimate, gather_nhwc_space
 from dwconv.schedules.cuda.gather_nhwc_cut import Cut
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace
@@ -41,6 +42,12 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
     return gather_nhwc_space.gather_space(NAME, Gather.of_input_gradient(workload), workload, target)
 
 
+def estimate(workload: Workload, config: Config, target: Target) -> float:
+    assert isinstance(target, CudaTarget)
+    cut = Cut.of(Gather.of_input_gradient(workload), config, workload.dtype)
+    return gather_nhwc_estimate.estimate(cut, workload, target).microseconds
+
+
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
     """Parameters: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C)."""
     from dwconv.schedules.cuda.gather_nhwc import schedule_gather
@@ -49,5 +56,12 @@ def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedu
 
 
 TEMPLATE = ScheduleTemplate(
-    name=NAME, device="cuda", pass_="dgrad", layout="nhwc", misfit=misfit, space=space, schedule=schedule
+    name=NAME,
+    device="cuda",
+    pass_="dgrad",
+    layout="nhwc",
+    misfit=misfit,
+    space=space,
+    schedule=schedule,
+    estimate=estimate,
 )

@@ -18,10 +18,12 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from dwconv.schedules.emit import Expr, int32, store
+from dwconv.schedules.emit import Expr, int32, serial, store
+from dwconv.workload import ITEMSIZE
 
 VECTOR_BYTES = 16
 """The widest load or store."""
+TURNS_UNROLLED = 16
 STATIC_SHARED_BYTES = 48 * 1024
 """A kernel may have more shared memory only if it is dynamic."""
 
@@ -63,6 +65,12 @@ def unrolled(name: str, *bounds: int) -> Iterator[Expr]:
         return
     with T.unroll(start, stop, annotations={"pragma_unroll_explicit": False}) as index:
         yield IRBuilder.name(name, index)
+
+
+def turns(name: str, count: int) -> Iterator[Expr]:
+    """Over the turns in which threads move data together: unrolled, where they are not too many, for many loads on
+    their way at a time."""
+    return unrolled(name, count) if count <= TURNS_UNROLLED else serial(name, count)
 
 
 def _bound(name: str, extent: Expr, tag: str) -> Iterator[Expr]:
@@ -154,3 +162,31 @@ def zero(dtype: str, lanes: int = 1) -> Expr:
 def in_float32(value: Expr) -> Expr:
     """A scalar, converted: what all kernels calculate in."""
     return value.astype("float32")
+
+
+# -- copies to shared memory that threads do not wait for ---------------------------------------------------------
+
+
+def copy_async(target: Any, at: Expr, source: Any, *indices: Expr, elements: int, valid: Expr = True) -> None:
+    """Copies ``elements`` neighbours, 4, 8 or 16 bytes, from ``source`` to shared memory by cp.async; where ``valid``
+    does not hold, zeros, and nothing is read. They are there after ``wait_for_copies`` and a barrier."""
+    size = elements * ITEMSIZE[source.dtype]
+    # Past the first-level cache where it can: what is staged is read from shared memory alone.
+    copy = T.ptx.cp.async_.cg if size == VECTOR_BYTES else T.ptx.cp.async_.ca
+    addresses = T.address_of(target[at]), T.address_of(source[indices])
+    filled = () if valid is True else (tirx.Select(valid, _uint32(size), _uint32(0)),)
+    T.evaluate(copy.shared.global_(*addresses, size, *filled))
+
+
+def commit_copies() -> None:
+    """Closes a group of copies."""
+    T.evaluate(T.ptx.cp.async_.commit_group())
+
+
+def wait_for_copies(*, pending: int = 0) -> None:
+    """Until at most ``pending`` groups, the latest, are still on their way."""
+    T.evaluate(T.ptx.cp.async_.wait_group(pending))
+
+
+def _uint32(value: int) -> Expr:
+    return tirx.IntImm("uint32", value)

@@ -1,7 +1,9 @@
 """fprop, NHWC, CUDA.
 
-Level one: a block owns `threads_h` × `threads_w` strips of one image, in `threads_c` vectors of channels.
-Level two: a thread owns a strip of `tile_h` rows × `tile_w` columns × `vector_c` channels, its sums in registers.
+Level one: a block owns `threads_h` × `threads_w` × `vthread_w` strips of one image, in `threads_c` vectors of channels;
+their input is read straight from memory, or staged in shared memory with its halo (`stage`).
+Level two: virtual thread by virtual thread, a thread owns a strip of `tile_h` rows × `tile_w` columns × `vector_c`
+channels, its sums in registers.
 `weights`: in registers, or in shared memory for all threads. `unroll`: all taps, or those of a kernel row ("kw").
 
     image             block tile                      strip: what one thread owns
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cuda import gather_nhwc_space
+from dwconv.schedules.cuda import gather_nhwc_estimate, gather_nhwc_space
 from dwconv.schedules.cuda.gather_nhwc_cut import Cut
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace
@@ -32,8 +34,6 @@ NAME = "cuda.fprop_nhwc"
 
 
 def misfit(workload: Workload, target: Target) -> str | None:
-    if workload.bias:
-        return "it adds no bias yet"
     return gather_nhwc_space.misfit(Gather.of_convolution(workload))
 
 
@@ -42,13 +42,26 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
     return gather_nhwc_space.gather_space(NAME, Gather.of_convolution(workload), workload, target)
 
 
+def estimate(workload: Workload, config: Config, target: Target) -> float:
+    assert isinstance(target, CudaTarget)
+    cut = Cut.of(Gather.of_convolution(workload), config, workload.dtype)
+    return gather_nhwc_estimate.estimate(cut, workload, target).microseconds
+
+
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
-    """Parameters: x (n, H, W, C), w (C·M, KH, KW), y (n, OH, OW, C·M)."""
+    """Parameters: x (n, H, W, C), w (C·M, KH, KW), perhaps bias (C·M), y (n, OH, OW, C·M)."""
     from dwconv.schedules.cuda.gather_nhwc import schedule_gather
 
     return schedule_gather(Cut.of(Gather.of_convolution(workload), config, workload.dtype))
 
 
 TEMPLATE = ScheduleTemplate(
-    name=NAME, device="cuda", pass_="fprop", layout="nhwc", misfit=misfit, space=space, schedule=schedule
+    name=NAME,
+    device="cuda",
+    pass_="fprop",
+    layout="nhwc",
+    misfit=misfit,
+    space=space,
+    schedule=schedule,
+    estimate=estimate,
 )

@@ -1,4 +1,4 @@
-"""What a cut of fprop or dgrad, NHWC, costs on CUDA: registers, code, instructions, estimated in plain integers.
+"""What a thread of fprop or dgrad, NHWC, does on CUDA: registers, code, instructions, estimated in plain integers.
 
 Good enough to leave out what cannot run and to choose where a search starts; compiled machine code decides afterwards.
 """
@@ -6,25 +6,19 @@ Good enough to leave out what cannot run and to choose where a search starts; co
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 
-from dwconv.schedules.cuda.gather_nhwc_cut import VECTOR_BYTES, Cut, ImageCut
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
+from dwconv.schedules.cuda.gather_nhwc_cut import Cut, ImageCut
+from dwconv.schedules.taps import source_loops
 
 ADDRESS_REGISTERS = 16
 """For addresses, counters and loads ahead of their use; in a loop over rows twice as many."""
 GUARD_CODE = 5
-LATENCY = 700
-"""Cycles until what is loaded is there."""
-ROWS_AHEAD = 3
-"""Source rows that the compiler loads at a time in straight code; in a loop, one."""
-THREADS_AT_A_TIME = 128
-"""Of an SM."""
-LONG_CODE = 100_000
-"""Instructions in straight code that take twice as long: instructions come from memory, too."""
-INSTRUCTIONS_PER_BYTE = 7
-"""What a thread may issue at the memory's pace: 132 SMs × 128 lanes at 1.75 GHz over 4.3 TB/s."""
+START_CODE = 50
+"""Instructions until a thread knows its place."""
+COPY_CODE = 6
+"""Instructions of a copy to shared memory; about as many for a weight."""
 
 
 def registers(cut: Cut) -> int:
@@ -33,6 +27,7 @@ def registers(cut: Cut) -> int:
     words = columns * cut.source_lanes
     packed = words // 2 if cut.itemsize == 2 else 0
     held = cut.strip_kernels * cut.taps if cut.weights == "registers" else cut.weight_lanes
+    held += cut.channels.tile if cut.work.bias else 0
     others = ADDRESS_REGISTERS * (1 if cut.unroll == "taps" else 2)
     return rows_alive(cut) * cut.columns.tile * cut.channels.tile + words + packed + held + others
 
@@ -69,69 +64,92 @@ def _guarded(cut: Cut) -> int:
     return rows * len(cut.columns.reads) + (len(cut.rows.reads) - rows) * columns
 
 
-def threads_per_sm(cut: Cut, target: CudaTarget) -> int:
-    return min(target.threads_per_sm, target.registers_per_sm // (-(-registers(cut) // 8) * 8))
+# -- instructions --------------------------------------------------------------------------------------------------
 
 
-def instructions(cut: Cut) -> float:
-    """Of a thread, and as many again as bytes that it loads, half: the first-level cache delivers one for each lane."""
-    rows, columns, lanes = len(cut.rows.reads), len(cut.columns.reads), cut.source_lanes
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Instructions of a thread."""
+
+    fma: float
+    loads: float
+    """Of the source, from global memory or from a patch in shared memory."""
+    weight_loads: float
+    stores: float
+    others: float
+    code: int
+    """In straight code."""
+
+    @property
+    def instructions(self) -> float:
+        return self.fma + self.loads + self.weight_loads + self.stores + self.others
+
+
+def work_of(cut: Cut) -> Work:
+    rows, pairs = _row_turns(cut)
     halves = cut.itemsize == 2
-    source = cut.vector(lanes, itemsize=cut.itemsize)
-    products = cut.rows.products * cut.columns.products * cut.weight_lanes
-    loads = rows * columns * (lanes / source + lanes * halves + lanes * cut.itemsize / 2)
-    results = cut.rows.tile * cut.columns.tile * cut.channels.tile
-    stores = results * (cut.itemsize / VECTOR_BYTES + halves / 2)
-    return cut.fan_turns * (products + loads + _padding(cut) + _weights(cut)) + stores + 60
+    strips = cut.columns.vthreads
+    columns, lanes = len(cut.columns.reads), cut.source_lanes
+    vector = 1 if cut.fan_turns > 1 else cut.vector(lanes, itemsize=cut.itemsize)
+    turns = cut.fan_turns * strips
+    results = cut.rows.tile * cut.columns.tile
+    stored = cut.channels.tile // cut.vector(cut.channels.tile, itemsize=cut.itemsize)
+    converted = turns * rows * columns * lanes + strips * results * cut.channels.tile / 2 if halves else 0.0
+    weight_loads, weight_others = _weight_work(cut, pairs=pairs * turns)
+    copies = COPY_CODE * cut.patch.turns_in_all if cut.stage == "shared" else 0
+    return Work(
+        fma=turns * pairs * cut.columns.products * cut.weight_lanes,
+        loads=turns * rows * columns * lanes / vector,
+        weight_loads=weight_loads,
+        stores=strips * results * stored,
+        others=START_CODE + converted + weight_others + turns * _overhead(cut, rows=rows, pairs=pairs) + copies,
+        code=code_size(cut),
+    )
 
 
-def _padding(cut: Cut) -> float:
-    """What is not known to be inside is set to zero before it is loaded; in a loop over rows, asked for."""
-    if cut.unroll == "taps":
-        return _guarded(cut) * (1 + cut.source_lanes * cut.itemsize / 4)
-    unsure = sum(map(cut.columns.may_be_padding, cut.columns.reads))
-    meetings = cut.rows.tile if cut.rows_together and cut.rows.tile > 1 else 0
-    return len(cut.rows.reads) * (10 + 2 * unsure + 5 * meetings)
-
-
-def _weights(cut: Cut) -> float:
+def _weight_work(cut: Cut, *, pairs: float) -> tuple[float, float]:
+    """(loads of weights, other instructions for them)."""
     kernels = cut.weight_lanes
     if cut.weights == "registers":
-        return kernels * cut.taps * (cut.itemsize / VECTOR_BYTES + (cut.itemsize == 2))
-    uses = cut.rows.products * cut.columns.axis.taps
+        elements = cut.strip_kernels * cut.taps
+        return elements / cut.vector(elements, itemsize=cut.itemsize), elements * (cut.itemsize == 2)
+    uses = pairs * cut.columns.axis.taps
     if cut.weights == "global":
-        return uses * kernels * 2
-    staged = 10 * cut.taps * cut.block_kernels / cut.threads / cut.fan_turns
-    return uses * math.ceil(kernels / 4) + staged
+        return uses * kernels, uses * kernels
+    vector = 1 if cut.fan_in < cut.work.fan_in else cut.vector(kernels, itemsize=4)
+    return uses * kernels / vector, COPY_CODE * cut.taps * cut.block_kernels / cut.threads
 
 
-def cost(cut: Cut, workload: Workload, target: CudaTarget) -> float:
-    """Of a result, in instructions: those issued, or what the memory takes instead; more where threads are too few to
-    hide how long loads take, where the last blocks leave SMs idle, and where the code is long."""
-    rows, columns, channels = cut.rows, cut.columns, cut.channels
-    threads = rows.strips * columns.strips * channels.strips * workload.batch
-    results = rows.size * columns.size * channels.size * workload.batch
-    issued = instructions(cut)
-    held = min(threads_per_sm(cut, target), threads / target.sms)
-    waits = len(cut.rows.reads) / (ROWS_AHEAD if cut.unroll == "taps" else 1)
-    busy = held / THREADS_AT_A_TIME * issued / (issued + waits * LATENCY)
-    waves = threads / (held * target.sms)
-    issue = issued * threads / results * (1 + code_size(cut) / LONG_CODE)
-    time = max(issue / min(busy, 1), INSTRUCTIONS_PER_BYTE * _traffic(cut, workload) / results) + issue / 2
-    return time * math.ceil(waves) / waves
+def _overhead(cut: Cut, *, rows: float, pairs: float) -> float:
+    """Of a strip: asking whether what is loaded is inside, and whether a row meets a tap."""
+    direct = cut.stage == "none"
+    if cut.unroll == "taps":
+        zeros = math.ceil(cut.source_lanes * cut.itemsize / 4)
+        return _guarded(cut) * (1 + zeros) if direct else 0
+    unsure = sum(map(cut.columns.may_be_padding, cut.columns.reads)) if direct else 0
+    meetings = cut.rows.tile if cut.rows_together and cut.rows.tile > 1 else 0
+    return rows * (10 + 2 * unsure + 3 * meetings)
 
 
-def _traffic(cut: Cut, workload: Workload) -> float:
-    """Bytes: of the tensors, or through the second-level cache, which is little faster, with the edges of blocks."""
-    channels = cut.work.source_channels * cut.itemsize * workload.batch
-    inputs = cut.rows.axis.inputs * cut.columns.axis.inputs
-    edges = _read_by_blocks(cut.rows) * _read_by_blocks(cut.columns) - inputs
-    return workload.bytes + max(0, edges) * channels
+def _row_turns(cut: Cut) -> tuple[float, float]:
+    """(source rows that a strip goes through, pairs of such a row and a row of the strip); the mean over strips, since
+    loops over rows leave out those that are padding."""
+    if cut.unroll == "taps":
+        return len(cut.rows.reads), cut.rows.products
+    return _rows_in_loops(cut.rows, cut.rows_together)
 
 
 @cache
-def _read_by_blocks(axis: ImageCut) -> int:
-    """Inputs that all blocks together read, each block every input once."""
-    block = min(axis.tile * axis.threads, axis.size)
-    read = (block - 1) * axis.axis.up // axis.axis.down + (axis.axis.taps - 1) * abs(axis.axis.step) // axis.axis.down
-    return axis.blocks * min(read + 1, axis.axis.inputs)
+def _rows_in_loops(rows: ImageCut, together: bool) -> tuple[float, float]:
+    axis = rows.axis
+    turns = pairs = 0
+    reads = axis.reads(rows.tile)
+    for loop in source_loops(axis, rows.tile, together=together):
+        for strip in range(rows.strips):
+            for turn in range(loop.count):
+                at = loop.at + turn * loop.delta
+                if 0 <= strip * rows.step + at < axis.inputs:
+                    turns += 1
+                    met = {row for row, _, _ in loop.meetings}
+                    pairs += sum(row in met for row, _ in reads.get(at, ()))
+    return turns / rows.strips, pairs / rows.strips

@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from dwconv.schedules.cuda.gather_nhwc_patch import VECTOR_BYTES, Patch
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
 from dwconv.workload import ITEMSIZE, DType
 
-VECTOR_BYTES = 16
 MOST_FAN_IN = 4
 """Source channels of a result channel that are summed in straight code; more of them, in a loop."""
 MOST_ROWS_TOGETHER = 4
@@ -30,24 +30,31 @@ Reads = dict[int, list[tuple[int, int]]]
 
 @dataclass(frozen=True, kw_only=True)
 class AxisCut:
-    """An axis of ``size`` results in strips of ``tile``, one a thread, ``threads`` of them in a block."""
+    """An axis of ``size`` results in strips of ``tile``, ``threads`` of them side by side in a block."""
 
     size: int
     tile: int
     threads: int
+    vthreads: int = 1
+    """Virtual threads: strips of a thread, each ``threads`` strips after the one before, so that neighbouring threads
+    have neighbouring strips."""
 
     @property
     def strips(self) -> int:
         return -(-self.size // self.tile)
 
     @property
+    def block_strips(self) -> int:
+        return self.threads * self.vthreads
+
+    @property
     def blocks(self) -> int:
-        return -(-self.strips // self.threads)
+        return -(-self.strips // self.block_strips)
 
     @property
     def idle(self) -> bool:
         """Whether there are threads without a strip."""
-        return self.strips % self.threads != 0
+        return self.strips % self.block_strips != 0
 
     @property
     def ragged(self) -> bool:
@@ -57,7 +64,7 @@ class AxisCut:
     @property
     def computed(self) -> int:
         """Results that all threads compute, wanted or not."""
-        return self.blocks * self.threads * self.tile
+        return self.blocks * self.block_strips * self.tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +132,7 @@ class Cut:
     columns: ImageCut
     channels: AxisCut
     weights: str
+    stage: str
     unroll: str
 
     @classmethod
@@ -133,9 +141,12 @@ class Cut:
         return cls(
             work=work, dtype=dtype,
             rows=ImageCut(size=rows.outputs, tile=config.tile_h, threads=config.threads_h, axis=rows),
-            columns=ImageCut(size=columns.outputs, tile=config.tile_w, threads=config.threads_w, axis=columns),
+            columns=ImageCut(
+                size=columns.outputs, tile=config.tile_w, threads=config.threads_w, axis=columns,
+                vthreads=config.vthread_w,
+            ),
             channels=AxisCut(size=work.channels, tile=config.vector_c, threads=config.threads_c),
-            weights=config.weights, unroll=config.unroll,
+            weights=config.weights, stage=config.stage, unroll=config.unroll,
         )  # fmt: skip
 
     @property
@@ -187,6 +198,11 @@ class Cut:
         """Kernels of a block."""
         return self.channels.threads * self.strip_kernels
 
+    @property
+    def block_channels(self) -> int:
+        """Source channels of a block, where they are a whole number."""
+        return self.channels.threads * self.channels.tile * self.work.fan_in // self.work.fan_out
+
     # -- rows and columns ------------------------------------------------------------------------------------------
 
     @property
@@ -220,5 +236,16 @@ class Cut:
         return 4 * (fours + (fours % 2 == 0))
 
     @property
-    def shared_bytes(self) -> int:
+    def weight_bytes(self) -> int:
+        """In shared memory."""
         return 4 * self.taps * self.pitch if self.weights == "shared" else 0
+
+    # -- source in shared memory -----------------------------------------------------------------------------------
+
+    @cached_property
+    def patch(self) -> Patch:
+        return Patch.of(self)
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.weight_bytes + (self.itemsize * self.patch.elements if self.stage == "shared" else 0)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from dwconv.schedules.cuda.gather_nhwc_cost import code_size, cost, registers
-from dwconv.schedules.cuda.gather_nhwc_cut import MOST_FAN_IN, VECTOR_BYTES, AxisCut, Cut
+from dwconv.schedules.cuda.gather_nhwc_cost import code_size, registers
+from dwconv.schedules.cuda.gather_nhwc_cut import MOST_FAN_IN, AxisCut, Cut
+from dwconv.schedules.cuda.gather_nhwc_estimate import LINE_BYTES, estimate
+from dwconv.schedules.cuda.gather_nhwc_patch import LEAST_COPY_BYTES, VECTOR_BYTES
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
 from dwconv.schedules.taps import Axis
@@ -26,15 +28,23 @@ MOST_STRIDE = 128
 TILES = (1, 2, 4, 7, 8, 14, 28)
 WIDEST = 32
 """Up to so many rows or columns of an image may be one strip, whatever their number."""
-FEW_TAPS, FEW_ROWS = 9, 5
+FEW_ROWS = 5
 START_CODE = 3200
-START_REGISTERS, LOOP_REGISTERS = 168, 232
+START_REGISTERS, LOOP_REGISTERS = 168, 220
 """Of a thread to start from: those that wait for memory need more threads beside them than those that multiply."""
 BLOCK_THREADS = 128
 """Of the block to start from: small ones fill an SM better where threads need many registers."""
-BLOCK_CHANNEL_THREADS = 32
-BLOCK_SHARED_BYTES = 80 * 1024
-"""The same: two fit on an SM."""
+BLOCK_SIZES = range(48, 513)
+STRIPS_TRIED = 4
+"""With all blocks; others with one that suits."""
+MOST_RESULTS = 256
+"""Of a strip."""
+LEAN = 0.1
+"""Of a microsecond for each that the issue slots are busy, even if nobody waits for them."""
+DOUBTED = 1.05
+"""Times longer for bank conflicts, or few loads on their way, even if no resource shows them."""
+MOST_CONFLICTS, ENOUGH_IN_FLIGHT = 1.05, 60_000
+"""Bytes an SM: some more than are needed, since the compiler may load fewer ahead."""
 
 
 def misfit(work: Gather) -> str | None:
@@ -53,13 +63,14 @@ def gather_space(name: str, work: Gather, workload: Workload, target: CudaTarget
         Knob("threads_h", [count for count in (1, 2, 4, 7, 14, 28) if count <= work.rows.outputs]),
         Knob("tile_h", tiles(work.rows)),
         Knob("tile_w", tiles(work.columns)),
+        Knob("vthread_w", [1, 2, 4]),
+        Knob("stage", ["none", "shared"]),
         Knob("weights", weights(work, target)),
         Knob("unroll", ["taps", "kw"] if work.rows.taps > 1 else ["taps"]),
     ]
     rules = gather_rules(work, dtype, target)
     space = ConfigSpace(name, *knobs, rules=rules)
-    starts = (config for config in _starts(space, work, workload, target) if space.why_illegal(config) is None)
-    preferred = dict((next(starts, None) or space.default).values)
+    preferred = dict((Starts(space, work, workload, target).best() or space.default).values)
     return ConfigSpace(name, *knobs, rules=rules, preferred=preferred)
 
 
@@ -118,6 +129,10 @@ def gather_rules(work: Gather, dtype: DType, target: CudaTarget) -> list[Rule]:
         Rule(f"more than {target.threads_per_block} threads", lambda c: cut(c).threads > target.threads_per_block),
         Rule(f"fewer than {least_threads} threads", lambda c: cut(c).threads < least_threads),
         Rule(
+            "a block's channels cannot be copied in vectors",
+            lambda c: c.stage == "shared" and not can_be_staged(cut(c)),
+        ),
+        Rule(
             "registers cannot be indexed by a loop over kernel rows",
             lambda c: c.weights == "registers" and c.unroll == "kw",
         ),
@@ -138,52 +153,83 @@ def gather_rules(work: Gather, dtype: DType, target: CudaTarget) -> list[Rule]:
     ]
 
 
+def can_be_staged(cut: Cut) -> bool:
+    """Whether the source channels of a block are a whole number of vectors, one for each thread at most, and read."""
+    whole = cut.channels.threads * cut.channels.tile * cut.work.fan_in % cut.work.fan_out == 0
+    lanes = min(VECTOR_BYTES // cut.itemsize, math.gcd(cut.block_channels, cut.work.source_channels, VECTOR_BYTES))
+    fits = lanes * cut.itemsize >= LEAST_COPY_BYTES and cut.block_channels // lanes <= cut.threads
+    return whole and fits and bool(cut.rows.reads) and bool(cut.columns.reads)
+
+
 # -- where to start ------------------------------------------------------------------------------------------------
 
 
-def _starts(space: ConfigSpace, work: Gather, workload: Workload, target: CudaTarget) -> Iterator[Config]:
-    """Configurations, the strip of least computed cost first, each with a block that suits it."""
-    values: dict[str, tuple[Any, ...]] = {knob.name: knob.values for knob in space.knobs}
-    lanes = max(lanes for lanes in values["vector_c"] if lanes <= _start_lanes(work, workload.dtype))
-    names = ("vector_c", "tile_h", "tile_w", "weights", "unroll")
-    found = []
-    for chosen in itertools.product((lanes,), *(values[name] for name in names[1:])):
-        strip: dict[str, Any] = dict(zip(names, chosen, strict=True))
-        block = _block(strip, values, work, workload.dtype)
-        config = Config(space.template, tuple((knob.name, {**strip, **block}[knob.name]) for knob in space.knobs))
-        cut = Cut.of(work, config, workload.dtype)
-        if _suits(cut):
-            found.append((cost(cut, workload, target), config))
-    yield from (config for _, config in sorted(found, key=lambda each: each[0]))
+class Starts:
+    """Looks for the configuration of least estimated time: strips first, each with a block that suits it, then for the
+    best of them all blocks."""
+
+    def __init__(self, space: ConfigSpace, work: Gather, workload: Workload, target: CudaTarget) -> None:
+        self._space, self._work, self._workload, self._target = space, work, workload, target
+        self._values: dict[str, tuple[Any, ...]] = {knob.name: knob.values for knob in space.knobs}
+
+    def best(self) -> Config | None:
+        """None if nothing suits."""
+        strips = self._ranked(self._with_block(strip) for strip in self._strips())
+        few = [next((c for c in strips if c.stage == stage), None) for stage in self._values["stage"]]
+        for config in dict.fromkeys([*strips[:STRIPS_TRIED], *(c for c in few if c)]):
+            strips += self._ranked(self._with_any_block(config))
+        return next(iter(self._ranked(strips)), None)
+
+    def _ranked(self, configs: Iterable[Config]) -> list[Config]:
+        """Those that are legal and suit, the quickest first."""
+        found = []
+        for config in dict.fromkeys(configs):
+            cut = Cut.of(self._work, config, self._workload.dtype)
+            if _suits(cut) and self._space.why_illegal(config) is None:
+                found.append((self._price(cut), config))
+        return [config for _, config in sorted(found, key=lambda each: each[0])]
+
+    def _price(self, cut: Cut) -> float:
+        """Of those that take equally long, the lean one, with enough loads on their way, and without bank conflicts."""
+        found = estimate(cut, self._workload, self._target)
+        price = found.microseconds + LEAN * found.issue_us
+        price *= 1.0 if found.conflicts <= MOST_CONFLICTS else DOUBTED
+        return price * (1.0 if found.bytes_in_flight_per_sm >= ENOUGH_IN_FLIGHT else DOUBTED)
+
+    def _strips(self) -> Iterator[dict[str, Any]]:
+        names = ("vector_c", "tile_h", "tile_w", "stage", "weights", "unroll")
+        lanes = self._values["vector_c"]
+        for chosen in itertools.product(lanes[1:] or lanes, *(self._values[name] for name in names[1:])):
+            if math.prod(chosen[:3]) <= MOST_RESULTS:
+                yield {**dict(zip(names, chosen, strict=True)), "vthread_w": 1}
+
+    def _with_block(self, strip: dict[str, Any]) -> Config:
+        """First threads along channels, where neighbours read neighbours: a line of memory; then columns, rows."""
+        lanes, itemsize = strip["vector_c"], ITEMSIZE[self._workload.dtype]
+        work = self._work
+        c = self._threads("threads_c", size=work.channels, tile=lanes, most=LINE_BYTES // (lanes * itemsize))
+        w = self._threads("threads_w", size=work.columns.outputs, tile=strip["tile_w"], most=BLOCK_THREADS // c)
+        h = self._threads("threads_h", size=work.rows.outputs, tile=strip["tile_h"], most=BLOCK_THREADS // (c * w))
+        return self._config({**strip, "threads_c": c, "threads_w": w, "threads_h": h})
+
+    def _threads(self, name: str, *, size: int, tile: int, most: int) -> int:
+        """As many as there may be, unless too many were idle."""
+        counts = [count for count in self._values[name] if count <= max(most, 1)]
+        return min(counts, key=lambda n: AxisCut(size=size, tile=tile, threads=n).computed * (1 + 4 / n))
+
+    def _with_any_block(self, config: Config) -> Iterator[Config]:
+        names = ("threads_c", "threads_w", "threads_h", "vthread_w")
+        for chosen in itertools.product(*(self._values[name] for name in names)):
+            if math.prod(chosen[:3]) in BLOCK_SIZES and (config.stage == "shared" or chosen[3] == 1):
+                yield self._config({**dict(config.values), **dict(zip(names, chosen, strict=True))})
+
+    def _config(self, values: dict[str, Any]) -> Config:
+        return Config(self._space.template, tuple((name, values[name]) for name in self._values))
 
 
 def _suits(cut: Cut) -> bool:
-    """Straight code, with enough threads on an SM, for small kernels; for others, loops too, as large as they fit."""
-    small = cut.rows.axis.taps <= FEW_ROWS
-    if cut.unroll == "kw":
-        return not small and registers(cut) <= LOOP_REGISTERS and code_size(cut) <= START_CODE
-    return registers(cut) <= START_REGISTERS and code_size(cut) <= START_CODE
-
-
-def _start_lanes(work: Gather, dtype: DType) -> int:
-    """Channels of a vector. Where weights are few, 16 bytes of float32; else, and with more sums in as many bytes, a
-    thread does better with fewer channels and more columns."""
-    return 4 if dtype == "float32" and work.rows.taps * work.columns.taps <= FEW_TAPS else 2
-
-
-def _block(strip: dict[str, Any], values: dict[str, tuple[Any, ...]], work: Gather, dtype: DType) -> dict[str, int]:
-    """Threads on each axis for a strip: first along channels, where neighbours read neighbours, then columns, rows."""
-
-    def threads(name: str, *, size: int, tile: int, most: int) -> int:
-        """As many as there may be, unless too many were idle."""
-        counts = [count for count in values[name] if count <= max(most, 1)]
-        return min(counts, key=lambda n: AxisCut(size=size, tile=tile, threads=n).computed * (1 + 4 / n))
-
-    most_c = BLOCK_CHANNEL_THREADS
-    if strip["weights"] == "shared":
-        kernel_bytes = 4 * work.rows.taps * work.columns.taps * work.fan_in
-        most_c = min(most_c, BLOCK_SHARED_BYTES // (kernel_bytes * strip["vector_c"]))
-    c = threads("threads_c", size=work.channels, tile=strip["vector_c"], most=most_c)
-    w = threads("threads_w", size=work.columns.outputs, tile=strip["tile_w"], most=BLOCK_THREADS // c)
-    h = threads("threads_h", size=work.rows.outputs, tile=strip["tile_h"], most=BLOCK_THREADS // (c * w))
-    return {"threads_c": c, "threads_w": w, "threads_h": h}
+    """For small kernels, straight code from memory, with enough threads on an SM; for others loops and staging, too."""
+    if cut.rows.axis.taps <= FEW_ROWS and (cut.unroll == "kw" or cut.stage == "shared"):
+        return False
+    most = LOOP_REGISTERS if cut.unroll == "kw" else START_REGISTERS
+    return registers(cut) <= most and code_size(cut) <= START_CODE

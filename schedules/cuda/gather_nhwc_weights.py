@@ -6,7 +6,7 @@ for its l-th result channel and the m-th source channel of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,14 +14,15 @@ from dwconv.schedules.cuda.emit import (
     STATIC_SHARED_BYTES,
     Registers,
     as_one_axis,
-    barrier,
     in_float32,
     shared,
     span,
+    turns,
     unrolled,
 )
 from dwconv.schedules.cuda.gather_nhwc_cut import Cut
-from dwconv.schedules.emit import Expr, all_of, bind, serial, store, when
+from dwconv.schedules.cuda.gather_nhwc_place import Place
+from dwconv.schedules.emit import Expr, all_of, bind, store, when
 
 Lane = Callable[[Expr], Expr]
 """The number of a lane -> its value."""
@@ -38,14 +39,13 @@ class Weights(Protocol):
         """The weights of a tap. ``m`` is the source channel where these go by in a loop."""
 
 
-def weights_of(w: Any, cut: Cut, *, block_c: Expr, thread_c: Expr, thread: Expr) -> Weights:
-    """``block_c``: the first strip of channels in the block; ``thread_c``: the thread's strip, counted from there;
-    ``thread``: its number in the block."""
+def weights_of(w: Any, cut: Cut, place: Place) -> Weights:
     if cut.weights == "registers":
-        return InRegisters(w, cut, (block_c + thread_c) * cut.strip_kernels)
+        return InRegisters(w, cut, place.strip_c * cut.strip_kernels)
     if cut.weights == "shared":
-        return InShared(w, cut, block_c * cut.strip_kernels, thread_c * cut.strip_kernels, thread)
-    return InPlace(w, cut, (block_c + thread_c) * cut.strip_kernels)
+        first, mine = place.block_c * cut.strip_kernels, place.thread_c * cut.strip_kernels
+        return InShared(w, cut, first, mine, place.thread)
+    return InPlace(w, cut, place.strip_c * cut.strip_kernels)
 
 
 class InRegisters:
@@ -93,12 +93,12 @@ class InShared:
     def stage(self) -> None:
         cut, w = self.cut, as_one_axis(self.w)
         words = cut.taps * cut.pitch
-        self._shared = shared("kernels", words, dynamic=4 * words > STATIC_SHARED_BYTES)
+        self._shared = shared("kernels", words, dynamic=cut.shared_bytes > STATIC_SHARED_BYTES)
         across = min(TAPS_FETCHED, cut.threads)
         fetchers = cut.threads // across
         mine, first_tap = bind("fetched", self.thread // across), self.thread % across
-        for turn_c in _turns("turn_c", -(-cut.block_kernels // fetchers)):
-            for turn in _turns("turn", -(-cut.taps // across)):
+        for turn_c in turns("turn_c", -(-cut.block_kernels // fetchers)):
+            for turn in turns("turn", -(-cut.taps // across)):
                 kernel, tap = turn_c * fetchers + mine, turn * across + first_tap
                 conditions = [
                     (cut.threads % across, mine < fetchers),
@@ -109,7 +109,6 @@ class InShared:
                 with when(all_of([holds for unsure, holds in conditions if unsure])):
                     value = w[(self.first + kernel) * cut.taps + tap]
                     store(self._shared, in_float32(value), tap * cut.pitch + kernel)
-        barrier()
 
     def load(self) -> None:
         self._tap = Registers("weight", self.cut.weight_lanes)
@@ -124,13 +123,8 @@ class InShared:
         return lambda lane: self._tap[(lane,)]
 
 
-def _turns(name: str, count: int) -> Iterator[Expr]:
-    return unrolled(name, count) if count <= TURNS_UNROLLED else serial(name, count)
-
-
 TAPS_FETCHED = 8
 """Of one kernel at a time, by neighbouring threads: a sector of float32."""
-TURNS_UNROLLED = 16
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ from dwconv.schedules.cuda import dgrad_nhwc, fprop_nhwc
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, parse_target
+from dwconv.tuner.cost_model import computed_cost
+from dwconv.tuner.estimate import estimated_us
+from dwconv.tuner.ranking import rank_correlation
 from dwconv.workload import DTYPES, DType, Pass, Workload
 from tests.conftest import Golden
 
@@ -28,6 +32,7 @@ SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
 TEMPLATES = {"fprop": fprop_nhwc.TEMPLATE, "dgrad": dgrad_nhwc.TEMPLATE}
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad")
+GOLDEN = Path(__file__).parent.parent / "build" / "golden"
 
 
 def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
@@ -49,6 +54,8 @@ SHAPES = {
     "dilation 2": layer(8, (11, 9), (3, 3), padding=((2, 2), (2, 2)), dilation=(2, 2)),
     "dilation and stride": layer(4, (15, 14), (5, 3), padding=((3, 3), (2, 2)), dilation=(2, 3), stride=(3, 2)),
     "multiplier 2": layer(8, (9, 8), (3, 3), multiplier=2),
+    "a bias": layer(24, (9, 11), (3, 3), bias=True),
+    "a bias, multiplier 2, 7 by 7": layer(4, (9, 8), (7, 7), multiplier=2, bias=True),
     "multiplier 6, stride 2": layer(3, (9, 8), (3, 3), multiplier=6, stride=(2, 1)),
     "1 by 7, causal": layer(16, (1, 40), (1, 7), padding=((0, 0), (6, 0))),
     "31 by 31": layer(8, (20, 17), (31, 31), batch=1),
@@ -100,13 +107,33 @@ def test_right_and_clean_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, tm
         {"unroll": "taps", "weights": "shared"},
         {"unroll": "kw", "weights": "shared"},
         {"unroll": "kw", "weights": "shared", "vector_c": 1, "threads_c": 8, "threads_h": 2, "tile_h": 4},
+        {"unroll": "taps", "weights": "registers", "stage": "shared", "vthread_w": 2},
+        {"unroll": "taps", "weights": "shared", "vthread_w": 2},
+        {"unroll": "kw", "weights": "shared", "stage": "shared", "threads_c": 8, "threads_w": 1, "vthread_w": 4},
     ],
     ids=str,
 )
 def test_every_way_to_go_through_the_taps(knobs: dict[str, object], pass_: Pass, tmp_path: Path) -> None:
     workload = layer(32, (15, 16), (3, 3), stride=(2, 2), pass_=pass_)
-    blocks = {"vector_c": 4, "threads_c": 4, "threads_w": 2, "threads_h": 4, "tile_h": 2, "tile_w": 2}
+    blocks = {
+        "vector_c": 4, "threads_c": 4, "threads_w": 2, "threads_h": 4, "tile_h": 2, "tile_w": 2,
+        "vthread_w": 1, "stage": "none",
+    }  # fmt: skip
     assert_right_and_clean(workload, space_of(workload).check({**blocks, **knobs}), tmp_path)
+
+
+@pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "shape", ["20 channels, asymmetric padding, stride 2", "dilation and stride", "multiplier 2", "a bias"]
+)
+def test_a_staged_source_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, tmp_path: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape].for_pass(pass_), dtype=dtype)
+    space, rng = space_of(workload), random.Random(workload.key)
+    drawn = (space.sample(rng) for _ in range(1000))
+    staged = next(config for config in drawn if config is not None and config.stage == "shared")
+    assert_right_and_clean(workload, staged, tmp_path)
 
 
 @pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
@@ -126,7 +153,7 @@ def test_kernels_too_large_for_shared_memory(tmp_path: Path) -> None:
 )
 def test_vectors_of_16_bytes(dtype: DType, vector: int, word: str, pass_: Pass) -> None:
     workload = square(64, 14, 3, dtype=dtype, pass_=pass_)
-    block = {"vector_c": vector, "threads_c": 8, "threads_w": 7, "threads_h": 1}
+    block = {"vector_c": vector, "threads_c": 8, "threads_w": 7, "threads_h": 1, "vthread_w": 1, "stage": "none"}
     source = source_of(workload, **block, tile_h=7, tile_w=2, weights="registers", unroll="taps")
     read, written = ("x", "y") if pass_ == "fprop" else ("dy", "dx")
     for tensor in (read, "w", written):
@@ -137,9 +164,18 @@ def test_vectors_of_16_bytes(dtype: DType, vector: int, word: str, pass_: Pass) 
 @pytest.mark.parametrize("pass_", PASSES)
 def test_the_source_is_pinned(pass_: Pass, golden: Golden) -> None:
     workload = layer(32, (8, 8), (3, 3), stride=(2, 2) if pass_ == "dgrad" else (1, 1), pass_=pass_)
-    knobs = {"vector_c": 4, "threads_c": 8, "threads_w": 2, "threads_h": 2, "tile_h": 4, "tile_w": 4}
-    source = source_of(workload, **knobs, weights="shared" if pass_ == "dgrad" else "registers", unroll="taps")
-    golden(Path(__file__).parent.parent / "build" / "golden" / f"{pass_}_nhwc.cu", source)
+    knobs = {"vector_c": 4, "threads_c": 8, "threads_w": 2, "threads_h": 2, "tile_h": 4, "tile_w": 4, "vthread_w": 1}
+    weights = "shared" if pass_ == "dgrad" else "registers"
+    source = source_of(workload, **knobs, stage="none", weights=weights, unroll="taps")
+    golden(GOLDEN / f"{pass_}_nhwc.cu", source)
+
+
+def test_the_staged_source_is_pinned(golden: Golden) -> None:
+    """With a bias, in a loop over source rows, virtual threads one after the other."""
+    knobs = {"vector_c": 4, "threads_c": 4, "threads_w": 2, "threads_h": 4, "tile_h": 2, "tile_w": 2, "vthread_w": 2}
+    source = source_of(layer(32, (8, 8), (3, 3), bias=True), **knobs, stage="shared", weights="shared", unroll="kw")
+    assert re.search(r"cp\.async\.cg\.shared\.global \[%0\], \[%1\], 16, %2;", source), "16 bytes, or zeros"
+    golden(GOLDEN / "fprop_nhwc_staged.cu", source)
 
 
 def test_a_strided_gradient_has_live_taps_only() -> None:
@@ -184,6 +220,14 @@ def test_large_kernels_spill_nothing(kernel: int, dtype: DType, pass_: Pass) -> 
     workload = square(128, 28, kernel, dtype=dtype, pass_=pass_)
     artifact = build(Candidate(workload, space_of(workload).default), SM_90)
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
+
+
+def test_estimates_put_candidates_in_the_order_of_their_computed_cost() -> None:
+    workload, rng = square(96, 28, 5, dtype="float16"), random.Random(5)
+    drawn = [config for config in (space_of(workload).sample(rng) for _ in range(16)) if config is not None]
+    costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in drawn]
+    estimates = [estimated_us(workload, config, SM_90) for config in drawn]
+    assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.7
 
 
 # -- spaces ----------------------------------------------------------------------------------------------------------

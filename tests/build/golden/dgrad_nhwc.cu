@@ -16,9 +16,7 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
   alignas(64) float sum_local_ptr[64];
   alignas(64) float loaded_local_ptr[12];
   alignas(64) float weight_local_ptr[4];
-  int strip_w = ((int)threadIdx.y);
   int image = ((int)blockIdx.x);
-  int strip_h = ((int)threadIdx.z);
   int fetched = ((((int)threadIdx.z) * 2) + ((int)threadIdx.y));
   #pragma unroll
   for (int turn_c = 0; turn_c < 8; ++turn_c) {
@@ -30,6 +28,8 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
     }
   }
   __syncthreads();
+  int strip_h = ((int)threadIdx.z);
+  int strip_w = ((int)threadIdx.y);
   #pragma unroll
   for (int index = 0; index < 64; ++index) {
     sum_local_ptr[index] = 0x0p+0f/*0.000000e+00*/;

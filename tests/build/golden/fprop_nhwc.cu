@@ -15,13 +15,13 @@ extern "C" __global__ void __launch_bounds__(32) main_kernel(float* __restrict__
   alignas(64) float w_local_ptr[36];
   alignas(64) float sum_local_ptr[64];
   alignas(64) float loaded_local_ptr[24];
-  int strip_w = ((int)threadIdx.y);
   int image = ((int)blockIdx.x);
-  int strip_h = ((int)threadIdx.z);
   #pragma unroll
   for (int vector = 0; vector < 9; ++vector) {
     *(float4*)(w_local_ptr + (vector * 4)) = *(float4*)(w_ptr + ((((int)threadIdx.x) * 36) + (vector * 4)));
   }
+  int strip_h = ((int)threadIdx.z);
+  int strip_w = ((int)threadIdx.y);
   #pragma unroll
   for (int index = 0; index < 64; ++index) {
     sum_local_ptr[index] = 0x0p+0f/*0.000000e+00*/;

@@ -1,0 +1,165 @@
+"""The patch of the source under a block tile, staged in shared memory, fprop or dgrad, NHWC, CUDA. No TVM here.
+
+┌─ halo ──────────────┐
+│ ┌─────────────────┐ │     A pixel of the patch is the block's channels, one after the other. Threads copy it in
+│ │   block tile    │ │     vectors: neighbours those of a pixel, then those of pixels on their right, then below.
+│ └─────────────────┘ │     What is padding is filled with zeros, so that nobody has to ask when reading.
+└─────────────────────┘
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dwconv.schedules.cuda.gather_nhwc_cut import Cut, ImageCut
+
+VECTOR_BYTES = 16
+LEAST_COPY_BYTES = 4
+"""What cp.async copies at least."""
+BANKS, BANK_BYTES = 32, 4
+PITCHES = 8
+"""Distances between rows that are tried, for the banks."""
+WARP = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """Turns that shared memory takes for one access of a warp, by the banks that its threads meet in."""
+
+    taken: int
+    least: int
+    """For as many words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """Rows or columns of the patch."""
+
+    first: int
+    """Counted from the origin of the block's first strip."""
+    count: int
+
+    @classmethod
+    def of(cls, cut: ImageCut) -> Side:
+        first, last = min(cut.reads, default=0), max(cut.reads, default=-1)
+        return cls(first=first, count=(min(cut.block_strips, cut.strips) - 1) * cut.step + last - first + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    rows: Side
+    columns: Side
+    channels: int
+    """Elements of a pixel."""
+    lanes: int
+    """Elements that a thread copies at a time."""
+    pitch: int
+    """Elements from one row to the next: those it holds, and a few more for the banks."""
+    read_turns: Turns
+    """Of a warp that reads a vector each."""
+    across: int
+    """Pixels of a row that threads copy at a time, and …"""
+    down: int
+    """… rows."""
+
+    @classmethod
+    def of(cls, cut: Cut) -> Patch:
+        rows, columns = Side.of(cut.rows), Side.of(cut.columns)
+        channels = cut.block_channels
+        lanes = min(VECTOR_BYTES // cut.itemsize, math.gcd(channels, cut.work.source_channels, VECTOR_BYTES))
+        lane_bytes = min(cut.source_lanes * cut.itemsize, VECTOR_BYTES)
+        pitch, read_turns = _pitch(
+            columns.count * channels * cut.itemsize, step=lanes * cut.itemsize, lane_bytes=lane_bytes,
+            threads=(cut.rows.threads, cut.columns.threads, cut.channels.threads),
+            rows_apart=cut.rows.step,
+            bytes_apart=(cut.columns.step * channels * cut.itemsize, cut.source_lanes * cut.itemsize),
+        )  # fmt: skip
+        across, down = _fetchers(cut.threads // (channels // lanes), rows.count, columns.count)
+        return cls(
+            rows=rows, columns=columns, channels=channels, lanes=lanes,
+            pitch=pitch // cut.itemsize, read_turns=read_turns, across=across, down=down,
+        )  # fmt: skip
+
+    @property
+    def elements(self) -> int:
+        return self.rows.count * self.pitch
+
+    @property
+    def vectors(self) -> int:
+        """Of a pixel."""
+        return self.channels // self.lanes
+
+    @property
+    def turns(self) -> tuple[int, int]:
+        """How often a thread moves on, (down, across)."""
+        return -(-self.rows.count // self.down), -(-self.columns.count // self.across)
+
+    @property
+    def turns_in_all(self) -> int:
+        return math.prod(self.turns)
+
+
+def _fetchers(pixels: int, rows: int, columns: int) -> tuple[int, int]:
+    """How ``pixels`` threads lie on a patch, (across, down), so that they are soon done; across as far as they can."""
+    if pixels < 1 or rows < 1 or columns < 1:
+        return 1, 1
+
+    def turns(across: int) -> int:
+        return -(-columns // across) * -(-rows // (pixels // across))
+
+    across = min(range(min(pixels, columns), 0, -1), key=turns)
+    return across, min(rows, pixels // across)
+
+
+@lru_cache(maxsize=4096)
+def _pitch(
+    held: int,
+    *,
+    step: int,
+    lane_bytes: int,
+    threads: tuple[int, int, int],
+    rows_apart: int,
+    bytes_apart: tuple[int, int],
+) -> tuple[int, Turns]:
+    """Bytes from one row to the next, ``held`` and a few steps more, and the turns of a read, the fewest that there
+    are."""
+
+    def turns(pitch: int) -> Turns:
+        apart = (rows_apart * pitch, *bytes_apart)
+        lanes = range(min(WARP, math.prod(threads)))
+        places = [sum(i * a for i, a in zip(_spread(lane, threads), apart, strict=True)) for lane in lanes]
+        return turns_of([place // BANK_BYTES for place in places], words=max(1, lane_bytes // BANK_BYTES))
+
+    found = {pitch: turns(pitch) for pitch in range(held, held + PITCHES * step, step)}
+    best = min(found, key=lambda pitch: found[pitch].taken)
+    return best, found[best]
+
+
+def _spread(thread: int, threads: tuple[int, int, int]) -> tuple[int, int, int]:
+    """A thread's number on each axis, the last one x."""
+    _, y, x = threads
+    return thread // (x * y), thread // x % y, thread % x
+
+
+def turns_of(places: list[int], *, words: int) -> Turns:
+    """Of ``words`` words for each thread of a warp, at ``places``: wide accesses go in halves or quarters of it; words
+    of one bank one after the other, the same word at once."""
+    everything = {place + word for place in places for word in range(words)}
+    least = -(-len(everything) // BANKS)
+    if len(everything) <= BANKS and _most_in_a_bank(everything) == 1:
+        return Turns(taken=1, least=1)
+    together = WARP // words
+    groups = [places[first : first + together] for first in range(0, len(places), together)]
+    taken = sum(_most_in_a_bank({place + word for place in group for word in range(words)}) for group in groups)
+    return Turns(taken=taken, least=least)
+
+
+def _most_in_a_bank(words: set[int]) -> int:
+    counts = [0] * BANKS
+    for word in words:
+        counts[word % BANKS] += 1
+    return max(counts)
