@@ -220,16 +220,31 @@ class Correlation:
         """In the straight code."""
         return len(self.row_reads) * len(self.x_loads) + self.unroll_h * len(self.dy_loads)
 
-    @cached_property
+    @property
     def instructions(self) -> float:
         """About how many there are for an output: products, loads, and what 16-bit data and padding add."""
+        return self.instructions_of_image * self.kernel_rows / self.group_kh / (self.tile_h * self.tile_w * self.vector_c)
+
+    @cached_property
+    def instructions_of_image(self) -> float:
+        """Of a thread's, for its tile of one image."""
         rows, itemsize = len(self.row_reads), ITEMSIZE[self.workload.dtype]
         # In NCHW neighbouring threads do not read neighbouring words if a tile is wider than a vector.
         turns = 1 if self.channel_last else min(self.tile_w // self.dy_vector, 32 // (itemsize * self.dy_vector))
         wanted = rows * len(self.column_reads) * self.x_channels + self.unroll_h * self.tile_w * self.vector_c
         begin = BOOKKEEPING * (1 + self.unroll_h / self.tile_h)  # of the straight code, and of the tile
         straight = self.products + 2 * turns * self.loads + self._padding + begin + (wanted if itemsize == 2 else 0)
-        return straight * self.kernel_rows / self.group_kh / (self.unroll_h * self.tile_w * self.vector_c)
+        return straight * self.tile_h / self.unroll_h
+
+    @property
+    def instructions_of_sums(self) -> float:
+        """Of a thread's, once: sums set to zero, and on their way to one thread of those that share them. Halving, half
+        of the threads pass theirs on and the other half add them; those of one warp wait for each other."""
+        sums, halvings = self.group_kh * self.columns.taps * self.vector_c, (self.threads_p - 1).bit_length()
+        widths = [1 << halving for halving in range(halvings)]
+        busy = [width if self.channel_last else max(width, min(WARP, self.threads_p)) for width in widths]
+        passed = sums * (3 * sum(busy) / self.threads_p + 1 / self.threads_p)
+        return START + sums / 2 + passed + 8 * halvings
 
     @property
     def _padding(self) -> float:
@@ -260,7 +275,8 @@ class Correlation:
         return sums + rows * self.tile_w * self.vector_c + coming + OTHER_REGISTERS
 
 
-BOOKKEEPING = 12
-"""Instructions that find out where a tile is."""
+BOOKKEEPING, START = 12, 60
+"""Instructions that find out where a tile is, and where a thread is."""
+WARP = 32
 OTHER_REGISTERS, MOST_COMING = 26, 32
 """For addresses and counters, and for a row of x on its way."""

@@ -66,7 +66,7 @@ def knobs_of(workload: Workload) -> Knobs:
         "group_kh": kernel_groups(workload),
         "threads_kh": kernel_threads(workload.kernel[0]) if tall else [1],
         "threads_p": [4, 7, 8, 14, 16, 32] if nhwc else [14, 16, 28, 32, 56, 64, 112, 128],
-        "split_n": [1, 4, 16, 64] if tall else [1, 2, 4, 8, 16, 32, 64],
+        "split_n": sorted({-(-MOST_IMAGES // images) for images in (1, 2, 3, 4, 5, 6, 8, 11, 16, 32, 64)}),
         "blocks_per_sm": [1, 2, 3] if tall else [1, 2, 3, 4, 6],
     }
 
@@ -154,12 +154,14 @@ def registers_of(target: CudaTarget, *, threads: int, blocks: int) -> int:
 
 # -- what is preferred ---------------------------------------------------------------------------------------------
 
-BLOCK_THREADS, BLOCKS_OF_SM = 256, 4
-"""A usual block, and how many of them an SM should have to run, one after the other or at a time."""
-ENOUGH_THREADS = 640
-"""On an SM, to hide the latency of memory."""
-SPARE_REGISTERS = 24
-"""Beyond what a thread needs at least: for loads on their way."""
+BLOCK_THREADS, USUAL_MATES = 256, 16
+"""A usual block, and how many of its threads have sums in common."""
+ENOUGH_THREADS, MOST_HELD = 320, 1280
+"""On an SM: to hide the latency of memory, as each has many loads on their way; and what is not asked for beyond."""
+NOT_HIDDEN = 0.3
+"""Of the shorter of two times that overlap."""
+SPARE_REGISTERS, SPARE_REGISTERS_OF_TALL = 27, 64
+"""Beyond what a thread needs at least: for loads on their way, more of them where it sums up many kernel rows."""
 MOST_LOADS = 128
 """In straight code. ptxas moves loads ahead as long as there are registers, and of too many it spills a few."""
 FREE_PRODUCTS = 25
@@ -169,13 +171,13 @@ LINE_BYTES = 128
 
 @lru_cache(maxsize=256)
 def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """The thread that needs the fewest instructions, if an SM holds enough of them; then blocks of about
-    ``BLOCK_THREADS`` of these; then as many shares of the images as give every SM a few blocks."""
+    """The thread that needs the fewest instructions, if an SM holds enough of them; then the blocks of these, and the
+    shares of the images, that are estimated to take the least time."""
     knobs = knobs_of(workload)
     alone = min(_threads_alone(workload, target, knobs), key=lambda work: _slowness(work, target), default=None)
     if alone is None:
         return {}
-    work = min(_blocks_of(alone, target, knobs), key=_unevenness, default=alone)
+    work = min(_blocks_of(alone, target, knobs), key=lambda work: _microseconds(work, target), default=alone)
     work = max(_held(work, target, knobs["blocks_per_sm"]), key=lambda work: work.blocks_per_sm, default=work)
     return {knob: getattr(work, knob) for knob in (*knobs, "edge")}
 
@@ -188,11 +190,11 @@ def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iter
     ):
         work = Correlation(
             workload=workload, vector_c=vector_c, tile_h=tile_h, unroll_h=unroll_h, tile_w=tile_w, group_kh=group_kh,
-            edge=edge,
+            threads_p=USUAL_MATES, edge=edge,
         )  # fmt: skip
         # Where a loop over straight code is not needed, it costs registers.
         straight = unroll_h == tile_h or (work.groups > 1 and tile_h % unroll_h == 0)
-        fits = work.registers + SPARE_REGISTERS <= target.registers_per_thread
+        fits = _needed(work) <= target.registers_per_thread
         if straight and fits and work.products <= MOST_PRODUCTS and work.loads <= MOST_LOADS:
             yield work
 
@@ -200,44 +202,65 @@ def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iter
 def _slowness(work: Correlation, target: CudaTarget) -> float:
     """Instructions for an output; more where an SM holds too few threads to hide the latency of memory, where rows are
     read again, and where tiles stand out over the edge."""
-    held = target.registers_per_sm // (target.warp * (work.registers + SPARE_REGISTERS)) * target.warp
+    held = target.registers_per_sm // (target.warp * _needed(work)) * target.warp
     tiles = work.tiles_h * work.tiles_w
     there_are = min(work.workload.batch, MOST_IMAGES) * tiles * work.vectors * work.groups / target.sms
     # Where products take longer than memory, fewer threads keep them busy, and reading again costs less.
     memory = min(1.0, FREE_PRODUCTS / (work.rows.taps * work.columns.taps))
     late = max(1.0, ENOUGH_THREADS * memory / min(held, there_are)) ** 0.5
     ragged = tiles * work.tile_h * work.tile_w / (work.rows.outputs * work.columns.outputs)
-    return work.instructions * late * ragged * work.read_again ** (memory**2 / 2)
+    images = max(1.0, there_are / ENOUGH_THREADS)
+    once = work.instructions_of_sums / (images * work.tile_h * work.tile_w * work.vector_c)
+    return (work.instructions + once) * late * ragged * work.read_again ** (memory**2 / 2)
 
 
 def _blocks_of(alone: Correlation, target: CudaTarget, knobs: Knobs) -> Iterator[Correlation]:
-    """Blocks of such threads, with the least number of shares that gives every SM ``BLOCKS_OF_SM``."""
-    for threads_c, threads_kh, threads_p in itertools.product(
-        knobs["threads_c"], knobs["threads_kh"], knobs["threads_p"]
+    """Blocks of such threads, with each number of shares."""
+    for threads_c, threads_kh, threads_p, split_n in itertools.product(
+        knobs["threads_c"], knobs["threads_kh"], knobs["threads_p"], knobs["split_n"]
     ):
-        work = dataclasses.replace(alone, threads_c=threads_c, threads_kh=threads_kh, threads_p=threads_p)
-        for split_n in knobs["split_n"]:
-            work = dataclasses.replace(work, split_n=split_n)
-            if math.prod(work.blocks) >= BLOCKS_OF_SM * target.sms or 2 * split_n > work.workload.batch:
-                break
+        work = dataclasses.replace(
+            alone, threads_c=threads_c, threads_kh=threads_kh, threads_p=threads_p, split_n=split_n
+        )
         fits = work.threads <= target.threads_per_block and work.padded <= MOST_PADDED
-        if fits and work.registers + SPARE_REGISTERS <= room(work, target):
+        enough = split_n == 1 or (split_n <= work.workload.batch and work.workspace_bytes <= MOST_WORKSPACE_BYTES)
+        if fits and enough and _needed(work) <= room(work, target):
             yield work
 
 
-def _unevenness(work: Correlation) -> float:
-    """Threads without work, blocks that are large or small, and vectors of channels that fill no line of memory."""
-    size = abs(math.log2(work.threads / BLOCK_THREADS))
-    warps = -(-work.threads // 128) * 128 / work.threads  # registers are given to four at a time
+def _microseconds(work: Correlation, target: CudaTarget) -> float:
+    """Of memory and of issue slots, whichever takes longer, and a little of the other."""
+    blocks, warps = math.prod(work.blocks), -(-work.threads // target.warp)
+    images = -(-min(work.workload.batch, MOST_IMAGES) // work.split_n)
+    instructions = warps * (images * work.instructions_of_image + work.instructions_of_sums)
+    # The SM with the most blocks is the last to finish.
+    issue = -(-blocks // target.sms) * instructions / target.issue_slots / (target.clock_ghz * 1e3)
+
     line = work.threads_c * work.vector_c * ITEMSIZE[work.workload.dtype]
     ragged = max(1.0, LINE_BYTES / line) if work.channel_last and work.threads_c < work.vectors else 1.0
-    return work.padded * warps * (1 + size / 4) * ragged * (1 + work.blocks[2] / 50)
+    held = max((count for count in range(1, 33) if _holds(work, target, count)), default=1) * work.threads
+    late = max(1.0, ENOUGH_THREADS / min(held, blocks * work.threads / target.sms)) ** 0.5
+    moved = work.workload.bytes * ragged * late / min(1.0, blocks / target.sms) + 4 * work.workspace_bytes
+    memory = moved / (target.limits.memory_gb_per_s * 1e3)
+
+    size = abs(math.log2(work.threads / BLOCK_THREADS))
+    apart = work.blocks[2] / 50  # groups of kernel rows in different blocks, which read the same
+    return (max(issue, memory) + NOT_HIDDEN * min(issue, memory)) * (1 + size / 50) * (1 + apart)
 
 
 def _held(work: Correlation, target: CudaTarget, counts: list[int]) -> Iterator[Correlation]:
     """The same with each number of blocks on an SM that leaves a thread the registers it needs, and some more."""
     for count in counts:
-        held = dataclasses.replace(work, blocks_per_sm=count)
-        enough = held.registers + SPARE_REGISTERS <= room(held, target)
-        if enough and held.threads * count <= min(target.threads_per_sm, 2 * ENOUGH_THREADS):
-            yield held
+        if _holds(work, target, count) and work.threads * count <= MOST_HELD:
+            yield dataclasses.replace(work, blocks_per_sm=count)
+
+
+def _needed(work: Correlation) -> int:
+    """Registers of a thread that is not to wait for every load."""
+    return work.registers + (SPARE_REGISTERS_OF_TALL if work.group_kh >= TALL_KERNEL else SPARE_REGISTERS)
+
+
+def _holds(work: Correlation, target: CudaTarget, count: int) -> bool:
+    threads = work.threads * count
+    left = registers_of(target, threads=work.threads, blocks=count)
+    return threads <= target.threads_per_sm and _needed(work) <= left
