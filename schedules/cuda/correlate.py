@@ -1,6 +1,7 @@
 """The kernel behind wgrad, in either layout: every weight is the correlation of the input with the output gradient.
 
     dw[c, k] = Σ over n, o of x[n, o·stride + k·dilation − padding, c // multiplier] · dy[n, o, c]
+    dbias[c] = Σ over n, o of dy[n, o, c]
 
 A thread keeps its tile of pixels and goes through its images: dy of the tile is loaded once, every x once for all the
 dy that it meets, straight from global memory into registers, where the sums of all its taps stay to the end.
@@ -9,6 +10,7 @@ dy that it meets, straight from global memory into registers, where the sums of 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,35 +34,44 @@ from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, when
 
 
 def schedule_correlation(work: Correlation) -> s_tir.Schedule:
-    """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW) and, if there is more than one part, workspace
-    (parts, C·M, KH, KW)."""
+    """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW), with a bias dbias (C·M) and, if there is more than
+    one part, workspace (parts, results): all of dw, then all of dbias."""
     workload, parts = work.workload, work.parts
+    weights = math.prod(workload.weight_shape)
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         x = argument("x", _shape(work, n, workload.channels, workload.input_size), workload.dtype)
         dy = argument("dy", _shape(work, n, workload.out_channels, workload.output_size), workload.dtype)
-        dw = argument("dw", workload.weight_shape, workload.dtype)
-        workspace = argument("workspace", (parts, *workload.weight_shape), "float32") if parts > 1 else None
-        x, dy, total = as_one_axis(x), as_one_axis(dy), as_one_axis(dw)
-        partial = total if workspace is None else as_one_axis(workspace)
+        totals = [argument("dw", workload.weight_shape, workload.dtype)]
+        if workload.bias:
+            totals.append(argument("dbias", (workload.out_channels,), workload.dtype))
+        workspace = argument("workspace", (parts, work.results), "float32") if parts > 1 else None
+        x, dy, totals = as_one_axis(x), as_one_axis(dy), [as_one_axis(total) for total in totals]
+        partial = None if workspace is None else as_one_axis(workspace)
         for place in threads_of(work):
             reader = Reader.of(work, x, dy)
-            sums = Registers("sums", work.group_kh, work.columns.taps, work.vector_c)
+            sums = Registers("sums", work.sums_of_channel, work.vector_c)
             sums.clear()
             with when(place.has_work()):
                 for turn in serial("turn", tirx.truncdiv(n - place.image + (work.split_n - 1), work.split_n)):
                     reader.add_image(sums, place, bind("image", place.image + turn * work.split_n))
             place.sum_over_mates(sums)
-            place.write(sums, partial)
-        if partial is not total:
-            weights = workload.out_channels * work.rows.taps * work.columns.taps
-            add_parts(partial, total, count=parts, results=weights, dtype=workload.dtype)
+            if partial is None:
+                place.write(sums, *((total, 0) for total in totals))
+            else:
+                first = place.part * work.results
+                place.write(sums, *((partial, first + offset) for offset in (0, weights)[: len(totals)]))
+        if partial is not None:
+            add_parts(partial, totals, count=parts, dtype=workload.dtype)
     return s_tir.Schedule(builder.get())
 
 
 def _shape(work: Correlation, n: Expr, channels: int, size: tuple[int, int]) -> tuple[Expr, ...]:
     return (n, *size, channels) if work.channel_last else (n, channels, *size)
 
+
+Start = tuple[Any, Expr]
+"""A tensor of one axis, and an element of it."""
 
 # -- who sums what -------------------------------------------------------------------------------------------------
 
@@ -125,16 +136,23 @@ class Place:
         others = work.threads_c * work.threads_kh
         sum_over_threads(sums, mate=self.mate, mates=work.threads_p, others=others, slot=slot)
 
-    def write(self, sums: Registers, partial: Any) -> None:
+    def write(self, sums: Registers, weights: Start, bias: Start | None = None) -> None:
+        """To memory: each into a tensor, counted from an element."""
         taps_h, taps_w = self.work.rows.taps, self.work.columns.taps
-        first = bind("first", (self.part * self.work.workload.out_channels + self.channel) * (taps_h * taps_w))
         with when(every(self.work.threads_p == 1 or self.mate == 0, self._has_channels())):
+            into, start = weights
+            first = bind("first", start + self.channel * (taps_h * taps_w))
             for a in range(self.work.group_kh):
                 with when(self.work.kernel_rows == taps_h or self.kh + a < taps_h):
                     for b in range(taps_w):
                         for c in range(self.work.vector_c):
                             at = first + (self.kh * taps_w + (c * taps_h + a) * taps_w + b)
-                            store(partial, sums[a, b, c].astype(partial.dtype), at)
+                            store(into, sums[self.work.sum_of(a, b), c].astype(into.dtype), at)
+            if bias is not None:
+                into, start = bias
+                with when(self.work.groups == 1 or self.group == 0):
+                    for c in range(self.work.vector_c):
+                        store(into, sums[self.work.sum_of_bias, c].astype(into.dtype), start + self.channel + c)
 
 
 def threads_of(work: Correlation) -> Iterator[Place]:
@@ -277,7 +295,7 @@ class Reader:
         gradient: dict[int, dict[Pixel, Expr]] = {}
         for at, pairs in self.work.row_reads.items():
             for row in sorted({row for row, _ in pairs} - gradient.keys()):
-                gradient[row] = self._gradient_row(dy, row)
+                gradient[row] = self._gradient_row(sums, dy, row)
             has_row = x.rows.has(at)
             with when(has_row if skip else True):
                 for load in self.work.x_loads:
@@ -286,16 +304,25 @@ class Reader:
                         for (column, channel), value in x.pixels(load, row=at, condition=skip or inside).items():
                             for (row, a), (out, b) in itertools.product(pairs, met[column]):
                                 for c in self._sharing(channel):
-                                    sums[a, b, c] = sums[a, b, c] + value * gradient[row][out, c]
+                                    tap = self.work.sum_of(a, b)
+                                    sums[tap, c] = sums[tap, c] + value * gradient[row][out, c]
+        if self.work.workload.bias:
+            for row in sorted(set(range(self.work.unroll_h)) - gradient.keys()):  # those that meet padding alone
+                self._gradient_row(sums, dy, row)
 
     def _sharing(self, x_channel: int) -> Iterator[int]:
         """The thread's output channels that read its ``x_channel``-th input channel."""
         yield from (c for c in range(self.work.vector_c) if c // self.work.workload.multiplier == x_channel)
 
-    def _gradient_row(self, dy: Source, row: int) -> dict[Pixel, Expr]:
+    def _gradient_row(self, sums: Registers, dy: Source, row: int) -> dict[Pixel, Expr]:
+        """Of dy, which is also what the bias sums up."""
         found: dict[Pixel, Expr] = {}
         for load in self.work.dy_loads:
             found.update(dy.pixels(load, row=row, condition=every(dy.rows.has(row), dy.columns.has(load.column))))
+        if self.work.workload.bias:
+            bias = self.work.sum_of_bias
+            for (_, c), value in found.items():
+                sums[bias, c] = sums[bias, c] + value
         return found
 
 

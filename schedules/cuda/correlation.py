@@ -143,6 +143,24 @@ class Correlation:
         widest = VECTOR_BYTES // ITEMSIZE[self.workload.dtype]
         return math.gcd(size, widest) if self.tiles_w == 1 else math.gcd(size, step * self.tile_w, widest)
 
+    @property
+    def sums_of_channel(self) -> int:
+        """That a thread keeps: its taps, then perhaps the bias."""
+        return self.group_kh * self.columns.taps + self.workload.bias
+
+    def sum_of(self, kernel_row: int, kernel_column: int) -> int:
+        """Which of them a tap is; rows count from the group's first."""
+        return kernel_row * self.columns.taps + kernel_column
+
+    @property
+    def sum_of_bias(self) -> int:
+        return self.sums_of_channel - 1
+
+    @property
+    def results(self) -> int:
+        """Of the pass: all of dw, and of dbias."""
+        return self.workload.out_channels * (math.prod(self.workload.kernel) + self.workload.bias)
+
     # -- how often, and where --------------------------------------------------------------------------------------
 
     @property
@@ -203,7 +221,7 @@ class Correlation:
 
     @property
     def workspace_bytes(self) -> int:
-        return 4 * self.parts * math.prod(self.workload.weight_shape)
+        return 4 * self.parts * self.results
 
     # -- what it costs ---------------------------------------------------------------------------------------------
 
@@ -223,7 +241,8 @@ class Correlation:
     @property
     def instructions(self) -> float:
         """About how many there are for an output: products, loads, and what 16-bit data and padding add."""
-        return self.instructions_of_image * self.kernel_rows / self.group_kh / (self.tile_h * self.tile_w * self.vector_c)
+        outputs = self.tile_h * self.tile_w * self.vector_c
+        return self.instructions_of_image / outputs * self.kernel_rows / self.group_kh
 
     @cached_property
     def instructions_of_image(self) -> float:
@@ -239,12 +258,11 @@ class Correlation:
     @property
     def instructions_of_sums(self) -> float:
         """Of a thread's, once: sums set to zero, and on their way to one thread of those that share them. Halving, half
-        of the threads pass theirs on and the other half add them; those of one warp wait for each other."""
-        sums, halvings = self.group_kh * self.columns.taps * self.vector_c, (self.threads_p - 1).bit_length()
-        widths = [1 << halving for halving in range(halvings)]
-        busy = [width if self.channel_last else max(width, min(WARP, self.threads_p)) for width in widths]
-        passed = sums * (3 * sum(busy) / self.threads_p + 1 / self.threads_p)
-        return START + sums / 2 + passed + 8 * halvings
+        of the threads pass theirs on and the other half add them; what some of a warp do takes the time of all."""
+        sums, halvings = self.sums_of_channel * self.vector_c, (self.threads_p - 1).bit_length()
+        across = self.threads_c if self.channel_last else 1
+        busy = [min(self.threads_p, -(-(across << halving) // WARP) * WARP / across) for halving in range(halvings)]
+        return START + sums + sums * (3 * sum(busy) + busy[0] if busy else 1) / self.threads_p + 8 * halvings
 
     @property
     def _padding(self) -> float:
@@ -270,12 +288,12 @@ class Correlation:
     def registers(self) -> int:
         """About how many a thread needs at least: the sums, the rows of dy that an x meets, and what is on its way."""
         rows = min(self.unroll_h, (self.group_kh - 1) * self.rows.step // self.rows.up + 1)
-        sums = self.group_kh * self.columns.taps * self.vector_c
+        sums = self.sums_of_channel * self.vector_c
         coming = min(MOST_COMING, sum(load.lanes for load in self.x_loads))
         return sums + rows * self.tile_w * self.vector_c + coming + OTHER_REGISTERS
 
 
-BOOKKEEPING, START = 12, 60
+BOOKKEEPING, START = 12, 40
 """Instructions that find out where a tile is, and where a thread is."""
 WARP = 32
 OTHER_REGISTERS, MOST_COMING = 26, 32

@@ -34,8 +34,6 @@ Knobs = dict[str, list[int]]
 
 def misfit(workload: Workload, target: Target) -> str | None:
     """Why the templates cannot run a workload; None if they can."""
-    if workload.bias:
-        return "it does not sum dbias yet"
     if workload.kernel[1] > WIDEST_KERNEL:
         return f"a kernel row of {workload.kernel[1]} sums takes more registers than there are; {WIDEST_KERNEL} fit"
     return None
@@ -190,7 +188,7 @@ def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iter
     ):
         work = Correlation(
             workload=workload, vector_c=vector_c, tile_h=tile_h, unroll_h=unroll_h, tile_w=tile_w, group_kh=group_kh,
-            threads_p=USUAL_MATES, edge=edge,
+            threads_c=target.warp, threads_p=USUAL_MATES, edge=edge,
         )  # fmt: skip
         # Where a loop over straight code is not needed, it costs registers.
         straight = unroll_h == tile_h or (work.groups > 1 and tile_h % unroll_h == 0)

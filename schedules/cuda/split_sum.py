@@ -11,7 +11,7 @@ each thread           halve until one is left       that blocks wrote           
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -41,10 +41,10 @@ def sum_over_threads(
     positions = list(itertools.product(*map(range, sums.sizes)))
     at_a_time = min(len(positions), max(1, SHARED_WORDS // places))
     passed = shared("passed", at_a_time * places)
-    for first in range(0, len(positions), at_a_time):
-        turn = positions[first : first + at_a_time]
-        for halving in serial("halving", halvings):
-            width_left = bind("width_left", tirx.shift_right(int32(width), int32(halving)))
+    for halving in serial("halving", halvings):
+        width_left = bind("width_left", tirx.shift_right(int32(width), int32(halving)))
+        for first in range(0, len(positions), at_a_time):
+            turn = positions[first : first + at_a_time]
             with when(tirx.all(mate >= width_left, mate < 2 * width_left, mate < mates)):
                 for number, position in enumerate(turn):
                     store(passed, sums[position], number * places + slot(mate - width_left, width))
@@ -55,8 +55,11 @@ def sum_over_threads(
             barrier()
 
 
-def add_parts(parts: Any, total: Any, *, count: int, results: int, dtype: str) -> None:
-    """A kernel of its own: total[i] = Σ parts[part · results + i] over ``count`` parts, both flat."""
+def add_parts(parts: Any, totals: Sequence[Any], *, count: int, dtype: str) -> None:
+    """A kernel of its own: total[i] = Σ parts[part · results + i] over ``count`` parts, where ``totals``, one after the
+    other, are the results; all flat."""
+    sizes = [int(total.shape[0]) for total in totals]
+    results = sum(sizes)
     shares = max(1, min(ADDING_THREADS // ADDING_LANES, count // 4))
     for block in blocks("block", -(-results // ADDING_LANES)):
         for share in threads("share", shares, axis="y"):
@@ -70,8 +73,11 @@ def add_parts(parts: Any, total: Any, *, count: int, results: int, dtype: str) -
                         with when(True if count % shares == 0 else part < count):
                             added[0] = added[0] + parts[part * results + result]
                 sum_over_threads(added, mate=share, mates=shares, others=ADDING_LANES, slot=_rows_of(lane))
-                with when(tirx.all(share == 0, result < results)):
-                    store(total, added[0].astype(dtype), result)
+                for number, total in enumerate(totals):
+                    first = sum(sizes[:number])
+                    after = [result >= first] if first else []
+                    with when(tirx.all(share == 0, *after, result < first + sizes[number])):
+                        store(total, added[0].astype(dtype), result - first)
 
 
 def _rows_of(lane: Expr) -> Callable[[Expr, int], Expr]:

@@ -7,7 +7,8 @@
     │  …   │  …   │  …   │       …            (threads_p items)   └─ group_kh × KW × vector_c sums in registers
 
 Neighbouring threads read neighbouring vectors of a pixel: whole lines of memory. Where the kernel is tall, its rows are
-split into groups, side by side in the block: each keeps its sums in registers.
+split into groups, side by side in the block: each keeps its sums in registers. The sum of dy alone, where there is a
+bias, is one more.
 """
 
 from __future__ import annotations

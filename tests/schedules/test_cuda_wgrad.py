@@ -95,6 +95,26 @@ def test_right_on_odd_shapes(shape: str, layout: Layout, dtype: DType, tmp_path:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ("20 channels, stride 2", "bfloat16"),
+        ("multiplier 2", "float16"),
+        ("kernel beyond the map", "float32"),  # rows of dy that meet no x
+        ("31 × 31 kernel", "float32"),  # several groups of kernel rows, one of which sums the bias
+    ],
+)
+def test_a_bias_has_its_gradient_from_the_same_dy(shape: str, dtype: DType, layout: Layout, tmp_path: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape], layout=layout, dtype=dtype, bias=True)
+    for number, config in enumerate(some_configs(workload, 1)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        verdict, report = verified(artifact_of(workload, config), workload, folder=folder)
+        assert verdict.right, f"{config}: {verdict.reason}"
+        assert report.clean
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("batch", [1, 17])
 def test_any_batch(batch: int, layout: Layout, tmp_path: Path) -> None:
     workload = dataclasses.replace(SHAPES["20 channels, stride 2"], layout=layout)
