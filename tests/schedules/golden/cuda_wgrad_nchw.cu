@@ -237,8 +237,8 @@ extern "C" __global__ void __launch_bounds__(128, 2) main_kernel(float* __restri
     }
     __syncthreads();
   }
-  int first = ((((int)blockIdx.x) * 72) + (((int)threadIdx.y) * 9));
   if (((int)threadIdx.x) == 0) {
+    int first = ((((int)blockIdx.x) * 72) + (((int)threadIdx.y) * 9));
     workspace_ptr[((((int)blockIdx.x) * 72) + (((int)threadIdx.y) * 9))] = sums_local_ptr[0];
     workspace_ptr[(((((int)blockIdx.x) * 72) + (((int)threadIdx.y) * 9)) + 1)] = sums_local_ptr[1];
     workspace_ptr[(((((int)blockIdx.x) * 72) + (((int)threadIdx.y) * 9)) + 2)] = sums_local_ptr[2];

@@ -665,8 +665,8 @@ extern "C" __global__ void __launch_bounds__(64, 2) main_kernel(float* __restric
     }
     __syncthreads();
   }
-  int first = ((((int)blockIdx.x) * 288) + (((int)threadIdx.x) * 36));
   if (((int)threadIdx.y) == 0) {
+    int first = ((((int)blockIdx.x) * 288) + (((int)threadIdx.x) * 36));
     workspace_ptr[((((int)blockIdx.x) * 288) + (((int)threadIdx.x) * 36))] = sums_local_ptr[0];
     workspace_ptr[(((((int)blockIdx.x) * 288) + (((int)threadIdx.x) * 36)) + 9)] = sums_local_ptr[1];
     workspace_ptr[(((((int)blockIdx.x) * 288) + (((int)threadIdx.x) * 36)) + 18)] = sums_local_ptr[2];
