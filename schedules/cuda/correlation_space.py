@@ -256,7 +256,8 @@ def _held(work: Correlation, target: CudaTarget, counts: list[int]) -> Iterator[
 def _needed(work: Correlation) -> int:
     """Registers of a thread that is not to wait for every load; wide loads take several, side by side."""
     words = max(1, work.vector_c * ITEMSIZE[work.workload.dtype] // 4)
-    spare = SPARE_REGISTERS_OF_TALL if work.group_kh >= TALL_KERNEL else SPARE_REGISTERS + 3 * (words - 1)
+    wide = 4 * (words - 1) * work.rows.up * work.columns.up  # with a stride there are more loads for a product
+    spare = SPARE_REGISTERS_OF_TALL if work.group_kh >= TALL_KERNEL else SPARE_REGISTERS + wide
     return work.registers + spare
 
 
