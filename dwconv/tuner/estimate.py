@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import template
+from dwconv.schedules.template import all_templates
 from dwconv.target import CudaTarget
 from dwconv.tuner.cost_model import BYTES_IN_FLIGHT_PER_SM, DRAM_LATENCY_CYCLES, occupancy, outputs_of
 from dwconv.tuner.transactions import LINE_BYTES
@@ -50,8 +50,9 @@ class _Thread:
 
 def estimated_us(workload: Workload, config: Config, target: CudaTarget) -> float:
     """Microseconds; only the order of several means something. A template may know better than its knobs tell."""
-    if (known := template(config.template).estimate) is not None:
-        return known(workload, config, target)
+    known = all_templates().get(config.template)
+    if known is not None and known.estimate is not None:
+        return known.estimate(workload, config, target)
     values = {name: value for name, value in config.values if isinstance(value, int)}
     words = {name: value for name, value in config.values if isinstance(value, str)}
     if "held" in words:
