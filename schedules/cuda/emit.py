@@ -173,7 +173,7 @@ def copy_async(target: Any, at: Expr, source: Any, *indices: Expr, elements: int
     size = elements * ITEMSIZE[source.dtype]
     # Past the first-level cache where it can: what is staged is read from shared memory alone.
     copy = T.ptx.cp.async_.cg if size == VECTOR_BYTES else T.ptx.cp.async_.ca
-    # By its pointer: of an address alone TVM would conclude that one element is used, and cut the buffer after the last.
+    # By its pointer: from an address TVM would conclude that one element is used, and cut the buffer after the last.
     addresses = target.access_ptr("w", offset=at, extent=elements), T.address_of(source[indices])
     filled = () if valid is True else (tirx.Select(valid, _uint32(size), _uint32(0)),)
     T.evaluate(copy.shared.global_(*addresses, size, *filled))
