@@ -27,6 +27,7 @@ from dwconv.schedules.cuda.emit import (
     threads,
     zero,
 )
+from dwconv.schedules.cuda.plane_row import read_row
 from dwconv.schedules.cuda.plane_tile import Held, Planes, whole_vectors
 from dwconv.schedules.cuda.reach import Reach, both
 from dwconv.schedules.cuda.sliding import SlidingSum, SourceRow
@@ -138,7 +139,7 @@ class Block:
             with when(exists):
                 start = self.first_plane * held.elements + item * lanes
                 value.put(0, self.source[span(start, lanes)], lanes=lanes)
-            return _place(held, item)
+            return held.place(item)
 
         def keep(value: Registers, at: Expr) -> None:
             store(self.planes, _converted(value, tiles.held).vector(0, lanes), span(at, lanes))
@@ -173,7 +174,7 @@ class Block:
         held, lanes = self.tiles.result, self.tiles.result.copied_lanes
 
         def fetch(value: Registers, item: Expr) -> Expr:
-            value.put(0, self.planes[span(_place(held, item), lanes)], lanes=lanes)
+            value.put(0, self.planes[span(held.place(item), lanes)], lanes=lanes)
             return item
 
         def keep(value: Registers, item: Expr) -> None:
@@ -208,12 +209,6 @@ class Block:
         if held.elements % lanes == 0:
             return self.first_plane + item // (held.elements // lanes) < self.all_planes
         return self.first_plane * held.elements + item * lanes < self.all_planes * held.elements
-
-
-def _place(held: Held, item: Expr) -> Expr:
-    """Where the vector with that number stands in shared memory."""
-    at = item * held.copied_lanes
-    return at + item // (held.elements // held.copied_lanes) * held.pad if held.pad else at
 
 
 def _converted(values: Registers, dtype: str) -> Registers:
@@ -256,23 +251,16 @@ class Thread(SlidingSum):
 
     def fetch(self, m: Expr, at: int) -> SourceRow:
         held, pitch = self.block.tiles.source, self.work.columns.inputs
-        first = self.each * held.pitch + at * pitch
-        read = whole_vectors([first + column for column in self.columns.live_reads()], held.lanes)
-        values = Registers("value", len(read) * held.lanes, dtype=self.block.tiles.held)
-        slots: dict[int, int] = {}
-        start = self._start(held, self.rows.step * pitch, self.columns.step)
-        for number, (piece, lanes) in enumerate(read):
-            slot = number * lanes
-            slots.update({piece + lane - first: slot + lane for lane in range(lanes)})
-            exists = self.rows.reads(at)
-            if self.columns.tiles > 1:
-                exists = both(exists, self.columns.reads(piece - first, lanes))
-            if exists is not True:
-                for lane in range(lanes):
-                    values[slot + lane] = zero(values.dtype)
-            with when(exists):
-                values.put(slot, self.block.planes[span(start + piece, lanes)], lanes=lanes)
-        return SourceRow(values=values, slots=slots, alone=frozenset(slots) if held.lanes == 1 else frozenset())
+        return read_row(
+            self.block.planes,
+            list(self.columns.live_reads()),
+            lanes=held.lanes,
+            start=self._start(held, self.rows.step * pitch, self.columns.step),
+            first=self.each * held.pitch + at * pitch,
+            exists=lambda column, lanes: both(
+                self.rows.reads(at), self.columns.reads(column, lanes) if self.columns.tiles > 1 else True
+            ),
+        )
 
     def write(self, sums: Registers, row: int) -> None:
         for column in range(self.columns.width):

@@ -224,13 +224,15 @@ def _registers(at: Planes) -> int:
 def _turns(at: Planes) -> tuple[float, float]:
     """Turns of shared memory over the fewest there could be, where a warp reads its source and stores its results."""
     rows, columns = at.work.rows, at.work.columns
-    source = at.turns(
+    source = at.tiling.turns(
         pitch=at.source.pitch,
         down=rows.origin(at.tile_h) * columns.inputs,
         across=columns.origin(at.tile_w),
         lanes=at.source.lanes,
     )
-    result = at.turns(pitch=at.result.pitch, down=at.tile_h * columns.outputs, across=at.tile_w, lanes=at.result.lanes)
+    result = at.tiling.turns(
+        pitch=at.result.pitch, down=at.tile_h * columns.outputs, across=at.tile_w, lanes=at.result.lanes
+    )
     return source, result
 
 

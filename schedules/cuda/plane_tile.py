@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
@@ -36,6 +37,71 @@ class Held:
     @property
     def pitch(self) -> int:
         return self.elements + self.pad
+
+    def place(self, item: Any) -> Any:
+        """Where the copied vector with that number, an int or an expression, stands in shared memory."""
+        at = item * self.copied_lanes
+        return at + item // (self.elements // self.copied_lanes) * self.pad if self.pad else at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiling:
+    """How threads are laid over planes in shared memory: over the tiles of a plane row by row, then over the planes."""
+
+    thread_planes: int
+    tiles_h: int
+    tiles_w: int
+    dtype: DType
+    held: DType
+    """The type in shared memory."""
+
+    @property
+    def plane_threads(self) -> int:
+        """Of a plane, or of ``thread_planes`` planes."""
+        return self.tiles_h * self.tiles_w
+
+    @cache  # noqa: B019 (tilings are few, and live as long as the program)
+    def lay(self, elements: int, *, columns: int, planes: int, channels: int, down: int, across: int) -> Held:
+        """Planes of so many elements, ``columns`` a row, of which ``planes`` of the ``channels`` of an image are copied
+        together, and tiles start ``down`` or ``across`` elements apart. The pad that makes threads meet in the fewest
+        banks."""
+        widest = VECTOR_BYTES // ITEMSIZE[self.held]
+        copied = math.gcd(planes * elements, channels * elements, widest)
+        pads = [0]
+        if elements * ITEMSIZE[self.dtype] % VECTOR_BYTES == 0 == elements % copied:
+            pads = list(range(0, MOST_PAD_BYTES // ITEMSIZE[self.held], widest))
+
+        def lanes(pad: int) -> int:
+            steps = [self.thread_planes * (elements + pad)]
+            if self.tiles_h > 1:
+                steps.append(down)
+            if self.tiles_w > 1:
+                steps += [across, columns]
+            return math.gcd(*steps, widest)
+
+        def turns(pad: int) -> float:
+            return self.turns(pitch=elements + pad, down=down, across=across, lanes=lanes(pad))
+
+        pad = min(pads, key=lambda pad: (turns(pad), pad))
+        return Held(elements=elements, pad=pad, lanes=lanes(pad), copied_lanes=copied)
+
+    @cache  # noqa: B019
+    def turns(self, *, pitch: int, down: int, across: int, lanes: int) -> float:
+        """Turns that shared memory takes for a warp that reads a vector of ``lanes`` each, over the fewest there
+        could be: planes are ``pitch``, tiles ``down`` and ``across`` elements apart."""
+        width = lanes * ITEMSIZE[self.held]
+        served = min(BANKS, BANKS * BANK_BYTES // width)
+        taken = words = 0
+        for first in range(0, BANKS, served):
+            touched = set()
+            for thread in range(first, first + served):
+                plane, tile = divmod(thread, self.plane_threads)
+                place = plane * self.thread_planes * pitch + tile // self.tiles_w * down + tile % self.tiles_w * across
+                at = place * ITEMSIZE[self.held]
+                touched |= set(range(at // BANK_BYTES, (at + width - 1) // BANK_BYTES + 1))
+            taken += max(Counter(word % BANKS for word in touched).values())
+            words += len(touched)
+        return taken / -(-words // BANKS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +141,19 @@ class Planes:
         return -(-self.work.columns.outputs // self.tile_w)
 
     @property
+    def tiling(self) -> Tiling:
+        return Tiling(
+            thread_planes=self.thread_planes,
+            tiles_h=self.tiles_h,
+            tiles_w=self.tiles_w,
+            dtype=self.dtype,
+            held=self.held,
+        )
+
+    @property
     def plane_threads(self) -> int:
         """Of a plane, or of ``thread_planes`` planes."""
-        return self.tiles_h * self.tiles_w
+        return self.tiling.plane_threads
 
     @property
     def threads(self) -> int:
@@ -141,44 +217,14 @@ class Planes:
         return planes + self.planes * self.kernel_words * BANK_BYTES
 
     def _held(self, rows: int, columns: int, step_h: int, step_w: int) -> Held:
-        """Planes of ``rows`` × ``columns``, of which a tile starts ``step_h`` rows or ``step_w`` columns after the one
-        before. The pad that makes threads meet in the fewest banks."""
-        elements, itemsize = rows * columns, ITEMSIZE[self.dtype]
-        copied = math.gcd(self.planes * elements, self.work.channels * elements, VECTOR_BYTES // ITEMSIZE[self.held])
-        pads = [0]
-        if elements * itemsize % VECTOR_BYTES == 0 == elements % copied:
-            pads = list(range(0, MOST_PAD_BYTES // ITEMSIZE[self.held], VECTOR_BYTES // ITEMSIZE[self.held]))
-
-        def lanes(pad: int) -> int:
-            steps = [self.thread_planes * (elements + pad)]
-            if self.tiles_h > 1:
-                steps.append(step_h * columns)
-            if self.tiles_w > 1:
-                steps += [step_w, columns]
-            return math.gcd(*steps, VECTOR_BYTES // ITEMSIZE[self.held])
-
-        def turns(pad: int) -> float:
-            return self.turns(pitch=elements + pad, down=step_h * columns, across=step_w, lanes=lanes(pad))
-
-        pad = min(pads, key=lambda pad: (turns(pad), pad))
-        return Held(elements=elements, pad=pad, lanes=lanes(pad), copied_lanes=copied)
-
-    def turns(self, *, pitch: int, down: int, across: int, lanes: int) -> float:
-        """Turns that shared memory takes for a warp that reads a vector of ``lanes`` each, over the fewest there
-        could be: planes are ``pitch``, tiles ``down`` and ``across`` elements apart."""
-        width = lanes * ITEMSIZE[self.held]
-        served = min(BANKS, BANKS * BANK_BYTES // width)
-        taken = words = 0
-        for first in range(0, BANKS, served):
-            touched = set()
-            for thread in range(first, first + served):
-                plane, tile = divmod(thread, self.plane_threads)
-                place = plane * self.thread_planes * pitch + tile // self.tiles_w * down + tile % self.tiles_w * across
-                at = place * ITEMSIZE[self.held]
-                touched |= set(range(at // BANK_BYTES, (at + width - 1) // BANK_BYTES + 1))
-            taken += max(Counter(word % BANKS for word in touched).values())
-            words += len(touched)
-        return taken / -(-words // BANKS)
+        return self.tiling.lay(
+            rows * columns,
+            columns=columns,
+            planes=self.planes,
+            channels=self.work.channels,
+            down=step_h * columns,
+            across=step_w,
+        )
 
 
 def whole_vectors(wanted: list[int], lanes: int) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
 from dwconv.schedules.cuda.correlation import Correlation, Load, loads
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import Candidate, templates_for
+from dwconv.schedules.template import Candidate, all_templates, templates_for
 from dwconv.target import CudaTarget, parse_target
 from dwconv.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from tests.conftest import Golden
@@ -58,8 +58,7 @@ SHAPES = {
 
 
 def space(workload: Workload) -> ConfigSpace:
-    (template,) = templates_for(workload, SM_90)
-    return template.space(workload, SM_90)
+    return all_templates()[f"cuda.wgrad_{workload.layout}"].space(workload, SM_90)
 
 
 def some_configs(workload: Workload, count: int) -> list[Config]:

@@ -1,0 +1,254 @@
+"""wgrad on CUDA by whole planes: right and free of faults on odd shapes in every type, in whole vectors, and lean."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dwconv import reference
+from dwconv.build import build
+from dwconv.build.kernel import Kernel
+from dwconv.errors import InvalidConfig, InvalidWorkload
+from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.simulate import verified
+from dwconv.schedules.cuda.correlation_plane import PlaneCorrelation
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import Candidate, all_templates
+from dwconv.tuner.cost_model import computed_cost
+from dwconv.tuner.estimate import estimated_us
+from dwconv.workload import DTYPES, DType, Workload
+from tests.conftest import Golden
+from tests.schedules.test_cuda_wgrad import SM_90, artifact_of, layer
+
+TEMPLATE = all_templates()["cuda.wgrad_nchw_plane"]
+
+SHAPES = {
+    "plain": layer(8, (14, 14), (3, 3)),
+    "ragged channels": layer(58, (9, 12), (3, 3), batch=1),
+    "20 channels, stride 2": layer(20, (15, 14), (3, 3), stride=(2, 2)),
+    "asymmetric padding": layer(6, (10, 14), (3, 5), padding=((0, 2), (3, 1)), stride=(2, 1)),
+    "dilation 2 and 3": layer(4, (15, 16), (3, 3), dilation=(2, 3), stride=(1, 2)),
+    "1 × 7": layer(8, (1, 30), (1, 7)),
+    "7 × 7 map": layer(12, (7, 7), (3, 3), batch=17),
+    "28 × 28 map": layer(4, (28, 28), (3, 3), batch=2),
+    "5 × 5 kernel": layer(6, (12, 12), (5, 5)),
+    "kernel beyond the map": layer(2, (5, 6), (7, 4), padding=((5, 3), (2, 3))),
+    "no padding": layer(4, (11, 9), (4, 2), padding=((0, 0), (0, 0))),
+    "1 by 1": layer(18, (12, 12), (1, 1), stride=(2, 3)),
+}  # fmt: skip
+
+REGIMES = [
+    layer(384, (14, 14), (3, 3), batch=64),
+    layer(960, (7, 7), (3, 3), batch=64),
+    layer(192, (28, 28), (3, 3), batch=64),
+]
+
+
+def space(workload: Workload) -> ConfigSpace:
+    return TEMPLATE.space(workload, SM_90)
+
+
+def config_with(workload: Workload, **knobs: object) -> Config:
+    """The first legal configuration with these knobs, in an order that is the same in every run."""
+    rng = random.Random(workload.key)
+    configs = (space(workload).sample(rng) for _ in range(2000))
+    return next(
+        config
+        for config in configs
+        if config is not None and all(getattr(config, name) == value for name, value in knobs.items())
+    )
+
+
+def check(workload: Workload, config: Config, folder: Path) -> None:
+    verdict, report = verified(artifact_of(workload, config), workload, folder=folder)
+    assert verdict.right, f"{config}: {verdict.reason}"
+    assert report.clean
+
+
+# What 16-bit data change is how planes are read: these shapes read in all the ways that there are.
+IN_16_BITS = ["7 × 7 map", "20 channels, stride 2", "ragged channels", "28 × 28 map", "1 × 7"]
+CASES = [
+    *((shape, "float32") for shape in SHAPES),
+    *((shape, "float16") for shape in IN_16_BITS),
+    *((shape, "bfloat16") for shape in IN_16_BITS[:2]),
+]
+
+
+@pytest.mark.parametrize(("shape", "dtype"), CASES)
+def test_right_on_odd_shapes(shape: str, dtype: DType, tmp_path: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape], dtype=dtype)
+    check(workload, space(workload).default, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "knobs"),
+    [
+        ("7 × 7 map", "float16", {"thread_planes": 2, "pipeline": 3, "split_n": 2}),  # images and turns are left over
+        ("ragged channels", "float32", {"thread_planes": 2, "planes": 8}),  # the last block has 2 channels
+        ("plain", "bfloat16", {"tile_w": 7, "pipeline": 2}),  # tiles side by side, in vectors across their edge
+        ("20 channels, stride 2", "float16", {"tile_h": 4, "split_n": 1}),  # twice 4 rows are the 8 of dy
+        ("28 × 28 map", "float16", {"tile_h": 5, "tile_w": 28}),  # the last tile stands out
+    ],
+)
+def test_right_with_other_configurations(shape: str, dtype: DType, knobs: dict[str, object], tmp_path: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape], dtype=dtype)
+    check(workload, config_with(workload, **knobs), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "split_n"),
+    [
+        ("20 channels, stride 2", "bfloat16", 1),
+        ("7 × 7 map", "float32", 4),
+        ("kernel beyond the map", "float32", 2),  # rows of dy that meet no x
+    ],
+)
+def test_a_bias_has_its_gradient_from_the_same_dy(shape: str, dtype: DType, split_n: int, tmp_path: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape], dtype=dtype, bias=True)
+    check(workload, config_with(workload, split_n=split_n), tmp_path)
+
+
+@pytest.mark.parametrize("batch", [1, 17])
+def test_any_batch(batch: int, tmp_path: Path) -> None:
+    workload = SHAPES["20 channels, stride 2"]
+    artifact = artifact_of(workload, config_with(workload, split_n=2, pipeline=2))
+    verdict, report = verified(artifact, workload.with_batch(batch), folder=tmp_path)
+    assert verdict.right, verdict.reason
+    assert report.clean
+
+
+def test_the_same_bits_every_time(tmp_path: Path) -> None:
+    """Sums of normally distributed data: another order would round otherwise."""
+    workload = SHAPES["7 × 7 map"]
+    inputs = reference.operands(workload, data="normal", seed=3)
+    artifact = artifact_of(workload, config_with(workload, split_n=4))
+    assert len(artifact.launches) == 2 and artifact.workspaces[0].shape[0] == 4
+    with Machine(artifact, folder=tmp_path) as machine:
+        kernel = Kernel(artifact, machine)
+        once, again = (kernel(*inputs) for _ in range(2))
+    assert torch.equal(once, again)
+
+
+# -- lean ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("workload", REGIMES, ids=lambda workload: f"{workload.input_size[0]}²")
+def test_defaults_are_lean(workload: Workload, dtype: DType) -> None:
+    workload = dataclasses.replace(workload, dtype=dtype)
+    cost = computed_cost(build(Candidate(workload, space(workload).default), SM_90), workload, SM_90)
+    for kernel in cost.kernels:
+        assert kernel.resources["spill_bytes"] == kernel.resources["stack_bytes"] == 0
+    assert cost.slowest.conflicts <= 1.05
+    assert cost.slowest.bytes_in_flight_per_sm >= 50_000
+    small = workload.input_size[0] == 7
+    assert cost.share_of_budget <= {("float32", True): 0.6, ("float16", True): 0.9, ("float32", False): 0.35}.get(
+        (dtype, small), 0.55
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [7, 14])
+def test_planes_of_any_size_are_copied_16_bytes_at_a_time(size: int, dtype: DType) -> None:
+    workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
+    source = artifact_of(workload, config_with(workload, planes=8)).source
+    copies = re.findall(r"cp\.async\.c[ag]\.shared\.global \[%0\], \[%1\], (\d+)", source)
+    assert set(copies) == {"16"}
+    assert not re.search(r"= \*\(\w+\*\)\((x|dy)_ptr", source), "all through shared memory"
+
+
+def test_a_plane_of_one_thread_multiplies_no_padding() -> None:
+    workload = layer(64, (7, 7), (3, 3), batch=64)
+    source = artifact_of(workload, config_with(workload, tile_h=7, tile_w=7, thread_planes=1)).source
+    products = len(re.findall(r"sums_local_ptr\[\d+\] = .* \* ", source))
+    assert products == 19 * 19, "7 outputs a row: five meet three taps, two meet two"
+
+
+def test_the_source_is_pinned(golden: Golden) -> None:
+    """Two planes of 5 × 5 a thread, two turns under way, in two parts that the second kernel adds."""
+    workload = layer(32, (5, 5), (3, 3), dtype="float16", batch=64)
+    knobs = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 5, "tile_w": 5, "split_n": 2, "pipeline": 2}
+    golden(
+        Path(__file__).parent / "golden" / "cuda_wgrad_nchw_plane.cu",
+        artifact_of(workload, space(workload).check(knobs)).source,
+    )
+
+
+# -- the space -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [7, 14, 28])
+def test_threads_of_a_default_meet_in_no_bank(size: int, dtype: DType) -> None:
+    workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
+    work = PlaneCorrelation.of(workload, space(workload).default)
+    assert work.conflicts == 1.0
+
+
+@pytest.mark.parametrize("workload", REGIMES, ids=lambda workload: workload.key)
+def test_there_is_something_to_search(workload: Workload) -> None:
+    rng = random.Random(0)
+    assert len({space(workload).sample(rng) for _ in range(200)} - {None}) > 100
+
+
+@pytest.mark.parametrize("size", [7, 14])
+def test_estimates_know_that_whole_planes_suit_small_maps(size: int) -> None:
+    workload = layer(960, (size, size), (3, 3), dtype="float16", batch=64)
+    pieces = all_templates()["cuda.wgrad_nchw"].space(workload, SM_90).default
+    assert estimated_us(workload, space(workload).default, SM_90) < 0.8 * estimated_us(workload, pieces, SM_90)
+
+
+def test_it_is_for_small_maps_of_one_output_an_input() -> None:
+    assert TEMPLATE.misfit(layer(96, (14, 14), (3, 3)), SM_90) is None
+    assert "rows" in str(TEMPLATE.misfit(layer(96, (56, 56), (3, 3)), SM_90))
+    assert "multiplier" in str(TEMPLATE.misfit(layer(96, (14, 14), (3, 3), multiplier=2), SM_90))
+    assert "4 bytes" in str(TEMPLATE.misfit(layer(5, (7, 7), (3, 3), dtype="float16"), SM_90))
+    assert "sums" in str(TEMPLATE.misfit(layer(8, (28, 28), (31, 31)), SM_90))
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reason"),
+    [
+        ({"planes": 3, "thread_planes": 2}, "unevenly"),
+        ({"images": 64, "planes": 32, "thread_planes": 1}, "more than 1024 threads"),
+        ({"images": 32, "split_n": 4}, "more than 64 images"),
+        ({"images": 64, "split_n": 1, "pipeline": 4}, "bytes of shared memory"),
+    ],
+)
+def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
+    workload = dataclasses.replace(REGIMES[1], dtype="float16")
+    base = {"planes": 8, "images": 8, "thread_planes": 2, "tile_h": 7, "tile_w": 7, "split_n": 2, "pipeline": 2}
+    with pytest.raises(InvalidConfig, match=reason):
+        space(workload).check({**base, **knobs})
+
+
+sizes = st.integers(1, 34)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
+    size=st.tuples(sizes, sizes),
+    kernel=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    padding=st.tuples(st.tuples(*[st.integers(0, 15)] * 2), st.tuples(*[st.integers(0, 15)] * 2)),
+    dtype=st.sampled_from(DTYPES),
+)
+def test_what_fits_has_a_default(channels, size, kernel, stride, dilation, padding, dtype) -> None:  # type: ignore[no-untyped-def]
+    try:
+        workload = Workload(
+            pass_="wgrad", batch=1, channels=channels, input_size=size, kernel=kernel,
+            stride=stride, dilation=dilation, padding=padding, dtype=dtype,
+        )  # fmt: skip
+    except InvalidWorkload:
+        return
+    if TEMPLATE.misfit(workload, SM_90) is None:
+        assert space(workload).why_illegal(space(workload).default) is None
