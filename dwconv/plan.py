@@ -81,12 +81,15 @@ class Plan:
 
     def _warn_of_untuned(self) -> None:
         """Name the problem, once, with the command that tunes it."""
-        untuned = [pass_ for pass_, decision in self.decisions.items() if decision.command]
-        if not untuned or self._target is None:
+        if self._target is None:
             return
         workload = self._problem.workload("fprop")
-        sizes = workload.for_pass("dgrad").family  # of a layer with a bias some ops ask for plans without one
-        if len(_untuned) > MOST_NAMED or sizes in _untuned:
+        sizes = workload.for_pass("dgrad").family  # without its bias, as dgrad asks for a layer that has one
+        if sizes in _met:
+            return
+        _met.add(sizes)
+        untuned = [pass_ for pass_, decision in self.decisions.items() if decision.command]
+        if not untuned or len(_untuned) > MOST_NAMED:
             return
         _untuned.add(sizes)
         if len(_untuned) > MOST_NAMED:  # sizes that change from step to step, as of sentences, would never end
@@ -120,6 +123,7 @@ def plan(
         with _lock:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
+                _met.clear()
             problem = Problem(
                 input_shape=tuple(input_shape),
                 weight_shape=tuple(weight_shape),
@@ -152,6 +156,7 @@ def reset() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     with _lock:
         _plans.clear()
+        _met.clear()
         _untuned.clear()
         _named.clear()
         database.cache_clear()
@@ -164,6 +169,8 @@ def reset() -> None:
 _lock = threading.RLock()
 _plans: dict[tuple[object, ...], Plan] = {}
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
+_met: set[str] = set()
+"""Families of workloads that plans were made for, tuned or not."""
 _untuned: set[str] = set()
 """Families of workloads that were named as untuned."""
 _named: set[str] = set()

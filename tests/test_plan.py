@@ -65,6 +65,20 @@ def test_an_untuned_problem_is_named_once_with_the_command(logs, caught):
     assert len(said(caught)) == 2
 
 
+def test_a_layer_with_a_bias_that_is_tuned_is_not_named(logs, caught):
+    """Its dgrad asks for a plan without the bias, of which fprop and wgrad are untuned, but never run."""
+    with_bias = dataclasses.replace(WORKLOAD, bias=True)
+    log = TuningLog(logs / "log.jsonl")
+    for pass_ in PASSES:
+        workload = with_bias.for_pass(pass_)
+        space = template(f"cpu.{pass_}_nhwc").space(workload, cpu_target())
+        log.append(record_of(workload, config=space.default, baseline_us=1e6))
+    layer = dwconv.nn.DepthwiseConv2d(8, 3, padding=1)
+    x = torch.randn(2, 8, 9, 7, requires_grad=True)
+    layer(x.to(memory_format=torch.channels_last)).sum().backward()
+    assert said(caught) == []
+
+
 def test_sizes_that_never_end_are_not_all_named(logs, caught):
     for width in range(5, 5 + 2 * MOST_NAMED):
         plan_of(width=width)
