@@ -62,6 +62,10 @@ class Rule:
     broken: Callable[[Config], bool]
 
 
+MOST_LISTED = 500_000
+"""Configurations before the rules, that are looked through one by one: a few seconds."""
+
+
 @dataclass(frozen=True)
 class ConfigSpace:
     """All configurations of one template for one workload on one target.
@@ -100,14 +104,15 @@ class ConfigSpace:
         return next((rule.reason for rule in self.rules if rule.broken(config)), None)
 
     def sample(self, rng: random.Random, *, attempts: int = 1000) -> Config | None:
-        """A legal configuration drawn evenly; None if there is none.
+        """A legal configuration drawn evenly; None if none was found.
 
-        Where ``attempts`` draws found none, legal ones are rare, and all of them are listed, once."""
+        Where ``attempts`` draws found none, legal ones are rare, and all of them are listed, once, unless the space is
+        too large for that: then None."""
         for _ in range(attempts):
             config = self._config([rng.choice(knob.values) for knob in self.knobs])
             if self.why_illegal(config) is None:
                 return config
-        legal = _listed(self)
+        legal = _listed(self) if self.size <= MOST_LISTED else ()
         return rng.choice(legal) if legal else None
 
     def neighbours(self, config: Config) -> list[Config]:

@@ -105,3 +105,10 @@ def test_divisors() -> None:
     assert divisors(12) == [1, 2, 3, 4, 6, 12]
     assert divisors(12, most=4) == [1, 2, 3, 4]
     assert divisors(7, most=6) == [1]
+
+
+def test_a_space_too_large_to_list_is_only_drawn_from() -> None:
+    """One legal configuration in a million million: nobody may wait until it is found."""
+    knobs = [Knob(name, range(1000)) for name in ("a", "b", "c", "d")]
+    space = ConfigSpace("large", *knobs, rules=[Rule("not the one", lambda c: (c.a, c.b, c.c, c.d) != (7, 7, 7, 7))])
+    assert space.sample(random.Random(0), attempts=50) is None
