@@ -243,10 +243,12 @@ def _summary(state: State) -> str:
 
 
 def _dry_run(arguments: argparse.Namespace) -> int:
-    """The plan, and what the default configuration of each workload is computed to cost on an sm_90."""
+    """The plan, and what each workload is computed to cost on an sm_90 with the default configuration that is estimated
+    to cost least."""
     from dwconv.build import build
     from dwconv.schedules.template import Candidate, templates_for
     from dwconv.tuner.cost_model import computed_cost
+    from dwconv.tuner.estimate import estimated_us
 
     target = parse_target("cuda:sm_90")
     assert isinstance(target, CudaTarget)
@@ -257,10 +259,10 @@ def _dry_run(arguments: argparse.Namespace) -> int:
     for workload in workloads[: arguments.first]:
         limit_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
         try:
-            template = templates_for(workload, target)[0]
-            candidate = Candidate(workload, template.space(workload, target).default)
-            cost = computed_cost(build(candidate, target), workload, target)
-            computed = f"{template.name} computed {cost.microseconds:8.1f} µs"
+            defaults = [template.space(workload, target).default for template in templates_for(workload, target)]
+            config = min(defaults, key=lambda config: estimated_us(workload, config, target))
+            cost = computed_cost(build(Candidate(workload, config), target), workload, target)
+            computed = f"{config.template} computed {cost.microseconds:8.1f} µs"
         except DwconvError as error:
             computed = str(error)[:100]
         print(f"  {workload.key:75} limit {limit_us:8.1f} µs  {computed}", flush=True)
