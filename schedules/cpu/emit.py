@@ -7,6 +7,7 @@ fill whole vectors, but a 7×7 kernel took several times as long to compile. Rag
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from dwconv.schedules.emit import Expr, bind, int32, least, serial
+from dwconv.schedules.emit import Expr, bind, int32, least, serial, store
 
 
 def argument(name: str, shape: Sequence[Expr]) -> Any:
@@ -82,35 +83,39 @@ class Vectors:
 
 
 class Accumulators:
-    """Vector registers, indexed by small known integers, zero at first."""
+    """Vector registers, indexed by small known integers, zero at first.
+
+    Each is a small array of its own: TVM would put one that holds them all, or an array of vectors, on the heap, where
+    LLVM stores every sum whenever it cannot tell that a load reads something else."""
 
     def __init__(self, vectors: Vectors, *sizes: int) -> None:
-        count = 1
-        for size in sizes:
-            count *= size
         self._sizes = sizes
-        self._registers = IRBuilder.name("sum", T.alloc_buffer((count,), vectors.dtype, scope="local"))
-        for index in range(count):
-            T.buffer_store(self._registers, vectors.zero(), [index])
+        self._lanes = vectors.span(0)
+        self._registers = [
+            IRBuilder.name("sum", T.alloc_buffer((vectors.lanes,), "float32", scope="global"))
+            for _ in range(math.prod(sizes))
+        ]
+        for register in self._registers:
+            store(register, vectors.zero(), self._lanes)
 
     def __getitem__(self, position: tuple[int, ...]) -> Expr:
-        return self._registers[self._index(position)]
+        return self._register(position)[self._lanes]
 
     def add(self, position: tuple[int, ...], value: Expr) -> None:
-        T.buffer_store(self._registers, self[position] + value, [self._index(position)])
+        store(self._register(position), self[position] + value, self._lanes)
 
     def items(self) -> Iterator[tuple[tuple[int, ...], Expr]]:
         """Every position with its sum."""
         for position in itertools.product(*map(range, self._sizes)):
             yield position, self[position]
 
-    def _index(self, position: tuple[int, ...]) -> Expr:
+    def _register(self, position: tuple[int, ...]) -> Any:
         index = 0
         for at, size in zip(position, self._sizes, strict=True):
             index = index * size + at
-        return index
+        return self._registers[index]
 
 
 def scratch(elements: int) -> Any:
     """A few floats that belong to one turn of a loop."""
-    return IRBuilder.name("scratch", T.alloc_buffer((elements,), "float32", scope="local"))
+    return IRBuilder.name("scratch", T.alloc_buffer((elements,), "float32", scope="global"))

@@ -158,6 +158,14 @@ def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass, layout: Layou
         assert all(torch.equal(results[0], other) for other in results[1:])
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", PASSES)
+def test_sums_are_registers_not_memory_from_the_heap(pass_: Pass, layout: Layout) -> None:
+    workload = lying(layer(32, (14, 14), (3, 3), padding=((1, 1), (1, 1)), bias=True).for_pass(pass_), layout)
+    artifact = build(Candidate(workload, some_configs(workload, 0)[0]), TARGET)
+    assert "load ptr, ptr @__TVMBackendAllocWorkspace" not in artifact.source
+
+
 @pytest.mark.parametrize("parallel", ["images", "channels"])
 @pytest.mark.parametrize("unroll", ["kw", "none"])
 @pytest.mark.parametrize("bias", [False, True])
