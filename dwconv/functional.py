@@ -13,8 +13,9 @@ from torch.autograd import forward_ad
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from dwconv import ops
+from dwconv.eager import convolve, is_watched
 from dwconv.errors import InvalidWorkload
-from dwconv.plan import plan
+from dwconv.plan import MOST_PLANS, Plan, known_calls, plan
 from dwconv.workload import Layout
 
 Size = int | Sequence[int]
@@ -80,15 +81,54 @@ def _conv(
     groups: int | None,
     axes: int,
 ) -> Tensor:
+    if (
+        torch.compiler.is_compiling()
+        or torch._C._is_any_autocast_enabled()
+        or is_watched(input, weight)
+        or (bias is not None and is_watched(bias))
+    ):
+        return _conv_watched(
+            input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=axes
+        )
+    # All that decides who runs the call, and how; what it costs to look at is what a small convolution costs.
+    call = (
+        input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
+        weight.device, None if bias is None else (bias.shape, bias.dtype, bias.device), _hashable(stride),
+        _hashable(padding), _hashable(dilation), groups, axes, torch.get_num_threads(),
+    )  # fmt: skip
+    found = known_calls.get(call)
+    if found is None:
+        x, w = as_2d(input, weight, bias, groups=groups, axes=axes)
+        geometry = geometry_of(x, w, stride=stride, padding=padding, dilation=dilation, axes=axes)
+        found = _plan_of(x, w, bias, geometry=geometry, layout=layout_of(x, w))
+        if len(known_calls) >= MOST_PLANS:
+            known_calls.clear()
+        known_calls[call] = found
+    if found.native:
+        return _PYTORCH[axes](input, weight, bias, stride, padding, dilation, found.problem.input_shape[1])
+    if axes == 2 and input.dim() == 4:
+        return convolve(found, input, weight, bias)
+    return _without_added_axes(convolve(found, *_views_2d(input, weight, axes=axes), bias), input, axes=axes)
+
+
+def _conv_watched(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    stride: Size,
+    padding: Size | str,
+    dilation: Size,
+    groups: int | None,
+    axes: int,
+) -> Tensor:
+    """Through PyTorch's dispatcher, for whoever is there: autocast, torch.compile, modes, subclasses of Tensor."""
     x, w = as_2d(input, weight, bias, groups=groups, axes=axes)
     geometry = geometry_of(x, w, stride=stride, padding=padding, dilation=dilation, axes=axes)
     layout = layout_of(x, w)
     if _is_for_pytorch(x, w, bias, geometry=geometry, layout=layout):
         return _PYTORCH[axes](input, weight, bias, stride, padding, dilation, x.shape[1])
-    y: Tensor = ops.fprop(x, w, bias, *geometry, layout)
-    if axes == 1:
-        y = y.squeeze(2)
-    return y if input.dim() == axes + 2 else y.squeeze(0)
+    return _without_added_axes(ops.fprop(x, w, bias, *geometry, layout), input, axes=axes)
 
 
 _PYTORCH: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d}
@@ -103,11 +143,15 @@ def _is_for_pytorch(x: Tensor, w: Tensor, bias: Tensor | None, *, geometry: Geom
         return True  # complex numbers, torch.func and forward-mode derivatives: ours know nothing of them
     if torch.compiler.is_compiling():
         return False  # decided when the compiled code runs
+    return _plan_of(x, w, bias, geometry=geometry, layout=layout).native
+
+
+def _plan_of(x: Tensor, w: Tensor, bias: Tensor | None, *, geometry: Geometry, layout: Layout) -> Plan:
     stride, padding, dilation = geometry
     return plan(
         input_shape=x.shape, weight_shape=w.shape, stride=stride, padding=padding, dilation=dilation,
         dtype=running_dtype(x), device=x.device, layout=layout, bias=bias is not None,
-    ).native  # fmt: skip
+    )  # fmt: skip
 
 
 def running_dtype(x: Tensor) -> torch.dtype:
@@ -151,8 +195,23 @@ def as_2d(
         wanted = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)"}[axes]
         raise InvalidWorkload(f"input of shape {_x(input.shape)} is not {wanted}")
     _check(input, weight, bias, groups=groups, axes=axes)
+    return _views_2d(input, weight, axes=axes)
+
+
+def _views_2d(input: Tensor, weight: Tensor, *, axes: int) -> tuple[Tensor, Tensor]:
     x = input if input.dim() == axes + 2 else input.unsqueeze(0)
     return (x, weight) if axes == 2 else (x.unsqueeze(2), weight.unsqueeze(2))
+
+
+def _without_added_axes(y: Tensor, input: Tensor, *, axes: int) -> Tensor:
+    """``y`` with the axes of ``input``."""
+    if axes == 1:
+        y = y.squeeze(2)
+    return y if input.dim() == axes + 2 else y.squeeze(0)
+
+
+def _hashable(value: Size | str) -> Size | str:
+    return value if isinstance(value, (int, str, tuple)) else tuple(value)
 
 
 def _check(input: Tensor, weight: Tensor, bias: Tensor | None, *, groups: int | None, axes: int) -> None:

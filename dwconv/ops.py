@@ -1,8 +1,7 @@
 """The torch ops ``dwconv::fprop``, ``dgrad``, ``wgrad`` and ``wgrad_bias``: tuned kernels behind PyTorch's dispatcher.
 
 ``wgrad_bias`` also gives the gradient of the bias. The four are closed under differentiation: the derivative of each is
-made of the others, so derivatives of any order work. Each runs the kernel that dispatch names, or PyTorch's own op on
-the same tensors.
+made of the others, so derivatives of any order work. What runs them is in ``passes``.
 
 ``layout`` (``nchw`` or ``nhwc``) says how x, y, dx and dy are meant to lie in memory; results lie so, whatever the
 arguments do. ``padding`` is (top, bottom, left, right); shapes are PyTorch's, for 1-D with a height of 1.
@@ -11,21 +10,17 @@ arguments do. ``padding`` is (top, bottom, left, right); shapes are PyTorch's, f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 from torch.library import Library, register_fake
 
-from dwconv.plan import plan
+from dwconv import passes
+from dwconv.plan import Plan, plan
 from dwconv.workload import Layout
 
-if TYPE_CHECKING:
-    from dwconv.build.kernel import Kernel
-
-_MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 _GEOMETRY = "int[2] stride, int[4] padding, int[2] dilation, str layout"
 
 _library: Any = Library("dwconv", "DEF")  # type: ignore[no-untyped-call]
@@ -51,19 +46,11 @@ Ints = Sequence[int]
 def _fprop(
     x: Tensor, w: Tensor, bias: Tensor | None, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
 ) -> Tensor:
-    kernel = plan(
+    found = plan(
         input_shape=x.shape, weight_shape=w.shape, stride=stride, padding=padding, dilation=dilation,
         dtype=x.dtype, device=x.device, layout=layout, bias=bias is not None,
-    ).kernel("fprop")  # fmt: skip
-    if kernel is None:
-        symmetric, pad = _split_padding(padding)
-        y = F.conv2d(F.pad(x, pad) if pad else x, w, bias, stride, symmetric, dilation, x.shape[1])
-        return y.contiguous(memory_format=_MEMORY_FORMAT[layout])
-    if bias is not None and kernel.workload.bias:
-        fused: Tensor = kernel(x, w, bias)
-        return fused
-    bare: Tensor = kernel(x, w)
-    return bare if bias is None else bare.add_(bias.view(-1, 1, 1))  # nobody has seen it yet
+    )  # fmt: skip
+    return passes.fprop(found, x, w, bias)
 
 
 def _fprop_fake(
@@ -75,7 +62,7 @@ def _fprop_fake(
         + 1
         for axis in (0, 1)
     ]
-    return _empty((x.shape[0], w.shape[0], *sizes), like=x, layout=layout)
+    return passes.empty((x.shape[0], w.shape[0], *sizes), like=x, layout=layout)
 
 
 class DwconvFprop(Function):
@@ -91,11 +78,15 @@ class DwconvFprop(Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
         needs_dx, needs_dw, needs_db = ctx.needs_input_grad[:3]
-        dx = dgrad(dy, w, ctx.input_shape, *ctx.geometry) if needs_dx else None
+        dx, dw, db = None, None, None
         if needs_dw and needs_db:
-            return dx, *wgrad_bias(x, dy, ctx.kernel_size, *ctx.geometry), None, None, None, None
-        dw = wgrad(x, dy, ctx.kernel_size, *ctx.geometry) if needs_dw else None
-        db = dy.sum((0, 2, 3)) if needs_db else None
+            dw, db = wgrad_bias(x, dy, ctx.kernel_size, *ctx.geometry)
+        elif needs_dw:
+            dw = wgrad(x, dy, ctx.kernel_size, *ctx.geometry)
+        elif needs_db:
+            db = dy.sum((0, 2, 3))
+        if needs_dx:  # last: what comes next reads it, and finds it in the caches
+            dx = dgrad(dy, w, ctx.input_shape, *ctx.geometry)
         return dx, dw, db, None, None, None, None
 
 
@@ -105,25 +96,17 @@ class DwconvFprop(Function):
 def _dgrad(
     dy: Tensor, w: Tensor, input_shape: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
 ) -> Tensor:
-    kernel = plan(
+    found = plan(
         input_shape=input_shape, weight_shape=w.shape, stride=stride, padding=padding, dilation=dilation,
         dtype=dy.dtype, device=dy.device, layout=layout, bias=False,
-    ).kernel("dgrad")  # fmt: skip
-    if kernel is not None:
-        ours: Tensor = kernel(dy, w)
-        return ours
-    batch, channels, height, width = input_shape
-    symmetric, (left, right, top, bottom) = _split_padding(padding, always=True)
-    # Only its shape and its layout matter; it is never read, nor written.
-    x = _empty((batch, channels, height + top + bottom, width + left + right), like=dy, layout=layout)
-    dx = _pytorch_backward(dy, x, w, stride, symmetric, dilation, mask=(True, False, False))[0]
-    return dx[:, :, top : top + height, left : left + width].contiguous(memory_format=_MEMORY_FORMAT[layout])
+    )  # fmt: skip
+    return passes.dgrad(found, dy, w)
 
 
 def _dgrad_fake(
     dy: Tensor, w: Tensor, input_shape: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
 ) -> Tensor:
-    return _empty(input_shape, like=dy, layout=layout)
+    return passes.empty(input_shape, like=dy, layout=layout)
 
 
 class DwconvDgrad(Function):
@@ -150,32 +133,22 @@ class DwconvDgrad(Function):
 def _wgrad(
     x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
 ) -> Tensor:
-    kernel = _wgrad_kernel(x, dy, kernel_size, stride, padding, dilation, layout, bias=False)
-    if kernel is None:
-        return _pytorch_wgrad(x, dy, kernel_size, stride, padding, dilation, bias=False)[0]
-    dw: Tensor = kernel(x, dy)
-    return dw
+    return passes.wgrad(_plan_of(x, dy, kernel_size, stride, padding, dilation, layout, bias=False), x, dy)
 
 
 def _wgrad_bias(
     x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
 ) -> tuple[Tensor, Tensor]:
-    kernel = _wgrad_kernel(x, dy, kernel_size, stride, padding, dilation, layout, bias=True)
-    if kernel is None:
-        return _pytorch_wgrad(x, dy, kernel_size, stride, padding, dilation, bias=True)
-    if kernel.workload.bias:
-        dw, dbias = kernel(x, dy)
-        return dw, dbias
-    return kernel(x, dy), dy.sum((0, 2, 3))
+    return passes.wgrad_bias(_plan_of(x, dy, kernel_size, stride, padding, dilation, layout, bias=True), x, dy)
 
 
-def _wgrad_kernel(
+def _plan_of(
     x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, layout: Layout, *, bias: bool
-) -> Kernel | None:
+) -> Plan:
     return plan(
         input_shape=x.shape, weight_shape=(dy.shape[1], 1, *kernel_size), stride=stride, padding=padding,
         dilation=dilation, dtype=x.dtype, device=x.device, layout=layout, bias=bias,
-    ).kernel("wgrad")  # fmt: skip
+    )  # fmt: skip
 
 
 def _wgrad_fake(
@@ -224,43 +197,6 @@ class DwconvWgradBias(Function):
         dx = dgrad(dy, ddw, ctx.input_shape, *ctx.geometry) if needs_dx else None
         ddy = fprop(x, ddw, ddbias, *ctx.geometry) if needs_ddy else None
         return dx, ddy, None, None, None, None, None
-
-
-# -- PyTorch's own ops -----------------------------------------------------------------------------------------------
-
-
-def _pytorch_wgrad(
-    x: Tensor, dy: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, *, bias: bool
-) -> tuple[Tensor, Tensor]:
-    """dw, and dbias where it is wanted, from one call."""
-    symmetric, pad = _split_padding(padding)
-    w = dy.new_empty(1).expand((dy.shape[1], 1, *kernel_size))  # only its shape matters
-    padded = F.pad(x, pad) if pad else x
-    _, dw, dbias = _pytorch_backward(dy, padded, w, stride, symmetric, dilation, mask=(False, True, bias))
-    return dw.contiguous(), dbias
-
-
-def _pytorch_backward(
-    dy: Tensor, x: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, *, mask: tuple[bool, bool, bool]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Those of PyTorch's gradients, of x, w and the bias, that ``mask`` asks for; the others hold nothing."""
-    gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-        dy, x, w, [w.shape[0]], stride, padding, dilation, False, [0, 0], x.shape[1], mask
-    )
-    return gradients
-
-
-def _split_padding(padding: Ints, *, always: bool = False) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """Padding as PyTorch's op takes it, and what has to be padded before: (left, right, top, bottom), empty for
-    nothing unless ``always``."""
-    top, bottom, left, right = padding
-    if top == bottom and left == right:
-        return (top, left), (0, 0, 0, 0) if always else ()
-    return (0, 0), (left, right, top, bottom)
-
-
-def _empty(shape: Sequence[int], *, like: Tensor, layout: Layout) -> Tensor:
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=_MEMORY_FORMAT[layout])
 
 
 # -- what PyTorch's dispatcher calls before the op itself ------------------------------------------------------------

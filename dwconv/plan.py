@@ -42,7 +42,9 @@ class Plan:
         self.decisions = decisions
         self.native = all(decision.provider == "pytorch" for decision in decisions.values())
         """True if PyTorch's own op runs every pass."""
-        self._problem = problem
+        self.problem = problem
+        self.geometry = (problem.stride, problem.padding, problem.dilation, problem.layout)
+        """As the ops take it."""
         self._device = device
         self._target = target
         self._kernels: dict[Pass, Kernel | None] = {
@@ -74,7 +76,7 @@ class Plan:
 
     def _config(self, record: TuningRecord, target: Target) -> Config:
         """The record's; but what was fastest on few threads takes all of them at a larger batch."""
-        larger = self._problem.input_shape[0] > record.workload.batch
+        larger = self.problem.input_shape[0] > record.workload.batch
         if not (larger and isinstance(target, CpuTarget) and "threads" in record.config.to_dict()):
             return record.config
         return Config.of(record.config.template, **{**dict(record.config.values), "threads": target.threads})
@@ -83,7 +85,7 @@ class Plan:
         """Name the problem, once, with the command that tunes it."""
         if self._target is None:
             return
-        workload = self._problem.workload("fprop")
+        workload = self.problem.workload("fprop")
         sizes = workload.for_pass("dgrad").family  # without its bias, as dgrad asks for a layer that has one
         if sizes in _met:
             return
@@ -96,7 +98,7 @@ class Plan:
             _warn(f"more than {MOST_NAMED} sizes are untuned; the others are not named")
         else:
             _warn(
-                f"{', '.join(untuned)} of {self._problem} run on PyTorch's own op: "
+                f"{', '.join(untuned)} of {self.problem} run on PyTorch's own op: "
                 f"{self.decisions[untuned[0]].reason}; tune them: {tune_command(workload, untuned)}"
             )
 
@@ -113,7 +115,7 @@ def plan(
     layout: Layout,
     bias: bool,
 ) -> Plan:
-    """What runs these sizes on ``device``. The look-up costs about a microsecond; the first one decides."""
+    """What runs these sizes on ``device``. The look-up costs a microsecond or two; the first one decides."""
     threads = torch.get_num_threads() if device.type == "cpu" else 0
     key = (
         *input_shape, *weight_shape, *stride, *padding, *dilation, dtype, device, layout, bias, threads
@@ -124,6 +126,7 @@ def plan(
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
                 _met.clear()
+                known_calls.clear()
             problem = Problem(
                 input_shape=tuple(input_shape),
                 weight_shape=tuple(weight_shape),
@@ -156,6 +159,7 @@ def reset() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     with _lock:
         _plans.clear()
+        known_calls.clear()
         _met.clear()
         _untuned.clear()
         _named.clear()
@@ -168,6 +172,8 @@ def reset() -> None:
 
 _lock = threading.RLock()
 _plans: dict[tuple[object, ...], Plan] = {}
+known_calls: dict[object, Plan] = {}
+"""Plans by all that a call says of itself, which then needs no checking again; kept by whoever takes the calls."""
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 _met: set[str] = set()
 """Families of workloads that plans were made for, tuned or not."""

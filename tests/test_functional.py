@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 
@@ -14,6 +15,7 @@ from planted_records import plant, workload_of
 
 import dwconv
 from dwconv.errors import DwconvWarning, InvalidWorkload
+from dwconv.plan import Plan, reset
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
@@ -55,24 +57,41 @@ def check_against(pytorch, ours, x, w, options):
     return results
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(call=calls(axes=2), native=st.booleans())
-def test_conv2d_is_pytorchs(logs, monkeypatch, call, native):
-    if not native:
-        monkeypatch.setattr("dwconv.functional._is_for_pytorch", lambda *_, **__: False)
-    (expected, *_), (actual, *_) = check_against(F.conv2d, dwconv.conv2d, *call)
+class NeverNative(Plan):
+    """Runs every pass itself, on PyTorch's kernels."""
+
+    native = property(lambda self: False, lambda self, value: None)
+
+
+WAYS = st.sampled_from(["PyTorch's op", "our ops", "past the dispatcher"])
+
+
+@contextlib.contextmanager
+def going(way):
+    with pytest.MonkeyPatch.context() as patch:
+        reset()
+        if way != "PyTorch's op":
+            patch.setattr("dwconv.plan.Plan", NeverNative)
+        if way == "our ops":
+            patch.setattr("dwconv.functional.is_watched", lambda *_: True)
+        yield
+    reset()
+
+
+@settings(deadline=None, max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(call=calls(axes=2), way=WAYS)
+def test_conv2d_is_pytorchs(logs, call, way):
+    with going(way):
+        (expected, *_), (actual, *_) = check_against(F.conv2d, dwconv.conv2d, *call)
     if actual.numel() and actual.dim() == 4:
         assert actual.stride() == expected.stride()
-    monkeypatch.undo()
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(call=calls(axes=1), native=st.booleans())
-def test_conv1d_is_pytorchs(logs, monkeypatch, call, native):
-    if not native:
-        monkeypatch.setattr("dwconv.functional._is_for_pytorch", lambda *_, **__: False)
-    check_against(F.conv1d, dwconv.conv1d, *call)
-    monkeypatch.undo()
+@settings(deadline=None, max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(call=calls(axes=1), way=WAYS)
+def test_conv1d_is_pytorchs(logs, call, way):
+    with going(way):
+        check_against(F.conv1d, dwconv.conv1d, *call)
 
 
 # -- on tuned kernels ------------------------------------------------------------------------------------------------

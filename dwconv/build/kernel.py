@@ -2,16 +2,17 @@
 
 ``kernel(x, w)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
 results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
+
+Every step of a training calls some hundred of these, so a call is kept short: no views are made, and a CPU kernel is
+given addresses. What the shapes are is known since it was built.
 """
 
 from __future__ import annotations
 
-import ctypes
-import tempfile
+import math
+import threading
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import resources
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +28,9 @@ two cache lines costs less than the copy that would align it. A GPU does not; a 
 MOST_ELEMENTS = 2**31 - 1
 
 RawCall = Callable[..., Any]
+"""Of a CPU kernel: batch, then the addresses of ``artifact.arguments``. Of a CUDA kernel: the tensors."""
+
+_FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
 
 class Kernel:
@@ -36,18 +40,20 @@ class Kernel:
         self.artifact = artifact
         self.workload: Workload = artifact.candidate.workload
         self._call = call
-        self._inputs, self._results = self.workload.inputs, self.workload.results
-        self._shapes = {name: self.workload.shape_of(name) for name in (*self._inputs, *self._results)}
-        self._workspaces = artifact.workspaces
-        self._kernel_layout = artifact.candidate.template.layout
-        self._channels_last = self._kernel_layout == "nhwc"
-        self._alignment = ALIGNMENT_BYTES[artifact.kind]
+        self._takes_addresses = artifact.kind == "cpu"
+        self._inputs, self._results = (
+            tuple(_Operand.of(name, artifact) for name in names)
+            for names in (self.workload.inputs, self.workload.results)
+        )
+        self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
 
     @classmethod
     def load(cls, artifact: Artifact) -> Kernel:
         """Raises BuildError if the machine code cannot be made or the device is not here."""
         if artifact.kind == "cpu":
-            return cls(artifact, _load_cpu(artifact))
+            from dwconv.build.load import load_cpu
+
+            return cls(artifact, load_cpu(artifact))
         from dwconv.build.launch import load_cuda
 
         return cls(artifact, load_cuda(artifact))
@@ -58,59 +64,139 @@ class Kernel:
         ``inputs`` are the workload's, in its order. Returns y or dx in the workload's layout, or dw contiguous, or
         (dw, dbias).
         """
-        batch, like = inputs[0].shape[0], inputs[0]
-        read = [self._to_kernel(tensor, name) for tensor, name in zip(inputs, self._inputs, strict=True)]
-        results = [self._empty(name, batch, like) for name in self._results]
-        written = [self._view(result, name) for result, name in zip(results, self._results, strict=True)]
-        self._call(*read, *written, *self.empty_workspaces(batch, like.device))
-        given = [self._to_workload(result, name) for result, name in zip(results, self._results, strict=True)]
-        return given[0] if len(given) == 1 else tuple(given)
+        like = inputs[0]
+        batch = like.shape[0]
+        read = [operand.dense(tensor, batch) for operand, tensor in zip(self._inputs, inputs, strict=True)]
+        results = [operand.empty(batch, like) for operand in self._results]
+        if self._takes_addresses:
+            addresses = [tensor.data_ptr() for tensor in (*read, *results)]
+            self._call(batch, *addresses, *self._scratch(batch))
+        else:
+            operands = (*self._inputs, *self._results)
+            views = [operand.view(tensor) for operand, tensor in zip(operands, (*read, *results), strict=True)]
+            self._call(*views, *self._empty_workspaces(batch, like.device))
+        if len(results) > 1:
+            return tuple(results)
+        (operand,), (result,) = self._results, results
+        return result if operand.given is operand.lies else result.contiguous(memory_format=operand.given)
 
     def run_into(
         self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
     ) -> None:
         """The bare call, on contiguous, aligned tensors of exactly the shapes in ``artifact.arguments``."""
-        self._call(*inputs, *results, *workspaces)
+        tensors = (*inputs, *results, *workspaces)
+        if self._takes_addresses:
+            self._call(inputs[0].shape[0], *[tensor.data_ptr() for tensor in tensors])
+        else:
+            self._call(*tensors)
 
-    def empty_workspaces(self, batch: int, device: torch.device) -> list[torch.Tensor]:
+    # -- workspaces --------------------------------------------------------------------------------------------
+
+    def _empty_workspaces(self, batch: int, device: torch.device) -> list[torch.Tensor]:
         """Uninitialised scratch memory, as the kernel asks for it."""
         return [
             torch.empty(argument.shape_at(batch), dtype=getattr(torch, argument.dtype), device=device)
-            for argument in self._workspaces
+            for argument in self.artifact.workspaces
         ]
 
-    # -- layout ------------------------------------------------------------------------------------------------
+    def _scratch(self, batch: int) -> list[int]:
+        """Where the workspaces of a CPU kernel are: side by side, in memory that all kernels of this thread share and
+        that stays in its caches. They run one after the other."""
+        offsets, size_bytes = self._scratch_at.get(batch) or self._place_workspaces(batch)
+        if size_bytes > _thread.size_bytes:
+            _thread.grow(size_bytes)
+        start = _thread.start
+        return [start + offset for offset in offsets]
 
-    def _empty(self, name: str, batch: int, like: torch.Tensor) -> torch.Tensor:
-        shape = self._shapes[name]
-        if name not in IMAGES:
-            return torch.empty(shape, dtype=like.dtype, device=like.device)
-        memory_format = torch.channels_last if self._channels_last else torch.contiguous_format
-        return torch.empty((batch, *shape[1:]), dtype=like.dtype, device=like.device, memory_format=memory_format)
+    def _place_workspaces(self, batch: int) -> tuple[tuple[int, ...], int]:
+        offsets, end = [], 0
+        for argument in self.artifact.workspaces:
+            offsets.append(end)
+            size_bytes = math.prod(argument.shape_at(batch)) * getattr(torch, argument.dtype).itemsize
+            end += -(-size_bytes // _CACHE_LINE_BYTES) * _CACHE_LINE_BYTES
+        if len(self._scratch_at) >= _MOST_BATCHES:
+            self._scratch_at.clear()
+        placed = self._scratch_at[batch] = (tuple(offsets), end)
+        return placed
 
-    def _to_kernel(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        """``tensor`` as the kernel reads it: dense in the kernel's layout, aligned, viewed in the kernel's shape."""
-        if tensor.numel() > MOST_ELEMENTS:
-            raise BuildError(f"{name} has {tensor.numel()} elements; kernels index up to {MOST_ELEMENTS}")
-        view = self._view(tensor, name)
-        if not view.is_contiguous():
-            view = view.contiguous()
-        if view.data_ptr() % self._alignment:
-            view = view.clone(memory_format=torch.contiguous_format)
-        return view
 
-    def _view(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        if name in IMAGES:
-            return tensor.permute(0, 2, 3, 1) if self._channels_last else tensor
-        if tensor.dim() == 1:
-            return tensor
-        return tensor.view(self.workload.weight_shape) if tensor.is_contiguous() else tensor.squeeze(1)
+_CACHE_LINE_BYTES = 64
+_MOST_BATCHES = 1000
 
-    def _to_workload(self, result: torch.Tensor, name: str) -> torch.Tensor:
-        if name not in IMAGES or self.workload.layout == self._kernel_layout:
-            return result
-        wanted = torch.channels_last if self.workload.layout == "nhwc" else torch.contiguous_format
-        return result.contiguous(memory_format=wanted)
+
+class _Scratch(threading.local):
+    """Memory for the workspaces of the kernels that one thread runs: as much as the largest of them took."""
+
+    def __init__(self) -> None:
+        self.start, self.size_bytes = 0, 0
+
+    def grow(self, size_bytes: int) -> None:
+        self._memory = torch.empty(size_bytes, dtype=torch.uint8)  # PyTorch aligns it to a cache line
+        self.start, self.size_bytes = self._memory.data_ptr(), size_bytes
+
+
+_thread = _Scratch()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Operand:
+    """A tensor that a kernel reads or writes, and how it lies there; shapes are PyTorch's."""
+
+    name: str
+    is_image: bool
+    shape: tuple[int, ...]
+    """Without the batch, of an image."""
+    strides: tuple[int, ...]
+    """With it."""
+    elements: int
+    """Of one image, or in all."""
+    lies: torch.memory_format
+    given: torch.memory_format
+    """How the user gets it."""
+    dtype: torch.dtype
+    device: str
+    alignment: int
+
+    @classmethod
+    def of(cls, name: str, artifact: Artifact) -> _Operand:
+        workload, is_image = artifact.candidate.workload, name in IMAGES
+        shape = workload.shape_of(name)
+        lies = _FORMATS[artifact.candidate.template.layout] if is_image else torch.contiguous_format
+        return cls(
+            name=name,
+            is_image=is_image,
+            shape=shape[1:] if is_image else shape,
+            strides=torch.empty(shape, device="meta", memory_format=lies).stride(),
+            elements=math.prod(shape[1:] if is_image else shape),
+            lies=lies,
+            given=_FORMATS[workload.layout] if is_image else lies,
+            dtype=getattr(torch, workload.dtype),
+            device=artifact.kind,
+            alignment=ALIGNMENT_BYTES[artifact.kind],
+        )
+
+    def dense(self, tensor: torch.Tensor, batch: int) -> torch.Tensor:
+        """``tensor`` as the kernel can read it: a copy where it lies otherwise, or starts off the alignment."""
+        elements = tensor.numel()
+        if elements != (self.elements * batch if self.is_image else self.elements) or elements > MOST_ELEMENTS:
+            raise BuildError(
+                f"{self.name} has {elements} elements, not {self.elements}{' an image' * self.is_image}, or more than "
+                f"the {MOST_ELEMENTS} that kernels can index"
+            )
+        if tensor.dtype is not self.dtype or tensor.device.type != self.device:
+            raise BuildError(f"{self.name} is {tensor.dtype} on {tensor.device}, not {self.dtype} on {self.device}")
+        if not tensor.is_contiguous(memory_format=self.lies):
+            tensor = tensor.contiguous(memory_format=self.lies)
+        if tensor.data_ptr() % self.alignment:
+            tensor = tensor.clone(memory_format=self.lies)
+        return tensor
+
+    def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
+        return like.new_empty_strided((batch, *self.shape) if self.is_image else self.shape, self.strides)
+
+    def view(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Contiguous, whatever the layout."""
+        return tensor.permute(0, 2, 3, 1) if self.lies is torch.channels_last else tensor
 
 
 def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None:
@@ -125,44 +211,3 @@ def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None
     if tensor.data_ptr() % ALIGNMENT_BYTES[kind]:
         return f"it does not start at a multiple of {ALIGNMENT_BYTES[kind]} bytes"
     return None
-
-
-_ANY_NUMBER = 2**31 - 1
-
-
-def _load_cpu(artifact: Artifact) -> RawCall:
-    """Machine code of a CPU artifact, run on PyTorch's OpenMP threads."""
-    import tvm
-
-    # A parallel loop of one turn is compiled to none: such a kernel has no threads to start.
-    on_openmp = _openmp_is_here() and "@__TVMBackendParallelLaunch" in artifact.source
-    with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
-        path = Path(folder) / "kernel.ll"
-        path.write_text(artifact.source + (_openmp_ir(most_threads=_most_threads(artifact)) if on_openmp else ""))
-        try:
-            module = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")
-        except RuntimeError as error:
-            raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from error
-    if on_openmp:
-        module["use_openmp"]()
-    main: RawCall = module["main"]  # keeps the module alive
-    return main
-
-
-def _most_threads(artifact: Artifact) -> int:
-    """How many threads the configuration takes at most."""
-    threads = artifact.candidate.config.to_dict().get("threads", _ANY_NUMBER)
-    assert isinstance(threads, int)
-    return threads
-
-
-def _openmp_ir(*, most_threads: int) -> str:
-    text = resources.files("dwconv.build").joinpath("openmp.ll").read_text()
-    return f"{text}\n@dwconv.most_threads = internal constant i32 {most_threads}\n"
-
-
-@cache
-def _openmp_is_here() -> bool:
-    """True if PyTorch brought an OpenMP runtime with GNU's entry points, as it does on Linux."""
-    process = ctypes.CDLL(None)
-    return all(hasattr(process, name) for name in ("GOMP_parallel", "omp_get_max_threads", "omp_in_parallel"))

@@ -1,0 +1,122 @@
+"""Load machine code of a CPU artifact, with what is added to its LLVM IR: PyTorch's threads, and a cheap way in."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dwconv.build.artifact import Argument, Artifact, Extent
+from dwconv.errors import BuildError
+
+_ANY_NUMBER = 2**31 - 1
+_DTYPES = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "int32": (0, 32)}
+"""DLPack's code and bits."""
+
+
+def load_cpu(artifact: Artifact) -> Callable[..., Any]:
+    """A function of the batch and the addresses of ``artifact.arguments``, all dense, run on PyTorch's OpenMP threads.
+
+    Raises BuildError if the machine code cannot be made."""
+    import tvm
+
+    # A parallel loop of one turn is compiled to none: such a kernel has no threads to start.
+    on_openmp = _openmp_is_here() and "@__TVMBackendParallelLaunch" in artifact.source
+    ir = artifact.source + addresses_ir(artifact.arguments)
+    if on_openmp:
+        ir += _openmp_ir(most_threads=_most_threads(artifact))
+    with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
+        path = Path(folder) / "kernel.ll"
+        path.write_text(ir)
+        try:
+            module = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")
+        except RuntimeError as error:
+            raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from error
+    if on_openmp:
+        module["use_openmp"]()
+    call: Callable[..., Any] = module["call_with_addresses"]  # keeps the module alive
+    return call
+
+
+def addresses_ir(arguments: tuple[Argument, ...]) -> str:
+    """``call_with_addresses(batch, address…)``: calls ``main`` with tensors that it describes itself.
+
+    Numbers cross from Python at a third of what tensors cost, which each take an object of their own; and what the
+    shapes are is known here."""
+    lines = [
+        "",
+        "; A tensor is DLPack's: data, device (1 is the CPU) and its number, axes, dtype (code, bits, lanes), sizes,",
+        "; strides (none: it is dense), offset. An argument is its kind, padding, and what it holds; 7 is a tensor.",
+        "%dwconv.tensor = type { ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }",
+        "%dwconv.argument = type { i32, i32, ptr }",
+        "define dllexport i32 @__tvm_ffi_call_with_addresses(ptr %self, ptr %given, i32 %count, ptr %result) {",
+        "  %batch_at = getelementptr %dwconv.argument, ptr %given, i32 0, i32 2",
+        "  %n = load i64, ptr %batch_at, align 8",
+        f"  %taken = alloca [{len(arguments)} x %dwconv.argument], align 8",
+    ]
+    for number, argument in enumerate(arguments):
+        lines += _tensor_ir(number, argument)
+    lines += [
+        f"  %status = call i32 @__tvm_ffi_main(ptr %self, ptr %taken, i32 {len(arguments)}, ptr %result)",
+        "  ret i32 %status",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _tensor_ir(number: int, argument: Argument) -> list[str]:
+    """Describes an argument, and puts it among those that main takes."""
+    code, bits = _DTYPES[argument.dtype]
+    this, axes = f"%t{number}", len(argument.shape)
+    lines = [
+        f"  {this} = alloca %dwconv.tensor, align 8",
+        f"  {this}.sizes = alloca [{axes} x i64], align 8",
+        f"  {this}.given = getelementptr %dwconv.argument, ptr %given, i32 {number + 1}, i32 2",
+        f"  {this}.address = load ptr, ptr {this}.given, align 8",
+        f"  {this}.whole.0 = insertvalue %dwconv.tensor "
+        f"{{ ptr poison, i32 1, i32 0, i32 {axes}, i8 {code}, i8 {bits}, i16 1, ptr poison, ptr null, i64 0 }}, "
+        f"ptr {this}.address, 0",
+        f"  {this}.whole.1 = insertvalue %dwconv.tensor {this}.whole.0, ptr {this}.sizes, 7",
+        f"  store %dwconv.tensor {this}.whole.1, ptr {this}, align 8",
+        f"  {this}.kind = getelementptr %dwconv.argument, ptr %taken, i32 {number}, i32 0",
+        f"  {this}.held = getelementptr %dwconv.argument, ptr %taken, i32 {number}, i32 2",
+        f"  store i32 7, ptr {this}.kind, align 8",
+        f"  store ptr {this}, ptr {this}.held, align 8",
+    ]
+    for axis, size in enumerate(argument.shape):
+        value, at = f"{this}.size{axis}", f"{this}.size{axis}.at"
+        if isinstance(size, Extent):
+            lines += [
+                f"  {value}.times = mul i64 %n, {size.times}",
+                f"  {value}.more = add i64 {value}.times, {size.over - 1}",
+                f"  {value} = udiv i64 {value}.more, {size.over}",
+            ]
+        lines += [
+            f"  {at} = getelementptr i64, ptr {this}.sizes, i32 {axis}",
+            f"  store i64 {value if isinstance(size, Extent) else size}, ptr {at}, align 8",
+        ]
+    return lines
+
+
+def _most_threads(artifact: Artifact) -> int:
+    """How many threads the configuration takes at most."""
+    threads = artifact.candidate.config.to_dict().get("threads", _ANY_NUMBER)
+    assert isinstance(threads, int)
+    return threads
+
+
+def _openmp_ir(*, most_threads: int) -> str:
+    text = resources.files("dwconv.build").joinpath("openmp.ll").read_text()
+    return f"{text}\n@dwconv.most_threads = internal constant i32 {most_threads}\n"
+
+
+@cache
+def _openmp_is_here() -> bool:
+    """True if PyTorch brought an OpenMP runtime with GNU's entry points, as it does on Linux."""
+    process = ctypes.CDLL(None)
+    return all(hasattr(process, name) for name in ("GOMP_parallel", "omp_get_max_threads", "omp_in_parallel"))

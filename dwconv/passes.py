@@ -1,0 +1,125 @@
+"""One pass of a convolution: on the tuned kernel that a Plan names, or on PyTorch's own op.
+
+Shapes are PyTorch's, for 1-D with a height of 1. Results lie in the plan's layout, whatever the arguments do.
+Nothing here is differentiable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.autograd.profiler
+import torch.nn.functional as F
+from torch import Tensor
+
+from dwconv.build.kernel import Kernel
+from dwconv.plan import Plan
+from dwconv.workload import Layout
+
+MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+Ints = Sequence[int]
+
+
+def fprop(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+    """y"""
+    kernel = plan.kernel("fprop")
+    if kernel is None:
+        return _pytorch_fprop(plan, x, w, bias)
+    if bias is not None and kernel.workload.bias:
+        fused: Tensor = _run(kernel, x, w, bias)
+        return fused
+    bare: Tensor = _run(kernel, x, w)
+    return bare if bias is None else bare.add_(bias.view(-1, 1, 1))  # nobody has seen it yet
+
+
+def dgrad(plan: Plan, dy: Tensor, w: Tensor) -> Tensor:
+    """dx"""
+    kernel = plan.kernel("dgrad")
+    if kernel is None:
+        return _pytorch_dgrad(plan, dy, w)
+    dx: Tensor = _run(kernel, dy, w)
+    return dx
+
+
+def wgrad(plan: Plan, x: Tensor, dy: Tensor) -> Tensor:
+    """dw"""
+    kernel = plan.kernel("wgrad")
+    if kernel is None:
+        return _pytorch_wgrad(plan, x, dy, bias=False)[0]
+    if kernel.workload.bias:
+        return wgrad_bias(plan, x, dy)[0]
+    dw: Tensor = _run(kernel, x, dy)
+    return dw
+
+
+def wgrad_bias(plan: Plan, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+    """(dw, dbias)"""
+    kernel = plan.kernel("wgrad")
+    if kernel is None:
+        return _pytorch_wgrad(plan, x, dy, bias=True)
+    if kernel.workload.bias:
+        dw, dbias = _run(kernel, x, dy)
+        return dw, dbias
+    return _run(kernel, x, dy), dy.sum((0, 2, 3))
+
+
+def _run(kernel: Kernel, *inputs: Tensor) -> Any:
+    if torch.autograd.profiler._is_profiler_enabled:  # a profile without the names would be a riddle
+        with torch.autograd.profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
+            return kernel(*inputs)
+    return kernel(*inputs)
+
+
+# -- PyTorch's own ops -----------------------------------------------------------------------------------------------
+
+
+def _pytorch_fprop(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+    stride, padding, dilation, layout = plan.geometry
+    symmetric, pad = _split_padding(padding)
+    y = F.conv2d(F.pad(x, pad) if pad else x, w, bias, stride, symmetric, dilation, x.shape[1])
+    return y.contiguous(memory_format=MEMORY_FORMAT[layout])
+
+
+def _pytorch_dgrad(plan: Plan, dy: Tensor, w: Tensor) -> Tensor:
+    batch, channels, height, width = plan.problem.input_shape
+    stride, padding, dilation, layout = plan.geometry
+    symmetric, (left, right, top, bottom) = _split_padding(padding, always=True)
+    # Only its shape and its layout matter; it is never read, nor written.
+    x = empty((batch, channels, height + top + bottom, width + left + right), like=dy, layout=layout)
+    dx = _pytorch_backward(dy, x, w, stride, symmetric, dilation, mask=(True, False, False))[0]
+    return dx[:, :, top : top + height, left : left + width].contiguous(memory_format=MEMORY_FORMAT[layout])
+
+
+def _pytorch_wgrad(plan: Plan, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tensor, Tensor]:
+    """dw, and dbias where it is wanted, from one call."""
+    stride, padding, dilation, _ = plan.geometry
+    symmetric, pad = _split_padding(padding)
+    w = dy.new_empty(1).expand(plan.problem.weight_shape)  # only its shape matters
+    padded = F.pad(x, pad) if pad else x
+    _, dw, dbias = _pytorch_backward(dy, padded, w, stride, symmetric, dilation, mask=(False, True, bias))
+    return dw.contiguous(), dbias
+
+
+def _pytorch_backward(
+    dy: Tensor, x: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, *, mask: tuple[bool, bool, bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Those of PyTorch's gradients, of x, w and the bias, that ``mask`` asks for; the others hold nothing."""
+    gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
+        dy, x, w, [w.shape[0]], stride, padding, dilation, False, [0, 0], x.shape[1], mask
+    )
+    return gradients
+
+
+def _split_padding(padding: Ints, *, always: bool = False) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Padding as PyTorch's op takes it, and what has to be padded before: (left, right, top, bottom), empty for
+    nothing unless ``always``."""
+    top, bottom, left, right = padding
+    if top == bottom and left == right:
+        return (top, left), (0, 0, 0, 0) if always else ()
+    return (0, 0), (left, right, top, bottom)
+
+
+def empty(shape: Ints, *, like: Tensor, layout: Layout) -> Tensor:
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=MEMORY_FORMAT[layout])
