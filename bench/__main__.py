@@ -12,6 +12,7 @@ BENCHMARKS = {
     "cpu": "tuned kernels against PyTorch's own op, over layers of well-known networks",
     "train": "training steps of four networks, converted and not, interleaved",
     "threads": "our kernels and PyTorch's, one after the other, against each alone",
+    "cliffs": "awkward shapes against the nearest even one",
     "compile": "how long candidates for the CPU take to build",
     "search": "the default search against the best of many random candidates",
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",

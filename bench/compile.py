@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.cases import CPU_LAYERS
+from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.build import build
 from dwconv.errors import BuildError
@@ -32,7 +31,7 @@ def _compile(argv: Sequence[str] | None) -> int:
     parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
     parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = cpu_target()
     rng = random.Random(arguments.seed)
@@ -48,9 +47,7 @@ def _compile(argv: Sequence[str] | None) -> int:
         f"\n{len(every)} candidates: median {statistics.median(every):.2f} s (goal {GOAL_MEDIAN_S}), "
         f"worst {max(every):.2f} s (goal {GOAL_WORST_S:g})"
     )
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / f"compile-{arguments.layout}-{target.device}.json"
-    path.write_text(json.dumps({"device": target.device, "layout": arguments.layout, "rows": rows}, indent=1) + "\n")
+    write_results(f"compile-{arguments.layout}", target=target, rows=rows, folder=arguments.out)
     return 0
 
 

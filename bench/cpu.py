@@ -6,7 +6,6 @@ PyTorch's op on contiguous and on channels_last tensors: medians, their spread, 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import defaultdict
@@ -15,10 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
+from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
+from dwconv.measure.limits import with_limits
+from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
+from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, cpu_target
+from dwconv.tuner.loop import tune_workload
 from dwconv.workload import LAYOUTS, Workload
+
+TUNING_OVERHEAD_S = 4.0
+"""Tuning a pass takes that much longer than its search."""
+MEASURING_S = 4.0
+"""To build, verify and time what is known of a pass."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,43 +39,51 @@ def main(argv: Sequence[str]) -> int:
 def _cpu(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
-    parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20")
+    parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
     parser.add_argument("--log", type=Path, help="tuning log, default tuning_logs/<device>.jsonl")
-    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    add_out_argument(parser)
     parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     arguments = parser.parse_args(argv)
 
-    from dwconv.measure.limits import with_limits
-    from dwconv.measure.runner import Workers
-    from dwconv.records.log import TuningLog, log_path
-
-    target = with_limits(cpu_target())
+    target = cpu_target()
     log = TuningLog(arguments.log or log_path(target))
+    chosen = [
+        (layer, workload)
+        for layer in CPU_LAYERS[: arguments.first]
+        for workload in layer.workloads(dtype="float32", layout=arguments.layout)
+    ]
+    if arguments.dry_run:
+        print(estimate([workload for _, workload in chosen], target, log=log, seconds=arguments.seconds))
+        return 0
+    target = with_limits(target)
     rows = []
     print(_HEAD, flush=True)
     with Workers(target, jobs=os.cpu_count() or 1) as workers:
-        for layer in CPU_LAYERS[: arguments.first]:
-            for workload in layer.workloads(dtype="float32", layout=arguments.layout):
-                record = _best(workload, target, log=log, workers=workers, seconds=arguments.seconds)
-                rows.append(_row(layer, workload, record, target))
-                print(_line(rows[-1]), flush=True)
+        for layer, workload in chosen:
+            record = confirmed_best(workload, target, log=log, workers=workers, seconds=arguments.seconds)
+            rows.append(_row(layer, workload, record, target))
+            print(_line(rows[-1]), flush=True)
     print(_means(rows))
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / f"cpu-{arguments.layout}-{target.device}.json"
-    path.write_text(json.dumps({"device": target.device, "layout": arguments.layout, "rows": rows}, indent=1) + "\n")
-    print(f"\nwritten to {path}")
+    write_results(f"cpu-{arguments.layout}", target=target, rows=rows, folder=arguments.out)
     return 0
 
 
-def _best(workload: Workload, target: CpuTarget, *, log: Any, workers: Any, seconds: float) -> TuningRecord | None:
-    """The best configuration that is known or, with ``seconds``, found; verified and timed once more, now."""
-    from dwconv.measure.runner import LocalRunner
-    from dwconv.records.database import Database
-    from dwconv.schedules.template import Candidate
-    from dwconv.tuner.loop import tune_workload
+def estimate(workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, seconds: float) -> str:
+    """What there is to tune and to measure, and about how long that takes."""
+    known = Database.load([log.path])
+    untuned = sum(known.best(workload, target.device) is None for workload in workloads)
+    tuning_s = untuned * (seconds + TUNING_OVERHEAD_S) if seconds else 0.0
+    minutes = (tuning_s + len(workloads) * MEASURING_S) / 60
+    return f"{untuned} of {len(workloads)} passes are untuned in {log.path}; about {minutes:.1f} minutes in all"
 
+
+def confirmed_best(
+    workload: Workload, target: CpuTarget, *, log: TuningLog, workers: Workers, seconds: float
+) -> TuningRecord | None:
+    """The best configuration that is known or, with ``seconds``, found; verified and timed once more, now."""
     record = Database.load([log.path]).best(workload, target.device)
-    if record is None:
+    if record is None and seconds:
         found = tune_workload(workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers)
         record = found.best
     if record is None:
@@ -77,10 +96,13 @@ def _best(workload: Workload, target: CpuTarget, *, log: Any, workers: Any, seco
 def _row(layer: Layer, workload: Workload, record: TuningRecord | None, target: CpuTarget) -> dict[str, Any]:
     taken = record.measurement if record else None
     if record is None or taken is None or target.limits is None:
-        why = record.detail if record else "no candidate worked in the time given"
+        why = record.detail if record else "untuned, or no candidate worked in the time given"
         return {"layer": str(layer), "pass": workload.pass_, "failed": why}
     limit_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
     pytorch = {name: measured.median_us for name, measured in record.providers.items()}
+    fastest = min(record.providers.values(), key=lambda measured: measured.median_us)
+    ratio = fastest.median_us / taken.median_us
+    off = math.hypot(fastest.spread_us / fastest.median_us, taken.spread_us / taken.median_us)
     return {
         "layer": str(layer),
         "pass": workload.pass_,
@@ -88,7 +110,9 @@ def _row(layer: Layer, workload: Workload, record: TuningRecord | None, target: 
         "dwconv_us": taken.median_us,
         "spread_us": taken.spread_us,
         "pytorch_us": pytorch,
-        "ratio": min(pytorch.values()) / taken.median_us,
+        "pytorch_spread_us": {name: measured.spread_us for name, measured in record.providers.items()},
+        "ratio": ratio,
+        "ratio_spread": ratio * off,
         "ratio_same_layout": min(us for name, us in pytorch.items() if name.endswith(workload.layout))
         / taken.median_us,
         "percent_of_limit": 100 * limit_us / taken.median_us,
@@ -97,7 +121,9 @@ def _row(layer: Layer, workload: Workload, record: TuningRecord | None, target: 
     }
 
 
-_HEAD = f"{'layer':32} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} {'% limit':>8}"
+_HEAD = (
+    f"{'layer':32} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} {'±':>5} {'% limit':>8}"
+)
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -109,7 +135,7 @@ def _line(row: dict[str, Any]) -> str:
     )
     return (
         f"{row['layer']:32} {row['pass']:6} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} "
-        f"{row['ratio']:6.2f} {row['percent_of_limit']:8.0f}"
+        f"{row['ratio']:6.2f} {row['ratio_spread']:5.2f} {row['percent_of_limit']:8.0f}"
     )
 
 

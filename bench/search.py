@@ -6,13 +6,13 @@ the two are verified and timed once more, side by side.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
+from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
@@ -39,8 +39,10 @@ def _search(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the search; the random ones have another")
     parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
     parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
-    parser.add_argument("--logs", type=Path, default=Path("bench/results/search"), help="folder for the two logs")
-    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    parser.add_argument(
+        "--logs", type=Path, default=Path("bench/logs"), help="folder for the two logs, default bench/logs"
+    )
+    add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = with_limits(cpu_target())
     rows: list[dict[str, Any]] = []
@@ -53,9 +55,7 @@ def _search(argv: Sequence[str] | None) -> int:
                     print(_line(rows[-1]), flush=True)
     behind = [row for row in rows if row["ratio"] is None or row["ratio"] > GOAL]
     print(f"\nwithin {GOAL - 1:.0%} of the best random one: {len(rows) - len(behind)} of {len(rows)}")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / f"search-{arguments.layout}-{target.device}.json"
-    path.write_text(json.dumps({"device": target.device, "layout": arguments.layout, "rows": rows}, indent=1) + "\n")
+    write_results(f"search-{arguments.layout}", target=target, rows=rows, folder=arguments.out)
     return 0
 
 

@@ -6,15 +6,14 @@ two alone. Both run on the same threads, so the loop should cost what the two co
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from bench.cases import CPU_LAYERS, Layer
+from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.build.cache import build_cached
 from dwconv.build.kernel import Kernel
@@ -34,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
 def _threads(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench threads", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
-    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = cpu_target()
     print(f"{'layer':32} {'pass':6} {'dwconv µs':>10} {'1×1 µs':>8} {'loop µs':>8} {'loop / sum':>11}", flush=True)
@@ -45,9 +44,7 @@ def _threads(argv: Sequence[str] | None) -> int:
             print(_line(rows[-1]), flush=True)
     worst = max(rows, key=lambda row: row["ratio"])
     print(f"\nat most {worst['ratio']:.2f} of the sum, the goal is {GOAL}: {worst['layer']} {worst['pass']}")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / f"threads-{target.device}.json"
-    path.write_text(json.dumps({"device": target.device, "rows": rows}, indent=1) + "\n")
+    write_results("threads", target=target, rows=rows, folder=arguments.out)
     return 0
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import dwconv
 from bench.models import NETWORKS, Network
 from bench.networks import add_network_arguments, explain_layers, image_for, network_from
+from bench.results import add_out_argument, write_results
 from bench.step_profile import table
 from dwconv import settings
 from dwconv.arguments import ArgumentParser, run
@@ -46,7 +47,7 @@ def _train(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
     parser.add_argument("--log", type=Path, help="tuning log, default tuning_logs/<device>.jsonl")
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
-    parser.add_argument("--out", type=Path, default=Path("bench/results"), help="folder for the JSON")
+    add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = cpu_target()
     log = TuningLog(arguments.log or log_path(target))
@@ -63,11 +64,8 @@ def _train(argv: Sequence[str] | None) -> int:
             if arguments.profile:
                 print(table(figures["profile_ms"]), flush=True)
     print(_where(rows))
-    arguments.out.mkdir(parents=True, exist_ok=True)
     layout = "nchw" if arguments.contiguous else "nhwc"
-    path = arguments.out / f"train-{layout}-{target.device}.json"
-    path.write_text(json.dumps({"device": target.device, "layout": layout, "rows": rows}, indent=1) + "\n")
-    print(f"\nwritten to {path}")
+    write_results(f"train-{layout}", target=target, rows=rows, folder=arguments.out)
     return 0
 
 

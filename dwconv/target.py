@@ -200,13 +200,26 @@ def _cpu_facts() -> tuple[str, str, int]:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         text = ""
-    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
     words = set(flags[1].split()) if flags else set()
     vector_set, vector_bytes = next(
         ((label, width) for flag, label, width in _VECTOR_SETS if flag in words), (platform.machine(), 16)
     )
-    return (name[1] if name else platform.processor() or platform.machine() or os.name), vector_set, vector_bytes
+    return _cpu_name(text), vector_set, vector_bytes
+
+
+def _cpu_name(cpuinfo: str) -> str:
+    """What tells this CPU from others, whose records it must not take for its own. A name without a number, such as
+    virtual machines have (``AMD EPYC``), stands for many: the family and model are added."""
+    facts = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE))
+    name = facts.get("model name", "")
+    if re.search(r"\d", name.partition("@")[0]):  # what follows @ is a clock
+        return name
+    numbers = [f"{word} {facts[fact]}" for fact, word in _NUMBERS.items() if fact in facts]
+    return " ".join([name, *numbers]).strip() or platform.processor() or platform.machine() or os.name
+
+
+_NUMBERS = {"cpu family": "family", "model": "model", "CPU implementer": "implementer", "CPU part": "part"}
 
 
 _VECTOR_SETS = (("avx512f", "avx512", 64), ("avx2", "avx2", 32), ("avx", "avx", 32), ("asimd", "neon", 16))

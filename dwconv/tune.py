@@ -7,6 +7,8 @@ import json
 import math
 import os
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,12 +29,15 @@ from dwconv.workload import PASSES, Workload
 if TYPE_CHECKING:
     from dwconv.records.log import TuningLog
     from dwconv.target import CpuTarget, Target
+    from dwconv.tuner.agenda import Agenda
     from dwconv.tuner.report import Outcome
 
 NOTHING_WORKED_EXIT_CODE = 1
 _SEARCHES = ("evolve", "random", "exhaustive", "analytic")
 _RUNNERS = ("auto", "local", "predict")
 _CACHES = ("warm", "training")
+_WITHOUT_END = ("exhaustive", "analytic")
+"""Searches that end by themselves."""
 _OF_A_LAYER = ("kernel", "stride", "padding", "dilation", "multiplier")
 
 
@@ -44,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 def _tune(argv: list[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
-    workloads = _workloads(parser, args)
+    counts = _workloads(parser, args)
 
     from dwconv.records.log import TuningLog, log_path
 
@@ -56,7 +61,7 @@ def _tune(argv: list[str] | None) -> int:
     args.search = args.search or _usual_search(target)
     _check_search(args, target)
     _check_runner(args, target)
-    _check_templates(workloads, target)
+    _check_templates(list(counts), target)
     log = log or TuningLog(log_path(target))
     log.check_writable()
     _say_what_is_damaged(log)
@@ -66,14 +71,18 @@ def _tune(argv: list[str] | None) -> int:
         if not are_settled(target):
             print("note: measuring, as the first few runs do, how fast this CPU can copy and multiply", file=sys.stderr)
         target = with_limits(target)
-    outcomes, interrupted = _outcomes(args, workloads, target, log)
+    agenda = _agenda(args, counts, target, log)
+    outcomes, interrupted = _outcomes(args, agenda, target, log)
     if isinstance(target, CpuTarget):
         _check_limits(outcomes, target)
     _print(args, outcomes, target, log)
     if interrupted:
         print("interrupted: the same command goes on from here", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE
-    return 0 if any(outcome.result and outcome.result.best for outcome in outcomes) else NOTHING_WORKED_EXIT_CODE
+    if left := len(agenda.workloads) - len(outcomes):
+        print(f"time is up, {left} passes are left: the same command goes on from here", file=sys.stderr)
+    worked = any(outcome.result and outcome.result.best for outcome in outcomes)
+    return 0 if worked or not outcomes else NOTHING_WORKED_EXIT_CODE
 
 
 def _parser() -> ArgumentParser:
@@ -82,12 +91,13 @@ def _parser() -> ArgumentParser:
         description="Find the fastest configuration of each pass of a depthwise convolution on a device, and write "
         "every measurement to a log that dwconv.conv2d and dwconv.convert read.",
         epilog=f"Without --trials and --seconds, a pass ends after {settings.TRIALS} trials or {settings.SECONDS:g} s; "
-        "with one of them, the other has no end. An exhaustive search tries the whole space unless told otherwise.",
+        "with one of them, the other has no end. An exhaustive search tries the whole space unless told otherwise. "
+        "Of a network, the layers that take longest come first.",
     )
     add_workload_arguments(parser, shape_required=False)
     network = parser.add_argument_group("or all depthwise layers of a network")
     network.add_argument("--layers", type=Path, metavar="FILE", help="JSON: a list of layers by the network's name")
-    network.add_argument("--network", metavar="NAME", help="a network in FILE")
+    network.add_argument("--network", metavar="NAME", action="append", help="a network in FILE; may be repeated")
     network.add_argument("--batch", type=_whole, metavar="N", help="batch size")
     search = parser.add_argument_group("search")
     search.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
@@ -108,6 +118,13 @@ def _parser() -> ArgumentParser:
     search.add_argument("--no-check", action="store_true", help="compute costs only, leave out the simulator")
     search.add_argument("--trials", type=_whole, metavar="N", help="candidates a pass, known ones included")
     search.add_argument("--seconds", type=_positive, metavar="S", help="seconds a pass")
+    search.add_argument(
+        "--minutes",
+        type=_positive,
+        metavar="M",
+        help="for all passes: what the log has confirmed is left out, and each of the others gets an even share of the "
+        f"time, S seconds at most, default {settings.SECONDS:g}",
+    )
     search.add_argument(
         "--patience",
         type=_whole,
@@ -132,8 +149,8 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _workloads(parser: ArgumentParser, args: argparse.Namespace) -> list[Workload]:
-    """What to tune, each once. Raises InvalidWorkload."""
+def _workloads(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:
+    """What to tune, and how often each occurs. Raises InvalidWorkload."""
     passes = [checked_pass(name) for name in dict.fromkeys(args.passes.split(","))]
     if args.layers is None:
         for name in ("network", "batch"):
@@ -141,7 +158,7 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace) -> list[Workloa
                 parser.error(f"--{name} goes with --layers")
         if args.shape is None or args.kernel is None:
             parser.error("give --shape N,C,H,W and --kernel K, or --layers FILE --network NAME --batch N")
-        return [workload_from(args, pass_) for pass_ in passes]
+        return Counter(workload_from(args, pass_) for pass_ in passes)
     if args.shape is not None:
         parser.error("give --shape or --layers, not both")
     for name in _OF_A_LAYER:
@@ -152,13 +169,29 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace) -> list[Workloa
 
     from dwconv.layers import read_layers
 
-    layers = read_layers(args.layers, network=args.network)
-    found = [
-        layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout, bias=args.bias)
-        for layer in layers
-        for pass_ in passes
-    ]
-    return list(dict.fromkeys(found))
+    counts: Counter[Workload] = Counter()
+    for network in dict.fromkeys(args.network):
+        for layer in read_layers(args.layers, network=network):
+            for pass_ in passes:
+                workload = layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout, bias=args.bias)
+                counts[workload] += layer.count
+    return counts
+
+
+def _agenda(args: argparse.Namespace, counts: Mapping[Workload, int], target: Target, log: TuningLog) -> Agenda:
+    """What is tuned, in which order and for how long; says what is left out."""
+    from dwconv.tuner.agenda import Agenda, costliest_first, without_confirmed
+
+    workloads = costliest_first(counts, target) if args.layers else list(counts)
+    if args.minutes is not None:
+        left = without_confirmed(workloads, log.load().records, target)
+        if known := len(workloads) - len(left):
+            print(
+                f"note: {known} of {len(workloads)} passes are confirmed in {log.path}, and left out", file=sys.stderr
+            )
+        return Agenda(workloads=left, seconds=args.seconds or settings.SECONDS, total_s=60 * args.minutes)
+    endless = args.trials is not None or args.search in _WITHOUT_END
+    return Agenda(workloads=workloads, seconds=args.seconds or (None if endless else settings.SECONDS))
 
 
 def _usual_search(target: Target) -> str:
@@ -214,9 +247,7 @@ def _check_templates(workloads: list[Workload], target: Target) -> None:
     raise reasons[0]
 
 
-def _outcomes(
-    args: argparse.Namespace, workloads: list[Workload], target: Target, log: TuningLog
-) -> tuple[list[Outcome], bool]:
+def _outcomes(args: argparse.Namespace, agenda: Agenda, target: Target, log: TuningLog) -> tuple[list[Outcome], bool]:
     """Tune one after the other. After ctrl-C, what came before it, and True."""
     from dwconv.measure.runner import Workers
     from dwconv.tuner.loop import tune_workload
@@ -224,16 +255,15 @@ def _outcomes(
     from dwconv.tuner.report import Outcome
     from dwconv.tuner.result import Stop
 
-    chosen = args.trials is not None or args.seconds is not None or args.search == "exhaustive"
-    endless = args.search in ("exhaustive", "analytic")
+    chosen = (args.trials, args.seconds, args.minutes) != (None, None, None) or args.search == "exhaustive"
     check = _checks(args, target)
     outcomes: list[Outcome] = []
     try:
         with (
             Workers(target, jobs=args.jobs, caches=args.caches) as workers,
-            Progress(workloads=len(workloads)) as progress,
+            Progress(workloads=len(agenda.workloads)) as progress,
         ):
-            for workload in workloads:
+            for workload, seconds in agenda:
                 progress.begin(workload)
                 try:
                     result = tune_workload(
@@ -242,8 +272,8 @@ def _outcomes(
                         log=log,
                         search=args.search,
                         trials=args.trials if chosen else settings.TRIALS,
-                        seconds=args.seconds if chosen or endless else settings.SECONDS,
-                        patience=args.patience or (None if endless else settings.PATIENCE),
+                        seconds=seconds,
+                        patience=args.patience or (None if args.search in _WITHOUT_END else settings.PATIENCE),
                         seed=args.seed,
                         jobs=args.jobs,
                         resume=not args.no_resume,

@@ -30,6 +30,24 @@ def test_a_cpu_knows_itself_with_other_threads_by_name():
 
 
 @pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        ("model name\t: AMD EPYC 9B45\ncpu family\t: 26\nmodel\t\t: 17\n", "AMD EPYC 9B45"),
+        ("cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n", "AMD EPYC family 26 model 2"),
+        (
+            "model name\t: Xeon CPU @ 2.20GHz\ncpu family\t: 6\nmodel\t\t: 79\n",
+            "Xeon CPU @ 2.20GHz family 6 model 79",
+        ),
+        ("CPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "implementer 0x41 part 0xd40"),
+        ("model name\t:\nmodel\t\t: 5\n", "model 5"),
+    ],
+)
+def test_a_name_that_many_cpus_share_gets_numbers(cpuinfo, name):
+    assert target_module._cpu_name(cpuinfo) == name
+    assert target_module._cpu_name("")
+
+
+@pytest.mark.parametrize(
     ("arch", "sms"), [("sm_80", 108), ("sm_86", 82), ("sm_89", 128), ("sm_90", 132), ("sm_100", 148), ("sm_120", 170)]
 )
 def test_architectures_need_no_gpu(arch, sms):

@@ -178,6 +178,37 @@ def test_every_layer_is_tuned_once(capsys, fakes, layers):
     ]
 
 
+def test_several_networks_are_one_list_the_costliest_layers_first(capsys, fakes, tmp_path):
+    path = tmp_path / "layers.json"
+    small = {"C": 8, "I": [9, 9], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}
+    path.write_text(json.dumps({"A": [small], "B": [{**small, "C": 16}, {**small, "n": 4}]}))
+    options = ["--layers", path, "--network", "A", "--network", "B", "--batch", "2", "--target", "cpu", "--trials", "2"]
+    assert run(*options, "--passes", "fprop", "--json") == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [result["workload_fields"]["channels"] for result in results] == [8, 16]  # 8 channels five times
+
+
+def test_minutes_are_for_all_and_a_second_run_leaves_out_what_is_done(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--passes", "fprop,dgrad"]
+    options += ["--trials", "2", "--minutes", "1", "--json"]
+    assert run(*options) == 0
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["results"]) == 4 and "left" not in err
+    assert run(*options) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"] == [] and len(fakes) == 4
+    assert "4 of 4 passes are confirmed in tuning_logs/fake-cpu-2t.jsonl, and left out" in err
+    assert run(*options[:-1]) == 0, "the table too"
+
+
+def test_when_the_minutes_are_over_it_says_what_is_left(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--passes", "fprop,dgrad"]
+    assert run(*options, "--trials", "2", "--minutes", "0.01", "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"] == []
+    assert err.endswith("time is up, 4 passes are left: the same command goes on from here\n")
+
+
 # -- a run -------------------------------------------------------------------------------------------------------
 
 
@@ -269,11 +300,11 @@ def test_nothing_works(capsys, fakes):
 def test_the_budget_that_is_named_is_the_one_that_counts(capsys, fakes, monkeypatch):
     given = []
     monkeypatch.setattr(loop, "tune_workload", lambda *_, **options: given.append(options) or pytest.fail())
-    for options in ([], ["--trials", "5"], ["--seconds", "7"], ["--search", "exhaustive"]):
+    for options in ([], ["--trials", "5"], ["--seconds", "7"], ["--search", "exhaustive"], ["--minutes", "9"]):
         with pytest.raises(pytest.fail.Exception):
             run(*SHAPE, "--passes", "fprop", *options)
     assert [(o["trials"], o["seconds"], o["patience"]) for o in given] == [
-        (64, 20.0, 48), (5, None, 48), (None, 7.0, 48), (None, None, None),
+        (64, 20.0, 48), (5, None, 48), (None, 7.0, 48), (None, None, None), (None, 20.0, 48),
     ]  # fmt: skip
 
 

@@ -41,13 +41,21 @@ def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
 
 def pass_context() -> Any:
     """The templates write their kernels as loops, vectors and guards already; the passes that analyse scheduled
-    blocks would find nothing to do, and take half of the time that a build takes."""
+    blocks, or look for what only GPU schedules have, would find nothing to do, and take half of the time that a build
+    takes."""
     import tvm
 
     return tvm.transform.PassContext(
         opt_level=3,
         config={"tirx.disable_cse_tir": True},
-        disabled_pass=["s_tir.CompactBufferAllocation", "s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern"],
+        disabled_pass=[
+            "s_tir.CompactBufferAllocation",
+            "s_tir.HoistIfThenElse",
+            "s_tir.InjectPermutedLayout",
+            "s_tir.InjectVirtualThread",
+            "s_tir.RenormalizeSplitPattern",
+            "tirx.RemoveNoOp",
+        ],
     )
 
 

@@ -18,6 +18,7 @@ from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, Target
 from dwconv.tuner.result import Budget, Stop, TuningResult
+from dwconv.tuner.similar import bests_of_similar
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.strategies import Analytic, Strategy, make_strategy
 
@@ -30,6 +31,8 @@ BATCH = 8
 """Candidates asked for at a time: enough to keep the builders busy, few enough to learn often."""
 FIRST_BATCH = 4
 """The same for the first batch under a time limit, when nothing is known about the pace yet."""
+STARTS = 4
+"""Configurations to start from that were the best for similar workloads."""
 FINALISTS = 4
 _OVERTIME = 1.25
 """Share of the time budget that finishing a batch may take: what was built is soon measured."""
@@ -93,22 +96,25 @@ def tune_workload(
 
     ``trials``, ``seconds`` (not counting the start of workers) and ``patience`` (trials without improvement) end the
     search; None is without end. With ``resume``, what the log knows of this workload on this device counts as tried,
-    failures included, and is not measured again. At the end the fastest few are verified and timed once more. Ctrl-C
-    ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. ``check`` asks for what is only computed
-    to be run in the simulator; what the log knows unchecked is then looked at again. A ``runner`` that is passed in
-    stays open; ``workers`` are processes to borrow, from whoever tunes several workloads.
+    failures included, and is not measured again; what it knows of similar workloads is where evolve starts. At the end
+    the fastest few are verified and timed once more. Ctrl-C ends the search cleanly: the result then has
+    ``stopped=Stop.INTERRUPTED``. ``check`` asks for what is only computed to be run in the simulator; what the log
+    knows unchecked is then looked at again. A ``runner`` that is passed in stays open; ``workers`` are processes to
+    borrow, from whoever tunes several workloads.
 
     Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
     """
     spaces = SpaceUnion.of(workload, target)
-    strategy = make_strategy(search, spaces=spaces, workload=workload, seed=seed, target=target)
+    records = _comparable(log, target)
+    starts = bests_of_similar(workload, records, count=STARTS)
+    strategy = make_strategy(search, spaces=spaces, workload=workload, seed=seed, target=target, starts=starts)
     budget = Budget(trials=trials, seconds=seconds, patience=patience)
     state = _State(workload, target, budget=budget, spaces=spaces, progress=progress)
     if isinstance(strategy, Analytic):
         state.analytic = strategy
     checks = check and predicts(target, search=search, kind=runner_kind)
     if resume:
-        for record in _known(log, workload, target):
+        for record in (record for record in records if record.workload == workload):
             if checks and record.status is Status.OK and record.verdict is None:
                 continue  # computed, and never run
             state.add(record, known=True)
@@ -188,12 +194,12 @@ def _ctrl_c_waits() -> Iterator[None]:
         usual(*waiting[0])
 
 
-def _known(log: TuningLog, workload: Workload, target: Target) -> list[TuningRecord]:
-    """What the log has of exactly this workload on this device, with the same arithmetic, oldest first."""
+def _comparable(log: TuningLog, target: Target) -> list[TuningRecord]:
+    """What the log has of this device, with the same arithmetic, oldest first."""
     return [
         record
         for record in log.load().records
-        if record.workload == workload and record.device == target.device and record.fast_math == target.fast_math
+        if record.device == target.device and record.fast_math == target.fast_math
     ]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, get_args
 
 from dwconv.errors import UnknownTarget
@@ -39,9 +39,16 @@ class Strategy(Protocol):
 
 
 def make_strategy(
-    search: str, *, spaces: SpaceUnion, workload: Workload, seed: int, target: Target | None = None
+    search: str,
+    *,
+    spaces: SpaceUnion,
+    workload: Workload,
+    seed: int,
+    target: Target | None = None,
+    starts: Sequence[Config] = (),
 ) -> Strategy:
-    """``search`` is one of SEARCHES; the analytic one needs to know the GPU. Raises UnknownTarget without one."""
+    """``search`` is one of SEARCHES; the analytic one needs to know the GPU. Raises UnknownTarget without one.
+    ``starts`` were good for other workloads: evolve tries what is nearest to them after the defaults."""
     if search == "analytic":
         return Analytic(spaces, workload=workload, target=_gpu(target), seed=seed)
     if search == "exhaustive":
@@ -50,7 +57,7 @@ def make_strategy(
         return Random(spaces, seed=seed)
     if search == "evolve":
         model = Regression(Features(spaces, workload), seed=seed)
-        return Evolve(spaces, model=model, seed=seed)
+        return Evolve(spaces, model=model, seed=seed, starts=starts)
     raise ValueError(f"search={search} is unknown; use one of {', '.join(SEARCHES)}")
 
 
@@ -107,9 +114,9 @@ class Random:
 class Evolve:
     """Evolution guided by a regression.
 
-    The defaults and random configurations come first. Then a population is bred from the best so far by
-    small steps, mutation and crossing, and selected for a few generations by what the regression predicts. Most of
-    a batch is the best predicted; the rest is drawn at random, so that no corner stays unknown.
+    The defaults, what is nearest to ``starts`` and random configurations come first. Then a population is bred from
+    the best so far by small steps, mutation and crossing, and selected for a few generations by what the regression
+    predicts. Most of a batch is the best predicted; the rest is drawn at random, so that no corner stays unknown.
     """
 
     WARM_UP = 8
@@ -120,9 +127,10 @@ class Evolve:
     POPULATION = 192
     GENERATIONS = 3
 
-    def __init__(self, spaces: SpaceUnion, *, model: Regression, seed: int) -> None:
+    def __init__(self, spaces: SpaceUnion, *, model: Regression, seed: int, starts: Sequence[Config] = ()) -> None:
         self._spaces = spaces
         self._model = model
+        self._starts = list(dict.fromkeys(legal for config in starts if (legal := spaces.nearest(config))))
         self._unseen = _Unseen(spaces, seed=seed)
         self._rng = random.Random(seed + 1)
         self._times: dict[Config, float | None] = {}
@@ -134,6 +142,8 @@ class Evolve:
 
     def ask(self, count: int) -> list[Config]:
         found = self._unseen.defaults(count)
+        started = [config for config in self._starts if self._unseen.is_new(config)]
+        found += self._unseen.take(started[: count - len(found)])
         if len(self._times) < self.WARM_UP or not self._best():
             return found + self._unseen.draw(count - len(found))
         explored = sum(self._rng.random() < self.EXPLORE for _ in range(count - len(found)))

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
+
+from planted_records import record_of
 
 from bench import cpu
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS
+from bench.results import write_results
+from dwconv.records.log import TuningLog
+from dwconv.target import cpu_target
 
 
 def row_of(**changes: object) -> dict[str, object]:
     fields = {
         "layer": str(CPU_LAYERS[0]), "pass": "wgrad", "kernel": 3, "dwconv_us": 10.0, "spread_us": 1.0,
-        "pytorch_us": {"onednn-nchw": 80.0, "onednn-nhwc": 20.0}, "ratio": 2.0, "ratio_same_layout": 2.0,
-        "percent_of_limit": 50.0,
+        "pytorch_us": {"onednn-nchw": 80.0, "onednn-nhwc": 20.0}, "ratio": 2.0, "ratio_spread": 0.2,
+        "ratio_same_layout": 2.0, "percent_of_limit": 50.0,
     }  # fmt: skip
     return {**fields, **changes}
 
@@ -29,7 +35,7 @@ def test_means_are_geometric_and_small_kernels_stand_apart():
 
 
 def test_a_line_names_both_layouts_of_pytorch():
-    assert cpu._line(row_of()).split()[-7:] == ["wgrad", "80.0", "20.0", "10.0", "1.0", "2.00", "50"]
+    assert cpu._line(row_of()).split()[-8:] == ["wgrad", "80.0", "20.0", "10.0", "1.0", "2.00", "0.20", "50"]
     assert "boom" in cpu._line({"layer": "x", "pass": "fprop", "failed": "boom"})
 
 
@@ -47,3 +53,32 @@ def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, 
     for row in measured:
         assert row["dwconv_us"] > 0 and len(row["pytorch_us"]) == 2
     assert out.count("Tiny 16×8² k3") == 3
+
+
+def test_the_dry_run_counts_what_is_untuned(tmp_path, capsys):
+    log = TuningLog(tmp_path / "log.jsonl")
+    first, *_ = CPU_LAYERS[0].workloads(dtype="float32", layout="nhwc")
+    log.append(record_of(first))
+    assert main(["cpu", "--dry-run", "--seconds", "56", "--first", "2", "--log", str(log.path)]) == 0
+    assert "5 of 6 passes are untuned" in (out := capsys.readouterr().out) and "about 5.4 minutes" in out
+    assert main(["cpu", "--dry-run", "--seconds", "0", "--first", "2", "--log", str(log.path)]) == 0
+    assert "about 0.4 minutes" in capsys.readouterr().out
+
+
+def test_without_seconds_what_is_untuned_stays_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cpu, "with_limits", lambda target: target)
+    options = ["--seconds", "0", "--first", "1", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]
+    assert main(["cpu", *options]) == 0
+    assert capsys.readouterr().out.count("failed: untuned") == 3
+
+
+def test_what_is_written_says_what_it_belongs_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bench", "cpu", "--log", "my log"])
+    target = cpu_target()
+    path = write_results("cpu-nhwc", target=target, rows=[{"us": 1}], folder=tmp_path / "new", goal=2)
+    assert path == tmp_path / "new" / f"cpu-nhwc-{target.device}.json"
+    written = json.loads(path.read_text())
+    assert written["command"] == "python -m bench cpu --log 'my log'"
+    assert written["rows"] == [{"us": 1}] and written["goal"] == 2
+    assert (written["device"], written["threads"]) == (target.device, target.threads)
+    assert {"dwconv", "torch", "tvm", "python"} <= written["versions"].keys() and written["created"]

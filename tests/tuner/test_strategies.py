@@ -54,6 +54,20 @@ def test_asks_legal_configurations_once_and_the_default_first(search):
     assert all(config in legal for config in asked)
 
 
+def test_evolution_starts_from_what_is_nearest_to_what_was_good_elsewhere():
+    spaces = union()
+    (default,) = spaces.defaults
+    elsewhere = Config.of("fake.fprop", **{**dict(default.values), "block_h": 12, "block_c": 300, "order": "unknown"})
+    near = Config.of("fake.fprop", **{**dict(default.values), "block_h": 14, "block_c": 96})
+    illegal = Config.of("fake.fprop", **{**dict(default.values), "tile_h": 7, "block_h": 1})
+    other = Config.of("cpu.another", block_h=4)
+    chosen = make_strategy(
+        "evolve", spaces=spaces, workload=fake.WORKLOAD, seed=0, starts=[other, illegal, default, elsewhere, elsewhere]
+    )
+    assert chosen.ask(2) == [default, near]
+    assert chosen.ask(1) != [near]
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 def test_small_spaces_are_exhausted_to_the_last(search):
     spaces = union(fake.small_space(fake.WORKLOAD, fake.TARGET))

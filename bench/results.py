@@ -1,0 +1,48 @@
+"""What a benchmark writes: bench/results/<benchmark>-<device>.json, with all that its figures depend on.
+
+One file a benchmark and device, overwritten by the next run; what it said before, the history of the repository knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import platform
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from dwconv.measure.limits import known_limits
+from dwconv.measure.runner import versions
+from dwconv.target import CpuTarget
+
+FOLDER = Path("bench/results")
+
+
+def add_out_argument(parser: argparse.ArgumentParser) -> None:
+    """``--out``: where ``write_results`` writes."""
+    parser.add_argument("--out", type=Path, default=FOLDER, help=f"folder for the JSON, default {FOLDER}")
+
+
+def write_results(name: str, *, target: CpuTarget, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:
+    """Write ``rows`` and ``facts``; returns where. Times in ``rows`` have their units in their names."""
+    limits = target.limits or known_limits(target)
+    results = {
+        "benchmark": name,
+        "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "device": target.device,
+        "threads": target.threads,
+        "limits": dataclasses.asdict(limits) if limits else None,
+        "versions": {**versions(), "python": platform.python_version()},
+        **facts,
+        "rows": rows,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{target.device}.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"\nwritten to {path}")
+    return path

@@ -1,0 +1,64 @@
+"""Agenda: several workloads to tune, which of them comes first, and how long each may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from dwconv.records.record import TuningRecord
+from dwconv.target import Target
+from dwconv.workload import Workload
+
+LEAST_S = 2.0
+"""A search that has less is not worth its start."""
+_FIRST_OVERHEAD_S = 3.0
+"""What a pass takes beside its search, before any was seen: preparing, and confirming the finalists."""
+
+
+def costliest_first(counts: Mapping[Workload, int], target: Target) -> list[Workload]:
+    """In the order of the least time that all occurrences of a layer can take; its passes stay together."""
+    limits = target.limits
+    if limits is None:
+        return list(counts)
+
+    def least_us(workload: Workload) -> float:
+        layer = workload.for_pass("dgrad")  # the same for all its passes, with a bias or without
+        return counts[workload] * limits.limit_us(bytes_moved=layer.bytes, flops=layer.flops)
+
+    return sorted(counts, key=least_us, reverse=True)
+
+
+def without_confirmed(workloads: Iterable[Workload], records: Iterable[TuningRecord], target: Target) -> list[Workload]:
+    """Those whose search has not come to its end yet: an end confirms the finalists."""
+    done = {record.workload for record in records if record.confirmed and record.device == target.device}
+    return [workload for workload in workloads if workload not in done]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agenda:
+    """Workloads in the order in which they are tuned."""
+
+    workloads: list[Workload]
+    seconds: float | None
+    """For the search of one workload; None is without end."""
+    total_s: float | None = None
+    """For all of them together; each then gets an even share of what is left, ``seconds`` at most."""
+
+    def __iter__(self) -> Iterator[tuple[Workload, float | None]]:
+        """Each with the seconds of its search, until the time is up. What one leaves over is shared by the others."""
+        started = time.monotonic()
+        searched_s = 0.0
+        for position, workload in enumerate(self.workloads):
+            seconds = self.seconds
+            if self.total_s is not None:
+                taken_s = time.monotonic() - started
+                left_s = self.total_s - taken_s
+                overhead_s = (taken_s - searched_s) / position if position else _FIRST_OVERHEAD_S
+                if left_s < LEAST_S + overhead_s:
+                    return
+                share_s = max(LEAST_S, left_s / (len(self.workloads) - position) - overhead_s)
+                seconds = min(share_s, self.seconds or share_s)
+            before_s = time.monotonic()
+            yield workload, seconds
+            searched_s += min(time.monotonic() - before_s, seconds or 0.0)

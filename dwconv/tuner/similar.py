@@ -1,0 +1,47 @@
+"""Similar: what was best for workloads much like this one is where a search starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.space import Config
+from dwconv.workload import Workload
+
+_KERNEL_WEIGHT = 3.0
+"""A kernel twice as large changes more than a map, or a number of channels, twice as large."""
+_STRIDE_WEIGHT = 6.0
+
+
+def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, count: int) -> list[Config]:
+    """The best configuration of each of the ``count`` nearest other workloads of the same pass, type and layout, the
+    nearest first: the same at another batch size, if that is known. ``records`` are those of one device and kind of arithmetic. Whether a configuration is legal for
+    ``workload`` is not checked here."""
+    bests: dict[Workload, TuningRecord] = {}
+    for record in records:
+        other = record.workload
+        if record.status is Status.OK and other != workload and _comparable(workload, other):
+            known = bests.get(other)
+            bests[other] = record if known is None or record.rank < known.rank else known
+    nearest = sorted(bests, key=lambda other: (_distance(workload, other), other.key))
+    return list(dict.fromkeys(bests[other].config for other in nearest))[:count]
+
+
+def _comparable(one: Workload, other: Workload) -> bool:
+    return (one.pass_, one.dtype, one.layout) == (other.pass_, other.dtype, other.layout)
+
+
+def _distance(one: Workload, other: Workload) -> float:
+    """How far apart the sizes are, as powers of two."""
+    sizes = zip((one.channels, *one.output_size), (other.channels, *other.output_size), strict=True)
+    kernels, strides = zip(one.kernel, other.kernel, strict=True), zip(one.stride, other.stride, strict=True)
+    return (
+        sum(_octaves(*pair) for pair in sizes)
+        + _KERNEL_WEIGHT * sum(_octaves(*pair) for pair in kernels)
+        + _STRIDE_WEIGHT * sum(_octaves(*pair) for pair in strides)
+    )
+
+
+def _octaves(one: int, other: int) -> float:
+    return abs(math.log2(one / other))
