@@ -16,8 +16,8 @@ _STRIDE_WEIGHT = 6.0
 
 def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, count: int) -> list[Config]:
     """The best configuration of each of the ``count`` nearest other workloads of the same pass, type and layout, the
-    nearest first: the same at another batch size, if that is known. ``records`` are those of one device and kind of arithmetic. Whether a configuration is legal for
-    ``workload`` is not checked here."""
+    nearest first: the same at another batch size, if that is known. ``records`` are those of one device and kind of
+    arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
     bests: dict[Workload, TuningRecord] = {}
     for record in records:
         other = record.workload
