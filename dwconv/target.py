@@ -211,7 +211,7 @@ def _cpu_facts() -> tuple[str, str, int]:
 def _cpu_name(cpuinfo: str) -> str:
     """What tells this CPU from others, whose records it must not take for its own. A name without a number, such as
     virtual machines have (``AMD EPYC``), stands for many: the family and model are added."""
-    facts = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE))
+    facts: dict[str, str] = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE))
     name = facts.get("model name", "")
     if re.search(r"\d", name.partition("@")[0]):  # what follows @ is a clock
         return name
