@@ -227,3 +227,24 @@ def _source_loop(out: int, taps: TapLoop | None) -> SourceLoop:
     if taps is None:
         return SourceLoop(at=0, delta=1, count=0, meetings=((out, 0, 1),))
     return SourceLoop(at=taps.at, delta=taps.delta, count=taps.count, meetings=((out, taps.first, taps.period),))
+
+
+def full_source_loops(axis: Axis, width: int) -> list[SourceLoop]:
+    """The same, but so that every output meets a tap in every turn: where taps are next to each other, a loop for each
+    set of outputs that meet an input at the same time, in order; else a loop for each output."""
+    if abs(axis.step) != 1:
+        return [loop for loop in source_loops(axis, width, together=False) if loop.count]
+    (together,) = source_loops(axis, width, together=True)
+    loops: list[SourceLoop] = []
+    for turn in range(together.count):
+        met = tuple(
+            (out, first + turn * step, step)
+            for out, first, step in together.meetings
+            if 0 <= first + turn * step < axis.taps
+        )
+        last = loops[-1] if loops else None
+        if last and [out for out, _, _ in last.meetings] == [out for out, _, _ in met]:
+            loops[-1] = dataclasses.replace(last, count=last.count + 1)
+        elif met:
+            loops.append(SourceLoop(at=together.at + turn, delta=1, count=1, meetings=met))
+    return loops

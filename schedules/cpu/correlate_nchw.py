@@ -21,10 +21,10 @@ from tvm.script.ir_builder import tirx as T
 from dwconv.schedules.cpu.correlate_nchw_space import TapParts, row_tiles, tap_parts
 from dwconv.schedules.cpu.emit import Accumulators, Vectors, argument, parallel
 from dwconv.schedules.cpu.gather_nchw_space import column_tiles
-from dwconv.schedules.cpu.planes import InPlace, Rows, Staging, load_columns, total
+from dwconv.schedules.cpu.planes import InPlace, Rows, Staging, keep, load_columns, total
 from dwconv.schedules.emit import BATCH, Expr, bind, inside, kernel, serial, store, when
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.taps import Axis, column_runs
 from dwconv.workload import Workload
 
 PARALLEL_SUM = 16384
@@ -109,6 +109,27 @@ class Operands:
     vectors: Vectors
     config: Config
 
+    @property
+    def one_vector(self) -> bool:
+        """Whether a row of dy is one vector: then which lanes count is the same for all that a sum is made of."""
+        return self.columns.outputs <= self.vectors.lanes
+
+    def live(self, column: Expr, at: int) -> tuple[int, int] | None:
+        """The lanes of a tile at ``column`` where both an x and a dy are, None if all. In the others there is a zero
+        on one side, but perhaps what is not finite on the other."""
+        if not isinstance(column, int):
+            return None
+        columns, lanes = self.columns, self.vectors.lanes
+        nearest = columns.origin(column) + at
+        first = max(0, -(nearest // columns.up))
+        stop = min(lanes, columns.outputs - column, -((nearest - columns.inputs) // columns.up))
+        return None if (first, stop) == (0, lanes) else (first, stop)
+
+    def total(self, value: Expr, kw: int) -> Expr:
+        """The sum of the lanes that count of what tap ``kw`` summed up."""
+        at = self.columns.meets(0, kw)
+        return total(self.vectors, keep(self.vectors, value, self.live(0, at) if self.one_vector else None))
+
 
 @dataclass(frozen=True)
 class TapGroup:
@@ -172,11 +193,12 @@ class Correlation:
             results.put_bias(total(vectors, bias[(0,)]), channel)
         if sums is not None:
             for (kh, kw), value in sums.items():
-                results.put_weight(total(vectors, value), channel, kh, kw)
+                results.put_weight(self.operands.total(value, kw), channel, kh, kw)
             return
         for kh in serial("kh", rows.taps):
-            for kw in serial("kw", self.operands.columns.taps):
-                results.put_weight(total(vectors, self.totals[kh, kw, vectors.span(0)]), channel, kh, kw)
+            for kw in range(self.operands.columns.taps):
+                value = bind("value", self.totals[kh, kw, vectors.span(0)])
+                results.put_weight(self.operands.total(value, kw), channel, kh, kw)
 
     def _add_gradient(self, bias: Accumulators, plane: tuple[Expr, Expr], top: Expr) -> None:
         """The block of dy from row ``top`` on."""
@@ -219,7 +241,7 @@ class Tile:
         for first, count, height in row_tiles(operands.config):
             for turn in serial("tile_h", count):
                 row = bind("row", top + first + turn * height)
-                for run in column_tiles(operands.columns, width=operands.vectors.lanes, stage=operands.config.stage):
+                for run in column_runs(operands.columns, operands.vectors.lanes):
                     for tile in serial("tile_w", run.tiles):
                         self._add_tile(sums, row, height, bind("column", run.start + tile * run.width))
 
@@ -240,7 +262,9 @@ class Tile:
                     value = self.reader.load(0, x_row, column, column_at)
                     if value is None:
                         continue
-                    value = bind("x_value", value)
+                    lanes = None if operands.one_vector else operands.live(column, column_at)
+                    value = bind("x_value", keep(operands.vectors, value, lanes))
+                    met = [bind("dy_met", keep(operands.vectors, dy, lanes)) if lanes else dy for dy in gradient]
                     for out, a in row_pairs:
                         for _, b in column_pairs:
-                            sums.add((a, b), value * gradient[out])
+                            sums.add((a, b), value * met[out])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from dwconv.schedules.cpu.gather_nchw_space import column_tiles
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.taps import Axis, column_runs
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def code_size(rows: Axis, columns: Axis, config: Config, *, lanes: int) -> int:
 @cache
 def _code_size(rows: Axis, columns: Axis, config: Config, lanes: int) -> int:
     parts = tap_parts(rows.taps, columns.taps, config)
-    runs = len(column_tiles(columns, width=lanes, stage=config.stage))
+    runs = len(column_runs(columns, lanes))
     code = 0
     for _, _, taps_h in parts.rows:
         for _, _, height in row_tiles(config):

@@ -18,11 +18,11 @@ from tvm import s_tir, tirx
 from dwconv.schedules.cpu.emit import Accumulators, Vectors, argument, parallel
 from dwconv.schedules.cpu.gather_nchw_space import column_tiles, rows_in_block
 from dwconv.schedules.cpu.planes import InPlace, Rows, Staging, interleave, store_columns
-from dwconv.schedules.cpu.weights_nchw import PaddedWeights, Weights, everywhere
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, most, serial, when
+from dwconv.schedules.cpu.weights_nchw import Weights, everywhere
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, serial, turns_inside, when
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Run
+from dwconv.schedules.taps import Run, full_source_loops
 
 
 def schedule_gather_nchw(work: Gather, config: Config, *, lanes: int) -> s_tir.Schedule:
@@ -70,18 +70,15 @@ class Block:
     top: Expr
     staging: Staging | None
     staged: Any
-    padded: PaddedWeights | None
 
     @classmethod
     def allocate(cls, operands: Operands, top: Expr) -> Block:
         work, config, vectors = operands.work, operands.config, operands.vectors
-        staging = padded = None
+        staging = None
         if config.stage == "scratch":
             height = rows_in_block(config)
             staging = Staging.of(work.rows, work.columns, vectors=vectors, block_h=height, planes=work.fan_in)
-        if config.unroll == "kw":
-            padded = PaddedWeights.allocate(work, vectors, height=config.tile_h)
-        return cls(operands, top, staging, staging.allocate() if staging else None, padded)
+        return cls(operands, top, staging, staging.allocate() if staging else None)
 
     def sum_group(self, image: Expr, group: Expr) -> None:
         """The results that read the same planes of the source."""
@@ -89,12 +86,11 @@ class Block:
         reader = self._reader((image, group * work.fan_in))
         for out in serial("out", work.fan_out):
             channel = bind("channel", group * work.fan_out + out)
-            weights = self.padded or Weights(self.operands.vectors, self.operands.w)
-            weights = weights.of_channel(work, self.operands.w, channel)
+            weights = Weights.of_channel(self.operands.vectors, work, self.operands.w, channel)
             for row in self._row_tiles():
                 for group_w, run in self._column_tiles():
                     tile = Tile(self.operands, reader, (image, channel, row), group_w, run)
-                    if isinstance(weights, PaddedWeights):
+                    if self.operands.config.unroll == "kw":
                         tile.sum_rolled(weights)
                     else:
                         tile.sum_unrolled(weights)
@@ -153,22 +149,22 @@ class Tile:
                         self._add_row(sums, weights, m, row, row_pairs)
         self._write(sums)
 
-    def sum_rolled(self, weights: PaddedWeights) -> None:
-        """A loop over the rows of the source, kernel columns unrolled; rows of zeros stand above and below the kernel
-        where a row of results does not meet it."""
-        work, height = self.operands.work, self.operands.config.tile_h
+    def sum_rolled(self, weights: Weights) -> None:
+        """Loops over rows of the source, kernel columns unrolled. In every turn each row of the loop meets a kernel
+        row: a weight of zero would not keep out what is not finite."""
+        work = self.operands.work
         sums = self._zeros()
-        nearest, count = work.rows.spanned(height)
-        first = bind("first_row", work.rows.origin(self.at[2]) + nearest)
-        bounds = bind("begin", most(-first, 0)), bind("end", least(work.rows.inputs - first, count))
+        origin = bind("origin", work.rows.origin(self.at[2]))
         for m in serial("m", work.fan_in):
-            for turn in serial("source_row", *bounds):
-                pairs = [(out, bind("kernel_row", weights.row(out, turn))) for out in range(height)]
-                self._add_row(sums, weights, m, first + turn, pairs)
+            for loop in full_source_loops(work.rows, self.operands.config.tile_h):
+                first = bind("first_row", origin + loop.at)
+                for turn in serial("turn", *turns_inside(first, loop.delta, loop.count, size=work.rows.inputs)):
+                    pairs = [(out, bind("kh", kh + turn * step)) for out, kh, step in loop.meetings]
+                    self._add_row(sums, weights, m, first + turn * loop.delta, pairs)
         self._write(sums)
 
     def _add_row(
-        self, sums: Accumulators, weights: Weights | PaddedWeights, m: Expr, row: Expr, pairs: list[tuple[int, Expr]]
+        self, sums: Accumulators, weights: Weights, m: Expr, row: Expr, pairs: list[tuple[int, Expr]]
     ) -> None:
         """What row ``row`` of the source gives to the (row of the tile, kernel row) ``pairs``."""
         columns, lanes = self.operands.work.columns, self.operands.vectors.lanes

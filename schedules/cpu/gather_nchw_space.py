@@ -7,7 +7,7 @@ from functools import cache
 from dwconv.schedules.cpu import sizes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
-from dwconv.schedules.taps import Axis, Run, column_runs
+from dwconv.schedules.taps import Axis, Run, column_runs, full_source_loops
 from dwconv.target import CpuTarget, Target
 from dwconv.workload import Workload
 
@@ -138,7 +138,8 @@ def _code_size(work: Gather, config: Config, lanes: int) -> int:
     reads = work.columns.reads(work.columns.down)
     loads, column_taps = len(reads), sum(map(len, reads.values()))
     if config.unroll == "kw":
-        rows_read, products = 1, config.tile_h * column_taps
+        loops = full_source_loops(work.rows, config.tile_h)
+        rows_read, products = len(loops), sum(len(loop.meetings) for loop in loops) * column_taps
     else:
         row_reads = work.rows.reads(config.tile_h)
         rows_read, products = len(row_reads), sum(map(len, row_reads.values())) * column_taps

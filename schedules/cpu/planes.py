@@ -50,6 +50,11 @@ def store_columns(vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr
         T.evaluate(T.call_llvm_intrin("void", "llvm.masked.store", value, address, live))
 
 
+def keep(vectors: Vectors, value: Expr, lanes: tuple[int, int] | None) -> Expr:
+    """The lanes from the first up to the second of ``lanes``, zeros in the others; None is all."""
+    return value if lanes is None else tirx.Select(_lanes_between(vectors, *lanes), value, vectors.zero())
+
+
 def _lanes_between(vectors: Vectors, first: int, stop: int) -> Expr:
     lane = vectors.span(0)
     live = lane < vectors.splat(stop)

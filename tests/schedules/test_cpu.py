@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import random
 from pathlib import Path
 
@@ -127,6 +129,27 @@ def test_right_with_narrower_vectors(vector_bytes: int, pass_: Pass, layout: Lay
     workload, target = lying(SHAPES["ragged channels"].for_pass(pass_), layout), TARGETS[vector_bytes]
     for config in some_configs(workload, 1, target=target):
         assert_right(built(workload, config, target), workload)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("shape", ["ragged channels", "asymmetric padding", "wide image", "large kernel"])
+def test_what_is_not_finite_reaches_the_results_it_meets_alone(shape: str, pass_: Pass, layout: Layout) -> None:
+    """Not by way of padding, nor of lanes and rows that a vector or a tile has too many of."""
+    shapes = SHAPES | {"wide image": WIDE, "large kernel": layer(5, (9, 10), (7, 11), padding=((3, 3), (5, 5)))}
+    workload = lying(shapes[shape].for_pass(pass_), layout)
+    for config in some_configs(workload, 3):
+        kernel = built(workload, config)
+        for seed, value in enumerate([math.inf, math.nan]):
+            inputs = reference.operands(workload, data="integers", seed=seed)
+            for number, tensor in enumerate(inputs if pass_ == "wgrad" else inputs[:1]):
+                *_, height, width = tensor.shape
+                for channel, (row, column) in enumerate(itertools.product((0, height - 1), (0, width - 1))):
+                    tensor[number, channel % tensor.shape[1], row, column] = value
+            (expected,) = reference.reference(workload, *inputs)
+            (result,) = run(kernel, workload, inputs)
+            assert torch.equal(result.isnan(), expected.isnan())
+            assert torch.equal(result.nan_to_num(), expected.float().nan_to_num())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

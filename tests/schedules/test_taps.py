@@ -6,7 +6,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.schedules.taps import Axis, Run, column_runs, rolled_column_runs, source_loops, tap_groups
+from dwconv.schedules.taps import (
+    Axis,
+    Run,
+    column_runs,
+    full_source_loops,
+    rolled_column_runs,
+    source_loops,
+    tap_groups,
+)
 from dwconv.workload import Workload
 
 SMALL = st.integers(1, 5)
@@ -119,3 +127,17 @@ def test_source_loops_are_the_reads_of_a_tile(workload: Workload, tiles: int) ->
                 if 0 <= first + q * period < axis.taps
             ]
             assert len(found) == len(expected) and set(found) == expected
+
+
+@given(workloads(), st.integers(1, 6))
+@settings(max_examples=300)
+def test_full_source_loops_meet_a_tap_in_every_turn(workload: Workload, tiles: int) -> None:
+    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
+        width = tiles * axis.down
+        found = [
+            (loop.at + turn * loop.delta, out, first + turn * step)
+            for loop in full_source_loops(axis, width)
+            for turn in range(loop.count)
+            for out, first, step in loop.meetings
+        ]
+        assert sorted(found) == sorted((at, out, tap) for at, met in axis.reads(width).items() for out, tap in met)
