@@ -30,7 +30,7 @@ NAME = "cpu.dgrad_nchw"
 
 def space(workload: Workload, target: Target) -> ConfigSpace:
     assert isinstance(target, CpuTarget)
-    return gather_space(NAME, Gather.of_input_gradient(workload), target, batch=workload.batch)
+    return gather_space(NAME, Gather.of_input_gradient(workload), workload, target)
 
 
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:

@@ -32,7 +32,7 @@ NAME = "cpu.fprop_nchw"
 
 def space(workload: Workload, target: Target) -> ConfigSpace:
     assert isinstance(target, CpuTarget)
-    return gather_space(NAME, Gather.of_convolution(workload), target, batch=workload.batch)
+    return gather_space(NAME, Gather.of_convolution(workload), workload, target)
 
 
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:

@@ -163,9 +163,7 @@ class Tile:
                     self._add_row(sums, weights, m, first + turn * loop.delta, pairs)
         self._write(sums)
 
-    def _add_row(
-        self, sums: Accumulators, weights: Weights, m: Expr, row: Expr, pairs: list[tuple[int, Expr]]
-    ) -> None:
+    def _add_row(self, sums: Accumulators, weights: Weights, m: Expr, row: Expr, pairs: list[tuple[int, Expr]]) -> None:
         """What row ``row`` of the source gives to the (row of the tile, kernel row) ``pairs``."""
         columns, lanes = self.operands.work.columns, self.operands.vectors.lanes
         for column_at, column_pairs in columns.reads(columns.down).items():

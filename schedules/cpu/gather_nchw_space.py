@@ -57,12 +57,15 @@ def column_tiles(columns: Axis, *, width: int, stage: str) -> list[Run]:
     return [*tiles, Run(start=whole * width, tiles=1, width=left, interior=False)] if left else tiles
 
 
-def gather_space(name: str, work: Gather, target: CpuTarget, *, batch: int) -> ConfigSpace:
+def gather_space(name: str, work: Gather, workload: Workload, target: CpuTarget) -> ConfigSpace:
     rows, columns = work.rows, work.columns
     lanes = work_lanes(work, target)
     vectors = -(-columns.outputs // (lanes * columns.down))
     registers = sizes.sum_registers(target)
     tile_h = max(rows.down, 4 // rows.down * rows.down)
+    whole = -(-rows.outputs // rows.down) * rows.down
+    if vectors == 1 and whole * columns.down <= registers and whole <= 14:
+        tile_h = whole  # every row of the source is loaded once; several tiles would share weights, and spill them
     small = rows.taps * columns.taps <= 81
     return ConfigSpace(
         name,
@@ -72,6 +75,7 @@ def gather_space(name: str, work: Gather, target: CpuTarget, *, batch: int) -> C
         Knob("tile_h", sizes.tiles((1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), rows)),
         Knob("vectors_w", [count for count in (1, 2, 3, 4, 7) if count <= vectors]),
         Knob("unroll", ["taps", "kw"] if rows.taps > 1 else ["taps"]),
+        *sizes.thread_knob(workload, target),
         rules=[
             Rule(
                 "a tile is higher than its block",
@@ -95,10 +99,12 @@ def gather_space(name: str, work: Gather, target: CpuTarget, *, batch: int) -> C
             ),
         ],
         preferred={
+            "threads": target.threads,
             "stage": "none" if columns.up == 1 and small else "scratch",
             "planes": 1 if columns.up == 1 and small else 4,
-            "block_h": preferred_rows(work, batch=batch, threads=target.threads),
-            "tile_h": tile_h, "vectors_w": 2, "unroll": "taps" if small else "kw",
+            "block_h": preferred_rows(work, batch=workload.batch, threads=target.threads),
+            "tile_h": tile_h, "vectors_w": 2,
+            "unroll": "taps" if rows.taps * columns.taps <= 25 else "kw",
         },
     )  # fmt: skip
 

@@ -49,6 +49,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("group_kh", range(1, min(rows.taps, 8) + 1)),
         Knob("group_kw", group_kw),
         Knob("tile_h", [size for size in (1, 2, 3, 4, 5, 6, 7, 8) if size <= rows.outputs]),
+        *sizes.thread_knob(workload, target),
         rules=[
             Rule(
                 f"more sums and dy than {registers + 4} registers",
@@ -79,6 +80,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
             ),
         ],
         preferred={
+            "threads": target.threads,
             "parallel": "planes" if few else "channels",
             "stage": "none" if columns.up == 1 and small else "scratch",
             "block_h": rows.outputs,

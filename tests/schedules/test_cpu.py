@@ -263,9 +263,10 @@ def test_only_the_threads_of_what_is_small_depend_on_the_batch(pass_: Pass, batc
     assert all(other.why_illegal(config) is None for config in some_configs(workload, 20))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
-def test_a_small_workload_chooses_its_threads(pass_: Pass) -> None:
-    small = layer(96, (7, 7), (3, 3), padding=((1, 1), (1, 1)), batch=1).for_pass(pass_)
+def test_a_small_workload_chooses_its_threads(pass_: Pass, layout: Layout) -> None:
+    small = lying(layer(96, (7, 7), (3, 3), padding=((1, 1), (1, 1)), batch=1).for_pass(pass_), layout)
     large = dataclasses.replace(small, channels=960, batch=8)
     target = dataclasses.replace(TARGET, threads=6)
     spaces = [templates_for(each, target)[0].space(each, target) for each in (small, large)]
