@@ -127,7 +127,7 @@ class Operands:
 
     def total(self, value: Expr, kw: int) -> Expr:
         """The sum of the lanes that count of what tap ``kw`` summed up."""
-        at = self.columns.meets(0, kw)
+        at = self.columns.step * kw + self.columns.shift
         return total(self.vectors, keep(self.vectors, value, self.live(0, at) if self.one_vector else None))
 
 
