@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 from dwconv.schedules.cpu import sizes
 from dwconv.schedules.cpu.gather_space import (
     ORDERS,
+    TILE_WIDTHS,
     channel_blocks,
     gather_rules,
     preferred_channels,
+    preferred_tile,
     unrolling,
 )
 from dwconv.schedules.gather import Gather
@@ -47,7 +49,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         NAME,
         Knob("block_h", sizes.row_blocks(workload.input_size[0], multiple=workload.stride[0])),
         Knob("tile_h", sizes.tiles((1, 2, 3, 4), work.rows)),
-        Knob("tile_w", sizes.tiles((1, 2, 3, 4, 6, 7, 8, 12, 14, 16), work.columns)),
+        Knob("tile_w", sizes.tiles(TILE_WIDTHS, work.columns)),
         Knob("vectors_c", [1, 2, 3, 4]),
         Knob("order", ORDERS),
         Knob("block_c", channel_blocks(work.channels, target)),
@@ -56,8 +58,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         rules=gather_rules(work, target),
         preferred={
             "threads": target.threads,
-            "block_h": block_h, "tile_h": 2, "tile_w": 4, "vectors_c": 1, "order": "chw", "block_c": block_c,
-            "unroll": "taps" if workload.kernel[0] <= 7 else "kw",
+            "block_h": block_h, "block_c": block_c, **preferred_tile(work, target),
         },
     )  # fmt: skip
 

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 from dwconv.schedules.cpu import sizes
 from dwconv.schedules.cpu.gather_space import (
     ORDERS,
+    TILE_WIDTHS,
     channel_blocks,
     gather_rules,
     preferred_channels,
+    preferred_tile,
     unrolling,
 )
 from dwconv.schedules.gather import Gather
@@ -46,7 +48,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         NAME,
         Knob("block_h", sizes.row_blocks(workload.output_size[0])),
         Knob("tile_h", sizes.tiles((1, 2, 3, 4), work.rows)),
-        Knob("tile_w", sizes.tiles((1, 2, 3, 4, 6, 7, 8, 12, 14, 16), work.columns)),
+        Knob("tile_w", sizes.tiles(TILE_WIDTHS, work.columns)),
         Knob("vectors_c", [1, 2, 3, 4]),
         Knob("order", ORDERS),
         Knob("block_c", channel_blocks(work.channels, target)),
@@ -55,9 +57,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         rules=gather_rules(work, target),
         preferred={
             "threads": target.threads,
-            "block_h": block_h, "order": "chw", "block_c": block_c,
-            **({"tile_h": 2, "tile_w": 4, "vectors_c": 1, "unroll": "taps"} if workload.kernel[0] < 7 else
-               {"tile_h": 1, "tile_w": 6, "vectors_c": 2, "unroll": "kw"}),
+            "block_h": block_h, "block_c": block_c, **preferred_tile(work, target),
         },
     )  # fmt: skip
 

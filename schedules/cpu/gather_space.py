@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dwconv.schedules.cpu import sizes
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, Rule, divisors
+from dwconv.schedules.space import Config, Rule, Value, divisors
 from dwconv.target import CpuTarget
 
-ORDERS = ["hwc", "hcw", "chw"]
+ORDERS = ["hwc", "hcw", "chw", "cwh", "wch"]
 """Loops over tiles from the outermost in: rows, columns, groups of channels."""
+TILE_WIDTHS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)
 
 
 def channel_blocks(channels: int, target: CpuTarget) -> list[int]:
@@ -22,6 +23,21 @@ def preferred_channels(work: Gather, block_h: int, *, batch: int, threads: int) 
     """Channels of a task: all, unless images and blocks of rows alone leave threads without work."""
     tasks = batch * -(-work.rows.outputs // block_h)
     return work.channels if tasks >= 2 * threads else max(1, work.channels * tasks // (2 * threads))
+
+
+def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:
+    """A wide tile of one row, with a loop over kernel rows: it has the sums that multiply-adds in flight need, reads
+    few columns twice and keeps the weights of a kernel row in registers. As few tiles as possible, about equally wide.
+    The rows below follow, while the lines that they share are in the cache. Narrow images make up for it by vectors
+    or, if kernels are small, by rows."""
+    down = work.columns.down
+    widths = [size for size in sizes.tiles(TILE_WIDTHS, work.columns) if size <= sizes.sum_registers(target)]
+    width = min(widths or [down], key=lambda size: (-(-work.columns.outputs // size), size))
+    tile: dict[str, Value] = {"tile_h": work.rows.down, "tile_w": width, "vectors_c": 1 if width > 8 else 2}
+    order = {"order": "wch" if work.columns.taps < 7 else "chw"}
+    if width <= 8 and work.rows.taps <= 3:
+        return {**tile, **order, "tile_h": 2, "vectors_c": 1, "unroll": "taps"}
+    return {**tile, **order, "unroll": "kw"}
 
 
 def unrolling(work: Gather) -> list[str]:
