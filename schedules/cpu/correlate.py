@@ -15,9 +15,9 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cpu.emit import Accumulators, Vectors, argument, parallel, scratch
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, most, serial, store, when
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, most, nest, serial, store, when
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis, column_runs
+from dwconv.schedules.taps import Axis, Run, column_runs
 from dwconv.workload import Workload
 
 PARALLEL_SUM = 16384
@@ -36,7 +36,7 @@ def schedule_correlation(workload: Workload, config: Config, *, lanes: int, grou
         dw = argument("dw", workload.weight_shape)
         dbias = argument("dbias", (workload.out_channels,)) if workload.bias else None
         results = Results(dw, dbias, rows.taps, columns.taps, vectors)
-        reader = Reader(x, dy, rows, columns, workload.multiplier, vectors, config.tile_w)
+        reader = Reader(x, dy, rows, columns, workload.multiplier, vectors, config.tile_w, config.order)
         groups = TapGroups(
             rows.taps, columns.taps, config.group_kh, group_kw, config.unroll == "none", sum_dy=workload.bias
         )
@@ -223,22 +223,24 @@ class Reader:
     multiplier: int
     vectors: Vectors
     tile_w: int
+    order: str
+    """Loops over rows and tiles of columns, the outer one first."""
 
     def add_rows(self, sums: Sums, image: Expr, block: tuple[Expr, Expr], channels: list[Expr]) -> None:
         """The rows of dy from block[0] to block[1] − 1; where the group is one kernel row, those it meets alone."""
         taps = sums.taps
         bounds = live_outputs(self.rows, taps.kh, *block) if taps.only_met_rows else block
-        for row in serial("row", *bounds):
-            if not isinstance(taps.kw, int):
-                reach = taps.kw * self.columns.step + self.columns.shift
+        if not isinstance(taps.kw, int):
+            reach = taps.kw * self.columns.step + self.columns.shift
+            for row in serial("row", *bounds):
                 for column in serial("column", *live_outputs(self.columns, taps.kw, 0, self.columns.outputs)):
                     self._add_tile(sums, image, row, column, [(reach, [(0, 0)])], channels)
-                continue
-            columns = self.columns.part(taps.kw, taps.width)
-            for run in column_runs(columns, self.tile_w):
-                for tile in serial("tile_w", run.tiles):
-                    column = bind("column", run.start + tile * run.width)
-                    self._add_tile(sums, image, row, column, columns.reads_of(run), channels, width=run.width)
+            return
+        columns = self.columns.part(taps.kw, taps.width)
+        loops = {"h": lambda: serial("row", *bounds), "w": lambda: column_tiles(columns, self.tile_w)}
+        for at in nest(self.order, loops):
+            column, run = at["w"]
+            self._add_tile(sums, image, at["h"], column, columns.reads_of(run), channels, width=run.width)
 
     def _add_tile(
         self,
@@ -277,6 +279,13 @@ class Reader:
 
     def _load_dy(self, image: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         return bind("dy_value", self.dy[image, row, column, self.vectors.span(c)])
+
+
+def column_tiles(columns: Axis, tile_w: int) -> Iterator[tuple[Expr, Run]]:
+    """First columns of the tiles: the left edge, the interior in a loop, the right edge."""
+    for run in column_runs(columns, tile_w):
+        for tile in serial("tile_w", run.tiles):
+            yield bind("column", run.start + tile * run.width), run
 
 
 def sum_of(values: list[Expr]) -> Expr:

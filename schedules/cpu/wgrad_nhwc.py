@@ -3,7 +3,8 @@
 Level one, `parallel="images"`: `tasks` tasks share out the blocks of `block_h` rows of all images; each sums up all
 weights into its own part of the workspace, and the parts are then added in order. Or `parallel="channels"`: a task
 owns `vectors_c` vectors of channels in all images, and there is nothing to add.
-Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_w` columns at a time.
+Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_w` columns at a time,
+row by row or down a strip of columns (`order`): then what kernel rows share stays in the first-level cache.
 
     x                            dy                    registers: group_kh × KW × vectors_c sums
     ┌─────────────────┐          ┌────────────┐        ┌──────┬──────┬──────┐
@@ -45,6 +46,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("group_kh", range(1, min(kernel_h, 7) + 1)),
         Knob("tile_w", [size for size in (1, 2, 3, 4, 7, 8, 14) if size <= out_w]),
         Knob("vectors_c", [count for count in (1, 2, 3, 4) if count <= vectors]),
+        Knob("order", ["hw", "wh"]),
         Knob("unroll", ["kw", "none"] if kernel_w >= sizes.WIDE_KERNEL or workload.multiplier > 1 else ["kw"]),
         *sizes.thread_knob(workload, target),
         rules=[
@@ -68,7 +70,9 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
             ),
             Rule(
                 "taps in loops are summed one at a time",
-                lambda config: config.unroll == "none" and (config.group_kh > 1 or config.tile_w > 1),
+                lambda config: (
+                    config.unroll == "none" and (config.group_kh, config.tile_w, config.order) != (1, 1, "hw")
+                ),
             ),
             Rule(
                 "too much code: it takes long to compile",
@@ -77,8 +81,9 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         ],
         preferred={
             "threads": target.threads,
-            "parallel": "images", "tasks": 4 * target.threads, "block_h": block_h,
-            "group_kh": max(1, registers // kernel_w), "tile_w": 4, "vectors_c": 1, "unroll": "kw",
+            "parallel": "images", "tasks": 4 * target.threads, "block_h": block_h, "order": "wh", "unroll": "kw",
+            **({"group_kh": 3, "tile_w": 4, "vectors_c": 2} if kernel_w <= 3 else
+               {"group_kh": max(1, 2 * registers // 3 // kernel_w), "tile_w": 7, "vectors_c": 1}),
         },
     )  # fmt: skip
 

@@ -353,7 +353,8 @@ GOLDEN: dict[tuple[Pass, Layout], dict[str, int | str]] = {
         "block_h": 4, "tile_h": 2, "tile_w": 2, "vectors_c": 2, "order": "hwc", "block_c": 32, "unroll": "taps",
     },
     ("wgrad", "nhwc"): {
-        "parallel": "images", "tasks": 4, "block_h": 4, "group_kh": 3, "tile_w": 2, "vectors_c": 1, "unroll": "kw",
+        "parallel": "images", "tasks": 4, "block_h": 4, "group_kh": 3, "tile_w": 2, "vectors_c": 1, "order": "hw",
+        "unroll": "kw",
     },
     ("fprop", "nchw"): {
         "stage": "scratch", "planes": 2, "block_h": 4, "tile_h": 2, "vectors_w": 1, "unroll": "kw",
