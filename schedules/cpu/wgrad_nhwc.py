@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tvm import s_tir
 
 NAME = "cpu.wgrad_nhwc"
+SMALL_IMAGE = 256
+"""Pixels of dy up to which small kernels are better shared out by channels."""
 
 
 def space(workload: Workload, target: Target) -> ConfigSpace:
@@ -38,6 +40,8 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
     vectors = sizes.vector_count(workload.out_channels, target)
     registers = sizes.sum_registers(target)
     block_h = sizes.preferred_rows(out_h, batch=workload.batch, threads=target.threads)
+    # What a task by images does besides, clearing and adding up partial sums, shows where images are small.
+    by_channels = kernel_w <= 3 and out_h * out_w <= SMALL_IMAGE and vectors % 2 == 0 and vectors >= 16 * target.threads
     return ConfigSpace(
         NAME,
         Knob("parallel", ["images", "channels"]),
@@ -81,9 +85,11 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         ],
         preferred={
             "threads": target.threads,
-            "parallel": "images", "tasks": 4 * target.threads, "block_h": block_h, "order": "wh", "unroll": "kw",
+            "order": "wh", "unroll": "kw",
             **({"group_kh": 3, "tile_w": 4, "vectors_c": 2} if kernel_w <= 3 else
                {"group_kh": max(1, 2 * registers // 3 // kernel_w), "tile_w": 7, "vectors_c": 1}),
+            **({"parallel": "channels", "tasks": target.threads, "block_h": out_h} if by_channels else
+               {"parallel": "images", "tasks": 4 * target.threads, "block_h": block_h}),
         },
     )  # fmt: skip
 
