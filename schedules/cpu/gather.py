@@ -174,7 +174,7 @@ class Tile:
     def sum_row(self, row: int, *, columns_too: bool) -> None:
         """Row ``row`` of the tile, with a loop over its kernel rows and, if asked, one over kernel columns."""
         rows, fan_in = self.operands.work.rows, self.operands.work.fan_in
-        taps, origin = rows.tap_loop(row), rows.origin(self.top)
+        taps, origin = ascending(rows.tap_loop(row)), rows.origin(self.top)
         add_columns = self._add_rolled_columns if columns_too else self._add_columns
         with when(self._has(row)):
             sums = Accumulators(self.operands.vectors, 1, self.run.width, len(self.channels))
@@ -197,7 +197,7 @@ class Tile:
         columns, width = self.operands.work.columns, self.run.width
         origin = columns.origin(self.left)
         for phase in range(min(columns.down, width)):
-            taps = columns.tap_loop(phase)
+            taps = ascending(columns.tap_loop(phase))
             if taps is None:
                 continue
             bounds = (0, taps.count) if self.run.interior else live(columns, taps, origin)
@@ -222,12 +222,19 @@ class Tile:
                 store(self.operands.result, value, *at, self.operands.vectors.span(c))
 
 
+def ascending(taps: TapLoop | None) -> TapLoop | None:
+    """The same taps in the order of what they meet. Where addresses fall from turn to turn, LLVM computes each anew."""
+    if taps is None or taps.delta > 0:
+        return taps
+    last = taps.count - 1
+    return TapLoop(
+        first=taps.first + last * taps.period, period=-taps.period, count=taps.count,
+        at=taps.at + last * taps.delta, delta=-taps.delta,
+    )  # fmt: skip
+
+
 def live(axis: Axis, taps: TapLoop, origin: Expr) -> tuple[Expr, Expr]:
-    """The bounds of q within which a tap loop stays inside the source."""
-    start, span = origin + taps.at, abs(taps.delta)
-    if taps.delta > 0:
-        first, stop = ceil_div(-start, span), ceil_div(axis.inputs - start, span)
-    else:
-        first, stop = ceil_div(start - (axis.inputs - 1), span), start // span + 1
-    first = bind("first", most(first, 0))
-    return first, bind("stop", most(first, least(stop, taps.count)))
+    """The bounds of q within which a tap loop, ascending, stays inside the source."""
+    start = origin + taps.at
+    first = bind("first", most(ceil_div(-start, taps.delta), 0))
+    return first, bind("stop", most(first, least(ceil_div(axis.inputs - start, taps.delta), taps.count)))

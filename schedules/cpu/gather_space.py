@@ -29,13 +29,13 @@ def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:
     """A wide tile of one row, with a loop over kernel rows: it has the sums that multiply-adds in flight need, reads
     few columns twice and keeps the weights of a kernel row in registers. As few tiles as possible, about equally wide.
     The rows below follow, while the lines that they share are in the cache. Narrow images make up for it by vectors
-    or, if kernels are small, by rows."""
+    or, if kernels are small and rows shared, by rows."""
     down = work.columns.down
     widths = [size for size in sizes.tiles(TILE_WIDTHS, work.columns) if size <= sizes.sum_registers(target)]
     width = min(widths or [down], key=lambda size: (-(-work.columns.outputs // size), size))
     tile: dict[str, Value] = {"tile_h": work.rows.down, "tile_w": width, "vectors_c": 1 if width > 8 else 2}
     order = {"order": "wch" if work.columns.taps < 7 else "chw"}
-    if width <= 8 and work.rows.taps <= 3:
+    if width <= 8 and work.rows.taps <= 3 and work.rows.up == 1:
         return {**tile, **order, "tile_h": 2, "vectors_c": 1, "unroll": "taps"}
     return {**tile, **order, "unroll": "kw"}
 
