@@ -52,7 +52,7 @@ def schedule_gather(work: Gather, config: Config, *, lanes: int) -> s_tir.Schedu
 
 
 def pack(w: Any, packed: Any, work: Gather) -> None:
-    """packed[m, kh, kw, c] = w[c · fan_in + m, kh, kw]"""
+    """packed[m, i, j, c] = w[c · fan_in + m, kh, kw]; i and j count kh and kw in the order of what they meet."""
     taps = work.rows.taps * work.columns.taps
     turns = work.fan_in * work.rows.taps
     loop = parallel if taps * work.channels * work.fan_in >= PARALLEL_PACKING else serial
@@ -60,7 +60,8 @@ def pack(w: Any, packed: Any, work: Gather) -> None:
         for kw in serial("kw", work.columns.taps):
             for c in serial("c", work.channels):
                 m, kh = turn // work.rows.taps, turn % work.rows.taps
-                store(packed, w[c * work.fan_in + m, kh, kw], m, kh, kw, c)
+                at = (upwards(work.rows, kh), upwards(work.columns, kw))
+                store(packed, w[c * work.fan_in + m, kh, kw], m, *at, c)
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ class Operands:
         return bind("value", self.source[image, row, column, channels])
 
     def weight(self, m: Expr, kh: Expr, kw: Expr, c: Expr) -> Expr:
-        return self.packed[m, kh, kw, self.vectors.span(c)]
+        at = (upwards(self.work.rows, kh), upwards(self.work.columns, kw))
+        return self.packed[(m, *at, self.vectors.span(c))]
 
 
 @dataclass(frozen=True)
@@ -222,8 +224,13 @@ class Tile:
                 store(self.operands.result, value, *at, self.operands.vectors.span(c))
 
 
+def upwards(axis: Axis, tap: Expr) -> Expr:
+    """The number of a tap in the order of what they meet: LLVM computes an address that falls anew in every turn."""
+    return tap if axis.step > 0 else axis.taps - 1 - tap
+
+
 def ascending(taps: TapLoop | None) -> TapLoop | None:
-    """The same taps in the order of what they meet. Where addresses fall from turn to turn, LLVM computes each anew."""
+    """The same taps in the order of what they meet."""
     if taps is None or taps.delta > 0:
         return taps
     last = taps.count - 1
