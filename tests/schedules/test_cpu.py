@@ -201,6 +201,22 @@ def test_every_way_to_share_out_wgrad(parallel: str, unroll: str, bias: bool) ->
     assert len(kernel.artifact.workspaces) == (1 if parallel == "images" else 0)
 
 
+@pytest.mark.parametrize("pass_", PASSES)
+def test_tiles_in_every_order(pass_: Pass) -> None:
+    """Several tiles along every axis, and several blocks of rows."""
+    workload = layer(58, (11, 13), (3, 3), padding=((1, 0), (2, 1)), bias=pass_ != "dgrad").for_pass(pass_)
+    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    orders = next(knob.values for knob in space.knobs if knob.name == "order")
+    assert len(orders) == (2 if pass_ == "wgrad" else 5)
+    for order in orders:
+        small = {"order": order, "block_h": 4, "tile_w": 4, "vectors_c": 1, "unroll": "kw"}
+        kernel = built(workload, space.check(space.default.to_dict() | small | ROWS_APART[pass_]))
+        assert_right(kernel, workload)
+
+
+ROWS_APART: dict[Pass, dict[str, object]] = {"fprop": {"tile_h": 1}, "dgrad": {"tile_h": 1}, "wgrad": {"group_kh": 2}}
+
+
 @pytest.mark.parametrize("group_kh", [1, 2])
 @pytest.mark.parametrize("padding", [((0, 0), (0, 0)), ((4, 3), (5, 0))])
 def test_a_gradient_of_the_bias_sums_outputs_that_meet_padding_alone_too(group_kh: int, padding: Padding) -> None:
