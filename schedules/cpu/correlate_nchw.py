@@ -212,7 +212,7 @@ class Correlation:
     def _reader(self, first: tuple[Expr, Expr], top: Expr) -> Rows:
         operands = self.operands
         if self.staging is None:
-            return InPlace(operands.vectors, operands.x, first)
+            return InPlace(operands.vectors, operands.columns, operands.x, first)
         return self.staging.fill(
             self.staged, operands.x, first, bind("x_top", operands.rows.origin(top) + operands.rows.spanned(1)[0])
         )
@@ -258,8 +258,9 @@ class Tile:
             if is_row is False:
                 continue
             with when(is_row):
+                source = self.reader.row(0, x_row, column)
                 for column_at, column_pairs in operands.columns.part(taps.kw, taps.width).reads(1).items():
-                    value = self.reader.load(0, x_row, column, column_at)
+                    value = source.load(column_at)
                     if value is None:
                         continue
                     lanes = None if operands.one_vector else operands.live(column, column_at)

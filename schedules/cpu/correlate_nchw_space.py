@@ -61,6 +61,7 @@ def _code_size(rows: Axis, columns: Axis, config: Config, lanes: int) -> int:
         for _, _, height in row_tiles(config):
             reads = rows.part(0, taps_h).reads(height)
             met = sum(map(len, reads.values()))
-            code += runs * (len(parts.columns) * height + columns.taps * (len(reads) + met))
+            loads = len(reads) * (2 * columns.up if config.stage == "none" and columns.up > 1 else 1)
+            code += runs * (len(parts.columns) * height + columns.taps * (loads + met))
         code += 2 * taps_h * columns.taps
     return code

@@ -2,8 +2,8 @@
 
 Level one: a task is `block_h` rows of `planes` planes, one after the other; tasks are shared out over the threads.
 Level two: a register tile is `tile_h` rows × `vectors_w` vectors of neighbouring columns, its sums in registers.
-`stage`: rows of x are read in place, or first copied to scratch memory with zeros at both sides, columns split by
-phase where there is a stride. `unroll`: all taps, or those of a kernel row ("kw").
+`stage`: rows of x are read in place, or first copied to scratch memory with zeros at both sides. Where there is a
+stride, columns are split by phase, in registers or when they are copied. `unroll`: all taps, or a kernel row's ("kw").
 
     plane                            register tile, tile_h = 3, vectors_w = 2, kernel column kw
     ┌──────┬────────────┬──────┐

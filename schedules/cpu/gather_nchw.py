@@ -98,7 +98,7 @@ class Block:
     def _reader(self, first: tuple[Expr, Expr]) -> Rows:
         operands = self.operands
         if self.staging is None:
-            return InPlace(operands.vectors, operands.source, first)
+            return InPlace(operands.vectors, operands.work.columns, operands.source, first)
         rows = operands.work.rows
         top = bind("source_top", rows.origin(self.top) + rows.spanned(1)[0])
         return self.staging.fill(self.staged, operands.source, first, top)
@@ -166,10 +166,9 @@ class Tile:
     def _add_row(self, sums: Accumulators, weights: Weights, m: Expr, row: Expr, pairs: list[tuple[int, Expr]]) -> None:
         """What row ``row`` of the source gives to the (row of the tile, kernel row) ``pairs``."""
         columns, lanes = self.operands.work.columns, self.operands.vectors.lanes
+        source = [self.reader.row(m, row, self.group + v * lanes) for v in range(self._vectors_w())]
         for column_at, column_pairs in columns.reads(columns.down).items():
-            loaded = [
-                (v, self.reader.load(m, row, self.group + v * lanes, column_at)) for v in range(self._vectors_w())
-            ]
+            loaded = [(v, row.load(column_at)) for v, row in enumerate(source)]
             values = [(v, bind("value", value)) for v, value in loaded if value is not None]
             if not values:
                 continue

@@ -64,12 +64,12 @@ def gather_space(name: str, work: Gather, workload: Workload, target: CpuTarget)
     registers = sizes.sum_registers(target)
     tile_h = max(rows.down, 4 // rows.down * rows.down)
     whole = -(-rows.outputs // rows.down) * rows.down
-    if vectors == 1 and whole * columns.down <= registers and whole <= 14:
+    if vectors == 1 and whole * columns.down <= registers and whole <= 14 // rows.up:
         tile_h = whole  # every row of the source is loaded once; several tiles would share weights, and spill them
     small = rows.taps * columns.taps <= 81
     return ConfigSpace(
         name,
-        Knob("stage", ["none", "scratch"] if columns.up == 1 else ["scratch"]),
+        Knob("stage", ["none", "scratch"]),
         Knob("planes", [1, 2, 4, 8, 16]),
         Knob("block_h", sizes.row_blocks(rows.outputs, multiple=rows.down)),
         Knob("tile_h", sizes.tiles((1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), rows)),
@@ -100,10 +100,10 @@ def gather_space(name: str, work: Gather, workload: Workload, target: CpuTarget)
         ],
         preferred={
             "threads": target.threads,
-            "stage": "none" if columns.up == 1 and small else "scratch",
-            "planes": 1 if columns.up == 1 and small else 4,
+            "stage": "none" if small else "scratch",
+            "planes": 1 if small else 4,
             "block_h": preferred_rows(work, batch=workload.batch, threads=target.threads),
-            "tile_h": tile_h, "vectors_w": 2,
+            "tile_h": tile_h, "vectors_w": 2 if columns.up == 1 else 1,
             "unroll": "taps" if rows.taps * columns.taps <= 25 else "kw",
         },
     )  # fmt: skip
@@ -143,6 +143,7 @@ def _code_size(work: Gather, config: Config, lanes: int) -> int:
     vectors = sum(-(-run.width // (lanes * work.columns.down)) for run in runs)
     reads = work.columns.reads(work.columns.down)
     loads, column_taps = len(reads), sum(map(len, reads.values()))
+    loads *= 2 * work.columns.up if config.stage == "none" and work.columns.up > 1 else 1
     if config.unroll == "kw":
         loops = full_source_loops(work.rows, config.tile_h)
         rows_read, products = len(loops), sum(len(loop.meetings) for loop in loops) * column_taps

@@ -100,25 +100,69 @@ def _shuffle(values: Sequence[Expr], lanes: Sequence[int]) -> Expr:
 class Rows(Protocol):
     """Where the rows of some planes are read."""
 
-    def load(self, plane: int, row: Expr, group: Expr, at: int) -> Expr | None:
-        """What the results in the groups from ``group`` on, one a lane, meet ``at`` columns from their origin in
-        ``row``. None where that is padding."""
+    def row(self, plane: Expr, row: Expr, group: Expr) -> Row:
+        """A row for the results in the groups from ``group`` on, one a lane."""
+        ...
+
+
+class Row(Protocol):
+    """A row of a plane, as far as a vector of results reads it."""
+
+    def load(self, at: int) -> Expr | None:
+        """What the results meet ``at`` columns from their origin. None where that is padding."""
         ...
 
 
 @dataclass(frozen=True)
 class InPlace:
-    """Rows read where they are; at the edges the lanes that would be padding are zero. For strides that are no
-    convolution's: neighbouring groups read neighbouring columns."""
+    """Rows read where they are; at the edges the lanes that would be padding are zero."""
 
     vectors: Vectors
+    axis: Axis
     tensor: Any
     first: tuple[Expr, Expr]
     """(image, channel) of the first plane."""
 
-    def load(self, plane: Expr, row: Expr, group: Expr, at: int) -> Expr | None:
+    def row(self, plane: Expr, row: Expr, group: Expr) -> Row:
         image, channel = self.first
-        return load_columns(self.vectors, self.tensor, (image, channel + plane, row), group + at)
+        return RowInPlace(self, (image, channel + plane, row), group * self.axis.up, {})
+
+
+@dataclass(frozen=True)
+class RowInPlace:
+    """With a stride, neighbouring lanes read columns apart: all columns in between are loaded, and split by phase once
+    for all that is read of them."""
+
+    rows: InPlace
+    place: tuple[Expr, ...]
+    """(image, channel, row)"""
+    origin: Expr
+    loaded: dict[int, Expr | None]
+
+    def load(self, at: int) -> Expr | None:
+        if at not in self.loaded:
+            self.loaded.update(zip(range(at, at + self.rows.axis.up), self._phases(at), strict=False))
+        return self.loaded[at]
+
+    def _phases(self, at: int) -> Sequence[Expr | None]:
+        """The columns from ``at`` on, by phase: as many as are read, for one more could be no memory of ours."""
+        vectors, axis = self.rows.vectors, self.rows.axis
+        phases = min(axis.up, axis.reach[1] - at + 1)
+        last = axis.up * (vectors.lanes - 1) + phases - vectors.lanes
+        starts = [*range(0, last, vectors.lanes), last]
+        parts = [load_columns(vectors, self.rows.tensor, self.place, self.origin + at + start) for start in starts]
+        if len(parts) == 1 or all(part is None for part in parts):
+            return parts if len(parts) == 1 else [None] * phases
+        values = [vectors.zero() if part is None else bind("loaded", part) for part in parts]
+        lanes = [[_lane_of(starts, phase + axis.up * lane, vectors.lanes) for lane in range(vectors.lanes)]
+                 for phase in range(phases)]  # fmt: skip
+        return [_shuffle(values, places) for places in lanes]
+
+
+def _lane_of(starts: Sequence[int], column: int, lanes: int) -> int:
+    """Where the vectors that begin at columns ``starts`` hold ``column``, all lanes counted one after the other."""
+    vector = max(number for number, start in enumerate(starts) if start <= column)
+    return vector * lanes + column - starts[vector]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,11 +252,24 @@ class Staged:
     memory: Any
     top: Expr
 
-    def load(self, plane: Expr, row: Expr, group: Expr, at: int) -> Expr:
-        staging = self.staging
+    def row(self, plane: Expr, row: Expr, group: Expr) -> Row:
+        return StagedRow(self, plane, row, group)
+
+
+@dataclass(frozen=True)
+class StagedRow:
+    """A row in scratch memory."""
+
+    rows: Staged
+    plane: Expr
+    number: Expr
+    group: Expr
+
+    def load(self, at: int) -> Expr:
+        staging = self.rows.staging
         over, phase = divmod(at + staging.left, staging.phases)
-        where = (plane * staging.phases + phase, row - self.top, staging.vectors.span(group + over))
-        return self.memory[where]
+        plane = self.plane * staging.phases + phase
+        return self.rows.memory[plane, self.number - self.rows.top, staging.vectors.span(self.group + over)]
 
 
 def _round_up(size: int, multiple: int) -> int:

@@ -44,7 +44,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
     return ConfigSpace(
         NAME,
         Knob("parallel", ["channels", "planes"]),
-        Knob("stage", ["none", "scratch"] if columns.up == 1 else ["scratch"]),
+        Knob("stage", ["none", "scratch"]),
         Knob("block_h", [rows.outputs // part for part in divisors(rows.outputs, most=8)][::-1]),
         Knob("group_kh", range(1, min(rows.taps, 8) + 1)),
         Knob("group_kw", group_kw),
@@ -82,7 +82,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         preferred={
             "threads": target.threads,
             "parallel": "planes" if few else "channels",
-            "stage": "none" if columns.up == 1 and small else "scratch",
+            "stage": "none" if small else "scratch",
             "block_h": rows.outputs,
             "group_kh": max(1, registers // group_kw[-1]),
             "group_kw": group_kw[-1],
