@@ -26,9 +26,9 @@ from dwconv.target import CpuTarget, cpu_target
 from dwconv.tuner.loop import tune_workload
 from dwconv.workload import LAYOUTS, Workload
 
-TUNING_OVERHEAD_S = 4.0
+TUNING_OVERHEAD_S = 3.0
 """Tuning a pass takes that much longer than its search."""
-MEASURING_S = 4.0
+MEASURING_S = 2.5
 """To build, verify and time what is known of a pass."""
 
 
@@ -54,7 +54,9 @@ def _cpu(argv: Sequence[str] | None) -> int:
         for workload in layer.workloads(dtype="float32", layout=arguments.layout)
     ]
     if arguments.dry_run:
-        print(estimate([workload for _, workload in chosen], target, log=log, seconds=arguments.seconds))
+        workloads = [workload for _, workload in chosen]
+        measuring_s = MEASURING_S * len(workloads)
+        print(estimate(workloads, target, log=log, seconds=arguments.seconds, measuring_s=measuring_s))
         return 0
     target = with_limits(target)
     rows = []
@@ -69,12 +71,14 @@ def _cpu(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def estimate(workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, seconds: float) -> str:
-    """What there is to tune and to measure, and about how long that takes."""
+def estimate(
+    workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, seconds: float, measuring_s: float
+) -> str:
+    """What there is to tune, and about how long that takes with what is measured then."""
     known = Database.load([log.path])
     untuned = sum(known.best(workload, target.device) is None for workload in workloads)
     tuning_s = untuned * (seconds + TUNING_OVERHEAD_S) if seconds else 0.0
-    minutes = (tuning_s + len(workloads) * MEASURING_S) / 60
+    minutes = (tuning_s + measuring_s) / 60
     return f"{untuned} of {len(workloads)} passes are untuned in {log.path}; about {minutes:.1f} minutes in all"
 
 

@@ -13,14 +13,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import dwconv
+from bench.cpu import estimate
 from bench.models import NETWORKS, Network
 from bench.networks import add_network_arguments, explain_layers, image_for, network_from
+from bench.race import made_up, step_of
 from bench.results import add_out_argument, write_results
 from bench.step_profile import table
 from dwconv import settings
@@ -34,6 +37,9 @@ from dwconv.workload import PASSES, Workload
 
 ALLOCATORS = {"memory kept": settings.ALLOCATOR_ENVIRONMENT, "glibc as it is": {}}
 """How a process allocates, and the environment that makes it so."""
+RACE_START_S = 8.0
+STEPS_BESIDE = 15
+"""Steps of a race that are not timed: to warm up, and to compare losses."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -47,6 +53,7 @@ def _train(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
     parser.add_argument("--log", type=Path, help="tuning log, default tuning_logs/<device>.jsonl")
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
+    parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = cpu_target()
@@ -55,6 +62,9 @@ def _train(argv: Sequence[str] | None) -> int:
     rows: list[dict[str, Any]] = []
     networks = [network_from(arguments)] if arguments.model else NETWORKS
     for network in networks:
+        if arguments.dry_run:
+            print(f"{network.name}: {_estimate(network, target, arguments, log=log)}", flush=True)
+            continue
         if arguments.seconds:
             _tune_what_is_untuned(network, target, contiguous=arguments.contiguous, log=log, seconds=arguments.seconds)
         for allocator in ALLOCATORS:
@@ -63,10 +73,24 @@ def _train(argv: Sequence[str] | None) -> int:
             print(_line(rows[-1]) if len(rows) > 1 else f"{_HEAD}\n{_line(rows[-1])}", flush=True)
             if arguments.profile:
                 print(table(figures["profile_ms"]), flush=True)
+    if arguments.dry_run:
+        return 0
     print(_where(rows))
     layout = "nchw" if arguments.contiguous else "nhwc"
     write_results(f"train-{layout}", target=target, rows=rows, folder=arguments.out)
     return 0
+
+
+def _estimate(network: Network, target: CpuTarget, arguments: argparse.Namespace, *, log: TuningLog) -> str:
+    """What there is to tune, and how long it takes with the races, by the time that one plain step takes."""
+    image = image_for(network, contiguous=arguments.contiguous)
+    step = step_of(network.make().train())
+    for _ in range(2):
+        started = time.perf_counter()
+        step(*made_up(image))
+    races_s = len(ALLOCATORS) * (RACE_START_S + (STEPS_BESIDE + 2 * arguments.steps) * (time.perf_counter() - started))
+    workloads = _workloads(network, contiguous=arguments.contiguous)
+    return estimate(workloads, target, log=log, seconds=arguments.seconds, measuring_s=races_s)
 
 
 def _tune_what_is_untuned(
