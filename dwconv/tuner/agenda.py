@@ -12,8 +12,8 @@ from dwconv.workload import Workload
 
 LEAST_S = 2.0
 """A search that has less is not worth its start."""
-_FIRST_OVERHEAD_S = 3.0
-"""What a pass takes beside its search, before any was seen: preparing, and confirming the finalists."""
+_USUAL_OVERHEAD_S = 3.0
+"""What a pass takes beside its search, on a quiet machine: preparing, and confirming the finalists."""
 
 
 def costliest_first(counts: Mapping[Workload, int], target: Target) -> list[Workload]:
@@ -54,8 +54,8 @@ class Agenda:
             if self.total_s is not None:
                 taken_s = time.monotonic() - started
                 left_s = self.total_s - taken_s
-                overhead_s = (taken_s - searched_s) / position if position else _FIRST_OVERHEAD_S
-                if left_s < LEAST_S + overhead_s:
+                overhead_s = (taken_s - searched_s) / position if position else _USUAL_OVERHEAD_S
+                if left_s < LEAST_S + min(overhead_s, _USUAL_OVERHEAD_S):  # the first few also start the workers
                     return
                 share_s = max(LEAST_S, left_s / (len(self.workloads) - position) - overhead_s)
                 seconds = min(share_s, self.seconds or share_s)

@@ -73,3 +73,12 @@ def test_too_little_time_leaves_the_last_ones_out(clock):
     given = shares(clock, total_s=18, seconds=20, takes=lambda s: s + 3)
     assert given == [agenda_module.LEAST_S] * 3
     assert clock.now_s <= 18
+
+
+def test_a_slow_start_does_not_end_it(clock):
+    takes = iter([20.0, 5.0, 5.0])
+    given = []
+    for _, share_s in Agenda(workloads=[SMALL] * 3, seconds=None, total_s=31):
+        given.append(share_s)
+        clock.now_s += next(takes)
+    assert len(given) == 3
