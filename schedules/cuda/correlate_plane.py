@@ -10,7 +10,6 @@ this one is summed. A thread reads each of its rows once, whatever their alignme
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +28,11 @@ from dwconv.schedules.cuda.emit import (
     commit_copies,
     copy_async,
     shared,
-    threads,
     wait_for_copies,
 )
+from dwconv.schedules.cuda.plane_layout import Held
 from dwconv.schedules.cuda.plane_row import read_row
-from dwconv.schedules.cuda.plane_tile import Held
+from dwconv.schedules.cuda.plane_threads import threads_of_planes
 from dwconv.schedules.cuda.reach import Reach, both
 from dwconv.schedules.cuda.sliding import SourceRow
 from dwconv.schedules.cuda.split_sum import add_parts, sum_over_threads
@@ -56,26 +55,26 @@ def schedule_plane_correlation(work: PlaneCorrelation, *, at_a_time: int) -> s_t
         x, dy, totals = as_one_axis(x), as_one_axis(dy), [as_one_axis(total) for total in totals]
         partial = None if workspace is None else as_one_axis(workspace)
         for block in blocks("block", work.channel_blocks * work.split_n):
-            for unit in threads("unit", work.images * work.groups, axis="y"):
-                for tile in threads("tile", tiling.plane_threads):
-                    with blocks_per_sm(at_a_time):
-                        thread = Thread(
-                            work=work,
-                            x=Staged.of("x", x, work.x, work),
-                            dy=Staged.of("dy", dy, work.dy, work),
-                            sums=Registers("sums", work.thread_planes, work.sums_of_channel),
-                            batch=n,
-                            part=block // work.channel_blocks,
-                            first_channel=block % work.channel_blocks * work.planes,
-                            unit=unit,
-                            tile=tile,
-                        )
-                        thread.sum()
-                        if partial is None:
-                            thread.write(*((total, 0) for total in totals))
-                        else:
-                            first, weights = thread.part * work.results, workload.channels * work.taps
-                            thread.write(*((partial, first + at) for at in (0, weights)[: len(totals)]))
+            for unit, tile, number in threads_of_planes(tiling, work.layout.neighbours):
+                with blocks_per_sm(at_a_time):
+                    thread = Thread(
+                        work=work,
+                        x=Staged.of("x", x, work.x, work),
+                        dy=Staged.of("dy", dy, work.dy, work),
+                        sums=Registers("sums", work.thread_planes, work.sums_of_channel),
+                        batch=n,
+                        part=block // work.channel_blocks,
+                        first_channel=block % work.channel_blocks * work.planes,
+                        unit=unit,
+                        tile=tile,
+                        number=number,
+                    )
+                    thread.sum()
+                    if partial is None:
+                        thread.write(*((total, 0) for total in totals))
+                    else:
+                        first, weights = thread.part * work.results, workload.channels * work.taps
+                        thread.write(*((partial, first + at) for at in (0, weights)[: len(totals)]))
         if partial is not None:
             add_parts(partial, totals, count=work.split_n, dtype=workload.dtype)
     return s_tir.Schedule(builder.get())
@@ -112,6 +111,8 @@ class Thread:
     unit: Expr
     """Its group of channels, of its image: image after image."""
     tile: Expr
+    number: Expr
+    """Of the thread in its block."""
 
     def sum(self) -> None:
         """Through all images of the block; then over the threads."""
@@ -155,13 +156,22 @@ class Thread:
 
     @property
     def _mate(self) -> Expr:
-        """Its number among the threads whose sums it meets."""
-        return self.unit // self.work.groups * self.work.tiling.plane_threads + self.tile
+        """Its number among the threads whose sums it meets, in the order of threads."""
+        work, image = self.work, self.unit // self.work.groups
+        if work.layout.neighbours == "tiles":
+            return image * work.tiling.plane_threads + self.tile
+        return self.tile * work.images + image
 
     def _slot(self, mate: Expr, width: int) -> Expr:
-        """In the order of the threads, so that those of a warp use different banks."""
-        together = math.gcd(self.work.tiling.plane_threads, width)
-        return (mate // together * self.work.groups + self._group) * together + mate % together
+        """In the order of the threads, so that those of a warp use different banks: halving goes over whole images,
+        whose number is a power of 2, and then over the tiles of the first."""
+        groups, neighbours = self.work.groups, self.work.layout.neighbours
+        if neighbours == "planes":
+            return mate * groups + self._group
+        if neighbours == "even planes":
+            return (self._group % 2 * width + mate) * (groups // 2) + self._group // 2
+        together = min(self.work.tiling.plane_threads, width)
+        return (mate // together * groups + self._group) * together + mate % together
 
     # -- copies ----------------------------------------------------------------------------------------------------
 
@@ -169,10 +179,9 @@ class Thread:
         """Asks for the planes of a turn, by all threads alike; zeros where there are no more images or channels."""
         work, channels = self.work, self.work.workload.channels
         first_image = bind("first_image", self._first_image(turn))
-        number = self.unit * work.tiling.plane_threads + self.tile
         with when(first_image < self.batch):
             for copy in range(max(work.copies(self.x.held), work.copies(self.dy.held))):
-                item = copy * work.threads + number
+                item = copy * work.threads + self.number
                 for tensor in (self.x, self.dy):
                     held, lanes = tensor.held, tensor.held.copied_lanes
                     piece = work.planes * held.elements // lanes

@@ -8,10 +8,11 @@ lie, ``pipeline`` of them under way or in use. A thread has the same tile of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
-from dwconv.schedules.cuda.plane_tile import Held, Tiling, live_reads, whole_vectors
-from dwconv.schedules.cuda.split_sum import SHARED_WORDS
+from dwconv.schedules.cuda.halving import SHARED_WORDS, first_half, halvings
+from dwconv.schedules.cuda.plane_layout import Held, Layout, PlaneShape, Tiling, laid_out
+from dwconv.schedules.cuda.plane_tile import live_reads, whole_vectors
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
 from dwconv.workload import ITEMSIZE, Workload
@@ -22,8 +23,6 @@ BOOKKEEPING, START = 30, 60
 """Instructions that go to the next image; and that find a thread's place, and store what it summed."""
 COPY = 3.5
 """To find out where a vector comes from, whether it exists, and where it goes."""
-LEAST_COPIED_BYTES = 4
-"""What cp.async copies at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +63,12 @@ class PlaneCorrelation:
             thread_planes=self.thread_planes,
             tiles_h=-(-self.rows.outputs // self.tile_h),
             tiles_w=-(-self.columns.outputs // self.tile_w),
+            groups=self.groups,
+            images=self.images,
+            channels=self.workload.channels,
             dtype=self.workload.dtype,
             held=self.workload.dtype,
+            even_first=True,
         )
 
     @property
@@ -115,27 +118,29 @@ class PlaneCorrelation:
     # -- shared memory ---------------------------------------------------------------------------------------------
 
     @cached_property
-    def x(self) -> Held:
-        return self._lay(self.rows.inputs, self.columns.inputs, *self._x_steps)
-
-    @cached_property
-    def dy(self) -> Held:
-        return self._lay(self.rows.outputs, self.columns.outputs, *self._dy_steps)
-
-    @property
-    def _x_steps(self) -> tuple[int, int]:
-        """Elements from a tile to the next (down, across)."""
-        return self.rows.origin(self.tile_h) * self.columns.inputs, self.columns.origin(self.tile_w)
-
-    @property
-    def _dy_steps(self) -> tuple[int, int]:
-        return self.tile_h * self.columns.outputs, self.tile_w
-
-    def _lay(self, rows: int, columns: int, down: int, across: int) -> Held:
-        channels = self.workload.channels
-        return self.tiling.lay(
-            rows * columns, columns=columns, planes=self.planes, channels=channels, down=down, across=across
+    def layout(self) -> Layout:
+        rows, columns = self.rows, self.columns
+        x = PlaneShape(
+            elements=rows.inputs * columns.inputs,
+            columns=columns.inputs,
+            down=rows.origin(self.tile_h) * columns.inputs,
+            across=columns.origin(self.tile_w),
         )
+        dy = PlaneShape(
+            elements=rows.outputs * columns.outputs,
+            columns=columns.outputs,
+            down=self.tile_h * columns.outputs,
+            across=self.tile_w,
+        )
+        return laid_out(self.tiling, x, dy)
+
+    @property
+    def x(self) -> Held:
+        return self.layout.held[0]
+
+    @property
+    def dy(self) -> Held:
+        return self.layout.held[1]
 
     def copies(self, held: Held) -> int:
         """Vectors that a thread copies for a turn, at most."""
@@ -154,18 +159,9 @@ class PlaneCorrelation:
     @property
     def shared_bytes(self) -> int:
         """With the sums on their way from thread to thread."""
-        others, halvings = self.groups, (self.mates - 1).bit_length()
         sums = self.thread_planes * self.sums_of_channel
-        passed = min(SHARED_WORDS, sums * others << (halvings - 1)) if halvings else 0
+        passed = min(SHARED_WORDS, sums * self.groups * first_half(self.mates)) if self.mates > 1 else 0
         return self.planes_bytes + 4 * passed
-
-    @cached_property
-    def conflicts(self) -> float:
-        """Turns of shared memory over the fewest there could be, where a warp reads x and dy."""
-        return max(
-            self.tiling.turns(pitch=held.pitch, down=down, across=across, lanes=held.lanes)
-            for held, (down, across) in ((self.x, self._x_steps), (self.dy, self._dy_steps))
-        )
 
     # -- what a thread does ----------------------------------------------------------------------------------------
 
@@ -191,8 +187,8 @@ class PlaneCorrelation:
     def loads(self) -> int:
         """Vectors of shared memory that it reads for one image."""
         rows, columns = self._reads
-        x = _vectors(list(rows), list(columns), pitch=self.columns.inputs, lanes=self.x.lanes)
-        every = range(self.tile_h), range(self.tile_w)
+        x = _vectors(tuple(rows), tuple(columns), pitch=self.columns.inputs, lanes=self.x.lanes)
+        every = tuple(range(self.tile_h)), tuple(range(self.tile_w))
         dy = _vectors(*every, pitch=self.columns.outputs, lanes=self.dy.lanes)
         return self.thread_planes * (x + dy)
 
@@ -213,8 +209,8 @@ class PlaneCorrelation:
     @property
     def instructions_of_sums(self) -> float:
         """Of a thread, once: halving, half of the threads pass theirs on and the other half add them."""
-        sums, halvings = self.thread_planes * self.sums_of_channel, (self.mates - 1).bit_length()
-        return START + sums + 3 * sums * (2 - 2.0**-halvings) * (halvings > 0) + 12 * halvings
+        sums, count = self.thread_planes * self.sums_of_channel, halvings(self.mates)
+        return START + sums + 3 * sums * (2 - 2.0**-count) * (count > 0) + 12 * count
 
     @property
     def registers(self) -> int:
@@ -226,5 +222,6 @@ class PlaneCorrelation:
         return self.thread_planes * self.sums_of_channel + met * self.tile_w + 2 * row + OTHER_REGISTERS
 
 
-def _vectors(rows: list[int] | range, columns: list[int] | range, *, pitch: int, lanes: int) -> int:
+@cache
+def _vectors(rows: tuple[int, ...], columns: tuple[int, ...], *, pitch: int, lanes: int) -> int:
     return sum(len(whole_vectors([row * pitch + column for column in columns], lanes)) for row in rows)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
-from dwconv.schedules.cuda.correlation_plane import LEAST_COPIED_BYTES, PlaneCorrelation
+from dwconv.schedules.cuda.correlation_plane import PlaneCorrelation
 from dwconv.schedules.cuda.correlation_space import (
     LEAST_THREADS,
     MOST_IMAGES,
@@ -17,6 +17,7 @@ from dwconv.schedules.cuda.correlation_space import (
     MOST_WORKSPACE_BYTES,
     registers_of,
 )
+from dwconv.schedules.cuda.plane_layout import LEAST_COPIED_BYTES, MOST_TURNS
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 from dwconv.target import CudaTarget, Target
 from dwconv.workload import ITEMSIZE, Workload
@@ -33,7 +34,7 @@ MOST_COPIES = 32
 """Of each tensor that a thread has under way for one image."""
 MOST_COLUMNS = 32
 """Pieces of longer rows nearly fill the lines of memory: threads read them as well from where they are."""
-TILES_TRIED = 5
+TILES_TRIED = 8
 """Tiles for which blocks are weighed, to find where to start."""
 
 LATENCY_CYCLES = 800
@@ -47,8 +48,8 @@ MOST_ISSUE, CROWDED_COST = 0.5, 3.0
 SYSTEM_SHARED_BYTES = 1024
 """What the system takes of every block's."""
 LINE_BYTES, BANK_BYTES = 128, 4
-MOST_CONFLICTS, CONFLICTS_COST = 1.05, 1.5
-"""In a configuration to start from, and what more are taken to cost."""
+HALVES_COST = 1.05
+"""Where planes begin within words, so that elements are read one by one."""
 
 
 def misfit(workload: Workload, target: Target) -> str | None:
@@ -121,15 +122,15 @@ def _limits(target: CudaTarget) -> list[tuple[str, Test]]:
     shared_bytes = target.shared_bytes_per_block
     return [
         ("threads share planes unevenly", lambda work: work.planes % work.thread_planes != 0),
+        (f"fewer than {LEAST_THREADS} threads", lambda work: work.threads < LEAST_THREADS),
+        (f"more than {target.threads_per_block} threads", lambda work: work.threads > target.threads_per_block),
+        (f"more than {MOST_IMAGES} images at a time", lambda work: work.images * work.split_n > MOST_IMAGES),
         *_limits_of_threads(target),
         ("copies of too few bytes", lambda work: work.copied_bytes < LEAST_COPIED_BYTES),
         (
             f"more than {MOST_COPIES} copies of a thread at a time",
             lambda work: max(work.copies(work.x), work.copies(work.dy)) > MOST_COPIES,
         ),
-        (f"fewer than {LEAST_THREADS} threads", lambda work: work.threads < LEAST_THREADS),
-        (f"more than {target.threads_per_block} threads", lambda work: work.threads > target.threads_per_block),
-        (f"more than {MOST_IMAGES} images at a time", lambda work: work.images * work.split_n > MOST_IMAGES),
         (
             f"more than {MOST_WORKSPACE_BYTES >> 20} MiB of partial sums",
             lambda work: work.split_n > 1 and 4 * work.split_n * work.results > MOST_WORKSPACE_BYTES,
@@ -183,15 +184,21 @@ def _tiles(workload: Workload, target: CudaTarget) -> Iterator[PlaneCorrelation]
 
 @lru_cache(maxsize=256)
 def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """Of the tiles that take a thread the fewest instructions, the block that is estimated to take the least time."""
+    """Of the tiles that take a thread the fewest instructions, the block that is estimated to take the least time, of
+    those whose threads meet in no bank."""
 
     def slowness(work: PlaneCorrelation) -> float:
         outputs = work.tile_h * work.tile_w * work.thread_planes
-        return work.instructions_of_image / outputs * work.padded * _conflicts_cost(work)
+        return work.instructions_of_image / outputs * work.padded
 
     tiles = sorted(_tiles(workload, target), key=slowness)[:TILES_TRIED]
     found = (work for tile in tiles for work in _blocks_of(tile, target))
-    best = min(found, key=lambda work: _microseconds(work, target) * _conflicts_cost(work), default=None)
+
+    def cost(work: PlaneCorrelation) -> tuple[bool, float]:
+        halves = HALVES_COST if work.layout.neighbours == "even planes" else 1.0
+        return work.layout.turns > MOST_TURNS, _microseconds(work, target) * halves
+
+    best = min(found, key=cost, default=None)
     if best is None:
         return {}
     return {field.name: getattr(best, field.name) for field in dataclasses.fields(best) if field.name != "workload"}
@@ -207,10 +214,6 @@ def _blocks_of(tile: PlaneCorrelation, target: CudaTarget) -> Iterator[PlaneCorr
                 yield work
 
 
-def _conflicts_cost(work: PlaneCorrelation) -> float:
-    return 1.0 if work.conflicts <= MOST_CONFLICTS else CONFLICTS_COST
-
-
 def _microseconds(work: PlaneCorrelation, target: CudaTarget) -> float:
     """Of the slowest resource, of what is summed when nothing is on its way any more, and of the second kernel."""
     held, blocks = blocks_at_a_time(work, target), work.channel_blocks * work.split_n
@@ -220,7 +223,7 @@ def _microseconds(work: PlaneCorrelation, target: CudaTarget) -> float:
     instructions = work.turns * work.instructions_of_image + work.instructions_of_sums
     issue = in_turn * warps * instructions / target.issue_slots
     width = min(work.x.lanes, work.dy.lanes) * itemsize
-    read = warps * work.loads * max(1.0, width / BANK_BYTES) * work.conflicts
+    read = warps * work.loads * max(1.0, width / BANK_BYTES) * work.layout.turns
     piece = work.images * work.planes * (work.x.elements + work.dy.elements) * itemsize
     load_store = in_turn * (work.turns * (read + 2 * piece / LINE_BYTES) + work.instructions_of_sums * warps / 4)
     resident = min(held, in_turn)

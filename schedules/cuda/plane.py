@@ -24,11 +24,12 @@ from dwconv.schedules.cuda.emit import (
     in_float32,
     shared,
     span,
-    threads,
     zero,
 )
+from dwconv.schedules.cuda.plane_layout import Held
 from dwconv.schedules.cuda.plane_row import read_row
-from dwconv.schedules.cuda.plane_tile import Held, Planes, whole_vectors
+from dwconv.schedules.cuda.plane_threads import threads_of_planes
+from dwconv.schedules.cuda.plane_tile import Planes, whole_vectors
 from dwconv.schedules.cuda.reach import Reach, both
 from dwconv.schedules.cuda.sliding import SlidingSum, SourceRow
 from dwconv.schedules.cuda.turns import in_turns
@@ -51,22 +52,22 @@ def schedule_plane(tiles: Planes, *, at_a_time: int) -> s_tir.Schedule:
         result = argument(work.result, (n, work.channels, rows.outputs, columns.outputs), tiles.dtype)
         dynamic = tiles.shared_bytes > STATIC_SHARED_BYTES
         for block in blocks("block", ceil_div(n * work.channels, tiles.planes)):
-            for group in threads("group", tiles.planes // tiles.thread_planes, axis="y"):
-                for tile in threads("tile", tiles.plane_threads, axis="x"):
-                    with blocks_per_sm(at_a_time):
-                        Block(
-                            tiles=tiles,
-                            source=as_one_axis(source),
-                            w=as_one_axis(w),
-                            bias=bias,
-                            result=as_one_axis(result),
-                            planes=shared("planes", tiles.held_elements, dtype=tiles.held, dynamic=dynamic),
-                            kernels=shared("kernels", tiles.planes * tiles.kernel_words, dynamic=dynamic),
-                            all_planes=n * work.channels,
-                            first_plane=block * tiles.planes,
-                            group=group,
-                            tile=tile,
-                        ).sum()
+            for group, tile, number in threads_of_planes(tiles.tiling, tiles.layout.neighbours):
+                with blocks_per_sm(at_a_time):
+                    Block(
+                        tiles=tiles,
+                        source=as_one_axis(source),
+                        w=as_one_axis(w),
+                        bias=bias,
+                        result=as_one_axis(result),
+                        planes=shared("planes", tiles.held_elements, dtype=tiles.held, dynamic=dynamic),
+                        kernels=shared("kernels", tiles.planes * tiles.kernel_words, dynamic=dynamic),
+                        all_planes=n * work.channels,
+                        first_plane=block * tiles.planes,
+                        group=group,
+                        tile=tile,
+                        number=number,
+                    ).sum()
     return s_tir.Schedule(builder.get())
 
 
@@ -88,6 +89,8 @@ class Block:
     """Of ``thread_planes`` planes of the block: the thread's."""
     tile: Expr
     """The thread's, in each of its planes."""
+    number: Expr
+    """Of the thread in its block."""
 
     def sum(self) -> None:
         threads = [self._thread_of(each) for each in range(self.tiles.thread_planes)]
@@ -162,7 +165,7 @@ class Block:
 
         in_turns(
             tiles.planes * words // lanes,
-            thread=self._number,
+            thread=self.number,
             threads=tiles.threads,
             most=KERNEL_LOADS_UNDER_WAY,
             value=lambda: Registers("value", lanes, dtype=tiles.dtype),
@@ -190,16 +193,11 @@ class Block:
         tiles = self.tiles
         in_turns(
             tiles.planes * held.elements // held.copied_lanes,
-            thread=self._number,
+            thread=self.number,
             threads=tiles.threads,
             most=tiles.loads_under_way,
             **how,
         )
-
-    @property
-    def _number(self) -> Expr:
-        """Of the thread in its block."""
-        return self.group * self.tiles.plane_threads + self.tile
 
     def _exists(self, held: Held, item: Expr) -> Expr:
         """Whether the block has that vector: all have the same number in a plane, or in all of an image's."""
@@ -274,7 +272,8 @@ class Thread(SlidingSum):
         first = self.each * tiles.result.pitch
         for at, lanes in tiles.result_pieces(self.each):
             row, column = divmod(at, pitch)
-            exists = both(self.rows.writes(row), self.columns.writes(column, lanes)) if tiles.ragged else True
+            of_row = min(lanes, pitch - column)  # a vector that goes on in the next row is there with its first
+            exists = both(self.rows.writes(row), self.columns.writes(column, of_row)) if tiles.ragged else True
             if exists is not False:
                 with when(exists):
                     values = self.results.vector(self._slots[at], lanes)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from dwconv.schedules.cuda.plane_layout import MOST_TURNS
 from dwconv.schedules.cuda.plane_tile import Planes, live_reads, whole_vectors
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import ConfigSpace, Knob, Rule, Value
@@ -28,10 +30,8 @@ BLOCKS_PER_SM = 4
 """That shared memory should have room for: while one computes, others load."""
 FEW_THREADS = 384
 """Fewer on an SM leave its units waiting for results of their own."""
-MOST_TURNS = 1.05
-"""Of shared memory, over the fewest, in a configuration to start from."""
 TURNS_COST = 1.5
-"""For more than that."""
+"""Where threads meet in the banks of shared memory."""
 FEW_BYTES = 50_000
 """Fewer on their way to an SM are less than its share of the bandwidth."""
 MOST_ROW_BYTES = 64
@@ -111,7 +111,8 @@ def _tilings(work: Gather, dtype: DType) -> Iterator[Planes]:
 
 @cache
 def _preferred(work: Gather, workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """The tile that keeps an SM least busy, in blocks of about four warps whose planes are copied in whole vectors."""
+    """The tile that keeps an SM least busy, in blocks of about four warps whose planes are copied in whole vectors and
+    whose threads meet in no bank."""
 
     def cost(at: Planes) -> float:
         resident = blocks_at_a_time(at, target) * at.threads
@@ -119,27 +120,22 @@ def _preferred(work: Gather, workload: Workload, target: CudaTarget) -> dict[str
         in_all = work.channels * workload.batch * at.plane_threads / at.thread_planes
         starved = max(1.0, FEW_THREADS / resident) * max(1.0, FEW_BYTES / copied)
         starved *= max(1.0, FEW_THREADS * target.sms / in_all) ** 0.5
-        return _cycles(at) * starved * (1.0 if max(_turns(at)) <= MOST_TURNS else TURNS_COST)
+        return _cycles(at) * starved * (1.0 if at.layout.turns <= MOST_TURNS else TURNS_COST)
 
-    tilings = [at for at in _tilings(work, workload.dtype) if _fits(at, target)]
-    best = min(tilings, key=cost, default=next(_tilings(work, workload.dtype)))
-
-    def distance(planes: int) -> tuple[bool, int, bool, int]:
-        at = Planes(
-            work=work, dtype=workload.dtype, planes=planes, thread_planes=best.thread_planes,
-            tile_h=best.tile_h, tile_w=best.tile_w, held=best.held,
-        )  # fmt: skip
+    def distance(at: Planes) -> tuple[bool, bool, int, bool, int]:
         crowded = at.shared_bytes > target.shared_bytes_per_sm // BLOCKS_PER_SM - 1024
         whole = min(at.source.copied_lanes, at.result.copied_lanes)
-        return not _fits(at, target), -whole, crowded, abs(at.threads - PREFERRED_THREADS)
+        met = at.layout.turns > MOST_TURNS
+        return not _fits(at, target), met, -whole, crowded, abs(at.threads - PREFERRED_THREADS)
 
-    return {
-        "planes": min(PLANES, key=distance),
-        "thread_planes": best.thread_planes,
-        "tile_h": best.tile_h,
-        "tile_w": best.tile_w,
-        "held": best.held,
-    }
+    def block_of(tile: Planes) -> Planes:
+        return min((dataclasses.replace(tile, planes=planes) for planes in PLANES), key=distance)
+
+    fitting = (at for at in _tilings(work, workload.dtype) if _fits(at, target))
+    tiles = sorted(fitting, key=cost) or [next(_tilings(work, workload.dtype))]
+    blocks = map(block_of, tiles)
+    best = next((at for at in blocks if at.layout.turns <= MOST_TURNS), None) or block_of(tiles[0])
+    return {knob: getattr(best, knob) for knob in ("planes", "thread_planes", "tile_h", "tile_w", "held")}
 
 
 def blocks_at_a_time(at: Planes, target: CudaTarget) -> int:
@@ -220,22 +216,6 @@ def _registers(at: Planes) -> int:
     return at.kernel_words + kept + under_way + 2 * len(columns) + OTHER_REGISTERS
 
 
-@cache
-def _turns(at: Planes) -> tuple[float, float]:
-    """Turns of shared memory over the fewest there could be, where a warp reads its source and stores its results."""
-    rows, columns = at.work.rows, at.work.columns
-    source = at.tiling.turns(
-        pitch=at.source.pitch,
-        down=rows.origin(at.tile_h) * columns.inputs,
-        across=columns.origin(at.tile_w),
-        lanes=at.source.lanes,
-    )
-    result = at.tiling.turns(
-        pitch=at.result.pitch, down=at.tile_h * columns.outputs, across=at.tile_w, lanes=at.result.lanes
-    )
-    return source, result
-
-
 def _cycles(at: Planes) -> float:
     """Cycles of an SM for an output: four warp instructions are issued in one, one turn of shared memory is taken."""
     products, elements, reads = _products(at)
@@ -246,7 +226,7 @@ def _cycles(at: Planes) -> float:
     def turns(width: int, conflicts: float) -> float:
         return max(1.0, width * itemsize / 4) * conflicts
 
-    source, result = _turns(at)
+    source, result = at.source.turns, at.result.turns
     share = at.thread_planes / at.plane_threads  # planes a thread stands for
     copied = share * (at.source.elements + at.result.elements)
     converted = (elements if at.held != "float32" else 0) * at.thread_planes

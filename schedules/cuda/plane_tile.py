@@ -3,105 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
+from dwconv.schedules.cuda.plane_layout import BANK_BYTES, VECTOR_BYTES, Held, Layout, PlaneShape, Tiling, laid_out
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
 from dwconv.workload import ITEMSIZE, DType
 
-VECTOR_BYTES = 16
-BANKS = 32
-BANK_BYTES = 4
-MOST_PAD_BYTES = 128
 LOADS_UNDER_WAY = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """Planes of one tensor in shared memory: as they lie in global memory, or with a pad after each."""
-
-    elements: int
-    """Of a plane."""
-    pad: int
-    """Elements that nobody uses after each plane."""
-    lanes: int
-    """Of the vectors in which a thread reads or writes them: its first element is at a multiple."""
-    copied_lanes: int
-    """Of the vectors in which they are copied from or to global memory; one vector in shared memory, too, or threads
-    would meet in its banks."""
-
-    @property
-    def pitch(self) -> int:
-        return self.elements + self.pad
-
-    def place(self, item: Any) -> Any:
-        """Where the copied vector with that number, an int or an expression, stands in shared memory."""
-        at = item * self.copied_lanes
-        return at + item // (self.elements // self.copied_lanes) * self.pad if self.pad else at
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tiling:
-    """How threads are laid over planes in shared memory: over the tiles of a plane row by row, then over the planes."""
-
-    thread_planes: int
-    tiles_h: int
-    tiles_w: int
-    dtype: DType
-    held: DType
-    """The type in shared memory."""
-
-    @property
-    def plane_threads(self) -> int:
-        """Of a plane, or of ``thread_planes`` planes."""
-        return self.tiles_h * self.tiles_w
-
-    @cache  # noqa: B019 (tilings are few, and live as long as the program)
-    def lay(self, elements: int, *, columns: int, planes: int, channels: int, down: int, across: int) -> Held:
-        """Planes of so many elements, ``columns`` a row, of which ``planes`` of the ``channels`` of an image are copied
-        together, and tiles start ``down`` or ``across`` elements apart. The pad that makes threads meet in the fewest
-        banks."""
-        widest = VECTOR_BYTES // ITEMSIZE[self.held]
-        copied = math.gcd(planes * elements, channels * elements, widest)
-        pads = [0]
-        if elements * ITEMSIZE[self.dtype] % VECTOR_BYTES == 0 == elements % copied:
-            pads = list(range(0, MOST_PAD_BYTES // ITEMSIZE[self.held], widest))
-
-        def lanes(pad: int) -> int:
-            steps = [self.thread_planes * (elements + pad)]
-            if self.tiles_h > 1:
-                steps.append(down)
-            if self.tiles_w > 1:
-                steps += [across, columns]
-            return math.gcd(*steps, widest)
-
-        def turns(pad: int) -> float:
-            return self.turns(pitch=elements + pad, down=down, across=across, lanes=lanes(pad))
-
-        pad = min(pads, key=lambda pad: (turns(pad), pad))
-        return Held(elements=elements, pad=pad, lanes=lanes(pad), copied_lanes=copied)
-
-    @cache  # noqa: B019
-    def turns(self, *, pitch: int, down: int, across: int, lanes: int) -> float:
-        """Turns that shared memory takes for a warp that reads a vector of ``lanes`` each, over the fewest there
-        could be: planes are ``pitch``, tiles ``down`` and ``across`` elements apart."""
-        width = lanes * ITEMSIZE[self.held]
-        served = min(BANKS, BANKS * BANK_BYTES // width)
-        taken = words = 0
-        for first in range(0, BANKS, served):
-            touched = set()
-            for thread in range(first, first + served):
-                plane, tile = divmod(thread, self.plane_threads)
-                place = plane * self.thread_planes * pitch + tile // self.tiles_w * down + tile % self.tiles_w * across
-                at = place * ITEMSIZE[self.held]
-                touched |= set(range(at // BANK_BYTES, (at + width - 1) // BANK_BYTES + 1))
-            taken += max(Counter(word % BANKS for word in touched).values())
-            words += len(touched)
-        return taken / -(-words // BANKS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,14 +51,18 @@ class Planes:
     def tiles_w(self) -> int:
         return -(-self.work.columns.outputs // self.tile_w)
 
-    @property
+    @cached_property
     def tiling(self) -> Tiling:
         return Tiling(
             thread_planes=self.thread_planes,
             tiles_h=self.tiles_h,
             tiles_w=self.tiles_w,
+            groups=-(-self.planes // self.thread_planes),
+            images=1,
+            channels=self.work.channels,
             dtype=self.dtype,
             held=self.held,
+            even_first=False,
         )
 
     @property
@@ -168,13 +83,18 @@ class Planes:
     # -- shared memory -------------------------------------------------------------------------------------------------
 
     @cached_property
-    def source(self) -> Held:
+    def layout(self) -> Layout:
         rows, columns = self.work.rows, self.work.columns
-        return self._held(rows.inputs, columns.inputs, rows.origin(self.tile_h), columns.origin(self.tile_w))
+        source = self._shape(rows.inputs, columns.inputs, rows.origin(self.tile_h), columns.origin(self.tile_w))
+        return laid_out(self.tiling, source, self._shape(rows.outputs, columns.outputs, self.tile_h, self.tile_w))
 
-    @cached_property
+    @property
+    def source(self) -> Held:
+        return self.layout.held[0]
+
+    @property
     def result(self) -> Held:
-        return self._held(self.work.rows.outputs, self.work.columns.outputs, self.tile_h, self.tile_w)
+        return self.layout.held[1]
 
     @property
     def ragged(self) -> bool:
@@ -216,15 +136,9 @@ class Planes:
         planes = -(-self.held_elements * ITEMSIZE[self.held] // VECTOR_BYTES) * VECTOR_BYTES
         return planes + self.planes * self.kernel_words * BANK_BYTES
 
-    def _held(self, rows: int, columns: int, step_h: int, step_w: int) -> Held:
-        return self.tiling.lay(
-            rows * columns,
-            columns=columns,
-            planes=self.planes,
-            channels=self.work.channels,
-            down=step_h * columns,
-            across=step_w,
-        )
+    @staticmethod
+    def _shape(rows: int, columns: int, step_h: int, step_w: int) -> PlaneShape:
+        return PlaneShape(elements=rows * columns, columns=columns, down=step_h * columns, across=step_w)
 
 
 def whole_vectors(wanted: list[int], lanes: int) -> list[tuple[int, int]]:
@@ -244,6 +158,7 @@ def exact_vectors(start: int, stop: int, lanes: int) -> list[tuple[int, int]]:
     return pieces
 
 
+@cache
 def live_reads(axis: Axis, width: int, *, tiles: int) -> dict[int, list[tuple[int, int]]]:
     """What a tile reads, without what no tile has: with one tile, all padding."""
     return axis.live_reads(0, width) if tiles == 1 else axis.reads(width)

@@ -17,10 +17,9 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.emit import Registers, barrier, blocks, shared, threads
+from dwconv.schedules.cuda.halving import SHARED_WORDS, first_half, halvings
 from dwconv.schedules.emit import Expr, bind, int32, serial, store, when
 
-SHARED_WORDS = 4096
-"""Of shared memory for sums on their way from thread to thread. More sums than fit go in turns."""
 ADDING_LANES, ADDING_THREADS = 32, 256
 """The second kernel's blocks: so many neighbouring results, and threads."""
 
@@ -35,21 +34,21 @@ def sum_over_threads(
     """
     if mates == 1:
         return
-    halvings = (mates - 1).bit_length()
-    width = 1 << (halvings - 1)
+    width = first_half(mates)
     places = width * others
     positions = list(itertools.product(*map(range, sums.sizes)))
     at_a_time = min(len(positions), max(1, SHARED_WORDS // places))
     passed = shared("passed", at_a_time * places)
-    for halving in serial("halving", halvings):
-        width_left = bind("width_left", tirx.shift_right(int32(width), int32(halving)))
+    for halving in serial("halving", halvings(mates)):
+        left = bind("left", tirx.shift_right(int32(mates - 1), int32(halving)) + 1)
+        width_left = bind("width_left", tirx.shift_right(int32(mates - 1), int32(halving) + 1) + 1)
         for first in range(0, len(positions), at_a_time):
             turn = positions[first : first + at_a_time]
-            with when(tirx.all(mate >= width_left, mate < 2 * width_left, mate < mates)):
+            with when(tirx.all(mate >= width_left, mate < left)):
                 for number, position in enumerate(turn):
                     store(passed, sums[position], number * places + slot(mate - width_left, width))
             barrier()
-            with when(tirx.all(mate < width_left, mate + width_left < mates)):
+            with when(mate + width_left < left):
                 for number, position in enumerate(turn):
                     sums[position] = sums[position] + passed[number * places + slot(mate, width)]
             barrier()

@@ -72,10 +72,7 @@ def test_planes_are_copied_in_whole_vectors_and_no_bank_is_met_twice(name: str, 
     width = {"float32": 4, "float16": 2, "bfloat16": 2}
     for held in (tiles.source, tiles.result):
         assert held.copied_lanes * width[tiles.held] == 16, "the widest of shared memory"
-    columns = tiles.work.columns.outputs
-    down = tiles.tile_h * columns
-    for held in (tiles.source, tiles.result):
-        assert tiles.tiling.turns(pitch=held.pitch, down=down, across=tiles.tile_w, lanes=held.lanes) == 1
+    assert tiles.layout.turns == 1
 
 
 def test_planes_are_for_rows_shorter_than_a_line_and_for_one_source_a_result() -> None:

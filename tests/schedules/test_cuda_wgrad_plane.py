@@ -158,7 +158,8 @@ def test_defaults_are_lean(workload: Workload, dtype: DType) -> None:
 @pytest.mark.parametrize("size", [7, 14])
 def test_planes_of_any_size_are_copied_16_bytes_at_a_time(size: int, dtype: DType) -> None:
     workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
-    source = artifact_of(workload, config_with(workload, planes=8)).source
+    config = config_with(workload, planes=8, thread_planes=1, tile_h=7, tile_w=size)
+    source = artifact_of(workload, config).source
     copies = re.findall(r"cp\.async\.c[ag]\.shared\.global \[%0\], \[%1\], (\d+)", source)
     assert set(copies) == {"16"}
     assert not re.search(r"= \*\(\w+\*\)\((x|dy)_ptr", source), "all through shared memory"
@@ -189,7 +190,7 @@ def test_the_source_is_pinned(golden: Golden) -> None:
 def test_threads_of_a_default_meet_in_no_bank(size: int, dtype: DType) -> None:
     workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
     work = PlaneCorrelation.of(workload, space(workload).default)
-    assert work.conflicts == 1.0
+    assert work.layout.turns == 1.0
 
 
 @pytest.mark.parametrize("workload", REGIMES, ids=lambda workload: workload.key)

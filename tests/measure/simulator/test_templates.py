@@ -48,18 +48,15 @@ SHAPES: dict[str, dict[str, Any]] = {
 LAYERS: dict[str, dict[str, Any]] = {
     "56² K3": {"channels": 96, "input_size": (56, 56), "kernel": (3, 3)},
     "56² K3 s2": {"channels": 96, "input_size": (56, 56), "kernel": (3, 3), "stride": (2, 2)},
+    "14² K3 s2": {"channels": 384, "input_size": (14, 14), "kernel": (3, 3), "stride": (2, 2)},
     "14² K5": {"channels": 192, "input_size": (14, 14), "kernel": (5, 5)},
+    "14² K7": {"channels": 384, "input_size": (14, 14), "kernel": (7, 7)},
+    "7² K3": {"channels": 960, "input_size": (7, 7), "kernel": (3, 3)},
     "7² K7": {"channels": 768, "input_size": (7, 7), "kernel": (7, 7)},
     "28² K7": {"channels": 192, "input_size": (28, 28), "kernel": (7, 7)},
     "28² K31": {"channels": 64, "input_size": (28, 28), "kernel": (31, 31)},
 }
 MOST_WAVEFRONTS_PERCENT = 105
-ABOVE_THE_GOAL = {
-    ("cuda.wgrad_nchw_plane", "float16", (5, 5)): 112,
-    ("cuda.wgrad_nchw_plane", "float16", (7, 7)): 140,
-}
-"""Defaults that miss it, by template, type and kernel, and how far. On 7² and 14² they still cost less, as computed,
-than what is free of conflicts. To be lowered, never raised."""
 
 
 def workload(template: ScheduleTemplate, shape: dict[str, Any], dtype: str) -> Workload:
@@ -142,8 +139,7 @@ def test_defaults_are_free_of_bank_conflicts(
     assert isinstance(outcome, Simulation), f"{chosen.config}: {outcome}"
     assert outcome.verdict.right, f"{chosen.config}: {outcome.verdict.reason}"
     percent = outcome.resources["shared_wavefronts_percent"]
-    case = (chosen.config.template, chosen.workload.dtype, chosen.workload.kernel)
-    assert percent <= ABOVE_THE_GOAL.get(case, MOST_WAVEFRONTS_PERCENT), str(chosen.config)
+    assert percent <= MOST_WAVEFRONTS_PERCENT, str(chosen.config)
 
 
 def test_every_template_is_there() -> None:

@@ -633,29 +633,30 @@ extern "C" __global__ void __launch_bounds__(32, 15) main_kernel(half* __restric
     __syncthreads();
   }
   for (int halving = 0; halving < 3; ++halving) {
-    int width_left = (4 >> halving);
-    if (((4 >> halving) <= (((int)threadIdx.y) >> 2)) && ((((int)threadIdx.y) >> 2) < ((4 >> halving) * 2))) {
-      ((float*)x_planes_shared_ptr)[(((int)threadIdx.y) - ((4 >> halving) * 4))] = sums_local_ptr[0];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 16) - ((4 >> halving) * 4))] = sums_local_ptr[1];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 32) - ((4 >> halving) * 4))] = sums_local_ptr[2];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 48) - ((4 >> halving) * 4))] = sums_local_ptr[3];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 64) - ((4 >> halving) * 4))] = sums_local_ptr[4];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 80) - ((4 >> halving) * 4))] = sums_local_ptr[5];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 96) - ((4 >> halving) * 4))] = sums_local_ptr[6];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 112) - ((4 >> halving) * 4))] = sums_local_ptr[7];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 128) - ((4 >> halving) * 4))] = sums_local_ptr[8];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 144) - ((4 >> halving) * 4))] = sums_local_ptr[9];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 160) - ((4 >> halving) * 4))] = sums_local_ptr[10];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 176) - ((4 >> halving) * 4))] = sums_local_ptr[11];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 192) - ((4 >> halving) * 4))] = sums_local_ptr[12];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 208) - ((4 >> halving) * 4))] = sums_local_ptr[13];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 224) - ((4 >> halving) * 4))] = sums_local_ptr[14];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 240) - ((4 >> halving) * 4))] = sums_local_ptr[15];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 256) - ((4 >> halving) * 4))] = sums_local_ptr[16];
-      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 272) - ((4 >> halving) * 4))] = sums_local_ptr[17];
+    int left = ((7 >> halving) + 1);
+    int width_left = ((7 >> (halving + 1)) + 1);
+    if (((7 >> (halving + 1)) < (((int)threadIdx.y) >> 2)) && ((((int)threadIdx.y) >> 2) <= (7 >> halving))) {
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) - ((7 >> (halving + 1)) * 4)) - 4)] = sums_local_ptr[0];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 12) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[1];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 28) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[2];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 44) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[3];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 60) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[4];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 76) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[5];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 92) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[6];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 108) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[7];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 124) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[8];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 140) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[9];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 156) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[10];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 172) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[11];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 188) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[12];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 204) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[13];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 220) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[14];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 236) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[15];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 252) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[16];
+      ((float*)x_planes_shared_ptr)[((((int)threadIdx.y) + 268) - ((7 >> (halving + 1)) * 4))] = sums_local_ptr[17];
     }
     __syncthreads();
-    if (((((int)threadIdx.y) >> 2) < (4 >> halving)) && (((((int)threadIdx.y) >> 2) + (4 >> halving)) < 8)) {
+    if (((((int)threadIdx.y) >> 2) + (7 >> (halving + 1))) < (7 >> halving)) {
       sums_local_ptr[0] = (sums_local_ptr[0] + ((float*)x_planes_shared_ptr)[((int)threadIdx.y)]);
       sums_local_ptr[1] = (sums_local_ptr[1] + ((float*)x_planes_shared_ptr)[(((int)threadIdx.y) + 16)]);
       sums_local_ptr[2] = (sums_local_ptr[2] + ((float*)x_planes_shared_ptr)[(((int)threadIdx.y) + 32)]);
