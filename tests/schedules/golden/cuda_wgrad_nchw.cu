@@ -211,20 +211,21 @@ extern "C" __global__ void __launch_bounds__(128, 2) main_kernel(float* __restri
     }
   }
   for (int halving = 0; halving < 4; ++halving) {
-    int width_left = (8 >> halving);
-    if (((8 >> halving) <= ((int)threadIdx.x)) && (((int)threadIdx.x) < ((8 >> halving) * 2))) {
-      passed_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) - (8 >> halving))] = sums_local_ptr[0];
-      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 64) - (8 >> halving))] = sums_local_ptr[1];
-      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 128) - (8 >> halving))] = sums_local_ptr[2];
-      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 192) - (8 >> halving))] = sums_local_ptr[3];
-      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 256) - (8 >> halving))] = sums_local_ptr[4];
-      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 320) - (8 >> halving))] = sums_local_ptr[5];
-      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 384) - (8 >> halving))] = sums_local_ptr[6];
-      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 448) - (8 >> halving))] = sums_local_ptr[7];
-      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 512) - (8 >> halving))] = sums_local_ptr[8];
+    int left = ((15 >> halving) + 1);
+    int width_left = ((15 >> (halving + 1)) + 1);
+    if (((15 >> (halving + 1)) < ((int)threadIdx.x)) && (((int)threadIdx.x) <= (15 >> halving))) {
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) - (15 >> (halving + 1))) - 1)] = sums_local_ptr[0];
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 63) - (15 >> (halving + 1)))] = sums_local_ptr[1];
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 127) - (15 >> (halving + 1)))] = sums_local_ptr[2];
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 191) - (15 >> (halving + 1)))] = sums_local_ptr[3];
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 255) - (15 >> (halving + 1)))] = sums_local_ptr[4];
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 319) - (15 >> (halving + 1)))] = sums_local_ptr[5];
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 383) - (15 >> (halving + 1)))] = sums_local_ptr[6];
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 447) - (15 >> (halving + 1)))] = sums_local_ptr[7];
+      passed_shared_ptr[((((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 511) - (15 >> (halving + 1)))] = sums_local_ptr[8];
     }
     __syncthreads();
-    if ((((int)threadIdx.x) < (8 >> halving)) && ((((int)threadIdx.x) + (8 >> halving)) < 16)) {
+    if ((((int)threadIdx.x) + (15 >> (halving + 1))) < (15 >> halving)) {
       sums_local_ptr[0] = (sums_local_ptr[0] + passed_shared_ptr[((((int)threadIdx.y) * 8) + ((int)threadIdx.x))]);
       sums_local_ptr[1] = (sums_local_ptr[1] + passed_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 64)]);
       sums_local_ptr[2] = (sums_local_ptr[2] + passed_shared_ptr[(((((int)threadIdx.y) * 8) + ((int)threadIdx.x)) + 128)]);
