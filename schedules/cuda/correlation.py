@@ -14,6 +14,7 @@ from functools import cached_property
 
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
+from dwconv.target import CudaTarget
 from dwconv.workload import ITEMSIZE, Workload
 
 Pixel = tuple[int, int]
@@ -298,3 +299,9 @@ BOOKKEEPING, START = 12, 40
 WARP = 32
 OTHER_REGISTERS, MOST_COMING = 26, 32
 """For addresses and counters, and for a row of x on its way."""
+
+
+def registers_of(target: CudaTarget, *, threads: int, blocks: int) -> int:
+    """That each thread can have where an SM holds ``blocks`` blocks of ``threads``. Warps get theirs four by four."""
+    warps = -(-blocks * -(-threads // target.warp) // 4) * 4
+    return min(target.registers_per_thread, target.registers_per_sm // (target.warp * warps) // 8 * 8)

@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
+from dwconv.schedules.cuda.correlation import registers_of
 from dwconv.schedules.cuda.correlation_plane import PlaneCorrelation
 from dwconv.schedules.cuda.correlation_space import (
     LEAST_THREADS,
     MOST_IMAGES,
     MOST_PADDED,
     MOST_WORKSPACE_BYTES,
-    registers_of,
 )
 from dwconv.schedules.cuda.plane_layout import LEAST_COPIED_BYTES, MOST_TURNS
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value

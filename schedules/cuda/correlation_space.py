@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from dwconv.schedules.cuda.correlation import VECTOR_BYTES, Correlation
+from dwconv.schedules.cuda.correlation import VECTOR_BYTES, Correlation, registers_of
+from dwconv.schedules.cuda.correlation_estimate import microseconds
 from dwconv.schedules.space import ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.target import CudaTarget, Target
 from dwconv.workload import ITEMSIZE, Workload
@@ -144,23 +145,19 @@ def room(work: Correlation, target: CudaTarget) -> int:
     return registers_of(target, threads=work.threads, blocks=work.blocks_per_sm)
 
 
-def registers_of(target: CudaTarget, *, threads: int, blocks: int) -> int:
-    """That each thread can have where an SM holds ``blocks`` blocks of ``threads``. Warps get theirs four by four."""
-    warps = -(-blocks * -(-threads // target.warp) // 4) * 4
-    return min(target.registers_per_thread, target.registers_per_sm // (target.warp * warps) // 8 * 8)
-
-
 # -- what is preferred ---------------------------------------------------------------------------------------------
 
 BLOCK_THREADS, USUAL_MATES = 256, 16
 """A usual block, and how many of its threads have sums in common."""
+THREADS_TRIED = 3
+"""For which blocks are weighed."""
 ENOUGH_THREADS, MOST_HELD = 320, 1280
 """On an SM: to hide the latency of memory, as each has many loads on their way; and what is not asked for beyond."""
 NOT_HIDDEN = 0.3
 """Of the shorter of two times that overlap."""
 SPARE_REGISTERS, SPARE_REGISTERS_OF_TALL = 27, 64
 """Beyond what a thread needs at least: for loads on their way, more of them where it sums up many kernel rows."""
-MOST_LOADS = 128
+MOST_LOADS = 132
 """In straight code. ptxas moves loads ahead as long as there are registers, and of too many it spills a few."""
 FREE_PRODUCTS = 25
 """For an output, in the time that memory takes for it."""
@@ -169,14 +166,19 @@ LINE_BYTES = 128
 
 @lru_cache(maxsize=256)
 def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """The thread that needs the fewest instructions, if an SM holds enough of them; then the blocks of these, and the
-    shares of the images, that are estimated to take the least time."""
+    """Of the threads that need the fewest instructions, if an SM holds enough of them, the blocks and the shares of the
+    images that are estimated to take the least time."""
     knobs = knobs_of(workload)
-    alone = min(_threads_alone(workload, target, knobs), key=lambda work: _slowness(work, target), default=None)
-    if alone is None:
+    threads = sorted(_threads_alone(workload, target, knobs), key=lambda work: _slowness(work, target))[:THREADS_TRIED]
+    if not threads:
         return {}
-    work = min(_blocks_of(alone, target, knobs), key=lambda work: _microseconds(work, target), default=alone)
-    work = max(_held(work, target, knobs["blocks_per_sm"]), key=lambda work: work.blocks_per_sm, default=work)
+    found = []
+    for alone in threads:
+        work = min(_blocks_of(alone, target, knobs), key=lambda work: _microseconds(work, target), default=alone)
+        found.append(
+            max(_held(work, target, knobs["blocks_per_sm"]), key=lambda work: work.blocks_per_sm, default=work)
+        )
+    work = min(found, key=lambda work: microseconds(work, target))
     return {knob: getattr(work, knob) for knob in (*knobs, "edge")}
 
 

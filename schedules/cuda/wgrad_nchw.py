@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dwconv.schedules.cuda.correlation import Correlation
+from dwconv.schedules.cuda.correlation_estimate import estimate
 from dwconv.schedules.cuda.correlation_space import correlation_space, misfit
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
@@ -39,5 +40,12 @@ def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedu
 
 
 TEMPLATE = ScheduleTemplate(
-    name=NAME, device="cuda", pass_="wgrad", layout="nchw", misfit=misfit, space=space, schedule=schedule
+    name=NAME,
+    device="cuda",
+    pass_="wgrad",
+    layout="nchw",
+    misfit=misfit,
+    space=space,
+    schedule=schedule,
+    estimate=estimate,
 )

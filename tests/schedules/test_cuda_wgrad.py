@@ -23,6 +23,9 @@ from dwconv.schedules.cuda.correlation import Correlation, Load, loads
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
 from dwconv.target import CudaTarget, parse_target
+from dwconv.tuner.cost_model import computed_cost
+from dwconv.tuner.estimate import estimated_us
+from dwconv.tuner.ranking import rank_correlation
 from dwconv.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from tests.conftest import Golden
 
@@ -228,6 +231,14 @@ def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride
     except InvalidWorkload:
         return
     assert space(workload).why_illegal(space(workload).default) is None
+
+
+def test_estimates_put_candidates_in_the_order_of_their_computed_cost() -> None:
+    workload = layer(96, (28, 28), (5, 5), dtype="float16", layout="nhwc", batch=64)
+    drawn = some_configs(workload, 14)
+    costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in drawn]
+    estimates = [estimated_us(workload, config, SM_90) for config in drawn]
+    assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6
 
 
 def test_what_cannot_run_is_named() -> None:
