@@ -2,6 +2,9 @@
 
 PyTorch's dispatcher, twice through Python in each direction, costs more than a small convolution. So what needs none
 of it, a step of a usual training, goes straight from the plan to the kernels and back. All else goes through ``ops``.
+
+In a training step the caches have forgotten the interpreter whenever a layer comes round: the first use of anything,
+be it an attribute, costs microseconds. What stands here and in what it calls is short for that reason.
 """
 
 from __future__ import annotations
@@ -10,47 +13,55 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _are_functorch_transforms_active, _get_tracing_state, _len_torch_dispatch_stack
 from torch.autograd import Function, forward_ad
 
 from dwconv import ops, passes
 from dwconv.plan import Plan
 
 
-def convolve(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-    """y, for tensors of exactly the plan's sizes that are not ``is_watched``."""
+def convolve(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, *, dense: bool) -> Tensor:
+    """y, for tensors of exactly the plan's sizes that are not ``is_watched``.
+
+    ``dense``: all of them lie without gaps, x in the plan's layout."""
     if torch.is_grad_enabled() and (
-        x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad)
+        w.requires_grad or x.requires_grad or (bias is not None and bias.requires_grad)
     ):  # fmt: skip
-        y: Tensor = DwconvConvolution.apply(x, w, bias, plan)  # type: ignore[no-untyped-call]
+        y: Tensor = _apply(x, w, bias, plan, dense)  # type: ignore[no-untyped-call]
         return y
-    return passes.fprop(plan, x, w, bias)
+    return passes.fprop(plan, x, w, bias, dense=dense)
 
 
 class DwconvConvolution(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, plan: Plan) -> Tensor:
-        needs_dx, needs_dw = ctx.needs_input_grad[:2]
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, plan: Plan, dense: bool) -> Tensor:
+        needs_dx, needs_dw, *_ = ctx.needs_input_grad
         ctx.save_for_backward(x if needs_dw else None, w if needs_dx else None)
-        ctx.plan = plan
-        return passes.fprop(plan, x, w, bias)
+        ctx.plan, ctx.dense = plan, dense
+        return passes.fprop(plan, x, w, bias, dense=dense)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
         plan: Plan = ctx.plan
-        needs_dx, needs_dw, needs_db = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled() or is_watched(dy):
-            return (*_watched_backward(plan, x, w, dy, needs=ctx.needs_input_grad), None)
+        needs_dx, needs_dw, needs_db, *_ = ctx.needs_input_grad
+        if torch.is_grad_enabled() or _is_watched_backward(dy):
+            return (*_watched_backward(plan, x, w, dy, needs=ctx.needs_input_grad), None, None)
         dx, dw, db = None, None, None
+        dense = ctx.dense and dy.is_contiguous(memory_format=plan.memory_format)
         if needs_dw and needs_db:
-            dw, db = passes.wgrad_bias(plan, x, dy)
+            dw, db = passes.wgrad_bias(plan, x, dy, dense=dense)
         elif needs_dw:
-            dw = passes.wgrad(plan, x, dy)
+            dw = passes.wgrad(plan, x, dy, dense=dense)
         elif needs_db:
             db = dy.sum((0, 2, 3))
         if needs_dx:  # last: what comes next reads it, and finds it in the caches
-            dx = passes.dgrad(plan, dy, w)
-        return dx, dw, db, None
+            dx = passes.dgrad(plan, dy, w, dense=dense)
+        return dx, dw, db, None, None
+
+
+_apply = super(Function, DwconvConvolution).apply
+"""What Function.apply comes to where no transform of torch.func is active: half of its time."""
 
 
 def _watched_backward(
@@ -71,23 +82,31 @@ def _watched_backward(
 
 # -- who looks at a call besides eager autograd ----------------------------------------------------------------------
 
-_ORDINARY_KEYS: int = torch._C._dispatch_keys(torch.empty(0)).raw_repr()
-for _key in (torch._C.DispatchKey.CUDA, torch._C.DispatchKey.AutogradCUDA, torch._C.DispatchKey.AutocastCUDA):
-    _ORDINARY_KEYS |= torch._C.DispatchKeySet(_key).raw_repr()
-_OTHER_KEYS = ~_ORDINARY_KEYS
 
-
-def is_watched(*tensors: Tensor) -> bool:
-    """True if a mode, a transform or a tracer is active, or if a tensor is not just numbers in memory: a subclass,
-    fake, batched, sparse, a view that negates."""
-    if (
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._are_functorch_transforms_active()
+def is_watched(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
+    """True if a mode, a transform or a tracer is active, or if a tensor is not just numbers in memory."""
+    return bool(
+        _len_torch_dispatch_stack()
+        or _are_functorch_transforms_active()
         or forward_ad._current_level >= 0
-        or torch._C._get_tracing_state() is not None
-    ):
+        or _get_tracing_state() is not None
+        or type(x) not in _PLAIN
+        or type(w) not in _PLAIN
+        or x.is_neg()
+        or w.is_neg()
+        or (bias is not None and (type(bias) not in _PLAIN or bias.is_neg()))
+    )
+
+
+def _is_watched_backward(dy: Tensor) -> bool:
+    """The same of a gradient, which may be a batch of gradients, or known to be zero without any memory."""
+    if _len_torch_dispatch_stack() or _are_functorch_transforms_active() or type(dy) not in _PLAIN or dy.is_neg():
         return True
-    for tensor in tensors:  # noqa: SIM110  # a generator takes as long as all the rest
-        if torch._C._dispatch_keys(tensor).raw_repr() & _OTHER_KEYS:
-            return True
-    return False
+    try:
+        return dy.data_ptr() == 0
+    except RuntimeError:
+        return True
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+"""Other types, subclasses of these, may mean something else by what they hold."""

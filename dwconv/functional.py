@@ -81,34 +81,51 @@ def _conv(
     groups: int | None,
     axes: int,
 ) -> Tensor:
-    if (
-        torch.compiler.is_compiling()
-        or torch._C._is_any_autocast_enabled()
-        or is_watched(input, weight)
-        or (bias is not None and is_watched(bias))
-    ):
+    if torch.compiler.is_compiling() or torch._C._is_any_autocast_enabled() or is_watched(input, weight, bias):
         return _conv_watched(
             input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=axes
         )
-    # All that decides who runs the call, and how; what it costs to look at is what a small convolution costs.
+    # All that decides who runs the call, and how; a look at it costs what a small convolution costs.
     call = (
         input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
-        weight.device, None if bias is None else (bias.shape, bias.dtype, bias.device), _hashable(stride),
-        _hashable(padding), _hashable(dilation), groups, axes, torch.get_num_threads(),
+        weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
+        stride if type(stride) is tuple else _hashable(stride), padding if type(padding) is tuple else
+        _hashable(padding), dilation if type(dilation) is tuple else _hashable(dilation), groups, axes,
+        torch.get_num_threads(),
     )  # fmt: skip
-    found = known_calls.get(call)
-    if found is None:
-        x, w = as_2d(input, weight, bias, groups=groups, axes=axes)
-        geometry = geometry_of(x, w, stride=stride, padding=padding, dilation=dilation, axes=axes)
-        found = _plan_of(x, w, bias, geometry=geometry, layout=layout_of(x, w))
-        if len(known_calls) >= MOST_PLANS:
-            known_calls.clear()
-        known_calls[call] = found
+    found, dense = known_calls.get(call) or _learn(
+        call, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=axes
+    )
     if found.native:
         return _PYTORCH[axes](input, weight, bias, stride, padding, dilation, found.problem.input_shape[1])
     if axes == 2 and input.dim() == 4:
-        return convolve(found, input, weight, bias)
-    return _without_added_axes(convolve(found, *_views_2d(input, weight, axes=axes), bias), input, axes=axes)
+        return convolve(found, input, weight, bias, dense=dense)
+    return _without_added_axes(
+        convolve(found, *_views_2d(input, weight, axes=axes), bias, dense=dense), input, axes=axes
+    )
+
+
+def _learn(
+    call: object,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    stride: Size,
+    padding: Size | str,
+    dilation: Size,
+    groups: int | None,
+    axes: int,
+) -> tuple[Plan, bool]:
+    """Check a call that was not seen before, and remember who runs it, and whether its tensors lie densely."""
+    x, w = as_2d(input, weight, bias, groups=groups, axes=axes)
+    geometry = geometry_of(x, w, stride=stride, padding=padding, dilation=dilation, axes=axes)
+    found = _plan_of(x, w, bias, geometry=geometry, layout=layout_of(x, w))
+    dense = x.is_contiguous(memory_format=found.memory_format) and w.is_contiguous()
+    if len(known_calls) >= MOST_PLANS:
+        known_calls.clear()
+    known_calls[call] = learnt = found, dense and (bias is None or bias.is_contiguous())
+    return learnt
 
 
 def _conv_watched(

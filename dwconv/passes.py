@@ -10,76 +10,78 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.autograd.profiler
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import profiler
 
 from dwconv.build.kernel import Kernel
-from dwconv.plan import Plan
+from dwconv.plan import MEMORY_FORMAT, Plan
 from dwconv.workload import Layout
 
-MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 Ints = Sequence[int]
 
 
-def fprop(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-    """y"""
-    kernel = plan.kernel("fprop")
+def fprop(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, *, dense: bool = False) -> Tensor:
+    """y. ``dense``, in all of these: the arguments lie without gaps, images in the plan's layout."""
+    kernel = plan.kernels["fprop"]
     if kernel is None:
         return _pytorch_fprop(plan, x, w, bias)
-    if bias is not None and kernel.workload.bias:
-        fused: Tensor = _run(kernel, x, w, bias)
-        return fused
-    bare: Tensor = _run(kernel, x, w)
-    return bare if bias is None else bare.add_(bias.view(-1, 1, 1))  # nobody has seen it yet
+    y: Tensor
+    if bias is None:
+        y = _run(kernel, dense, x, w)
+    elif kernel.workload.bias:
+        y = _run(kernel, dense, x, w, bias)
+    else:
+        y = _run(kernel, dense, x, w).add_(bias.view(-1, 1, 1))  # nobody has seen it yet
+    return y
 
 
-def dgrad(plan: Plan, dy: Tensor, w: Tensor) -> Tensor:
+def dgrad(plan: Plan, dy: Tensor, w: Tensor, *, dense: bool = False) -> Tensor:
     """dx"""
-    kernel = plan.kernel("dgrad")
+    kernel = plan.kernels["dgrad"]
     if kernel is None:
         return _pytorch_dgrad(plan, dy, w)
-    dx: Tensor = _run(kernel, dy, w)
+    dx: Tensor = _run(kernel, dense, dy, w)
     return dx
 
 
-def wgrad(plan: Plan, x: Tensor, dy: Tensor) -> Tensor:
+def wgrad(plan: Plan, x: Tensor, dy: Tensor, *, dense: bool = False) -> Tensor:
     """dw"""
-    kernel = plan.kernel("wgrad")
+    kernel = plan.kernels["wgrad"]
     if kernel is None:
         return _pytorch_wgrad(plan, x, dy, bias=False)[0]
     if kernel.workload.bias:
-        return wgrad_bias(plan, x, dy)[0]
-    dw: Tensor = _run(kernel, x, dy)
+        return wgrad_bias(plan, x, dy, dense=dense)[0]
+    dw: Tensor = _run(kernel, dense, x, dy)
     return dw
 
 
-def wgrad_bias(plan: Plan, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+def wgrad_bias(plan: Plan, x: Tensor, dy: Tensor, *, dense: bool = False) -> tuple[Tensor, Tensor]:
     """(dw, dbias)"""
-    kernel = plan.kernel("wgrad")
+    kernel = plan.kernels["wgrad"]
     if kernel is None:
         return _pytorch_wgrad(plan, x, dy, bias=True)
     if kernel.workload.bias:
-        dw, dbias = _run(kernel, x, dy)
+        dw, dbias = _run(kernel, dense, x, dy)
         return dw, dbias
-    return _run(kernel, x, dy), dy.sum((0, 2, 3))
+    return _run(kernel, dense, x, dy), dy.sum((0, 2, 3))
 
 
-def _run(kernel: Kernel, *inputs: Tensor) -> Any:
-    if torch.autograd.profiler._is_profiler_enabled:  # a profile without the names would be a riddle
-        with torch.autograd.profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
+def _run(kernel: Kernel, dense: bool, *inputs: Tensor) -> Any:
+    if profiler._is_profiler_enabled:  # a profile without the names would be a riddle
+        with profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
             return kernel(*inputs)
-    return kernel(*inputs)
+    return kernel.on_dense(*inputs) if dense and kernel.is_direct else kernel(*inputs)
 
 
 # -- PyTorch's own ops -----------------------------------------------------------------------------------------------
 
 
 def _pytorch_fprop(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-    stride, padding, dilation, layout = plan.geometry
+    stride, padding, dilation, _ = plan.geometry
     symmetric, pad = _split_padding(padding)
     y = F.conv2d(F.pad(x, pad) if pad else x, w, bias, stride, symmetric, dilation, x.shape[1])
-    return y.contiguous(memory_format=MEMORY_FORMAT[layout])
+    return y.contiguous(memory_format=plan.memory_format)
 
 
 def _pytorch_dgrad(plan: Plan, dy: Tensor, w: Tensor) -> Tensor:
@@ -89,7 +91,7 @@ def _pytorch_dgrad(plan: Plan, dy: Tensor, w: Tensor) -> Tensor:
     # Only its shape and its layout matter; it is never read, nor written.
     x = empty((batch, channels, height + top + bottom, width + left + right), like=dy, layout=layout)
     dx = _pytorch_backward(dy, x, w, stride, symmetric, dilation, mask=(True, False, False))[0]
-    return dx[:, :, top : top + height, left : left + width].contiguous(memory_format=MEMORY_FORMAT[layout])
+    return dx[:, :, top : top + height, left : left + width].contiguous(memory_format=plan.memory_format)
 
 
 def _pytorch_wgrad(plan: Plan, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tensor, Tensor]:

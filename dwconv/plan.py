@@ -10,7 +10,7 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,10 +27,20 @@ if TYPE_CHECKING:
     from dwconv.records.record import TuningRecord
     from dwconv.schedules.template import Candidate
 
+MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 MOST_PLANS = 10_000
 """Sizes to remember at a time."""
 MOST_NAMED = 20
 """Untuned sizes to warn of."""
+
+
+class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
+    def __init__(self, build: Callable[[Pass], Kernel | None]) -> None:
+        self._build = build
+
+    def __missing__(self, pass_: Pass) -> Kernel | None:
+        kernel = self[pass_] = self._build(pass_)
+        return kernel
 
 
 class Plan:
@@ -45,21 +55,15 @@ class Plan:
         self.problem = problem
         self.geometry = (problem.stride, problem.padding, problem.dilation, problem.layout)
         """As the ops take it."""
+        self.memory_format = MEMORY_FORMAT[problem.layout]
         self._device = device
         self._target = target
-        self._kernels: dict[Pass, Kernel | None] = {
-            pass_: None for pass_, decision in decisions.items() if decision.provider == "pytorch"
-        }
+        self.kernels = _BuiltWhenFirstUsed(self._build)
+        """The tuned kernel that runs a pass; None where PyTorch's own op does."""
+        self.kernels.update({pass_: None for pass_, each in decisions.items() if each.provider == "pytorch"})
         self._warn_of_untuned()
 
-    def kernel(self, pass_: Pass) -> Kernel | None:
-        """The tuned kernel that runs ``pass_``; None where PyTorch's own op does."""
-        try:
-            return self._kernels[pass_]
-        except KeyError:
-            return self._built(pass_)
-
-    def _built(self, pass_: Pass) -> Kernel | None:
+    def _build(self, pass_: Pass) -> Kernel | None:
         record, target = self.decisions[pass_].record, self.decisions[pass_].target
         assert record is not None and target is not None, "a kernel is chosen for its record"
         from dwconv.schedules.template import Candidate
@@ -71,7 +75,6 @@ class Plan:
         except (DwconvError, OSError, RuntimeError) as error:  # TVM's and CUDA's errors are RuntimeErrors
             reason = broken[candidate] = first_line(error)
             _warn(f"{record.workload.key} runs on PyTorch's own op: its tuned kernel could not be built: {reason}")
-        self._kernels[pass_] = kernel
         return kernel
 
     def _config(self, record: TuningRecord, target: Target) -> Config:
@@ -172,8 +175,9 @@ def reset() -> None:
 
 _lock = threading.RLock()
 _plans: dict[tuple[object, ...], Plan] = {}
-known_calls: dict[object, Plan] = {}
-"""Plans by all that a call says of itself, which then needs no checking again; kept by whoever takes the calls."""
+known_calls: dict[object, tuple[Plan, bool]] = {}
+"""Plans by all that a call says of itself, which then needs no checking again, and whether its tensors are dense; kept
+by whoever takes the calls."""
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 _met: set[str] = set()
 """Families of workloads that plans were made for, tuned or not."""

@@ -44,18 +44,18 @@ def caught():
 
 def test_kernels_are_loaded_once_and_serve_every_batch(logs, caught):
     plant(logs / "log.jsonl", [WORKLOAD])
-    kernels = {pass_: plan_of().kernel(pass_) for pass_ in PASSES}
+    kernels = {pass_: plan_of().kernels[pass_] for pass_ in PASSES}
     assert all(isinstance(kernel, Kernel) for kernel in kernels.values())
     assert not plan_of().native
     assert plan_of(batch=2) is plan_of(batch=2)
-    assert {pass_: plan_of(batch=5).kernel(pass_) for pass_ in PASSES} == kernels
+    assert {pass_: plan_of(batch=5).kernels[pass_] for pass_ in PASSES} == kernels
     assert said(caught) == []
 
 
 def test_an_untuned_problem_is_named_once_with_the_command(logs, caught):
     for batch in (2, 3, 2):
         assert plan_of(batch=batch).native
-        assert [plan_of(batch=batch).kernel(pass_) for pass_ in PASSES] == [None] * 3
+        assert [plan_of(batch=batch).kernels[pass_] for pass_ in PASSES] == [None] * 3
     assert said(caught) == [
         "fprop, dgrad, wgrad of 2×8×9×7 nhwc float32, kernel 3×3, padding 1 run on PyTorch's own op: untuned on "
         f"{cpu_target().device}; tune them: python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc "
@@ -97,8 +97,8 @@ def test_sizes_are_forgotten_before_they_fill_the_memory(logs, caught, monkeypat
 
 def test_only_the_untuned_passes_are_named(logs, caught):
     plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop", "dgrad"])
-    assert plan_of().kernel("wgrad") is None
-    assert plan_of().kernel("dgrad") is not None
+    assert plan_of().kernels["wgrad"] is None
+    assert plan_of().kernels["dgrad"] is not None
     (message,) = said(caught)
     assert message.startswith("wgrad of 2×8×9×7")
     assert message.endswith("--passes wgrad")
@@ -118,7 +118,7 @@ def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_o
 
     monkeypatch.setattr(Kernel, "load", fail)
     for _ in range(2):
-        assert plan_of().kernel("fprop") is None
+        assert plan_of().kernels["fprop"] is None
     assert said(caught) == [
         f"{WORKLOAD.key} runs on PyTorch's own op: its tuned kernel could not be built: no such luck"
     ]
@@ -144,7 +144,7 @@ def test_a_damaged_log_is_named_once_and_the_rest_of_it_used(logs, caught):
     plant(logs / "log.jsonl", [WORKLOAD])
     with (logs / "log.jsonl").open("a") as file:
         file.write("garbage\n")
-    assert plan_of().kernel("fprop") is not None
+    assert plan_of().kernels["fprop"] is not None
     plan_of(batch=9)
     (message,) = said(caught)
     assert message.startswith(f"log={logs / 'log.jsonl'}: 1 damaged lines set aside; line 4: not a tuning record")
@@ -180,7 +180,7 @@ def test_what_was_fastest_on_few_threads_takes_all_at_a_larger_batch(logs, caugh
     alone = Config.of(record.config.template, **{**dict(record.config.values), "threads": 1})
     TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, config=alone, confirmed=True))
     for batch, threads in ((1, 1), (2, 1), (3, target.threads)):
-        assert plan_of(batch=batch).kernel("fprop").artifact.candidate.config.threads == threads
+        assert plan_of(batch=batch).kernels["fprop"].artifact.candidate.config.threads == threads
 
 
 def test_reset_reads_the_logs_again(logs, caught):
@@ -197,8 +197,8 @@ def test_the_kernel_of_the_nearest_batch_runs(logs, caught):
     default = TuningLog(logs / "log.jsonl").load().records[0].config
     near = next(iter(template(default.template).space(WORKLOAD, target).neighbours(default)))
     TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD.with_batch(64), config=near))
-    assert plan_of(batch=4).kernel("fprop").artifact.candidate.config == default
-    assert plan_of(batch=100).kernel("fprop").artifact.candidate.config == near
+    assert plan_of(batch=4).kernels["fprop"].artifact.candidate.config == default
+    assert plan_of(batch=100).kernels["fprop"].artifact.candidate.config == near
 
 
 def test_tvm_is_imported_only_for_a_kernel(logs):

@@ -45,6 +45,11 @@ class Kernel:
             tuple(_Operand.of(name, artifact) for name in names)
             for names in (self.workload.inputs, self.workload.results)
         )
+        self._one = self._results[0] if len(self._results) == 1 else None
+        self.is_direct = self._takes_addresses and all(
+            operand.lies is operand.given for operand in (*self._inputs, *self._results)
+        )
+        """True if nothing has to be changed where the inputs are dense in the workload's layout."""
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
 
     @classmethod
@@ -64,21 +69,42 @@ class Kernel:
         ``inputs`` are the workload's, in its order. Returns y or dx in the workload's layout, or dw contiguous, or
         (dw, dbias).
         """
-        like = inputs[0]
-        batch = like.shape[0]
+        batch = inputs[0].shape[0]
         read = [operand.dense(tensor, batch) for operand, tensor in zip(self._inputs, inputs, strict=True)]
-        results = [operand.empty(batch, like) for operand in self._results]
         if self._takes_addresses:
-            addresses = [tensor.data_ptr() for tensor in (*read, *results)]
-            self._call(batch, *addresses, *self._scratch(batch))
+            given = self.on_dense(*read)
         else:
+            results = [operand.empty(batch, read[0]) for operand in self._results]
             operands = (*self._inputs, *self._results)
             views = [operand.view(tensor) for operand, tensor in zip(operands, (*read, *results), strict=True)]
-            self._call(*views, *self._empty_workspaces(batch, like.device))
-        if len(results) > 1:
-            return tuple(results)
-        (operand,), (result,) = self._results, results
-        return result if operand.given is operand.lies else result.contiguous(memory_format=operand.given)
+            self._call(*views, *self._empty_workspaces(batch, read[0].device))
+            given = results[0] if len(results) == 1 else tuple(results)
+        (operand, *_) = self._results
+        return given if operand.given is operand.lies else given.contiguous(memory_format=operand.given)
+
+    def on_dense(self, *inputs: torch.Tensor) -> Any:
+        """The same on a CPU for tensors that lie as the kernel reads them, of its shapes and its dtype. Nothing of
+        this is looked at."""
+        first = inputs[0]
+        batch = first.shape[0]
+        result: Any
+        if self._one is not None:
+            one = self._one
+            result = first.new_empty_strided((batch, *one.shape) if one.is_image else one.shape, one.strides)
+            addresses = [*map(_ADDRESS, inputs), result.data_ptr()]
+        else:
+            result = tuple(operand.empty(batch, first) for operand in self._results)
+            addresses = [*map(_ADDRESS, (*inputs, *result))]
+        if (addresses[0] | addresses[1]) & _OFF_ALIGNMENT:
+            return self(*inputs)
+        offsets, size_bytes = self._scratch_at.get(batch) or self._place_workspaces(batch)
+        if size_bytes > _thread.size_bytes:
+            _thread.grow(size_bytes)
+        start = _thread.start
+        for offset in offsets:
+            addresses.append(start + offset)
+        self._call(batch, *addresses)
+        return result
 
     def run_into(
         self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
@@ -99,16 +125,9 @@ class Kernel:
             for argument in self.artifact.workspaces
         ]
 
-    def _scratch(self, batch: int) -> list[int]:
-        """Where the workspaces of a CPU kernel are: side by side, in memory that all kernels of this thread share and
-        that stays in its caches. They run one after the other."""
-        offsets, size_bytes = self._scratch_at.get(batch) or self._place_workspaces(batch)
-        if size_bytes > _thread.size_bytes:
-            _thread.grow(size_bytes)
-        start = _thread.start
-        return [start + offset for offset in offsets]
-
     def _place_workspaces(self, batch: int) -> tuple[tuple[int, ...], int]:
+        """Where the workspaces of a CPU kernel are, and their size: side by side, in memory that all kernels of a
+        thread share and that stays in its caches. They run one after the other."""
         offsets, end = [], 0
         for argument in self.artifact.workspaces:
             offsets.append(end)
@@ -120,6 +139,8 @@ class Kernel:
         return placed
 
 
+_ADDRESS = torch.Tensor.data_ptr
+_OFF_ALIGNMENT = ALIGNMENT_BYTES["cpu"] - 1
 _CACHE_LINE_BYTES = 64
 _MOST_BATCHES = 1000
 
