@@ -25,7 +25,7 @@ _KINDS = (
     ("copies, layouts", ("aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy")),
     ("sums, products", ("aten::add", "aten::mul", "aten::mean", "aten::sum", "aten::div", "aten::expand")),
     ("optimizer", ("Optimizer.", "_foreach", "AccumulateGrad")),
-    ("autograd", ("autograd::engine", "Backward0", "Backward1", "DwconvFprop")),
+    ("autograd", ("autograd::engine", "Backward0", "Backward1", "DwconvConvolution")),
 )
 """Kind, and what is in the names of its ops. Convolutions are told apart by their weights."""
 _TWO_WAYS = ("normalisation", "activation")

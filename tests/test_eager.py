@@ -1,0 +1,139 @@
+"""The short way through autograd: everything that PyTorch lets one do around an op still happens."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from planted_records import plant, workload_of
+from torch.utils.checkpoint import checkpoint
+
+import dwconv
+from dwconv.eager import is_watched
+
+WORKLOAD = workload_of()
+
+
+@pytest.fixture(autouse=True)
+def tuned(logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+
+
+def leaves() -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(WORKLOAD.input_shape).to(memory_format=torch.channels_last)
+    return x.requires_grad_(), torch.randn(8, 1, 3, 3, requires_grad=True)
+
+
+def convolve(x, w):
+    return dwconv.conv2d(x, w, padding=1)
+
+
+def exact(x, w):
+    return F.conv2d(x, w, padding=1, groups=8)
+
+
+def check(ours, reference):
+    torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-4)
+
+
+def test_no_dispatcher_is_asked(monkeypatch):
+    x, w = leaves()
+    for name in ("fprop", "dgrad", "wgrad", "wgrad_bias"):
+        monkeypatch.setattr(f"dwconv.ops.{name}", None)
+    y = convolve(x, w)
+    assert y.grad_fn.name() == "DwconvConvolutionBackward"
+    check(torch.autograd.grad(y.sin().sum(), (x, w)), torch.autograd.grad(exact(x, w).sin().sum(), (x, w)))
+
+
+def test_a_weights_gradient_is_taken_as_it_is_and_lies_as_pytorchs():
+    x, w = leaves()
+    weight = torch.nn.Parameter(w.detach())
+    y = convolve(x, weight)
+    y.sum().backward()
+    assert weight.grad.stride() == weight.stride()
+    assert x.grad.stride() == x.stride() == y.stride()
+
+
+@pytest.mark.parametrize("needed", [(True, False), (False, True)])
+def test_only_what_is_needed_is_computed_and_kept(needed):
+    x, w = (tensor.requires_grad_(needs) for tensor, needs in zip((t.detach() for t in leaves()), needed, strict=True))
+    y = convolve(x, w)
+    assert [saved is not None for saved in y.grad_fn.saved_tensors] == [needed[1], needed[0]]
+    of = [tensor for tensor in (x, w) if tensor.requires_grad]
+    check(torch.autograd.grad(y.sin().sum(), of), torch.autograd.grad(exact(x, w).sin().sum(), of))
+
+
+def test_without_gradients_there_is_no_graph():
+    x, w = leaves()
+    with torch.no_grad():
+        assert convolve(x, w).grad_fn is None
+    with torch.inference_mode():
+        assert convolve(x, w).is_inference()
+    assert convolve(x.detach(), w.detach()).grad_fn is None
+
+
+def test_a_gradient_that_lies_otherwise_is_read_as_what_it_shows():
+    x, w = leaves()
+    for dy in (torch.ones(()).expand(WORKLOAD.output_shape), torch.randn(WORKLOAD.output_shape)):
+        ours, reference = (torch.autograd.grad(function(x, w), (x, w), dy) for function in (convolve, exact))
+        check(ours, reference)
+
+
+def test_hooks_checkpoints_and_saved_tensor_hooks_are_heeded():
+    x, w = leaves()
+    reference = torch.autograd.grad(exact(x, w).sin().sum() * 2, (x, w))
+    y = convolve(x, w)
+    y.register_hook(lambda gradient: gradient * 2)
+    check(torch.autograd.grad(y.sin().sum(), (x, w)), reference)
+
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: packed.append(saved) or saved, lambda saved: saved):
+        y = convolve(x, w)
+    assert len(packed) == 2
+    check(torch.autograd.grad(y.sin().sum() * 2, (x, w)), reference)
+
+    y = checkpoint(convolve, x, w, use_reentrant=False)
+    check(torch.autograd.grad(y.sin().sum() * 2, (x, w)), reference)
+
+
+def test_a_tensor_changed_since_is_an_error():
+    x, w = leaves()
+    y = convolve(x, w)
+    with torch.no_grad():
+        w.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_gradients_of_gradients_and_batches_of_them_go_through_the_ops():
+    x, w = leaves()
+    dys = torch.randn(3, *WORKLOAD.output_shape)
+    second, batched = [], []
+    for function in (convolve, exact):
+        (dx,) = torch.autograd.grad(function(x, w).sin().sum(), x, create_graph=True)
+        second.append(torch.autograd.grad(dx.sin().sum(), (x, w)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what has no rule for batches, and is called once for each
+            batched.append(torch.autograd.grad(function(x, w), (x, w), dys, is_grads_batched=True))
+    check(*second)
+    check(*batched)
+
+
+def test_what_is_more_than_numbers_in_memory_is_seen():
+    x, w = (leaf.detach() for leaf in leaves())
+    negated = torch.complex(x, x).conj().imag
+    assert not is_watched(x, torch.nn.Parameter(w), None)
+    assert is_watched(negated, w, None)
+    assert is_watched(x, w.as_subclass(type("Own", (torch.Tensor,), {})), None)
+    check(convolve(negated, w), exact(negated, w))
+    with torch._subclasses.FakeTensorMode():
+        assert is_watched(x, w, None)
+
+
+def test_a_profile_names_the_passes():
+    x, w = leaves()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        convolve(x, w).sum().backward()
+    assert {"dwconv::fprop", "dwconv::dgrad", "dwconv::wgrad"} <= {event.key for event in profiler.key_averages()}
