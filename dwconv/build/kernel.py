@@ -175,7 +175,8 @@ class _Operand:
     given: torch.memory_format
     """How the user gets it."""
     dtype: torch.dtype
-    device: str
+    device: str | None
+    """Where it has to be; None if whoever launches the kernel looks."""
     alignment: int
 
     @classmethod
@@ -192,7 +193,7 @@ class _Operand:
             lies=lies,
             given=_FORMATS[workload.layout] if is_image else lies,
             dtype=getattr(torch, workload.dtype),
-            device=artifact.kind,
+            device="cpu" if artifact.kind == "cpu" else None,
             alignment=ALIGNMENT_BYTES[artifact.kind],
         )
 
@@ -204,8 +205,10 @@ class _Operand:
                 f"{self.name} has {elements} elements, not {self.elements}{' an image' * self.is_image}, or more than "
                 f"the {MOST_ELEMENTS} that kernels can index"
             )
-        if tensor.dtype is not self.dtype or tensor.device.type != self.device:
-            raise BuildError(f"{self.name} is {tensor.dtype} on {tensor.device}, not {self.dtype} on {self.device}")
+        if tensor.dtype is not self.dtype:
+            raise BuildError(f"{self.name} is {tensor.dtype}, not {self.dtype}")
+        if self.device not in (None, tensor.device.type):
+            raise BuildError(f"{self.name} is on {tensor.device}, not on a {self.device}")
         if not tensor.is_contiguous(memory_format=self.lies):
             tensor = tensor.contiguous(memory_format=self.lies)
         if tensor.data_ptr() % self.alignment:

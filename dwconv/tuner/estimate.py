@@ -1,10 +1,9 @@
 """What a CUDA configuration might cost, guessed from its knobs alone: microseconds of work, where building a candidate
 takes a second. It picks those that are worth building; what the compiler makes of them counts.
 
-It knows templates only by the words of their knobs: ``tile_h``, ``tile_w``, ``vthread_w`` and ``vector_c`` are what a
-thread computes, ``threads_…``, ``planes`` and ``block_…`` how many threads share a block, ``weights`` and ``stage``
-where they keep what they read, ``held`` that these are whole planes, ``group_kh``, ``threads_kh`` and ``split_n`` the
-cut of a weight gradient.
+It knows the NCHW templates of fprop and dgrad by the words of their knobs: ``tile_h``, ``tile_w``, ``vthread_w`` and
+``thread_planes`` are what a thread computes, ``threads_…``, ``planes`` and ``block_h`` how many threads share a block,
+``stage`` where they keep what they read, ``held`` that these are whole planes. The others have estimates of their own.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ class _Thread:
     bytes_in_flight: float
     addressed: float
     """Instructions spent on where to load from."""
-    weight_lines: float
-    """Lines of memory that a warp asks for to get its weights."""
     staged: bool
     read_again: float
     """Words it reads over words that are its own."""
@@ -59,8 +56,7 @@ def estimated_us(workload: Workload, config: Config, target: CudaTarget) -> floa
         values = _whole_planes(workload, values)
     threads = _threads(workload, values)
     # Where a block has no tile of rows, it keeps whole rows in shared memory.
-    rows_shared = workload.layout == "nchw" and workload.pass_ != "wgrad" and "tile_h" not in values
-    rows_shared = rows_shared or "held" in words
+    rows_shared = "tile_h" not in values or "held" in words
     staged = words.get("stage") == "shared" or rows_shared
     thread = _thread(workload, values, words, threads=threads, staged=staged, rows_shared=rows_shared)
     # The space's own rules know better than to allow blocks that do not fit.
@@ -69,8 +65,8 @@ def estimated_us(workload: Workload, config: Config, target: CudaTarget) -> floa
     held = occupancy(threads=threads, registers=registers, shared_bytes=0, target=target)
     if not held.blocks_per_sm:
         return math.inf
-    turns, blocks = _turns(workload, values), _blocks(workload, values, thread, threads=threads)
-    instructions = turns * (thread.products + thread.loads + thread.stores + thread.conversions + thread.addressed) + 40
+    blocks = _blocks(workload, values, thread, threads=threads)
+    instructions = thread.products + thread.loads + thread.stores + thread.conversions + thread.addressed + 40
     warps = math.ceil(threads / target.warp)
     issue = math.ceil(blocks / target.sms) * warps * instructions / target.issue_slots
     at_a_time = min(blocks, held.blocks_per_sm * target.sms)
@@ -78,12 +74,9 @@ def estimated_us(workload: Workload, config: Config, target: CudaTarget) -> floa
     drawn = min(1.0, held.threads_per_sm * thread.bytes_in_flight / BYTES_IN_FLIGHT_PER_SM)
     drawn *= min(1.0, blocks / target.sms)
     memory = workload.bytes / (target.limits.memory_gb_per_s * drawn) / 1e3
-    cache = (
-        workload.bytes * thread.read_again * _sweeps(workload, values) / (target.limits.cache_gb_per_s * drawn) / 1e3
-    )
+    cache = workload.bytes * thread.read_again / (target.limits.cache_gb_per_s * drawn) / 1e3
     code = max(1.0, instructions / _MOST_CODE)
     lines = (thread.loads + thread.stores) * _lines_of_a_request(workload, values, thread, warp=target.warp)
-    lines = turns * (lines + thread.weight_lines)
     load_store = math.ceil(blocks / target.sms) * warps * lines
     cycles = max(issue * code, latency, load_store) / (target.clock_ghz * 1e3)
     # The slowest sets the time, yet nothing overlaps wholly.
@@ -102,37 +95,22 @@ def _thread(
 ) -> _Thread:
     itemsize = ITEMSIZE[workload.dtype]
     kernel_h, kernel_w = workload.kernel
-    group_kh = min(values.get("group_kh", kernel_h), kernel_h)
     rows, columns = values.get("tile_h", 1), values.get("tile_w", 1)
-    apart = values.get("vthread_w", 1) * values.get("vthread_h", 1) * values.get("thread_planes", 1)
-    channels = values.get("vector_c", 1)
-    outputs = rows * columns * apart * channels
-    read_h = _reads(workload, rows, axis=0, taps=group_kh)
+    apart = values.get("vthread_w", 1) * values.get("thread_planes", 1)
+    outputs = rows * columns * apart
+    read_h = _reads(workload, rows, axis=0, taps=kernel_h)
     read_w = _reads(workload, columns, axis=1, taps=kernel_w)
-    patch = read_h * read_w * apart * channels
-    lanes = _lanes(workload, columns=columns, channels=channels)
-    if "held" in words:
-        lanes = VECTOR_BYTES // itemsize
-    taps = group_kh * kernel_w
+    patch = read_h * read_w * apart
+    lanes = VECTOR_BYTES // itemsize if "held" in words else _lanes(workload, columns=columns)
+    taps = kernel_h * kernel_w
     if workload.pass_ == "dgrad":  # a tap in stride·stride reaches an output
         products = outputs * taps / (workload.stride[0] * workload.stride[1])
     else:
         products = outputs * float(taps)
-    weights = taps * channels
-    own = outputs
-    if workload.pass_ == "wgrad":
-        loads, stores = (patch + outputs) / lanes, weights / max(1, values.get("images", 8))
-        sums = weights
-        own *= 2
-        patch += outputs
-    else:
-        loads, stores = patch / lanes, outputs / lanes
-        if workload.layout == "nchw":  # a warp meets several planes where it meets several rows
-            loads, weights = loads + weights, 0
-        sums = outputs if staged else min(outputs, columns * apart * channels * max(1, group_kh))
-        sums += weights
-    row = read_w * channels
-    ahead = values.get("rows_ahead", 3 if words.get("unroll") == "taps" else 1)
+    # Weights are loaded, too: a warp meets several planes where it meets several rows.
+    loads, stores = patch / lanes + taps, outputs / lanes
+    sums = outputs if staged else min(outputs, columns * apart * kernel_h)
+    ahead = values.get("rows_ahead", 1)
     conversions = (patch + outputs) * 0.75 if itemsize == 2 else 0.0
     addressed = loads
     if staged:  # through shared memory: fetched by all threads of a block together, read for every row of taps
@@ -141,7 +119,7 @@ def _thread(
         loads = 2 * fetched / (lanes if rows_shared else 1) + read / (SHARED_LANES if rows_shared else 1)
         addressed = FETCH_INSTRUCTIONS * fetched / (lanes if rows_shared else 1)
         conversions = (fetched + outputs) * 0.75 if itemsize == 2 else 0.0
-    in_flight = min(patch, max(row * (1 + ahead), 8)) * itemsize
+    in_flight = min(patch, max(read_w * (1 + ahead), 8)) * itemsize
     if "held" in words:  # one piece of memory, asked for at once
         in_flight = patch * itemsize
     return _Thread(
@@ -150,12 +128,11 @@ def _thread(
         loads=loads,
         stores=stores,
         conversions=conversions,
-        registers=min(255, int(sums + row * (1 + ahead) * itemsize / 4 + 20)),
+        registers=min(255, int(sums + read_w * (1 + ahead) * itemsize / 4 + 20)),
         bytes_in_flight=in_flight,
-        addressed=addressed + weights,
-        weight_lines=0.0 if workload.pass_ == "wgrad" else weights * _weight_lines(workload, values, words),
+        addressed=addressed,
         staged=staged,
-        read_again=_read_again(workload, values) if workload.pass_ != "wgrad" else max(1.0, patch / own) ** 0.5,
+        read_again=_read_again(workload, values),
     )
 
 
@@ -184,53 +161,17 @@ def _read_again(workload: Workload, values: dict[str, int]) -> float:
     return (1 + max(1.0, read / own)) / 2
 
 
-def _weight_lines(workload: Workload, values: dict[str, int], words: dict[str, str]) -> float:
-    """Lines that a warp asks for to get one weight a thread: those of a channel lie side by side, channels do not."""
-    if workload.layout == "nchw":
-        return 1.0
-    if words.get("weights") == "shared":
-        return 1.0 / values.get("vector_c", 1)
-    apart = values.get("vector_c", 1) * math.prod(workload.kernel) * ITEMSIZE[workload.dtype]
-    return max(1.0, min(values.get("threads_c", 1), 32) * min(1.0, apart / LINE_BYTES))
-
-
-def _turns(workload: Workload, values: dict[str, int]) -> float:
-    """How often a thread does the same: a weight gradient's goes through images."""
-    return workload.batch / min(values.get("split_n", 1), workload.batch) if workload.pass_ == "wgrad" else 1.0
-
-
 def _blocks(workload: Workload, values: dict[str, int], thread: _Thread, *, threads: int) -> int:
-    if workload.pass_ != "wgrad":
-        return max(1, math.ceil(outputs_of(workload) / thread.outputs * _padded(workload, values) / threads))
-    tiles = math.prod(
-        -(-size // values.get(f"tile_{axis}", 1)) for axis, size in zip("hw", workload.output_size, strict=True)
-    )
-    places = tiles * min(values.get("split_n", 1), workload.batch)
-    channels = -(-workload.out_channels // (values.get("threads_c", 1) * values.get("vector_c", 1)))
-    return channels * -(-places // values.get("threads_p", 1)) * _sweeps(workload, values)
-
-
-def _sweeps(workload: Workload, values: dict[str, int]) -> int:
-    """How often a weight gradient reads its tensors: each time for other rows of the kernel."""
-    kernel_h = workload.kernel[0]
-    return -(-kernel_h // min(kernel_h, values.get("group_kh", kernel_h) * values.get("threads_kh", 1)))
+    return max(1, math.ceil(outputs_of(workload) / thread.outputs * _padded(workload, values) / threads))
 
 
 def _lines_of_a_request(workload: Workload, values: dict[str, int], thread: _Thread, *, warp: int) -> float:
     """Lines of memory that a warp asks for at a time: its lanes lie side by side only along the innermost axis."""
     if thread.staged:
         return 1.5
-    itemsize = ITEMSIZE[workload.dtype]
-    if workload.layout == "nhwc":
-        across, apart = values.get("threads_c", warp), values.get("vector_c", 1)
-    elif workload.pass_ == "wgrad":
-        apart = values.get("tile_w", 1)
-        across = min(-(-workload.output_size[1] // apart), values.get("threads_p", 1))
-    else:
-        stride = workload.stride[1] if workload.pass_ != "dgrad" else 1
-        across, apart = values.get("threads_w", 1), values.get("tile_w", 1) * stride
-    across = min(across, warp)
-    return min(warp, warp / across * (across * apart * itemsize / LINE_BYTES + 0.5))
+    stride = workload.stride[1] if workload.pass_ != "dgrad" else 1
+    across, apart = min(values.get("threads_w", 1), warp), values.get("tile_w", 1) * stride
+    return min(warp, warp / across * (across * apart * ITEMSIZE[workload.dtype] / LINE_BYTES + 0.5))
 
 
 def _reads(workload: Workload, tile: int, *, axis: int, taps: int) -> int:
@@ -241,21 +182,17 @@ def _reads(workload: Workload, tile: int, *, axis: int, taps: int) -> int:
     return (tile - 1) * stride + dilation * (taps - 1) + 1
 
 
-def _lanes(workload: Workload, *, columns: int, channels: int) -> int:
+def _lanes(workload: Workload, *, columns: int) -> int:
     """Elements of a load: what divides the tile and the pitch."""
     most = VECTOR_BYTES // ITEMSIZE[workload.dtype]
-    if workload.layout == "nhwc":
-        return math.gcd(channels, workload.channels, most)
     return math.gcd(columns, workload.input_size[1], workload.output_size[1], most)
 
 
 def _threads(workload: Workload, values: dict[str, int]) -> int:
     count = math.prod(value for name, value in values.items() if name.startswith("threads_"))
     count *= values.get("planes", 1) // values.get("thread_planes", 1)
-    for axis in ("h", "w", "c"):
-        if f"block_{axis}" in values and f"threads_{axis}" not in values:
-            tile = values.get(f"tile_{axis}", 1) * values.get(f"vthread_{axis}", 1)
-            count *= max(1, values[f"block_{axis}"] // tile)
+    if "block_h" in values:
+        count *= max(1, values["block_h"] // values.get("tile_h", 1))
     return max(1, count)
 
 

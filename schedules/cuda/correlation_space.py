@@ -150,7 +150,7 @@ def room(work: Correlation, target: CudaTarget) -> int:
 BLOCK_THREADS, USUAL_MATES = 256, 16
 """A usual block, and how many of its threads have sums in common."""
 THREADS_TRIED = 3
-"""For which blocks are weighed."""
+"""For which blocks are weighed; of tall kernels one, as instructions alone decide there."""
 ENOUGH_THREADS, MOST_HELD = 320, 1280
 """On an SM: to hide the latency of memory, as each has many loads on their way; and what is not asked for beyond."""
 NOT_HIDDEN = 0.3
@@ -169,7 +169,8 @@ def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     """Of the threads that need the fewest instructions, if an SM holds enough of them, the blocks and the shares of the
     images that are estimated to take the least time."""
     knobs = knobs_of(workload)
-    threads = sorted(_threads_alone(workload, target, knobs), key=lambda work: _slowness(work, target))[:THREADS_TRIED]
+    tried = 1 if workload.kernel[0] >= TALL_KERNEL else THREADS_TRIED
+    threads = sorted(_threads_alone(workload, target, knobs), key=lambda work: _slowness(work, target))[:tried]
     if not threads:
         return {}
     found = []
