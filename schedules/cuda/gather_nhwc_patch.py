@@ -78,7 +78,10 @@ class Patch:
             rows_apart=cut.rows.step,
             bytes_apart=(cut.columns.step * channels * cut.itemsize, cut.source_lanes * cut.itemsize),
         )  # fmt: skip
-        across, down = _fetchers(cut.threads // (channels // lanes), rows.count, columns.count)
+        across, down = _fetchers(
+            cut.threads // (channels // lanes), rows.count, columns.count,
+            vectors=channels // lanes, copy_bytes=lanes * cut.itemsize, pitch_bytes=pitch,
+        )  # fmt: skip
         return cls(
             rows=rows, columns=columns, channels=channels, lanes=lanes,
             pitch=pitch // cut.itemsize, read_turns=read_turns, across=across, down=down,
@@ -103,16 +106,35 @@ class Patch:
         return math.prod(self.turns)
 
 
-def _fetchers(pixels: int, rows: int, columns: int) -> tuple[int, int]:
-    """How ``pixels`` threads lie on a patch, (across, down), so that they are soon done; across as far as they can."""
+@lru_cache(maxsize=4096)
+def _fetchers(
+    pixels: int, rows: int, columns: int, *, vectors: int, copy_bytes: int, pitch_bytes: int
+) -> tuple[int, int]:
+    """How ``pixels`` threads lie on a patch, (across, down), so that they are soon done, without meeting in banks;
+    across as far as they can. Each pixel takes ``vectors`` of them."""
     if pixels < 1 or rows < 1 or columns < 1:
         return 1, 1
 
     def turns(across: int) -> int:
         return -(-columns // across) * -(-rows // (pixels // across))
 
-    across = min(range(min(pixels, columns), 0, -1), key=turns)
-    return across, min(rows, pixels // across)
+    def conflicts(across: int) -> float:
+        places = [
+            (pixel // across * pitch_bytes + (pixel % across * vectors + vector) * copy_bytes) // BANK_BYTES
+            for pixel in range(across * min(rows, pixels // across))
+            for vector in range(vectors)
+        ]
+        warps = [places[first : first + WARP] for first in range(0, len(places), WARP)]
+        met = [turns_of(warp, words=max(1, copy_bytes // BANK_BYTES)) for warp in warps]
+        return sum(each.taken for each in met) / sum(each.least for each in met)
+
+    best, least = 1, math.inf
+    for across in sorted(range(min(pixels, columns), 0, -1), key=turns):
+        if turns(across) >= least:
+            break
+        if (taken := turns(across) * conflicts(across)) < least:
+            best, least = across, taken
+    return best, min(rows, pixels // best)
 
 
 @lru_cache(maxsize=4096)
