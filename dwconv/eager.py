@@ -55,7 +55,7 @@ class DwconvConvolution(Function):
             dw = passes.wgrad(plan, x, dy, dense=dense)
         elif needs_db:
             db = dy.sum((0, 2, 3))
-        if needs_dx:  # last: what comes next reads it, and finds it in the caches
+        if needs_dx:  # last: what comes next reads it
             dx = passes.dgrad(plan, dy, w, dense=dense)
         return dx, dw, db, None, None
 

@@ -85,7 +85,7 @@ class DwconvFprop(Function):
             dw = wgrad(x, dy, ctx.kernel_size, *ctx.geometry)
         elif needs_db:
             db = dy.sum((0, 2, 3))
-        if needs_dx:  # last: what comes next reads it, and finds it in the caches
+        if needs_dx:  # last: what comes next reads it
             dx = dgrad(dy, w, ctx.input_shape, *ctx.geometry)
         return dx, dw, db, None, None, None, None
 
