@@ -58,7 +58,8 @@ class TuningRecord:
     providers: dict[str, Measurement] = field(default_factory=dict)
     """Whoever else was measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …"""
     resources: dict[str, int] = field(default_factory=dict)
-    """What the compiler reported: ``registers``, ``shared_bytes``, ``spill_bytes``, …"""
+    """What the compiler reported: ``registers``, ``shared_bytes``, ``spill_bytes``, …; ``counted_from_text`` where the
+    machine code could not be followed through its loops."""
     detail: str = ""
     """The first line of what went wrong."""
     versions: dict[str, str] = field(default_factory=dict)
@@ -78,8 +79,8 @@ class TuningRecord:
     @property
     def rank(self) -> tuple[bool, bool, float]:
         """Orders candidates of one workload, the best first: the confirmed before the rest, which may have been lucky;
-        of those that were only computed, what stays in registers before what spills; then by ``cost``."""
-        return (not self.confirmed, not self.measured and self._spills, self.cost)
+        of those that were only computed, those whose time is not doubtful; then by ``cost``."""
+        return (not self.confirmed, not self.measured and self._doubtful, self.cost)
 
     @property
     def cost(self) -> float:
@@ -90,9 +91,10 @@ class TuningRecord:
         return 1 / self.speedup if self.speedup else self.measurement.median_us
 
     @property
-    def _spills(self) -> bool:
-        """True if its registers, or arrays of its own, go to local memory; a computed time knows too little of that."""
-        return bool(self.resources.get("spill_bytes") or self.resources.get("stack_bytes"))
+    def _doubtful(self) -> bool:
+        """True if its registers, or arrays of its own, go to local memory, or if nobody knows how often its loops turn;
+        a computed time knows too little of that."""
+        return any(self.resources.get(name) for name in ("spill_bytes", "stack_bytes", "counted_from_text"))
 
     @property
     def baseline(self) -> tuple[str, Measurement] | None:

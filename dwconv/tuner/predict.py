@@ -65,16 +65,17 @@ class Predictor:
         cost = computed_cost(artifact, candidate.workload, self._target)
         if not math.isfinite(cost.microseconds):
             raise BuildError(f"a block does not fit on an SM: {cost.occupancy.limiter} of {artifact.resources}")
+        guessed = {"counted_from_text": 1} if any(kernel.note for kernel in cost.kernels) else {}
         computed = Prediction(
             microseconds=float(cost.microseconds),  # NumPy's floats cannot pass between processes
-            resources=artifact.resources,
+            resources={**artifact.resources, **guessed},
         )
         if self._folder is None:
             return computed
         simulation = simulate(artifact, self._target, folder=self._folder)
         for compiled in self._folder.glob("*.so"):
             compiled.unlink()
-        resources = {**artifact.resources, **simulation.resources}
+        resources = {**computed.resources, **simulation.resources}
         return dataclasses.replace(computed, verdict=simulation.verdict, resources=resources)
 
 

@@ -133,7 +133,7 @@ def test_problems_are_noted_and_never_fatal(tmp_path):
     )
 
 
-def test_of_what_was_only_computed_a_spill_ranks_behind():
+def test_of_what_was_only_computed_the_doubtful_ranks_behind():
     def record(config, median_us, *, predicted=True, **resources):
         plain = record_of(WORKLOAD, config=config, median_us=median_us, predicted=predicted)
         return dataclasses.replace(plain, resources=resources)
@@ -142,3 +142,5 @@ def test_of_what_was_only_computed_a_spill_ranks_behind():
     lean, measured = record(B, 5, spill_bytes=0, stack_bytes=0), record(C, 1, predicted=False, spill_bytes=72)
     assert sorted([spilling, framed, lean], key=lambda record: record.rank) == [lean, spilling, framed]
     assert measured.rank < lean.rank, "what was measured has paid for its spills"
+    guessed = record(C, 1, counted_from_text=1)
+    assert lean.rank < guessed.rank, "its loops may turn many times"
