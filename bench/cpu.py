@@ -10,11 +10,10 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
-from bench.results import add_out_argument, write_results
+from bench.results import add_log_argument, add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
@@ -40,14 +39,14 @@ def _cpu(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
     parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
-    parser.add_argument("--log", type=Path, help="tuning log, default tuning_logs/<device>.jsonl")
+    add_log_argument(parser)
     add_out_argument(parser)
     parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     arguments = parser.parse_args(argv)
 
     target = cpu_target()
-    log = TuningLog(arguments.log or log_path(target))
+    known = Database.usual(arguments.log)
     chosen = [
         (layer, workload)
         for layer in CPU_LAYERS[: arguments.first]
@@ -56,14 +55,19 @@ def _cpu(argv: Sequence[str] | None) -> int:
     if arguments.dry_run:
         workloads = [workload for _, workload in chosen]
         measuring_s = MEASURING_S * len(workloads)
-        print(estimate(workloads, target, log=log, seconds=arguments.seconds, measuring_s=measuring_s))
+        print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
         return 0
     target = with_limits(target)
+    log = TuningLog(arguments.log or log_path(target))
     rows = []
     print(_HEAD, flush=True)
     with Workers(target, jobs=os.cpu_count() or 1) as workers:
         for layer, workload in chosen:
-            record = confirmed_best(workload, target, log=log, workers=workers, seconds=arguments.seconds)
+            record = known.best(workload, target.device)
+            if record is None and arguments.seconds:
+                record = tuned(workload, target, log=log, known=known, workers=workers, seconds=arguments.seconds)
+            if record is not None:
+                record = confirmed(record, target, workers=workers)
             rows.append(_row(layer, workload, record, target))
             print(_line(rows[-1]), flush=True)
     print(_means(rows))
@@ -72,29 +76,29 @@ def _cpu(argv: Sequence[str] | None) -> int:
 
 
 def estimate(
-    workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, seconds: float, measuring_s: float
+    workloads: Sequence[Workload], target: CpuTarget, *, known: Database, seconds: float, measuring_s: float
 ) -> str:
     """What there is to tune, and about how long that takes with what is measured then."""
-    known = Database.load([log.path])
     untuned = sum(known.best(workload, target.device) is None for workload in workloads)
     tuning_s = untuned * (seconds + TUNING_OVERHEAD_S) if seconds else 0.0
     minutes = (tuning_s + measuring_s) / 60
-    return f"{untuned} of {len(workloads)} passes are untuned in {log.path}; about {minutes:.1f} minutes in all"
+    return f"{untuned} of {len(workloads)} passes are untuned; about {minutes:.1f} minutes in all"
 
 
-def confirmed_best(
-    workload: Workload, target: CpuTarget, *, log: TuningLog, workers: Workers, seconds: float
+def tuned(
+    workload: Workload, target: CpuTarget, *, log: TuningLog, known: Database, workers: Workers, seconds: float
 ) -> TuningRecord | None:
-    """The best configuration that is known or, with ``seconds``, found; verified and timed once more, now."""
-    record = Database.load([log.path]).best(workload, target.device)
-    if record is None and seconds:
-        found = tune_workload(workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers)
-        record = found.best
-    if record is None:
-        return None
-    with LocalRunner(workload, target, workers=workers) as runner:
-        (confirmed,) = runner.confirm([Candidate(workload, record.config)])
-    return confirmed
+    """The best that some seconds of search find, None if no candidate worked."""
+    return tune_workload(
+        workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers, elsewhere=known
+    ).best
+
+
+def confirmed(record: TuningRecord, target: CpuTarget, *, workers: Workers) -> TuningRecord:
+    """The configuration of ``record``, verified and timed once more, now."""
+    with LocalRunner(record.workload, target, workers=workers) as runner:
+        (again,) = runner.confirm([Candidate(record.workload, record.config)])
+    return again
 
 
 def _row(layer: Layer, workload: Workload, record: TuningRecord | None, target: CpuTarget) -> dict[str, Any]:

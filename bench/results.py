@@ -27,6 +27,14 @@ def add_out_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER, help=f"folder for the JSON, default {FOLDER}")
 
 
+def add_log_argument(parser: argparse.ArgumentParser) -> None:
+    """``--log``: the tuning log to read and extend; None, the default, is every log that dispatch reads, and the one
+    that ``tune`` writes."""
+    parser.add_argument(
+        "--log", type=Path, help="tuning log to read and extend, default all that dispatch reads and your own"
+    )
+
+
 def write_results(name: str, *, target: CpuTarget, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:
     """Write ``rows`` and ``facts``; returns where. Times in ``rows`` have their units in their names."""
     limits = target.limits or known_limits(target)

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import dwconv
-from bench.cpu import estimate
+from bench.cpu import estimate, tuned
 from bench.models import NETWORKS, Network
 from bench.networks import add_network_arguments, explain_layers, image_for, network_from
 from bench.race import made_up, step_of
-from bench.results import add_out_argument, write_results
+from bench.results import add_log_argument, add_out_argument, write_results
 from bench.step_profile import table
 from dwconv import settings
 from dwconv.arguments import ArgumentParser, run
@@ -51,24 +51,23 @@ def _train(argv: Sequence[str] | None) -> int:
     add_network_arguments(parser)
     parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
     parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
-    parser.add_argument("--log", type=Path, help="tuning log, default tuning_logs/<device>.jsonl")
+    add_log_argument(parser)
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = cpu_target()
-    log = TuningLog(arguments.log or log_path(target))
 
     rows: list[dict[str, Any]] = []
     networks = [network_from(arguments)] if arguments.model else NETWORKS
     for network in networks:
         if arguments.dry_run:
-            print(f"{network.name}: {_estimate(network, target, arguments, log=log)}", flush=True)
+            print(f"{network.name}: {_estimate(network, target, arguments)}", flush=True)
             continue
         if arguments.seconds:
-            _tune_what_is_untuned(network, target, contiguous=arguments.contiguous, log=log, seconds=arguments.seconds)
+            _tune_what_is_untuned(network, target, arguments)
         for allocator in ALLOCATORS:
-            figures = _race(network, arguments, allocator=allocator, log=log)
+            figures = _race(network, arguments, allocator=allocator)
             rows.append({"network": network.name, "goal": network.goal, "allocator": allocator, **figures})
             print(_line(rows[-1]) if len(rows) > 1 else f"{_HEAD}\n{_line(rows[-1])}", flush=True)
             if arguments.profile:
@@ -81,7 +80,7 @@ def _train(argv: Sequence[str] | None) -> int:
     return 0
 
 
-def _estimate(network: Network, target: CpuTarget, arguments: argparse.Namespace, *, log: TuningLog) -> str:
+def _estimate(network: Network, target: CpuTarget, arguments: argparse.Namespace) -> str:
     """What there is to tune, and how long it takes with the races, by the time that one plain step takes."""
     image = image_for(network, contiguous=arguments.contiguous)
     step = step_of(network.make().train())
@@ -90,29 +89,26 @@ def _estimate(network: Network, target: CpuTarget, arguments: argparse.Namespace
         step(*made_up(image))
     races_s = len(ALLOCATORS) * (RACE_START_S + (STEPS_BESIDE + 2 * arguments.steps) * (time.perf_counter() - started))
     workloads = _workloads(network, contiguous=arguments.contiguous)
-    return estimate(workloads, target, log=log, seconds=arguments.seconds, measuring_s=races_s)
+    known = Database.usual(arguments.log)
+    return estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=races_s)
 
 
-def _tune_what_is_untuned(
-    network: Network, target: CpuTarget, *, contiguous: bool, log: TuningLog, seconds: float
-) -> None:
-    """Every pass of every depthwise layer that the log does not know."""
+def _tune_what_is_untuned(network: Network, target: CpuTarget, arguments: argparse.Namespace) -> None:
+    """Every pass of every depthwise layer that no log knows."""
     from dwconv.measure.limits import with_limits
     from dwconv.measure.runner import Workers
-    from dwconv.tuner.loop import tune_workload
 
-    known = Database.load([log.path])
-    untuned = [workload for workload in _workloads(network, contiguous=contiguous)
+    known = Database.usual(arguments.log)
+    untuned = [workload for workload in _workloads(network, contiguous=arguments.contiguous)
                if not known.records(workload, target.device)]  # fmt: skip
     if not untuned:
         return
     target = with_limits(target)
+    log = TuningLog(arguments.log or log_path(target))
     with Workers(target, jobs=os.cpu_count() or 1, caches="training") as workers:
         for workload in untuned:
-            found = tune_workload(
-                workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers
-            )
-            print(f"tuned {workload.key}: {_praise(found.best)}", flush=True)
+            best = tuned(workload, target, log=log, known=known, workers=workers, seconds=arguments.seconds)
+            print(f"tuned {workload.key}: {_praise(best)}", flush=True)
 
 
 def _workloads(network: Network, *, contiguous: bool) -> list[Workload]:
@@ -132,23 +128,23 @@ def _praise(best: TuningRecord | None) -> str:
     return f"{best.measurement.median_us:.0f} µs, {best.speedup:.2f}× PyTorch's better layout"
 
 
-def _race(network: Network, arguments: argparse.Namespace, *, allocator: str, log: TuningLog) -> dict[str, Any]:
+def _race(network: Network, arguments: argparse.Namespace, *, allocator: str) -> dict[str, Any]:
     """The figures of one race, run in a process of its own. Raises WorkerDied."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
         command = [sys.executable, "-m", "bench.race", "--model", network.name, "--out", str(out)]
         command += ["--batch", str(network.batch), "--image", str(network.image), "--steps", str(arguments.steps)]
         command += [option for option in ("--contiguous", "--profile") if getattr(arguments, option[2:])]
-        ended = subprocess.run(command, env=_environment(allocator, log), check=False)
+        ended = subprocess.run(command, env=_environment(allocator, arguments.log), check=False)
         if ended.returncode:
             raise WorkerDied(f"training {network.name}: the process ended with code {ended.returncode}")
         figures: dict[str, Any] = json.loads(out.read_text())
         return figures
 
 
-def _environment(allocator: str, log: TuningLog) -> dict[str, str]:
+def _environment(allocator: str, log: Path | None) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in settings.ALLOCATOR_ENVIRONMENT}
-    return {**inherited, **ALLOCATORS[allocator], "DWCONV_TUNING_LOGS": str(log.path)}
+    return {**inherited, **ALLOCATORS[allocator], **({"DWCONV_TUNING_LOGS": str(log)} if log else {})}
 
 
 # -- what is printed -------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from dwconv import settings
 from dwconv.arguments import workload_options
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.records.database import Database
@@ -275,7 +274,7 @@ def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> st
 @cache
 def database() -> Database:
     """The records of this process, read when they are first needed."""
-    return Database.load(settings.tuning_log_paths())
+    return Database.usual()
 
 
 broken: dict[Candidate, str] = {}

@@ -48,8 +48,7 @@ def _merge(argv: list[str] | None) -> int:
     for record in records:
         log.append(record)
     workloads = len({(record.device, record.workload) for record in records})
-    before = sum(map(len, database.records_by_family.values()))
-    print(f"{args.out}: {len(records)} of {before} records, {workloads} workloads")
+    print(f"{args.out}: {len(records)} of {sum(1 for _ in database)} records, {workloads} workloads")
     return 0
 
 

@@ -38,17 +38,23 @@ def worker_environment(*, threads: int) -> dict[str, str]:
 
 
 def tuning_log_paths() -> list[Path]:
-    """Files and folders to read tuning records from: ``DWCONV_TUNING_LOGS`` (path-separated) if set, else
-    ``./tuning_logs`` and the records that ship with the package."""
+    """Files and folders to read tuning records from, the first before the next: ``DWCONV_TUNING_LOGS`` (path-separated)
+    if set, else the user's own, ``./tuning_logs`` and what ships with the package."""
     listed = os.environ.get("DWCONV_TUNING_LOGS")
     if listed is not None:
         return [Path(entry) for entry in listed.split(os.pathsep) if entry]
-    return [default_log_folder(), shipped_log_folder()]
+    return [own_log_folder(), Path("tuning_logs"), shipped_log_folder()]
 
 
-def default_log_folder() -> Path:
-    """Where ``tune`` writes unless ``--log`` says otherwise."""
-    return Path("tuning_logs")
+def written_log_path() -> Path:
+    """The file or folder that ``tune`` writes to unless ``--log`` says otherwise: the first of those that are read, so
+    that what was tuned is found."""
+    return next(iter(tuning_log_paths()), own_log_folder())
+
+
+def own_log_folder() -> Path:
+    """What the user has measured, whatever the working directory and however dwconv is installed."""
+    return Path(platformdirs.user_data_dir("dwconv")) / "tuning_logs"
 
 
 def shipped_log_folder() -> Path:

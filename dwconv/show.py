@@ -122,10 +122,9 @@ def _knobs(text: str) -> dict[str, Any]:
 
 def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
     """With the arithmetic that was asked for."""
-    from dwconv import settings
     from dwconv.records.database import Database
 
-    found = Database.load([log] if log else settings.tuning_log_paths()).records(workload, target.device)
+    found = Database.usual(log).records(workload, target.device)
     return [record for record in found if record.fast_math == target.fast_math]
 
 

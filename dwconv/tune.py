@@ -143,7 +143,7 @@ def _parser() -> ArgumentParser:
         "finds them; keep the two in logs of their own; default warm",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--log", type=Path, metavar="PATH", help="default tuning_logs/<device>.jsonl")
+    output.add_argument("--log", type=Path, metavar="PATH", help="log to write, default your own (see README)")
     output.add_argument("--no-resume", action="store_true", help="measure again what the log knows")
     output.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser
@@ -250,6 +250,7 @@ def _check_templates(workloads: list[Workload], target: Target) -> None:
 def _outcomes(args: argparse.Namespace, agenda: Agenda, target: Target, log: TuningLog) -> tuple[list[Outcome], bool]:
     """Tune one after the other. After ctrl-C, what came before it, and True."""
     from dwconv.measure.runner import Workers
+    from dwconv.records.database import Database
     from dwconv.tuner.loop import tune_workload
     from dwconv.tuner.progress import Progress
     from dwconv.tuner.report import Outcome
@@ -257,6 +258,7 @@ def _outcomes(args: argparse.Namespace, agenda: Agenda, target: Target, log: Tun
 
     chosen = (args.trials, args.seconds, args.minutes) != (None, None, None) or args.search == "exhaustive"
     check = _checks(args, target)
+    elsewhere = [] if args.log else list(Database.usual())
     outcomes: list[Outcome] = []
     try:
         with (
@@ -281,6 +283,7 @@ def _outcomes(args: argparse.Namespace, agenda: Agenda, target: Target, log: Tun
                         runner_kind=args.runner,
                         check=check,
                         workers=workers,
+                        elsewhere=elsewhere,
                     )
                 except NoTemplate as error:
                     progress.skip(str(error))

@@ -40,6 +40,12 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     return check
 
 
+@pytest.fixture(autouse=True)
+def _no_log_of_the_developer(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that was tuned on this machine changes a test, and no test writes there."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / "data"))
+
+
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The only folder where dispatch looks for tuning logs; empty at first. Nothing of other tests is remembered."""

@@ -46,6 +46,7 @@ def fakes(monkeypatch, tmp_path):
 
     made = _Made()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", "tuning_logs")
     templates = [fake.template(pass_=pass_) for pass_ in ("fprop", "dgrad")]
     monkeypatch.setattr(template_module, "all_templates", lambda: {t.name: t for t in templates})
     monkeypatch.setattr(target, "cpu_target", lambda: fake.TARGET)
@@ -210,6 +211,26 @@ def test_when_the_minutes_are_over_it_says_what_is_left(capsys, fakes, layers):
 
 
 # -- a run -------------------------------------------------------------------------------------------------------
+
+
+def test_by_default_the_users_own_log_is_written_and_what_ships_stays_as_it_is(capsys, fakes, monkeypatch, tmp_path):
+    monkeypatch.delenv("DWCONV_TUNING_LOGS")
+    monkeypatch.setattr(tune.settings, "own_log_folder", lambda: tmp_path / "own")
+    (tmp_path / "tuning_logs").mkdir()  # as in a source tree
+    shipped = TuningLog(tmp_path / "tuning_logs" / "fake-cpu-2t.jsonl")
+    space = fake.space(fake.WORKLOAD, fake.TARGET)
+    best = fake.record(
+        fake.WORKLOAD, space.check({**space.default.to_dict(), "block_h": 7, "tile_h": 7, "tile_w": 1}), median_us=9
+    )
+    shipped.append(best)
+    before = shipped.path.read_bytes()
+    assert run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["log"] == str(tmp_path / "own" / "fake-cpu-2t.jsonl")
+    assert answer["results"][0]["measured"] == 8, "measured here, whatever others have measured"
+    tried = [record.config for record in TuningLog(answer["log"]).load().records]
+    assert best.config in tried[:4], "but what was best elsewhere is tried among the first"
+    assert shipped.path.read_bytes() == before
 
 
 def test_json_is_one_object_on_stdout(capsys, fakes):

@@ -11,11 +11,7 @@ def condensed(database: Database, *, keep: int) -> list[TuningRecord]:
     """The best ``keep`` records of every workload on every device, best first, in the order of devices and workloads.
 
     Failed and predicted records are left out, and those that were never confirmed unless a workload has no other."""
-    workloads = {
-        (device, record.workload): None
-        for (device, _), records in database.records_by_family.items()
-        for record in records
-    }
+    workloads = {(record.device, record.workload): None for record in database}
     kept: list[TuningRecord] = []
     for device, workload in sorted(workloads, key=_by_name):
         ranked = [record for record in database.ranked(workload, device) if record.workload == workload]

@@ -135,8 +135,10 @@ class TuningLog:
 
 
 def log_path(target: Target) -> Path:
-    """Where records of ``target`` are written unless ``--log`` says otherwise: ``tuning_logs/<device>.jsonl``."""
-    return settings.default_log_folder() / f"{target.device}.jsonl"
+    """Where records of ``target`` are written unless ``--log`` says otherwise: ``<device>.jsonl`` in the folder, or the
+    file, that the settings name."""
+    path = settings.written_log_path()
+    return path if path.suffix == ".jsonl" else path / f"{target.device}.jsonl"
 
 
 def encode(record: TuningRecord) -> bytes:

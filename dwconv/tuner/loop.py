@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -91,22 +91,23 @@ def tune_workload(
     runner_kind: str = "auto",
     check: bool = True,
     workers: Workers | None = None,
+    elsewhere: Iterable[TuningRecord] = (),
 ) -> TuningResult:
     """Search the fastest configuration of one workload; every record is in ``log`` as soon as it is known.
 
     ``trials``, ``seconds`` (not counting the start of workers) and ``patience`` (trials without improvement) end the
     search; None is without end. With ``resume``, what the log knows of this workload on this device counts as tried,
-    failures included, and is not measured again; what it knows of similar workloads is where evolve starts. At the end
-    the fastest few are verified and timed once more. Ctrl-C ends the search cleanly: the result then has
-    ``stopped=Stop.INTERRUPTED``. ``check`` asks for what is only computed to be run in the simulator; what the log
-    knows unchecked is then looked at again. A ``runner`` that is passed in stays open; ``workers`` are processes to
-    borrow, from whoever tunes several workloads.
+    failures included, and is not measured again. What the log knows of similar workloads, and what is known
+    ``elsewhere`` of those and of this one, is where evolve starts. At the end the fastest few are verified and timed
+    once more. Ctrl-C ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. ``check`` asks for what
+    is only computed to be run in the simulator; what the log knows unchecked is then looked at again. A ``runner`` that
+    is passed in stays open; ``workers`` are processes to borrow, from whoever tunes several workloads.
 
     Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
     """
     spaces = SpaceUnion.of(workload, target)
-    records = _comparable(log, target)
-    starts = bests_of_similar(workload, records, count=STARTS)
+    records = _comparable(log.load().records, target)
+    starts = bests_of_similar(workload, [*records, *_comparable(elsewhere, target)], count=STARTS)
     strategy = make_strategy(search, spaces=spaces, workload=workload, seed=seed, target=target, starts=starts)
     budget = Budget(trials=trials, seconds=seconds, patience=patience)
     state = _State(workload, target, budget=budget, spaces=spaces, progress=progress)
@@ -194,13 +195,9 @@ def _ctrl_c_waits() -> Iterator[None]:
         usual(*waiting[0])
 
 
-def _comparable(log: TuningLog, target: Target) -> list[TuningRecord]:
-    """What the log has of this device, with the same arithmetic, oldest first."""
-    return [
-        record
-        for record in log.load().records
-        if record.device == target.device and record.fast_math == target.fast_math
-    ]
+def _comparable(records: Iterable[TuningRecord], target: Target) -> list[TuningRecord]:
+    """Those of this device, with the same arithmetic."""
+    return [record for record in records if record.device == target.device and record.fast_math == target.fast_math]
 
 
 class _State:

@@ -15,13 +15,13 @@ _STRIDE_WEIGHT = 6.0
 
 
 def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, count: int) -> list[Config]:
-    """The best configuration of each of the ``count`` nearest other workloads of the same pass, type and layout, the
-    nearest first: the same at another batch size, if that is known. ``records`` are those of one device and kind of
-    arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
+    """The best configuration of each of the ``count`` nearest workloads of the same pass, type and layout, the nearest
+    first: ``workload`` itself, and the same at another batch size, if they are known. ``records`` are those of one
+    device and kind of arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
     bests: dict[Workload, TuningRecord] = {}
     for record in records:
         other = record.workload
-        if record.status is Status.OK and other != workload and _comparable(workload, other):
+        if record.status is Status.OK and _comparable(workload, other):
             known = bests.get(other)
             bests[other] = record if known is None or record.rank < known.rank else known
     nearest = sorted(bests, key=lambda other: (_distance(workload, other), other.key))

@@ -38,12 +38,12 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
 
 def test_the_allocators_differ_in_nothing_else(logs, monkeypatch):
     monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
-    log = train.TuningLog(logs / "log.jsonl")
-    kept, usual = (train._environment(allocator, log) for allocator in train.ALLOCATORS)
+    kept, usual = (train._environment(allocator, logs / "log.jsonl") for allocator in train.ALLOCATORS)
     assert {name for name in kept.keys() | usual.keys() if kept.get(name) != usual.get(name)} == set(
         train.settings.ALLOCATOR_ENVIRONMENT
     )
     assert usual["DWCONV_TUNING_LOGS"] == str(logs / "log.jsonl") and "MALLOC_TOP_PAD_" not in usual
+    assert train._environment("memory kept", None)["DWCONV_TUNING_LOGS"] == str(logs), "as this process reads them"
 
 
 def test_depthwise_layers_are_told_from_the_others():

@@ -120,6 +120,49 @@ def test_files_and_folders_are_read_once_and_what_is_not_there_holds_nothing(tmp
     assert found.problems == []
 
 
+@pytest.fixture
+def places(tmp_path):
+    """A database of several places, each with the records of one list."""
+
+    def load(*lists):
+        for number, records in enumerate(lists):
+            for record in records:
+                TuningLog(tmp_path / str(number) / "log.jsonl").append(record)
+        return Database.load(*([tmp_path / str(number)] for number in range(len(lists))))
+
+    return load
+
+
+def confirmed(**facts):
+    return dataclasses.replace(known(**facts), confirmed=True)
+
+
+def test_the_first_place_that_has_confirmed_something_decides(places):
+    later = "2026-03-01T00:00:00Z"
+    shipped = [confirmed(config=B, median_us=2, created=later), confirmed(config=C, median_us=1)]
+    found = places([confirmed(config=A, median_us=5)], shipped)
+    assert [record.config for record in found.ranked(WORKLOAD, "here")] == [A, C, B]
+
+
+def test_what_the_first_place_has_not_confirmed_may_be_luck(places):
+    assert best(places([known(config=A, median_us=1)], [confirmed(config=B, median_us=2)])) == (B, 2, 8)
+
+
+def test_of_one_candidate_the_record_of_the_first_place_counts(places):
+    later = {"created": "2026-03-01T00:00:00Z"}
+    shipped = [confirmed(config=A, median_us=1, **later), confirmed(config=B, median_us=2, **later)]
+    own = [known(config=A, status=Status.WRONG), confirmed(config=B, median_us=7)]
+    assert [record.measurement.median_us for record in places(own, shipped).ranked(WORKLOAD, "here")] == [7]
+
+
+def test_a_place_further_on_answers_where_its_batch_is_nearer(places):
+    assert best(places([confirmed(workload=WORKLOAD.with_batch(1), config=A)], [confirmed(config=B, median_us=2)])) == (
+        B,
+        2,
+        8,
+    )
+
+
 def test_problems_are_noted_and_never_fatal(tmp_path):
     (tmp_path / "folder.jsonl").mkdir()
     (tmp_path / "garbage.jsonl").write_text("garbage\nmore\n")

@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from planted_records import record_of, workload_of
 
+from dwconv import settings
 from dwconv.errors import LogError
 from dwconv.records.log import TuningLog, decode, encode, log_path
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
@@ -62,7 +64,7 @@ records = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@hypothesis_settings(deadline=None, max_examples=100)
 @given(records)
 def test_a_record_is_one_line_and_reads_back_the_same(record):
     line = encode(record)
@@ -139,9 +141,15 @@ def test_a_missing_log_holds_nothing_and_is_made_with_its_folder(tmp_path):
     assert log.load().records == [RECORD]
 
 
-def test_the_default_log_is_named_after_the_device():
+def test_the_default_log_is_the_users_own_or_the_first_that_is_listed(monkeypatch):
     target = cpu_target()
-    assert log_path(target) == Path("tuning_logs") / f"{target.device}.jsonl"
+    monkeypatch.delenv("DWCONV_TUNING_LOGS", raising=False)
+    own = log_path(target)
+    assert own.name == f"{target.device}.jsonl" and own.is_absolute()
+    assert own.parent == settings.tuning_log_paths()[0] and settings.shipped_log_folder() not in own.parents
+    for listed, written in (("a:b", Path("a") / own.name), ("a.jsonl:b", Path("a.jsonl")), ("", own)):
+        monkeypatch.setenv("DWCONV_TUNING_LOGS", listed.replace(":", os.pathsep))
+        assert log_path(target) == written
 
 
 # -- what the machine does to it -----------------------------------------------------------------------------------

@@ -41,6 +41,10 @@ def test_of_each_workload_the_best_counts():
     assert found(failed) == []
 
 
-def test_the_workload_itself_and_what_cannot_be_compared_is_no_start():
-    strangers = ({}, {"pass_": "wgrad"}, {"layout": "nchw"}, {"dtype": "float16"})
+def test_the_workload_itself_comes_first():
+    assert found(of(CONFIGS[0], batch=9), of(CONFIGS[1])) == [CONFIGS[1], CONFIGS[0]]
+
+
+def test_what_cannot_be_compared_is_no_start():
+    strangers = ({"pass_": "wgrad"}, {"layout": "nchw"}, {"dtype": "float16"})
     assert found(*(of(CONFIGS[0], **changes) for changes in strangers)) == []
