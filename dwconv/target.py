@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -42,6 +43,8 @@ class CpuTarget:
     """Names the tuning log: model, vector set and number of threads."""
     threads: int
     vector_bytes: int
+    cache_bytes: int = 32 * MiB
+    """Size of the last-level cache."""
     limits: Limits | None = None
     """None until measured (dwconv.measure.limits)."""
 
@@ -153,7 +156,12 @@ def cpu_target(*, threads: int | None = None) -> CpuTarget:
 
     count = threads or torch.get_num_threads()
     name, vector_set, vector_bytes = _cpu_facts()
-    return CpuTarget(device=f"{_slug(name)}-{vector_set}-{count}t", threads=count, vector_bytes=vector_bytes)
+    return CpuTarget(
+        device=f"{_slug(name)}-{vector_set}-{count}t",
+        threads=count,
+        vector_bytes=vector_bytes,
+        cache_bytes=last_cache_bytes(),
+    )
 
 
 def cuda_target() -> CudaTarget:
@@ -219,9 +227,23 @@ def _cpu_name(cpuinfo: str) -> str:
     return " ".join([name, *numbers]).strip() or platform.processor() or platform.machine() or os.name
 
 
+@cache
+def last_cache_bytes() -> int:
+    """Size of the last-level cache, as Linux tells it; a guess elsewhere."""
+    sizes = {}
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        with contextlib.suppress(OSError, ValueError):
+            size = re.fullmatch(r"(\d+)([KM]?)", (index / "size").read_text().strip())
+            if size:
+                level = int((index / "level").read_text())
+                sizes[level] = int(size[1]) * {"": 1, "K": 1024, "M": MiB}[size[2]]
+    return sizes[max(sizes)] if sizes else _UNKNOWN_CACHE_BYTES
+
+
 _NUMBERS = {"cpu family": "family", "model": "model", "CPU implementer": "implementer", "CPU part": "part"}
 
 
+_UNKNOWN_CACHE_BYTES = 8 * MiB
 _VECTOR_SETS = (("avx512f", "avx512", 64), ("avx2", "avx2", 32), ("avx", "avx", 32), ("asimd", "neon", 16))
 
 

@@ -21,10 +21,13 @@ class Knob:
 
     name: str
     values: tuple[Value, ...]
+    absent: Value | None
+    """What a configuration without the knob means, written before there was one; None: it is wrong."""
 
-    def __init__(self, name: str, values: Sequence[Value]) -> None:
+    def __init__(self, name: str, values: Sequence[Value], *, absent: Value | None = None) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "values", tuple(dict.fromkeys(values)))
+        object.__setattr__(self, "absent", absent)
         if not self.values:
             raise InvalidConfig(f"knob {name} has no values")
 
@@ -151,6 +154,7 @@ class ConfigSpace:
         unknown = set(values) - {knob.name for knob in self.knobs}
         if unknown:
             raise InvalidConfig(f"{self.template} has no knob {', '.join(sorted(unknown))}")
+        values = {**{knob.name: knob.absent for knob in self.knobs if knob.absent is not None}, **values}
         for knob in self.knobs:
             if knob.name not in values:
                 raise InvalidConfig(f"{self.template} needs a value for knob {knob.name}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -34,7 +33,6 @@ _TURNS = 4
 _TURN_S = 0.06  # for each of the quantities
 _PATIENCE = 4  # times as long, if nothing has run undisturbed until then
 _TIMEOUT_S = 60.0
-_UNKNOWN_CACHE_BYTES = 8 * MiB
 _ACCUMULATORS = (8, 12)  # enough to hide the latency of a multiply-add, and not so many that they spill
 
 
@@ -86,18 +84,6 @@ def measure_limits(target: CpuTarget) -> Reading:
     finally:
         meter.kill()
     return reading
-
-
-def cache_bytes() -> int:
-    """Size of the last-level cache, as Linux tells it; a guess elsewhere."""
-    sizes = {}
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        with contextlib.suppress(OSError, ValueError):
-            size = re.fullmatch(r"(\d+)([KM]?)", (index / "size").read_text().strip())
-            if size:
-                level = int((index / "level").read_text())
-                sizes[level] = int(size[1]) * {"": 1, "K": 1024, "M": MiB}[size[2]]
-    return sizes[max(sizes)] if sizes else _UNKNOWN_CACHE_BYTES
 
 
 # -- on disk ---------------------------------------------------------------------------------------------------------
@@ -168,7 +154,7 @@ class Meter:
         self._target = target
 
     def __call__(self, _: Gauge) -> Reading:
-        cache = cache_bytes()
+        cache = self._target.cache_bytes
         memory = min(max(8 * cache, 256 * MiB), 1024 * MiB, psutil.virtual_memory().available // 4)
         rates = {
             "memory": _copy(memory),

@@ -3,6 +3,7 @@
 Level one: a task is `block_h` rows of one image of dx, in `block_c` channels; tasks are shared out over the threads.
 Level two: a register tile is `tile_h` rows × `tile_w` columns × `vectors_c` vectors of channels, its sums in registers.
 Tiles are multiples of the stride: each of their positions has its own taps, the same in every tile, and no others.
+A result too large for the caches may go past them (`store`).
 
     dx, stride 2, kernel 3          register tile, tile_h = tile_w = 2
     ┌────┬────┬────┬────┐           ┌──────────────┬──────────────┐
@@ -24,8 +25,10 @@ from dwconv.schedules.cpu.gather_space import (
     TILE_WIDTHS,
     channel_blocks,
     gather_rules,
+    is_streamed,
     preferred_channels,
     preferred_tile,
+    store_knob,
     unrolling,
 )
 from dwconv.schedules.gather import Gather
@@ -55,9 +58,10 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("block_c", channel_blocks(work.channels, target)),
         Knob("unroll", unrolling(work)),
         *sizes.thread_knob(workload, target),
+        *store_knob(work, workload, target),
         rules=gather_rules(work, target),
         preferred={
-            "threads": target.threads,
+            "threads": target.threads, "store": "streamed",
             "block_h": block_h, "block_c": block_c, **preferred_tile(work, target),
         },
     )  # fmt: skip
@@ -69,7 +73,12 @@ def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedu
 
     assert isinstance(target, CpuTarget)
     work = Gather.of_input_gradient(workload)
-    return schedule_gather(work, config, lanes=sizes.vector_lanes(work.channels, target))
+    return schedule_gather(
+        work,
+        config,
+        lanes=sizes.vector_lanes(work.channels, target),
+        streamed_above=sizes.streamed_above(workload, target) if is_streamed(config) else None,
+    )
 
 
 TEMPLATE = ScheduleTemplate(

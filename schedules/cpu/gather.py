@@ -8,6 +8,7 @@ loaded once and multiplied into all the sums that it meets; weights stand in the
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cpu.emit import Accumulators, Vectors, argument, parallel
+from dwconv.schedules.cpu.stream import Stream
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, most, nest, serial, store, when
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
@@ -24,9 +26,9 @@ PARALLEL_PACKING = 8192
 """Weights below this number are packed by one thread: it takes less time than waking the others."""
 
 
-def schedule_gather(work: Gather, config: Config, *, lanes: int) -> s_tir.Schedule:
+def schedule_gather(work: Gather, config: Config, *, lanes: int, streamed_above: int | None) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, result (n, OH, OW, C′),
-    workspace: packed weights."""
+    workspace: packed weights. ``streamed_above``: the result of a larger batch is streamed; None: never."""
     rows, columns = work.rows, work.columns
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
@@ -35,7 +37,9 @@ def schedule_gather(work: Gather, config: Config, *, lanes: int) -> s_tir.Schedu
         bias = argument("bias", (work.channels,)) if work.bias else None
         result = argument(work.result, (n, rows.outputs, columns.outputs, work.channels))
         packed = argument("workspace", (work.fan_in, rows.taps, columns.taps, work.channels))
-        operands = Operands(work, source, packed, bias, result, Vectors(work.channels, lanes))
+        vectors = Vectors(work.channels, lanes)
+        stream = None if streamed_above is None else Stream(result, vectors, n > streamed_above)
+        operands = Operands(work, source, packed, bias, result, vectors, stream)
 
         pack(w, packed, work)
         for task in tasks(operands, config, n):
@@ -74,6 +78,8 @@ class Operands:
     bias: Any
     result: Any
     vectors: Vectors
+    stream: Stream | None
+    """Stores the result, where it may be too large for the caches."""
 
     def finish(self, total: Expr, c: Expr) -> Expr:
         """A sum with the bias. Added last: sums that start from it make LLVM write slower loops than zeros do."""
@@ -129,11 +135,17 @@ def tasks(operands: Operands, config: Config, n: Expr) -> Iterator[Task]:
     """Shares out images × blocks of rows × blocks of channels over the threads."""
     row_blocks = ceil_div(operands.work.rows.outputs, rows_in_block(config))
     channel_blocks = operands.work.channels // config.block_c
-    for task in parallel("task", n * (row_blocks * channel_blocks)):
-        image = bind("image", task // (row_blocks * channel_blocks))
-        top = bind("top", task // channel_blocks % row_blocks * rows_in_block(config))
-        first_vector = task % channel_blocks * (config.block_c // operands.vectors.lanes) if channel_blocks > 1 else 0
-        yield Task(operands, config, image, top, first_vector)
+    stream = operands.stream
+    with stream.defined() if stream else contextlib.nullcontext():
+        for task in parallel("task", n * (row_blocks * channel_blocks)):
+            image = bind("image", task // (row_blocks * channel_blocks))
+            top = bind("top", task // channel_blocks % row_blocks * rows_in_block(config))
+            first_vector = (
+                task % channel_blocks * (config.block_c // operands.vectors.lanes) if channel_blocks > 1 else 0
+            )
+            yield Task(operands, config, image, top, first_vector)
+        if stream:
+            stream.fence()
 
 
 def rows_in_block(config: Config) -> int:
@@ -221,7 +233,10 @@ class Tile:
             for v, c in enumerate(self.channels):
                 at = (self.image, self.top + row, self.left + column)
                 value = self.operands.finish(sums[summed, column, v], c)
-                store(self.operands.result, value, *at, self.operands.vectors.span(c))
+                if self.operands.stream:
+                    self.operands.stream.store(value, *at, c)
+                else:
+                    store(self.operands.result, value, *at, self.operands.vectors.span(c))
 
 
 def upwards(axis: Axis, tap: Expr) -> Expr:

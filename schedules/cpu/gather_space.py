@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dwconv.schedules.cpu import sizes
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, Rule, Value, divisors
+from dwconv.schedules.space import Config, Knob, Rule, Value, divisors
 from dwconv.target import CpuTarget
+from dwconv.workload import Workload
 
 ORDERS = ["hwc", "hcw", "chw", "cwh", "wch"]
 """Loops over tiles from the outermost in: rows, columns, groups of channels."""
@@ -44,6 +45,20 @@ def unrolling(work: Gather) -> list[str]:
     """Which taps are unrolled: all, those of a kernel row, none. Of a single kernel row the first two are the same."""
     choices = ["taps", "kw"] if work.rows.taps > 1 else ["taps"]
     return [*choices, "none"] if work.columns.taps >= sizes.WIDE_KERNEL or work.multiplier > 1 else choices
+
+
+def store_knob(work: Gather, workload: Workload, target: CpuTarget) -> list[Knob]:
+    """Whether the result goes past the caches: only where it is too large to be found there, if its pixels are whole
+    vectors, and on x86."""
+    is_x86 = target.vector_bytes >= 32
+    fits = workload.batch <= sizes.streamed_above(workload, target)
+    if fits or not is_x86 or work.channels % target.lanes() != 0:
+        return []
+    return [Knob("store", ["cached", "streamed"], absent="cached")]
+
+
+def is_streamed(config: Config) -> bool:
+    return config.to_dict().get("store") == "streamed"
 
 
 def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:

@@ -16,7 +16,7 @@ TENSOR_BYTES = 4 * 2 * 16 * 8 * 8
 
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch):
-    monkeypatch.setattr(module, "cache_bytes", lambda: 3 * TENSOR_BYTES)
+    monkeypatch.setattr(module, "last_cache_bytes", lambda: 3 * TENSOR_BYTES)
 
 
 def test_calls_take_turns_and_results_stay_alive():

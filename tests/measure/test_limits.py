@@ -11,13 +11,12 @@ from dwconv.measure.limits import (
     Kept,
     Reading,
     are_settled,
-    cache_bytes,
     doubt,
     limits_path,
     measure_limits,
     with_limits,
 )
-from dwconv.target import CpuTarget, Limits, cpu_target
+from dwconv.target import CpuTarget, Limits, cpu_target, last_cache_bytes
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 LIMITS = Limits(memory_gb_per_s=50.0, cache_gb_per_s=200.0, cache_bytes=1 << 25, peak_gflop_per_s=500.0)
@@ -109,4 +108,4 @@ def test_real_limits_are_in_order():
     limits = measure_limits(cpu_target()).limits
     assert 0 < limits.memory_gb_per_s < 10_000 and 0 < limits.cache_gb_per_s < 100_000
     assert 1 < limits.peak_gflop_per_s < 1e6
-    assert limits.cache_bytes == cache_bytes() >= 1 << 18
+    assert limits.cache_bytes == last_cache_bytes() >= 1 << 18

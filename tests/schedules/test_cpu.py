@@ -268,13 +268,13 @@ def test_every_space_has_a_default_and_something_to_search(shape: str, pass_: Pa
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("batch", [1, 8, 64])
 @pytest.mark.parametrize("pass_", PASSES)
-def test_only_the_threads_of_what_is_small_depend_on_the_batch(pass_: Pass, batch: int, layout: Layout) -> None:
+def test_only_threads_and_stores_depend_on_the_batch(pass_: Pass, batch: int, layout: Layout) -> None:
     workload = lying(layer(96, (28, 28), (5, 5), padding=((2, 2), (2, 2))).for_pass(pass_), layout)
     space, other = (
         templates_for(workload, TARGET)[0].space(dataclasses.replace(workload, batch=size), TARGET)
         for size in (2, batch)
     )
-    knobs, others = ([knob for knob in each.knobs if knob.name != "threads"] for each in (space, other))
+    knobs, others = ([knob for knob in each.knobs if knob.name not in ("threads", "store")] for each in (space, other))
     assert knobs == others
     assert all(other.why_illegal(config) is None for config in some_configs(workload, 20))
 
