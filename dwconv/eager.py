@@ -1,14 +1,17 @@
-"""``convolve``: the short way through autograd, for plain tensors that nobody watches.
+"""The short ways through autograd, for plain tensors that nobody watches: in C++ (``compiled_call``), or in Python.
 
 PyTorch's dispatcher, twice through Python in each direction, costs more than a small convolution. So what needs none
 of it, a step of a usual training, goes straight from the plan to the kernels and back. All else goes through ``ops``.
 
 In a training step the caches have forgotten the interpreter whenever a layer comes round: the first use of anything,
-be it an attribute, costs microseconds. What stands here and in what it calls is short for that reason.
+be it an attribute, costs microseconds. So the C++ of ``dwconv.native``, where it is compiled, takes the calls whose
+passes all have a tuned kernel that reads the tensors where they lie. What is left stays here, and is short.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,8 +19,10 @@ from torch import Tensor
 from torch._C import _are_functorch_transforms_active, _get_tracing_state, _len_torch_dispatch_stack
 from torch.autograd import Function, forward_ad
 
-from dwconv import ops, passes
+from dwconv import native, ops, passes
+from dwconv.build.kernel import MOST_ELEMENTS
 from dwconv.plan import Plan
+from dwconv.workload import PASSES
 
 
 def convolve(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, *, dense: bool) -> Tensor:
@@ -30,6 +35,57 @@ def convolve(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, *, dense: bo
         y: Tensor = _apply(x, w, bias, plan, dense)  # type: ignore[no-untyped-call]
         return y
     return passes.fprop(plan, x, w, bias, dense=dense)
+
+
+def compiled_call(
+    plan: Plan,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    axes: int,
+    trains: bool,
+    shaped: Callable[[Tensor], Tensor],
+) -> Any | None:
+    """The call on these tensors, which are dense, for ``native.learn``; None if it cannot be taught.
+
+    ``shaped``: an image, without the axes that ``input`` does not have. ``trains``: for gradients, too."""
+    if plan.is_pytorch or input.device.type != "cpu" or max(input.numel(), weight.numel()) > MOST_ELEMENTS:
+        return None
+    kernels = [plan.kernels[pass_] for pass_ in (PASSES if trains else PASSES[:1])]
+    runs = [kernel.native for kernel in kernels if kernel is not None and kernel.native is not None]
+    compiled, fprop = native.native(), kernels[0]
+    if compiled is None or fprop is None or len(runs) < len(kernels) or fprop.workload.bias != (bias is not None):
+        return None
+    problem, workload = plan.problem, fprop.workload.with_batch(plan.problem.input_shape[0])
+    y, x = (
+        shaped(torch.empty(shape, device="meta", memory_format=plan.memory_format))
+        for shape in (workload.shape_of("y"), problem.input_shape)
+    )
+    if y.numel() > MOST_ELEMENTS:
+        return None
+    shapes = [compiled.Shape(each.shape, each.stride()) for each in (y, x, weight)]
+    channel_axis = input.dim() - axes - 1
+    return compiled.Call(
+        problem.input_shape[0], *shapes, channel_axis, *runs, *[None] * (len(PASSES) - len(runs)),
+        partial(_watched_backward_shaped, plan, workload.shape_of("y"), x.shape, weight.shape),
+    )  # fmt: skip
+
+
+def _watched_backward_shaped(
+    plan: Plan, y_shape: tuple[int, ...], x_shape: tuple[int, ...], w_shape: tuple[int, ...],
+    x: Tensor | None, w: Tensor | None, dy: Tensor, needs: tuple[bool, ...],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
+    """``_watched_backward`` of tensors that have the user's axes."""
+    problem = plan.problem
+    dx, dw, db = _watched_backward(
+        plan,
+        None if x is None else x.reshape(problem.input_shape),
+        None if w is None else w.reshape(problem.weight_shape),
+        dy.reshape(y_shape),
+        needs=needs,
+    )
+    return None if dx is None else dx.reshape(x_shape), None if dw is None else dw.reshape(w_shape), db
 
 
 class DwconvConvolution(Function):
@@ -65,7 +121,7 @@ _apply = super(Function, DwconvConvolution).apply
 
 
 def _watched_backward(
-    plan: Plan, x: Tensor, w: Tensor, dy: Tensor, *, needs: tuple[bool, ...]
+    plan: Plan, x: Tensor | None, w: Tensor | None, dy: Tensor, *, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The same on ops, which are differentiable themselves."""
     dx, dw, db = None, None, None

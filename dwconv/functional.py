@@ -4,6 +4,7 @@ are faster."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +13,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
-from dwconv import ops
-from dwconv.eager import convolve, is_watched
+from dwconv import native, ops
+from dwconv.eager import compiled_call, convolve, is_watched
 from dwconv.errors import InvalidWorkload
-from dwconv.plan import MOST_PLANS, Plan, known_calls, plan
+from dwconv.plan import MOST_PLANS, Plan, forget_calls, known_calls, plan
 from dwconv.workload import Layout
 
 Size = int | Sequence[int]
@@ -81,22 +82,31 @@ def _conv(
     groups: int | None,
     axes: int,
 ) -> Tensor:
-    if torch.compiler.is_compiling() or torch._C._is_any_autocast_enabled() or is_watched(input, weight, bias):
+    is_compiling = torch.compiler.is_compiling()
+    if not is_compiling:
+        y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, axes)
+        if y is not None:
+            return y
+    if is_compiling or torch._C._is_any_autocast_enabled() or is_watched(input, weight, bias):
         return _conv_watched(
             input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=axes
         )
     # All that decides who runs the call, and how; a look at it costs what a small convolution costs.
+    trains = torch.is_grad_enabled() and (
+        input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    )
     call = (
         input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
         stride if type(stride) is tuple else _hashable(stride), padding if type(padding) is tuple else
         _hashable(padding), dilation if type(dilation) is tuple else _hashable(dilation), groups, axes,
-        torch.get_num_threads(),
+        torch.get_num_threads(), trains,
     )  # fmt: skip
     found, dense = known_calls.get(call) or _learn(
-        call, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=axes
-    )
-    if found.native:
+        call, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=axes,
+        trains=trains,
+    )  # fmt: skip
+    if found.is_pytorch:
         return _PYTORCH[axes](input, weight, bias, stride, padding, dilation, found.problem.input_shape[1])
     if axes == 2 and input.dim() == 4:
         return convolve(found, input, weight, bias, dense=dense)
@@ -116,16 +126,26 @@ def _learn(
     dilation: Size,
     groups: int | None,
     axes: int,
+    trains: bool,
 ) -> tuple[Plan, bool]:
     """Check a call that was not seen before, and remember who runs it, and whether its tensors lie densely."""
     x, w = as_2d(input, weight, bias, groups=groups, axes=axes)
     geometry = geometry_of(x, w, stride=stride, padding=padding, dilation=dilation, axes=axes)
     found = _plan_of(x, w, bias, geometry=geometry, layout=layout_of(x, w))
-    dense = x.is_contiguous(memory_format=found.memory_format) and w.is_contiguous()
+    dense = (
+        x.is_contiguous(memory_format=found.memory_format)
+        and w.is_contiguous()
+        and (bias is None or bias.is_contiguous())
+    )
     if len(known_calls) >= MOST_PLANS:
-        known_calls.clear()
-    known_calls[call] = learnt = found, dense and (bias is None or bias.is_contiguous())
-    return learnt
+        forget_calls()
+    known_calls[call] = found, dense
+    if dense:
+        shaped = partial(_without_added_axes, input=input, axes=axes)
+        compiled = compiled_call(found, input, weight, bias, axes=axes, trains=trains, shaped=shaped)
+        if compiled is not None:
+            native.learn(compiled, input, weight, bias, stride, padding, dilation, groups, axes)
+    return found, dense
 
 
 def _conv_watched(
@@ -160,7 +180,7 @@ def _is_for_pytorch(x: Tensor, w: Tensor, bias: Tensor | None, *, geometry: Geom
         return True  # complex numbers, torch.func and forward-mode derivatives: ours know nothing of them
     if torch.compiler.is_compiling():
         return False  # decided when the compiled code runs
-    return _plan_of(x, w, bias, geometry=geometry, layout=layout).native
+    return _plan_of(x, w, bias, geometry=geometry, layout=layout).is_pytorch
 
 
 def _plan_of(x: Tensor, w: Tensor, bias: Tensor | None, *, geometry: Geometry, layout: Layout) -> Plan:

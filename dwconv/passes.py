@@ -68,10 +68,11 @@ def wgrad_bias(plan: Plan, x: Tensor, dy: Tensor, *, dense: bool = False) -> tup
 
 
 def _run(kernel: Kernel, dense: bool, *inputs: Tensor) -> Any:
-    if profiler._is_profiler_enabled:  # a profile without the names would be a riddle
+    if profiler._is_profiler_enabled and kernel.native is None:  # a profile without the names would be a riddle
         with profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
             return kernel(*inputs)
-    return kernel.on_dense(*inputs) if dense and kernel.is_direct else kernel(*inputs)
+    is_short = dense and kernel.is_direct and kernel.native is None
+    return kernel.on_dense(*inputs) if is_short else kernel(*inputs)
 
 
 # -- PyTorch's own ops -----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from dwconv import native
 from dwconv.build.cpu import first_line
 from dwconv.dispatch import DispatchDecision, Problem, broken, database, decisions, tune_command
 from dwconv.errors import DwconvError, DwconvWarning
@@ -50,7 +51,7 @@ class Plan:
         self, problem: Problem, device: torch.device, *, decisions: dict[Pass, DispatchDecision], target: Target | None
     ) -> None:
         self.decisions = decisions
-        self.native = all(decision.provider == "pytorch" for decision in decisions.values())
+        self.is_pytorch = all(decision.provider == "pytorch" for decision in decisions.values())
         """True if PyTorch's own op runs every pass."""
         self.problem = problem
         self.geometry = (problem.stride, problem.padding, problem.dilation, problem.layout)
@@ -129,7 +130,7 @@ def plan(
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
                 _met.clear()
-                known_calls.clear()
+                forget_calls()
             problem = Problem(
                 input_shape=tuple(input_shape),
                 weight_shape=tuple(weight_shape),
@@ -162,7 +163,7 @@ def reset() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     with _lock:
         _plans.clear()
-        known_calls.clear()
+        forget_calls()
         _met.clear()
         _untuned.clear()
         _named.clear()
@@ -197,6 +198,11 @@ def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kerne
             with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
                 _kernels[candidate, device] = Kernel.load(build_cached(candidate, target))
         return _kernels[candidate, device]
+
+
+def forget_calls() -> None:
+    known_calls.clear()
+    native.forget()
 
 
 def _is_first(name: str) -> bool:

@@ -67,3 +67,8 @@ def shipped_log_folder() -> Path:
 def cache_folder() -> Path:
     """Where measured device limits and compiled kernels are kept: ``DWCONV_CACHE`` if set, else the user's cache."""
     return Path(os.environ.get("DWCONV_CACHE") or platformdirs.user_cache_dir("dwconv"))
+
+
+def cpp_compiler() -> str | None:
+    """The C++ compiler for the short way of calls: ``CXX`` if set, else ``c++``; None if ``DWCONV_NATIVE`` is 0."""
+    return None if os.environ.get("DWCONV_NATIVE") == "0" else os.environ.get("CXX") or "c++"

@@ -69,13 +69,18 @@ def record_of(
 
 
 def plant(
-    path: Path, workloads: Iterable[Workload], *, passes: Sequence[Pass] = PASSES, baseline_us: float = 1000.0
+    path: Path,
+    workloads: Iterable[Workload],
+    *,
+    passes: Sequence[Pass] = PASSES,
+    baseline_us: float = 1000.0,
+    template_layout: Layout = "nhwc",
 ) -> None:
-    """Append, for every pass of every workload, the default of the NHWC template: a kernel that runs."""
+    """Append, for every pass of every workload, the default of the template of a layout: a kernel that runs."""
     log, target = TuningLog(path), cpu_target()
     for workload in workloads:
         for pass_ in passes:
             of_pass = workload.for_pass(pass_)
-            (template,) = (found for found in templates_for(of_pass, target) if found.layout == "nhwc")
+            (template,) = (found for found in templates_for(of_pass, target) if found.layout == template_layout)
             space = template.space(of_pass, target)
             log.append(record_of(of_pass, config=space.default, baseline_us=baseline_us))

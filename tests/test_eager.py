@@ -1,4 +1,5 @@
-"""The short way through autograd: everything that PyTorch lets one do around an op still happens."""
+"""The short ways through autograd, in C++ and in Python: everything that PyTorch lets one do around an op still
+happens."""
 
 from __future__ import annotations
 
@@ -11,14 +12,22 @@ from planted_records import plant, workload_of
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
+from dwconv import native
 from dwconv.eager import is_watched
 
 WORKLOAD = workload_of()
 
 
-@pytest.fixture(autouse=True)
-def tuned(logs):
+@pytest.fixture(autouse=True, params=["compiled", "interpreted"])
+def way(request, logs, monkeypatch):
+    """Who takes the calls that follow: the first of its kind teaches."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    if request.param == "interpreted":
+        monkeypatch.setattr("dwconv.native.native", lambda: None)
+    elif native.native() is None:
+        pytest.skip(f"nothing is compiled: {native.why_not}")
+    convolve(*leaves())
+    return request.param
 
 
 def leaves() -> tuple[torch.Tensor, torch.Tensor]:
@@ -38,12 +47,13 @@ def check(ours, reference):
     torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-4)
 
 
-def test_no_dispatcher_is_asked(monkeypatch):
+def test_no_dispatcher_is_asked(monkeypatch, way):
     x, w = leaves()
     for name in ("fprop", "dgrad", "wgrad", "wgrad_bias"):
         monkeypatch.setattr(f"dwconv.ops.{name}", None)
     y = convolve(x, w)
-    assert y.grad_fn.name() == "DwconvConvolutionBackward"
+    assert ("CppNode" in y.grad_fn.name()) == (way == "compiled")
+    assert "DwconvConvolution" in y.grad_fn.name()
     check(torch.autograd.grad(y.sin().sum(), (x, w)), torch.autograd.grad(exact(x, w).sin().sum(), (x, w)))
 
 
@@ -59,8 +69,10 @@ def test_a_weights_gradient_is_taken_as_it_is_and_lies_as_pytorchs():
 @pytest.mark.parametrize("needed", [(True, False), (False, True)])
 def test_only_what_is_needed_is_computed_and_kept(needed):
     x, w = (tensor.requires_grad_(needs) for tensor, needs in zip((t.detach() for t in leaves()), needed, strict=True))
-    y = convolve(x, w)
-    assert [saved is not None for saved in y.grad_fn.saved_tensors] == [needed[1], needed[0]]
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: packed.append(saved) or saved, lambda saved: saved):
+        y = convolve(x, w)
+    assert [any(saved.shape == kept.shape for saved in packed) for kept in (w, x)] == list(needed)
     of = [tensor for tensor in (x, w) if tensor.requires_grad]
     check(torch.autograd.grad(y.sin().sum(), of), torch.autograd.grad(exact(x, w).sin().sum(), of))
 

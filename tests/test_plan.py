@@ -46,7 +46,7 @@ def test_kernels_are_loaded_once_and_serve_every_batch(logs, caught):
     plant(logs / "log.jsonl", [WORKLOAD])
     kernels = {pass_: plan_of().kernels[pass_] for pass_ in PASSES}
     assert all(isinstance(kernel, Kernel) for kernel in kernels.values())
-    assert not plan_of().native
+    assert not plan_of().is_pytorch
     assert plan_of(batch=2) is plan_of(batch=2)
     assert {pass_: plan_of(batch=5).kernels[pass_] for pass_ in PASSES} == kernels
     assert said(caught) == []
@@ -54,7 +54,7 @@ def test_kernels_are_loaded_once_and_serve_every_batch(logs, caught):
 
 def test_an_untuned_problem_is_named_once_with_the_command(logs, caught):
     for batch in (2, 3, 2):
-        assert plan_of(batch=batch).native
+        assert plan_of(batch=batch).is_pytorch
         assert [plan_of(batch=batch).kernels[pass_] for pass_ in PASSES] == [None] * 3
     assert said(caught) == [
         "fprop, dgrad, wgrad of 2×8×9×7 nhwc float32, kernel 3×3, padding 1 run on PyTorch's own op: untuned on "
@@ -106,7 +106,7 @@ def test_only_the_untuned_passes_are_named(logs, caught):
 
 def test_what_pytorch_does_faster_is_not_worth_a_word(logs, caught):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1)
-    assert plan_of().native
+    assert plan_of().is_pytorch
     assert said(caught) == []
 
 
@@ -163,7 +163,7 @@ def test_the_kernels_of_another_number_of_threads_run_with_the_same_bits(logs, c
     try:
         for count in (1, threads + 1):
             torch.set_num_threads(count)
-            assert not plan_of().native
+            assert not plan_of().is_pytorch
             assert plan_of().decisions["fprop"].reason.endswith(f" on {threads} threads")
             assert all(map(torch.equal, step(), before))
     finally:
@@ -184,11 +184,11 @@ def test_what_was_fastest_on_few_threads_takes_all_at_a_larger_batch(logs, caugh
 
 
 def test_reset_reads_the_logs_again(logs, caught):
-    assert plan_of().native
+    assert plan_of().is_pytorch
     plant(logs / "log.jsonl", [WORKLOAD])
-    assert plan_of().native
+    assert plan_of().is_pytorch
     reset()
-    assert not plan_of().native
+    assert not plan_of().is_pytorch
 
 
 def test_the_kernel_of_the_nearest_batch_runs(logs, caught):

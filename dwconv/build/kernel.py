@@ -3,8 +3,9 @@
 ``kernel(x, w)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
 results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
 
-Every step of a training calls some hundred of these, so a call is kept short: no views are made, and a CPU kernel is
-given addresses. What the shapes are is known since it was built.
+Every step of a training calls some hundred of these, so a call is kept short: a CPU kernel is called in C++ where that
+is compiled (``dwconv.native``); otherwise no views are made, and it is given addresses. What the shapes are is known
+since it was built.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any
 
 import torch
 
-from dwconv.build.artifact import Artifact
+from dwconv import native
+from dwconv.build.artifact import Artifact, Extent
 from dwconv.errors import BuildError
 from dwconv.workload import IMAGES, Layout, Workload
 
@@ -36,7 +38,8 @@ _FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 class Kernel:
     """A built candidate, callable. Load one with ``Kernel.load``."""
 
-    def __init__(self, artifact: Artifact, call: RawCall) -> None:
+    def __init__(self, artifact: Artifact, call: RawCall, *, entry: int | None = None) -> None:
+        """``entry``: where the machine code of ``call`` is, which takes the batch and the addresses as C does."""
         self.artifact = artifact
         self.workload: Workload = artifact.candidate.workload
         self._call = call
@@ -51,6 +54,8 @@ class Kernel:
         )
         """True if nothing has to be changed where the inputs are dense in the workload's layout."""
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
+        self.native: Any | None = self._native(entry) if entry and self.is_direct else None
+        """The same for C++, where that is compiled."""
 
     @classmethod
     def load(cls, artifact: Artifact) -> Kernel:
@@ -58,7 +63,8 @@ class Kernel:
         if artifact.kind == "cpu":
             from dwconv.build.load import load_cpu
 
-            return cls(artifact, load_cpu(artifact))
+            call, entry = load_cpu(artifact)
+            return cls(artifact, call, entry=entry)
         from dwconv.build.launch import load_cuda
 
         return cls(artifact, load_cuda(artifact))
@@ -69,6 +75,8 @@ class Kernel:
         ``inputs`` are the workload's, in its order. Returns y or dx in the workload's layout, or dw contiguous, or
         (dw, dbias).
         """
+        if self.native is not None and (given := native.run(self.native, *inputs)) is not None:
+            return given
         batch = inputs[0].shape[0]
         read = [operand.dense(tensor, batch) for operand, tensor in zip(self._inputs, inputs, strict=True)]
         if self._takes_addresses:
@@ -116,6 +124,23 @@ class Kernel:
         else:
             self._call(*tensors)
 
+    def _native(self, entry: int) -> Any | None:
+        compiled = native.native()
+        if compiled is None:
+            return None
+        workspaces = [
+            compiled.Workspace(
+                getattr(torch, argument.dtype).itemsize, [compiled.Size(*_size(size)) for size in argument.shape]
+            )
+            for argument in self.artifact.workspaces
+        ]
+        inputs, results = (
+            [compiled.Operand(each.is_image, each.any_shape, each.strides, each.dtype, each.lies) for each in operands]
+            for operands in (self._inputs, self._results)
+        )
+        name = f"dwconv::{self.workload.pass_}"
+        return compiled.Kernel(name, entry, self._call, inputs, results, workspaces)
+
     # -- workspaces --------------------------------------------------------------------------------------------
 
     def _empty_workspaces(self, batch: int, device: torch.device) -> list[torch.Tensor]:
@@ -143,6 +168,11 @@ _ADDRESS = torch.Tensor.data_ptr
 _OFF_ALIGNMENT = ALIGNMENT_BYTES["cpu"] - 1
 _CACHE_LINE_BYTES = 64
 _MOST_BATCHES = 1000
+
+
+def _size(size: int | Extent) -> tuple[int, int]:
+    """(times, over), or (number, 0)."""
+    return (size.times, size.over) if isinstance(size, Extent) else (size, 0)
 
 
 class _Scratch(threading.local):
@@ -196,6 +226,11 @@ class _Operand:
             device="cpu" if artifact.kind == "cpu" else None,
             alignment=ALIGNMENT_BYTES[artifact.kind],
         )
+
+    @property
+    def any_shape(self) -> tuple[int, ...]:
+        """With a batch, of no meaning, for an image."""
+        return (1, *self.shape) if self.is_image else self.shape
 
     def dense(self, tensor: torch.Tensor, batch: int) -> torch.Tensor:
         """``tensor`` as the kernel can read it: a copy where it lies otherwise, or starts off the alignment."""

@@ -18,8 +18,10 @@ _DTYPES = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "int32":
 """DLPack's code and bits."""
 
 
-def load_cpu(artifact: Artifact) -> Callable[..., Any]:
-    """A function of the batch and the addresses of ``artifact.arguments``, all dense, run on PyTorch's OpenMP threads.
+def load_cpu(artifact: Artifact) -> tuple[Callable[..., Any], int]:
+    """A function of the batch and the addresses of ``artifact.arguments``, all dense, run on PyTorch's OpenMP threads;
+    and the address of the same in machine code, ``int32_t (*)(int64_t batch, void* const* addresses)``, which is there
+    as long as the function is.
 
     Raises BuildError if the machine code cannot be made."""
     import tvm
@@ -39,30 +41,57 @@ def load_cpu(artifact: Artifact) -> Callable[..., Any]:
     if on_openmp:
         module["use_openmp"]()
     call: Callable[..., Any] = module["call_with_addresses"]  # keeps the module alive
-    return call
+    return call, module["entry"]()
 
 
 def addresses_ir(arguments: tuple[Argument, ...]) -> str:
-    """``call_with_addresses(batch, address…)``: calls ``main`` with tensors that it describes itself.
+    """``call_with_addresses(batch, address…)``: calls ``main`` with tensors that it describes itself. ``entry()``: the
+    address of ``int32_t (*)(int64_t batch, void* const* addresses)``, which does the same.
 
     Numbers cross from Python at a third of what tensors cost, which each take an object of their own; and what the
     shapes are is known here."""
+    count = len(arguments)
     lines = [
         "",
         "; A tensor is DLPack's: data, device (1 is the CPU) and its number, axes, dtype (code, bits, lanes), sizes,",
-        "; strides (none: it is dense), offset. An argument is its kind, padding, and what it holds; 7 is a tensor.",
+        "; strides (none: it is dense), offset. An argument is its kind, padding, and what it holds; 7 is a tensor,",
+        "; 1 a number.",
         "%dwconv.tensor = type { ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }",
         "%dwconv.argument = type { i32, i32, ptr }",
-        "define dllexport i32 @__tvm_ffi_call_with_addresses(ptr %self, ptr %given, i32 %count, ptr %result) {",
-        "  %batch_at = getelementptr %dwconv.argument, ptr %given, i32 0, i32 2",
-        "  %n = load i64, ptr %batch_at, align 8",
-        f"  %taken = alloca [{len(arguments)} x %dwconv.argument], align 8",
+        "define internal i32 @dwconv.enter(i64 %n, ptr %addresses) {",
+        f"  %taken = alloca [{count} x %dwconv.argument], align 8",
+        "  %result = alloca %dwconv.argument, align 8",
+        "  store %dwconv.argument zeroinitializer, ptr %result, align 8",
     ]
     for number, argument in enumerate(arguments):
         lines += _tensor_ir(number, argument)
     lines += [
-        f"  %status = call i32 @__tvm_ffi_main(ptr %self, ptr %taken, i32 {len(arguments)}, ptr %result)",
+        f"  %status = call i32 @__tvm_ffi_main(ptr null, ptr %taken, i32 {count}, ptr %result)",
         "  ret i32 %status",
+        "}",
+        "",
+        "define dllexport i32 @__tvm_ffi_call_with_addresses(ptr %self, ptr %given, i32 %count, ptr %result) {",
+        "  %batch_at = getelementptr %dwconv.argument, ptr %given, i32 0, i32 2",
+        "  %n = load i64, ptr %batch_at, align 8",
+        f"  %addresses = alloca [{count} x ptr], align 8",
+    ]
+    for number in range(count):
+        lines += [
+            f"  %given{number} = getelementptr %dwconv.argument, ptr %given, i32 {number + 1}, i32 2",
+            f"  %address{number} = load ptr, ptr %given{number}, align 8",
+            f"  %address{number}.at = getelementptr ptr, ptr %addresses, i32 {number}",
+            f"  store ptr %address{number}, ptr %address{number}.at, align 8",
+        ]
+    lines += [
+        "  %status = call i32 @dwconv.enter(i64 %n, ptr %addresses)",
+        "  ret i32 %status",
+        "}",
+        "",
+        "define dllexport i32 @__tvm_ffi_entry(ptr %self, ptr %given, i32 %count, ptr %result) {",
+        "  %held = getelementptr %dwconv.argument, ptr %result, i32 0, i32 2",
+        "  store %dwconv.argument { i32 1, i32 0, ptr null }, ptr %result, align 8",
+        "  store ptr @dwconv.enter, ptr %held, align 8",
+        "  ret i32 0",
         "}",
         "",
     ]
@@ -76,7 +105,7 @@ def _tensor_ir(number: int, argument: Argument) -> list[str]:
     lines = [
         f"  {this} = alloca %dwconv.tensor, align 8",
         f"  {this}.sizes = alloca [{axes} x i64], align 8",
-        f"  {this}.given = getelementptr %dwconv.argument, ptr %given, i32 {number + 1}, i32 2",
+        f"  {this}.given = getelementptr ptr, ptr %addresses, i32 {number}",
         f"  {this}.address = load ptr, ptr {this}.given, align 8",
         f"  {this}.whole.0 = insertvalue %dwconv.tensor "
         f"{{ ptr poison, i32 1, i32 0, i32 {axes}, i8 {code}, i8 {bits}, i16 1, ptr poison, ptr null, i64 0 }}, "

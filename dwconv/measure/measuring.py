@@ -9,6 +9,7 @@ from functools import cached_property, partial
 
 import torch
 
+from dwconv import native
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
 from dwconv.measure.caches import Caches, InTurn, inputs_in_turn, results_held
@@ -96,6 +97,8 @@ class Measurer:
         self._prepared: _Prepared | None = None
         if setup.load == LOAD:
             import tvm  # noqa: F401  takes a second or two, in which others can do something
+
+            native.native()  # compiled the first time, which takes longer than a candidate may
 
     def __call__(self, request: Prepare | Trial | Check | Final) -> Measured:
         with torch.inference_mode():

@@ -1,0 +1,97 @@
+// Calls: what `convolve` has learnt to run, found by all that a call says of itself.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <c10/util/hash.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <optional>
+#include <unordered_map>
+
+#include "kernel.h"
+
+namespace dwconv {
+
+// Sizes and strides of a result, with the axes that the user's tensors have.
+struct Shape {
+  Sizes sizes, strides;
+
+  at::Tensor empty(at::ScalarType dtype) const { return at::detail::empty_strided_cpu(sizes, strides, dtype); }
+};
+
+// One layer at one batch size: everything that Python found out when it came for the first time.
+struct Call : torch::CustomClassHolder {
+  Call(
+      int64_t batch,
+      Shape y,
+      Shape x,
+      Shape w,
+      int64_t channel_axis,
+      std::shared_ptr<Kernel> fprop,
+      std::shared_ptr<Kernel> dgrad,
+      std::shared_ptr<Kernel> wgrad,
+      pybind11::object watched_backward)
+      : batch(batch),
+        y(std::move(y)),
+        x(std::move(x)),
+        w(std::move(w)),
+        channel_axis(channel_axis),
+        fprop(std::move(fprop)),
+        dgrad(std::move(dgrad)),
+        wgrad(std::move(wgrad)),
+        watched_backward(std::move(watched_backward)) {}
+
+  int64_t batch;
+  Shape y, x, w;
+  int64_t channel_axis;
+  std::shared_ptr<Kernel> fprop, dgrad, wgrad;  // the last two are missing until somebody needs gradients
+  Held watched_backward;                        // (x, w, dy, needs dx, dw, db) -> (dx, dw, db), on differentiable ops
+
+  bool trains() const { return dgrad && wgrad; }
+};
+
+// Numbers that tell a call from every other.
+using Key = std::vector<int64_t>;
+
+struct HashOfKey {
+  size_t operator()(const Key& key) const {
+    size_t hash = key.size();
+    for (int64_t number : key) hash = c10::hash_combine(hash, static_cast<size_t>(number));
+    return hash;
+  }
+};
+
+using Calls = std::unordered_map<Key, c10::intrusive_ptr<Call>, HashOfKey>;
+
+inline void describe(const at::Tensor& tensor, Key& key) {
+  key.push_back(tensor.dim());
+  key.push_back(static_cast<int64_t>(tensor.scalar_type()));
+  key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
+}
+
+// False for anything but a number, a tuple of numbers, or a string.
+inline bool describe(PyObject* value, Key& key) {
+  if (PyLong_CheckExact(value)) {
+    key.push_back(-1);
+    key.push_back(PyLong_AsLongLong(value));
+  } else if (PyTuple_CheckExact(value)) {
+    const Py_ssize_t count = PyTuple_GET_SIZE(value);
+    key.push_back(count);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PyObject* item = PyTuple_GET_ITEM(value, i);
+      if (!PyLong_CheckExact(item)) return false;
+      key.push_back(PyLong_AsLongLong(item));
+    }
+  } else if (PyUnicode_CheckExact(value)) {
+    key.push_back(-2);
+    key.push_back(PyObject_Hash(value));
+  } else if (value == Py_None) {
+    key.push_back(-3);
+  } else {
+    return false;
+  }
+  return !PyErr_Occurred();
+}
+
+}  // namespace dwconv

@@ -1,0 +1,251 @@
+// dwconv_native: from a call to a kernel and back through autograd, without Python in between.
+//
+//   convolve(input, weight, bias, stride, padding, dilation, groups, axes)
+//       │  the call is new, or somebody looks at it: None, and Python does it all
+//       ▼
+//   DwconvConvolution::apply ─► Kernel fprop            saves input and weight
+//   DwconvConvolution::backward ─► wgrad, dgrad         or watched_backward, if its result is to be differentiated again
+//
+// In a training step the caches have forgotten the interpreter whenever a layer comes round: what takes 10 µs in a loop
+// takes 100 there. Machine code of a few kilobytes does not suffer so.
+
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/sum.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "calls.h"
+#include "kernel.h"
+
+namespace dwconv {
+namespace {
+
+using at::Tensor;
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// -- who looks at a call besides eager autograd -----------------------------------------------------------------------
+
+bool is_within(DispatchKeySet keys, DispatchKeySet known) { return (keys.raw_repr() & ~known.raw_repr()) == 0; }
+
+// A tensor that is just numbers in memory.
+bool is_plain(const Tensor& tensor) {
+  static const DispatchKeySet known = DispatchKeySet({DispatchKey::CPU, DispatchKey::ADInplaceOrView}) |
+      c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
+      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CPUBit);
+  return is_within(tensor.key_set(), known) && !tensor._fw_grad(0).defined();
+}
+
+// A mode, a transform or a tracer is active.
+bool somebody_watches() {
+  static const DispatchKeySet usual({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
+  const auto local = c10::impl::tls_local_dispatch_key_set();
+  return !is_within(local.included_, usual) || local.excluded_.has(DispatchKey::AutogradCPU) ||
+      at::impl::PythonTorchFunctionTLS::stack_len() > 0 || at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+// -- autograd ---------------------------------------------------------------------------------------------------------
+
+Tensor fprop(const Call& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
+  Tensor y = call.y.empty(x.scalar_type());
+  if (bias)
+    call.fprop->run(call.batch, {x, w, *bias}, {y});
+  else
+    call.fprop->run(call.batch, {x, w}, {y});
+  return y;
+}
+
+// dy as the kernels read it.
+Tensor dense(const Tensor& dy, const Call& call) {
+  if (dy.strides() == c10::IntArrayRef(call.y.strides) && Kernel::is_aligned(dy)) return dy;
+  return call.y.empty(dy.scalar_type()).copy_(dy);
+}
+
+Tensor bias_gradient(const Tensor& dy, const Call& call) {
+  Sizes axes;
+  for (int64_t axis = 0; axis < dy.dim(); ++axis)
+    if (axis != call.channel_axis) axes.push_back(axis);
+  return dy.sum(axes);
+}
+
+struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
+  static Tensor forward(
+      AutogradContext* context,
+      const Tensor& x,
+      const Tensor& w,
+      const std::optional<Tensor>& bias,
+      const c10::intrusive_ptr<Call>& call) {
+    const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
+    context->save_for_backward({needs_dw ? x : Tensor(), needs_dx ? w : Tensor()});
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    context->saved_data["has_bias"] = bias.has_value();
+    return fprop(*call, x, w, bias);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const auto capsule = context->saved_data["call"].toCapsule();
+    const Call& call = static_cast<const Call&>(*capsule);
+    const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
+    const bool needs_db = context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
+    const auto saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &w = saved[1], &given = grads[0];
+    if (at::GradMode::is_enabled() || somebody_watches() || !is_plain(given))
+      return watched_backward(call, x, w, given, needs_dx, needs_dw, needs_db);
+
+    const Tensor dy = dense(given, call);
+    Tensor dx, dw, db;
+    if (needs_dw) {
+      dw = call.w.empty(dy.scalar_type());
+      if (call.wgrad->gives_bias_gradient()) {
+        db = at::detail::empty_cpu({dy.size(call.channel_axis)}, dy.scalar_type());
+        call.wgrad->run(call.batch, {x, dy}, {dw, db});
+      } else {
+        call.wgrad->run(call.batch, {x, dy}, {dw});
+      }
+    }
+    if (needs_db && !db.defined()) db = bias_gradient(dy, call);
+    if (needs_dx) {  // last: what comes next reads it
+      dx = call.x.empty(dy.scalar_type());
+      call.dgrad->run(call.batch, {dy, w}, {dx});
+    }
+    return {dx, dw, needs_db ? db : Tensor(), Tensor()};
+  }
+
+ private:
+  // The same on ops, which are differentiable themselves.
+  static variable_list watched_backward(
+      const Call& call, const Tensor& x, const Tensor& w, const Tensor& dy, bool needs_dx, bool needs_dw, bool needs_db) {
+    pybind11::gil_scoped_acquire gil;
+    const auto or_none = [](const Tensor& tensor) {
+      return tensor.defined() ? pybind11::cast(tensor) : pybind11::none().cast<pybind11::object>();
+    };
+    const pybind11::tuple found =
+        call.watched_backward.get()(or_none(x), or_none(w), dy, pybind11::make_tuple(needs_dx, needs_dw, needs_db));
+    variable_list gradients;
+    for (const auto& each : found) gradients.push_back(each.is_none() ? Tensor() : each.cast<Tensor>());
+    gradients.push_back(Tensor());
+    return gradients;
+  }
+};
+
+// -- calls ------------------------------------------------------------------------------------------------------------
+
+Calls& calls() {
+  static auto* known = new Calls();  // never freed: nothing of it may be touched once the interpreter is gone
+  return *known;
+}
+
+constexpr Py_ssize_t kArguments = 8;
+
+bool is_exact(PyObject* object) { return THPVariable_CheckExact(object); }
+
+// False for a call that Python has to look at.
+bool describe_call(PyObject* const* given, Py_ssize_t count, Key& key) {
+  if (count != kArguments || !is_exact(given[0]) || !is_exact(given[1])) return false;
+  if (given[2] != Py_None && !is_exact(given[2])) return false;
+  key.clear();
+  key.push_back(given[2] == Py_None);
+  for (int i = 0; i < 3; ++i) {
+    if (given[i] == Py_None) continue;
+    const Tensor& tensor = THPVariable_Unpack(given[i]);
+    if (!is_plain(tensor) || !Kernel::is_aligned(tensor)) return false;
+    describe(tensor, key);
+  }
+  for (int i = 3; i < kArguments; ++i)
+    if (!describe(given[i], key)) return false;
+  key.push_back(at::get_num_threads());
+  return true;
+}
+
+PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  static thread_local Key key;
+  if (somebody_watches() || !describe_call(given, count, key)) {
+    PyErr_Clear();
+    Py_RETURN_NONE;
+  }
+  const auto found = calls().find(key);
+  if (found == calls().end()) Py_RETURN_NONE;
+  const c10::intrusive_ptr<Call> call = found->second;
+  const Tensor &x = THPVariable_Unpack(given[0]), &w = THPVariable_Unpack(given[1]);
+  std::optional<Tensor> bias;
+  if (given[2] != Py_None) bias = THPVariable_Unpack(given[2]);
+  const bool is_differentiated = at::GradMode::is_enabled() &&
+      (x.requires_grad() || w.requires_grad() || (bias && bias->requires_grad()));
+  if (is_differentiated && !call->trains()) Py_RETURN_NONE;
+  Tensor y;
+  {
+    pybind11::gil_scoped_release no_gil;
+    y = is_differentiated ? DwconvConvolution::apply(x, w, bias, call) : fprop(*call, x, w, bias);
+  }
+  return THPVariable_Wrap(std::move(y));
+  END_HANDLE_TH_ERRORS
+}
+
+// learn(call, arguments of convolve…): from now on they are run as the call says.
+PyObject* learn(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  Key key;
+  if (count > 0 && describe_call(given + 1, count - 1, key))
+    calls()[key] = pybind11::handle(given[0]).cast<c10::intrusive_ptr<Call>>();
+  PyErr_Clear();
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+// run(kernel, inputs…): the result or a tuple of two; None if the inputs do not lie as the kernel reads them.
+PyObject* run(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  const auto& kernel = pybind11::handle(given[0]).cast<const Kernel&>();
+  std::vector<Tensor> inputs;
+  for (Py_ssize_t i = 1; i < count; ++i) {
+    if (!is_exact(given[i]) || !is_plain(THPVariable_Unpack(given[i]))) Py_RETURN_NONE;
+    inputs.push_back(THPVariable_Unpack(given[i]));
+  }
+  if (!kernel.reads(inputs)) Py_RETURN_NONE;
+  const int64_t batch = inputs[0].size(0);
+  std::vector<Tensor> results;
+  {
+    pybind11::gil_scoped_release no_gil;
+    results = kernel.empty_results(batch);
+    kernel.run(batch, inputs, results);
+  }
+  if (results.size() == 1) return THPVariable_Wrap(std::move(results[0]));
+  PyObject* both = PyTuple_New(static_cast<Py_ssize_t>(results.size()));
+  if (!both) throw python_error();
+  for (size_t i = 0; i < results.size(); ++i) PyTuple_SET_ITEM(both, i, THPVariable_Wrap(std::move(results[i])));
+  return both;
+  END_HANDLE_TH_ERRORS
+}
+
+PyMethodDef kHot[] = {  // called in every step: without pybind11's look at the arguments
+    {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(convolve)), METH_FASTCALL, nullptr},
+    {"learn", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(learn)), METH_FASTCALL, nullptr},
+    {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+}  // namespace dwconv
+
+PYBIND11_MODULE(dwconv_native, module) {
+  namespace py = pybind11;
+  using namespace dwconv;
+  py::class_<Operand>(module, "Operand").def(py::init<bool, Sizes, Sizes, at::ScalarType, at::MemoryFormat>());
+  py::class_<Workspace::Size>(module, "Size").def(py::init<int64_t, int64_t>());
+  py::class_<Workspace>(module, "Workspace").def(py::init<int64_t, std::vector<Workspace::Size>>());
+  py::class_<Kernel, std::shared_ptr<Kernel>>(module, "Kernel")
+      .def(py::init<
+           std::string, int64_t, py::object, std::vector<Operand>, std::vector<Operand>, std::vector<Workspace>>());
+  py::class_<Shape>(module, "Shape").def(py::init<Sizes, Sizes>());
+  py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call")
+      .def(py::init<
+           int64_t, Shape, Shape, Shape, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
+           std::shared_ptr<Kernel>, py::object>());
+  module.def("forget", [] { calls().clear(); });
+  if (PyModule_AddFunctions(module.ptr(), kHot) < 0) throw py::error_already_set();
+}

@@ -1,0 +1,178 @@
+"""Calls that C++ takes: the same bits as through Python, whatever axes they have; and what it leaves to Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from planted_records import plant, workload_of
+
+import dwconv
+from dwconv import native
+from dwconv.errors import BuildError
+from dwconv.native import compile as compiling
+from dwconv.plan import plan, reset
+from dwconv.workload import PASSES
+
+WORKLOAD = workload_of()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    if native.native() is None:
+        pytest.skip(f"nothing is compiled: {native.why_not}")
+
+
+def leaves(*, shape=WORKLOAD.input_shape, kernel=(3, 3), bias=False, memory_format=torch.channels_last):
+    torch.manual_seed(0)
+    x = torch.randn(shape).to(memory_format=memory_format).requires_grad_()
+    w = torch.randn(8, 1, *kernel, requires_grad=True)
+    return x, w, torch.randn(8, requires_grad=True) if bias else None
+
+
+def took(function, *arguments, **keywords):
+    """The result, and whether C++ gave it."""
+    y = function(*arguments, **keywords)
+    return y, "CppNode" in y.grad_fn.name()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("batched", [True, False])
+def test_the_same_bits_as_through_python(logs, monkeypatch, batched, bias):
+    workload = dataclasses.replace(WORKLOAD, bias=bias, layout="nhwc" if batched else "nchw")
+    plant(logs / "log.jsonl", [workload], baseline_us=1e6, template_layout=workload.layout)
+    x, w, b = leaves(bias=bias)
+    if not batched:
+        x = x.detach()[0].contiguous().requires_grad_()
+    given = [tensor for tensor in (x, w, b) if tensor is not None]
+    found = []
+    for way in ("compiled", "interpreted"):
+        if way == "interpreted":
+            monkeypatch.setattr("dwconv.native.native", lambda: None)
+            reset()
+        dwconv.conv2d(x, w, b, padding=(1, 1))
+        y, is_compiled = took(dwconv.conv2d, x, w, b, padding=(1, 1))
+        assert is_compiled == (way == "compiled")
+        found.append([y, *torch.autograd.grad(y.sin().sum(), given)])
+    for ours, python in zip(*found, strict=True):
+        assert torch.equal(ours, python)
+        assert ours.shape == python.shape
+    reference = F.conv2d(x, w, b, padding=1, groups=8)
+    torch.testing.assert_close(
+        found[0], [reference, *torch.autograd.grad(reference.sin().sum(), given)], rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 12), (8, 12)])
+def test_one_axis_and_gradients_of_gradients(logs, shape):
+    workload = dataclasses.replace(
+        WORKLOAD, batch=2, input_size=(1, 12), kernel=(1, 3), padding=((0, 0), (1, 1)), layout="nchw"
+    )
+    plant(logs / "log.jsonl", [workload], baseline_us=1e6, template_layout="nchw")
+    x, w, _ = leaves(shape=shape, kernel=(3,), memory_format=torch.contiguous_format)
+    dwconv.conv1d(x, w, padding=1)
+    ours, is_compiled = took(dwconv.conv1d, x, w, padding=1)
+    reference = F.conv1d(x, w, padding=1, groups=8)
+    assert is_compiled
+    torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-4)
+    twice = []
+    for y in (ours, reference):
+        dx, dw = torch.autograd.grad(y.sin().sum(), (x, w), create_graph=True)
+        twice.append((dx, dw, *torch.autograd.grad(dx.sin().sum() + dw.cos().sum(), (x, w))))
+    torch.testing.assert_close(twice[0], twice[1], rtol=1e-4, atol=1e-4)
+
+
+def test_only_a_call_as_it_was_learnt_is_taken(logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    x, w, _ = leaves()
+    dwconv.conv2d(x, w, padding=(1, 1))
+    arguments = (None, 1, (1, 1), 1, None, 2)
+    assert native.convolve(x, w, *arguments) is not None
+    for other in (x.detach().contiguous(), x.detach()[:, :, 1:], x.detach().double(), x.detach()[:1, :4]):
+        assert native.convolve(other, w, *arguments) is None
+    assert native.convolve(x, w, None, 1, (0, 1), 1, None, 2) is None
+    assert native.convolve(x, w, None, 1, [1, 1], 1, None, 2) is None
+    assert native.convolve(x, torch.nn.Parameter(w.detach()), *arguments) is not None
+    assert native.convolve(x, w.detach().as_subclass(type("Own", (torch.Tensor,), {})), *arguments) is None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert native.convolve(x, w, *arguments) is None
+    with torch.overrides.BaseTorchFunctionMode():
+        assert native.convolve(x, w, *arguments) is None
+    native.forget()
+    assert native.convolve(x, w, *arguments) is None
+
+
+def test_what_was_learnt_without_gradients_is_learnt_again_with_them(logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    x, w, _ = leaves()
+    with torch.no_grad():
+        dwconv.conv2d(x, w, padding=1)
+    assert native.convolve(x, w, None, 1, 1, 1, None, 2) is None
+    dwconv.conv2d(x, w, padding=1)
+    assert took(dwconv.conv2d, x, w, padding=1)[1]
+
+
+def test_another_number_of_threads_is_another_call(logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    x, w, _ = leaves()
+    threads = torch.get_num_threads()
+    dwconv.conv2d(x, w, padding=1)
+    try:
+        torch.set_num_threads(threads + 1)
+        assert native.convolve(x, w, None, 1, 1, 1, None, 2) is None
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_pass_that_pytorch_runs_leaves_the_call_to_python(logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6, passes=("fprop", "wgrad"))
+    x, w, _ = leaves()
+    for _ in range(2):
+        y, is_compiled = took(dwconv.conv2d, x, w, padding=1)
+    assert not is_compiled
+    y.sum().backward()
+
+
+def test_a_kernel_takes_only_what_lies_as_it_reads(logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    x, w, _ = (None if leaf is None else leaf.detach() for leaf in leaves())
+    found = plan(
+        input_shape=x.shape, weight_shape=w.shape, stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1),
+        dtype=x.dtype, device=x.device, layout="nhwc", bias=False,
+    )  # fmt: skip
+    kernels = [found.kernels[pass_] for pass_ in PASSES]
+    assert all(kernel.native for kernel in kernels)
+    fprop = kernels[0]
+    assert torch.equal(native.run(fprop.native, x, w), fprop(x, w))
+    for inputs in ((x.contiguous(), w), (x, w[:4]), (x.double(), w), (x,), (x, w, w), (x.to("meta"), w)):
+        assert native.run(fprop.native, *inputs) is None
+    larger = torch.cat([x, x]).contiguous(memory_format=torch.channels_last)
+    assert torch.equal(native.run(fprop.native, larger, w), torch.cat([fprop(x, w)] * 2))
+
+
+@pytest.mark.parametrize(
+    ("compiler", "told"), [("nowhere-c++", r"there is no C\+\+ compiler nowhere-c\+\+; "), ("false", "false failed")]
+)
+def test_without_a_compiler_it_says_why(monkeypatch, tmp_path, compiler, told):
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
+    with pytest.raises(BuildError, match=told):
+        compiling.load_compiled()
+    assert not list(tmp_path.rglob("*.so*"))
+
+
+def test_it_can_be_left_out(logs):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    script = (
+        "import os; os.environ['DWCONV_NATIVE'] = '0'; import torch, dwconv; from dwconv import native\n"
+        f"x = torch.randn({WORKLOAD.input_shape}).to(memory_format=torch.channels_last)\n"
+        "w = torch.randn(8, 1, 3, 3, requires_grad=True)\n"
+        "for _ in range(2): y = dwconv.conv2d(x, w, padding=1)\n"
+        "print(y.grad_fn.name(), native.why_not)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "DwconvConvolutionBackward DWCONV_NATIVE=0 asks for that"
