@@ -25,7 +25,7 @@ from torch import nn
 
 import dwconv
 from bench.networks import add_network_arguments, explain_layers, image_for, network_from
-from bench.step_profile import Step, profiles
+from bench.step_profile import FEW_STEPS, STEPS, Step, profiles, ratio_at_most
 from dwconv.arguments import ArgumentParser, run
 
 
@@ -62,7 +62,11 @@ def _race(argv: Sequence[str] | None) -> int:
         "loss_difference": losses,
     }
     if arguments.profile:
-        figures["profile_ms"] = profiles({name: steps[name] for name in ("plain", "converted")}, *made_up(image))
+        both = {name: steps[name] for name in ("plain", "converted")}
+        figures["profile_ms"] = profiled = profiles(both, *made_up(image), count=STEPS)
+    else:
+        profiled = profiles({"plain": steps["plain"]}, *made_up(image), count=FEW_STEPS)
+    figures["ratio"]["at_most"] = ratio_at_most(profiled["plain"])
     arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
     return 0
 

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 STEPS = 8
-"""Of each model. The profiler slows all of them alike."""
+"""Of each model, to tell them apart by their kinds of work. The profiler slows all of them alike."""
+FEW_STEPS = 3
+"""Of one model, to know the share of its depthwise layers."""
 Step = Callable[[torch.Tensor, torch.Tensor], float]
 """One step of training on images and labels; gives the loss."""
 
@@ -34,13 +36,16 @@ _OURS = {
     "dwconv::dgrad": "depthwise backward",
     "dwconv::wgrad": "depthwise backward",
 }
+_DEPTHWISE = frozenset(_OURS.values())
 
 
-def profiles(steps: Mapping[str, Step], image: torch.Tensor, labels: torch.Tensor) -> dict[str, dict[str, float]]:
+def profiles(
+    steps: Mapping[str, Step], image: torch.Tensor, labels: torch.Tensor, *, count: int
+) -> dict[str, dict[str, float]]:
     """Milliseconds by kind, ``step`` is the whole: of each model's fastest step of several, taken in turn. The others
     tell more of what else ran on the machine."""
     fastest: dict[str, dict[str, float]] = {}
-    for _ in range(STEPS):
+    for _ in range(count):
         for name, step in steps.items():
             found = _profile(step, image, labels)
             fastest[name] = min(fastest.get(name, found), found, key=lambda each: each["step"])
@@ -57,6 +62,12 @@ def _profile(step: Step, image: torch.Tensor, labels: torch.Tensor) -> dict[str,
         found[_kind_around(event)] += event.self_cpu_time_total / 1e3
     found["between the ops"] = whole_ms - sum(found.values())
     return dict(sorted(found.items(), key=lambda item: -item[1])) | {"step": whole_ms}
+
+
+def ratio_at_most(profile: Mapping[str, float]) -> float:
+    """How many times as fast the step would be if its depthwise convolutions cost nothing."""
+    depthwise_ms = sum(profile.get(kind, 0.0) for kind in _DEPTHWISE)
+    return profile["step"] / (profile["step"] - depthwise_ms)
 
 
 def table(profiles: dict[str, dict[str, float]]) -> str:

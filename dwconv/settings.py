@@ -26,6 +26,9 @@ ALLOCATOR_ENVIRONMENT = {
     "MALLOC_TOP_PAD_": "268435456",
 }
 
+# PyTorch's profiler writes a line to stderr at every start and stop, unless its log level is above all that it knows.
+PROFILER_ENVIRONMENT = {"KINETO_LOG_LEVEL": "6"}
+
 
 def worker_environment(*, threads: int) -> dict[str, str]:
     """The environment of a worker process: this one's, with honest allocation and a fixed number of threads."""

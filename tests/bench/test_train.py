@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from torch import nn
 import dwconv
 from bench import race, train
 from bench.networks import explain_layers
-from bench.step_profile import profiles, table
+from bench.step_profile import profiles, ratio_at_most, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 
@@ -31,6 +33,7 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
     assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
     assert figures["loss_difference"]["converted"] == 0.0  # nothing is tuned: both run the same ops
     assert figures["steps"] == 3
+    assert figures["ratio"]["at_most"] == ratio_at_most(figures["profile_ms"]["plain"]) > 1
     row = {"network": "TinyNet", "goal": 1.0, "allocator": "memory kept", **figures}
     assert "TinyNet" in train._line(row)
     assert "3 wgrad pytorch" in train._where([row, row])
@@ -57,11 +60,27 @@ def test_depthwise_layers_are_told_from_the_others():
         optimizer.step()
         return loss.item()
 
-    found = profiles({"plain": step}, torch.randn(2, 3, 24, 24), torch.zeros(2))["plain"]
+    found = profiles({"plain": step}, torch.randn(2, 3, 24, 24), torch.zeros(2), count=2)["plain"]
     for kind in ("depthwise fprop", "depthwise backward", "pointwise, dense", "activation", "optimizer"):
         assert found[kind] > 0, found
     assert sum(taken for kind, taken in found.items() if kind != "step") == pytest.approx(found["step"])
     assert table({"plain": found, "converted": found}).splitlines()[-1].startswith("  step ")
+
+
+def test_what_can_be_won_at_most_is_what_the_depthwise_layers_take():
+    profile = {"depthwise fprop": 10.0, "depthwise backward": 15.0, "pointwise, dense": 70.0, "step": 100.0}
+    assert ratio_at_most(profile) == 100 / 75
+    assert ratio_at_most({"pointwise, dense": 100.0, "step": 100.0}) == 1
+
+
+def test_the_profiler_writes_nothing_between_the_figures():
+    program = (
+        "import torch\n"
+        "with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]): torch.ones(3) + 1\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], env=train._environment("glibc as it is", None),
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    assert (ended.stdout, ended.stderr) == ("", "")
 
 
 def test_layers_are_explained_without_running_the_model_for_real(logs):
