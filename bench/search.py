@@ -6,7 +6,10 @@ the two are verified and timed once more, side by side.
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,10 @@ from dwconv.arguments import ArgumentParser, run
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.records.log import TuningLog
-from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, cpu_target
 from dwconv.tuner.loop import tune_workload
+from dwconv.tuner.result import Stop, TuningResult
 from dwconv.workload import LAYOUTS, Workload
 
 GOAL = 1.1
@@ -39,40 +42,67 @@ def _search(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the search; the random ones have another")
     parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
     parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="then no more is tried, default: without end")
     parser.add_argument(
         "--logs", type=Path, default=Path("bench/logs"), help="folder for the two logs, default bench/logs"
     )
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = with_limits(cpu_target())
+    ends_s = time.monotonic() + 60 * arguments.minutes
+    chosen = [
+        (layer, workload)
+        for layer in CPU_LAYERS[: arguments.first]
+        for workload in layer.workloads(dtype="float32", layout=arguments.layout)
+        if arguments.only in f"{layer} {workload.pass_}"
+    ]
     rows: list[dict[str, Any]] = []
     print(_HEAD, flush=True)
     with Workers(target, jobs=os.cpu_count() or 1) as workers:
-        for layer in CPU_LAYERS[: arguments.first]:
-            for workload in layer.workloads(dtype="float32", layout=arguments.layout):
-                if arguments.only in f"{layer} {workload.pass_}":
-                    rows.append(_compare(layer, workload, target, arguments, workers))
-                    print(_line(rows[-1]), flush=True)
-    behind = [row for row in rows if row["ratio"] is None or row["ratio"] > GOAL]
-    print(f"\nwithin {GOAL - 1:.0%} of the best random one: {len(rows) - len(behind)} of {len(rows)}")
+        for layer, workload in chosen:
+            row = _compare(layer, workload, target, arguments, workers, ends_s=ends_s)
+            if row is None:
+                break
+            rows.append(row)
+            print(_line(row), flush=True)
+    if left := len(chosen) - len(rows):
+        print(f"\ntime is up, {left} passes are left: the same command goes on from here")
+    near = [row for row in rows if row["ratio"] is not None and row["ratio"] <= GOAL]
+    print(f"\nwithin {GOAL - 1:.0%} of the best random one: {len(near)} of {len(rows)}")
     write_results(f"search-{arguments.layout}", target=target, rows=rows, folder=arguments.out)
     return 0
 
 
-def _compare(layer: Layer, workload: Workload, target: CpuTarget, arguments: Any, workers: Workers) -> dict[str, Any]:
-    bests: list[TuningRecord | None] = []
+def _compare(
+    layer: Layer,
+    workload: Workload,
+    target: CpuTarget,
+    arguments: argparse.Namespace,
+    workers: Workers,
+    *,
+    ends_s: float,
+) -> dict[str, Any] | None:
+    """None if the time was up before both searches ended. Raises KeyboardInterrupt."""
+    found: list[TuningResult] = []
     for search, trials, seed in (
         ("evolve", arguments.trials, arguments.seed),
         ("random", arguments.random, arguments.seed + 1),
     ):
+        left_s = ends_s - time.monotonic()
+        if left_s <= 0:
+            return None
         log = TuningLog(arguments.logs / f"{target.device}-{search}-{seed}.jsonl")
-        found = tune_workload(
-            workload, target, log=log, search=search, trials=trials, seconds=None, patience=None, seed=seed,
-            workers=workers,
-        )  # fmt: skip
-        bests.append(found.best)
-    row: dict[str, Any] = {"layer": str(layer), "pass": workload.pass_, "ratio": None}
-    known = [best for best in bests if best is not None]
+        found.append(tune_workload(
+            workload, target, log=log, search=search, trials=trials, patience=None, seed=seed, workers=workers,
+            seconds=None if math.isinf(left_s) else left_s,
+        ))  # fmt: skip
+        if found[-1].stopped is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
+        if found[-1].stopped is Stop.SECONDS:
+            return None
+    tried = {"trials": [result.trials for result in found], "failures": [result.failures for result in found]}
+    row: dict[str, Any] = {"layer": str(layer), "pass": workload.pass_, "ratio": None, **tried}
+    known = [result.best for result in found if result.best is not None]
     if len(known) < 2:
         return row
     with LocalRunner(workload, target, workers=workers) as runner:
