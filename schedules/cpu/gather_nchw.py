@@ -5,6 +5,9 @@
 Vectors lie along a row. A vector of the source is loaded once for each kernel column and added to all rows of the tile
 that it meets; weights are single numbers, the same in every lane. With a strided gradient each column phase of the
 results has sums of its own, which are interleaved when they are stored.
+
+Padding beside a row is zeros in some lanes, which are multiplied like the others: a weight that is not finite gives NaN
+there, as in PyTorch's op without oneDNN. Rows of padding are left out.
 """
 
 from __future__ import annotations

@@ -153,6 +153,24 @@ def test_what_is_not_finite_reaches_the_results_it_meets_alone(shape: str, pass_
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
+def test_a_weight_that_is_not_finite_meets_padding_beside_rows_of_nchw_alone(pass_: Pass, layout: Layout) -> None:
+    """Zeros lie there, and 0 · ∞ is NaN, as in PyTorch's own op without oneDNN; with it, as in NHWC."""
+    workload = lying(SHAPES["ragged channels"].for_pass(pass_), layout)
+    images, weights = reference.operands(workload, data="integers", seed=1)
+    images, channel = images + 4, 5  # no zeros: they would make NaNs of their own
+    weights[channel, 0, 0, 0] = math.inf
+    (expected,) = reference.reference(workload, images, weights)
+    padded = torch.zeros_like(expected, dtype=torch.bool)
+    if layout == "nchw":
+        padded[:, channel, :, 0 if pass_ == "fprop" else -1] = True
+    for config in some_configs(workload, 3):
+        (result,) = run(built(workload, config), workload, (images, weights))
+        assert torch.equal(result[~padded], expected[~padded].float())
+        assert torch.all(result[padded].isnan() | (result[padded] == expected[padded]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
 def test_any_batch(pass_: Pass, layout: Layout) -> None:
     workload = lying(SHAPES["asymmetric padding"].for_pass(pass_), layout)
