@@ -68,7 +68,8 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
 
 
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
-    """Parameters: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C), workspace (M, KH, KW, C)."""
+    """Parameters: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C), workspace (vectors, M, KH, KW,
+    lanes)."""
     from dwconv.schedules.cpu.gather import schedule_gather
 
     assert isinstance(target, CpuTarget)

@@ -78,6 +78,10 @@ class Vectors:
         if left:
             yield [first + whole * per_group + v for v in range(left)]
 
+    def numbered(self, numbers: list[Expr]) -> list[tuple[Expr, Expr]]:
+        """Every vector's number with its first channel."""
+        return list(zip(numbers, self.starts(numbers), strict=True))
+
     def starts(self, numbers: list[Expr]) -> list[Expr]:
         return [bind("c", self.start(number)) for number in numbers]
 

@@ -68,7 +68,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
 
 def schedule(workload: Workload, config: Config, target: Target) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M), workspace
-    (1, KH, KW, C·M)."""
+    (vectors, 1, KH, KW, lanes)."""
     from dwconv.schedules.cpu.gather import schedule_gather
 
     assert isinstance(target, CpuTarget)

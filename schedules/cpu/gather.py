@@ -3,7 +3,9 @@
     result[o, c] = bias[c] + Σ over k of source[meets(o, k), c] · w[c, k]     (schedules/taps.py says what meets what)
 
 One task is some rows of one image, in all channels or a block of them. In a register tile every source vector is
-loaded once and multiplied into all the sums that it meets; weights stand in the workspace with channels innermost.
+loaded once and multiplied into all the sums that it meets. The weights of a vector of channels stand together in the
+workspace: each starts a cache line, and however many channels and taps there are, those in use do not all fall into a
+few sets of the cache.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ PARALLEL_PACKING = 8192
 
 def schedule_gather(work: Gather, config: Config, *, lanes: int, streamed_above: int | None) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, result (n, OH, OW, C′),
-    workspace: packed weights. ``streamed_above``: the result of a larger batch is streamed; None: never."""
+    workspace (vectors, fan-in, KH, KW, lanes): packed weights. ``streamed_above``: the result of a larger batch is
+    streamed; None: never."""
     rows, columns = work.rows, work.columns
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
@@ -36,17 +39,17 @@ def schedule_gather(work: Gather, config: Config, *, lanes: int, streamed_above:
         w = argument("w", (work.channels * work.fan_in, rows.taps, columns.taps))
         bias = argument("bias", (work.channels,)) if work.bias else None
         result = argument(work.result, (n, rows.outputs, columns.outputs, work.channels))
-        packed = argument("workspace", (work.fan_in, rows.taps, columns.taps, work.channels))
         vectors = Vectors(work.channels, lanes)
+        packed = argument("workspace", (vectors.count, work.fan_in, rows.taps, columns.taps, lanes))
         stream = None if streamed_above is None else Stream(result, vectors, n > streamed_above)
         operands = Operands(work, source, packed, bias, result, vectors, stream)
 
-        pack(w, packed, work)
+        pack(w, operands)
         for task in tasks(operands, config, n):
             loops = {"h": task.row_tiles, "w": task.column_tiles, "c": task.channel_groups}
             for at in nest(config.order, loops):
                 left, run = at["w"]
-                tile = Tile(operands, task.image, at["h"], config.tile_h, left, run, operands.vectors.starts(at["c"]))
+                tile = Tile(operands, task.image, at["h"], config.tile_h, left, run, operands.vectors.numbered(at["c"]))
                 if config.unroll == "taps":
                     tile.sum_unrolled()
                 else:
@@ -55,17 +58,20 @@ def schedule_gather(work: Gather, config: Config, *, lanes: int, streamed_above:
     return s_tir.Schedule(builder.get())
 
 
-def pack(w: Any, packed: Any, work: Gather) -> None:
-    """packed[m, i, j, c] = w[c · fan_in + m, kh, kw]; i and j count kh and kw in the order of what they meet."""
+def pack(w: Any, operands: Operands) -> None:
+    """packed[v, m, i, j, lane] = w[c · fan_in + m, kh, kw], c that lane's channel in vector v; i and j count kh and kw
+    in the order of what they meet."""
+    work, vectors = operands.work, operands.vectors
     taps = work.rows.taps * work.columns.taps
-    turns = work.fan_in * work.rows.taps
     loop = parallel if taps * work.channels * work.fan_in >= PARALLEL_PACKING else serial
-    for turn in loop("turn", turns):
-        for kw in serial("kw", work.columns.taps):
-            for c in serial("c", work.channels):
-                m, kh = turn // work.rows.taps, turn % work.rows.taps
-                at = (upwards(work.rows, kh), upwards(work.columns, kw))
-                store(packed, w[c * work.fan_in + m, kh, kw], m, *at, c)
+    for turn in loop("turn", vectors.count * work.fan_in):
+        vector, m = turn // work.fan_in, turn % work.fan_in
+        start = bind("start", vectors.start(vector))
+        for kh in serial("kh", work.rows.taps):
+            for kw in serial("kw", work.columns.taps):
+                for lane in serial("lane", vectors.lanes):
+                    at = (upwards(work.rows, kh), upwards(work.columns, kw))
+                    store(operands.packed, w[(start + lane) * work.fan_in + m, kh, kw], vector, m, *at, lane)
 
 
 @dataclass(frozen=True)
@@ -92,9 +98,9 @@ class Operands:
             channels = tirx.floordiv(channels, self.vectors.splat(self.work.fan_out))
         return bind("value", self.source[image, row, column, channels])
 
-    def weight(self, m: Expr, kh: Expr, kw: Expr, c: Expr) -> Expr:
+    def weight(self, vector: Expr, m: Expr, kh: Expr, kw: Expr) -> Expr:
         at = (upwards(self.work.rows, kh), upwards(self.work.columns, kw))
-        return self.packed[(m, *at, self.vectors.span(c))]
+        return self.packed[(vector, m, *at, self.vectors.span(0))]
 
 
 @dataclass(frozen=True)
@@ -125,27 +131,29 @@ class Task:
 
     def channel_groups(self) -> Iterator[list[Expr]]:
         """Numbers of the vectors of the tiles."""
-        count = self.config.block_c // self.operands.vectors.lanes
-        if self.config.block_c == self.operands.work.channels:
-            count = self.operands.vectors.count
+        count = vectors_in_block(self.operands.vectors, self.config)
         return self.operands.vectors.groups(self.first_vector, count, self.config.vectors_c)
 
 
 def tasks(operands: Operands, config: Config, n: Expr) -> Iterator[Task]:
     """Shares out images × blocks of rows × blocks of channels over the threads."""
     row_blocks = ceil_div(operands.work.rows.outputs, rows_in_block(config))
-    channel_blocks = operands.work.channels // config.block_c
+    vectors = vectors_in_block(operands.vectors, config)
+    channel_blocks = operands.vectors.count // vectors
     stream = operands.stream
     with stream.defined() if stream else contextlib.nullcontext():
         for task in parallel("task", n * (row_blocks * channel_blocks)):
             image = bind("image", task // (row_blocks * channel_blocks))
             top = bind("top", task // channel_blocks % row_blocks * rows_in_block(config))
-            first_vector = (
-                task % channel_blocks * (config.block_c // operands.vectors.lanes) if channel_blocks > 1 else 0
-            )
+            first_vector = task % channel_blocks * vectors if channel_blocks > 1 else 0
             yield Task(operands, config, image, top, first_vector)
         if stream:
             stream.fence()
+
+
+def vectors_in_block(vectors: Vectors, config: Config) -> int:
+    """``block_c``, in vectors; an equal part of all."""
+    return vectors.count if config.block_c == vectors.channels else int(config.block_c) // vectors.lanes
 
 
 def rows_in_block(config: Config) -> int:
@@ -163,7 +171,8 @@ class Tile:
     height: int
     left: Expr
     run: Run
-    channels: list[Expr]
+    channels: list[tuple[Expr, Expr]]
+    """Of every vector its number and its first channel."""
 
     def sum_unrolled(self) -> None:
         """All taps, straight code; one test for each source row keeps out of the padding."""
@@ -175,11 +184,11 @@ class Tile:
                 with when(inside(row, rows.inputs)):
                     for column_at, column_pairs in columns.reads_of(self.run):
                         column = columns.origin(self.left) + column_at
-                        for v, c in enumerate(self.channels):
+                        for v, (vector, c) in enumerate(self.channels):
                             value = self.operands.load(self.image, row, column, c, m)
                             for out_row, kh in row_pairs:
                                 for out_column, kw in column_pairs:
-                                    weight = self.operands.weight(m, kh, kw, c)
+                                    weight = self.operands.weight(vector, m, kh, kw)
                                     sums.add((out_row, out_column, v), value * weight)
         for row in range(self.height):
             with when(self._has(row)):
@@ -202,10 +211,10 @@ class Tile:
     def _add_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
         columns = self.operands.work.columns
         for column_at, pairs in columns.reads_of(self.run):
-            for v, c in enumerate(self.channels):
+            for v, (vector, c) in enumerate(self.channels):
                 value = self.operands.load(self.image, row, columns.origin(self.left) + column_at, c, m)
                 for out, kw in pairs:
-                    sums.add((0, out, v), value * self.operands.weight(m, kh, kw, c))
+                    sums.add((0, out, v), value * self.operands.weight(vector, m, kh, kw))
 
     def _add_rolled_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
         columns, width = self.operands.work.columns, self.run.width
@@ -218,8 +227,8 @@ class Tile:
             for q in serial("q_w", *bounds):
                 for out in range(phase, width, columns.down):
                     column = origin + columns.origin(out - phase) + taps.at + q * taps.delta
-                    for v, c in enumerate(self.channels):
-                        weight = self.operands.weight(m, kh, taps.first + q * taps.period, c)
+                    for v, (vector, c) in enumerate(self.channels):
+                        weight = self.operands.weight(vector, m, kh, taps.first + q * taps.period)
                         sums.add((0, out, v), self.operands.load(self.image, row, column, c, m) * weight)
 
     def _has(self, row: int) -> Expr:
@@ -230,7 +239,7 @@ class Tile:
     def _write(self, sums: Accumulators, summed: int, row: int) -> None:
         """Row ``summed`` of the sums to row ``row`` of the tile."""
         for column in range(self.run.width):
-            for v, c in enumerate(self.channels):
+            for v, (_, c) in enumerate(self.channels):
                 at = (self.image, self.top + row, self.left + column)
                 value = self.operands.finish(sums[summed, column, v], c)
                 if self.operands.stream:

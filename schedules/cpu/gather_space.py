@@ -14,10 +14,9 @@ TILE_WIDTHS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)
 
 
 def channel_blocks(channels: int, target: CpuTarget) -> list[int]:
-    """Channels of a task: all, or a part in whole vectors."""
-    lanes = sizes.vector_lanes(channels, target)
-    parts = [channels // part for part in divisors(channels, most=8)]
-    return sorted({part for part in parts if part % lanes == 0} | {channels})
+    """Channels of a task: all, or an equal part of the vectors; the last may overlap the one before."""
+    lanes, vectors = sizes.vector_lanes(channels, target), sizes.vector_count(channels, target)
+    return sorted({vectors // part * lanes for part in divisors(vectors, most=8) if part > 1} | {channels})
 
 
 def preferred_channels(work: Gather, block_h: int, *, batch: int, threads: int) -> int:
