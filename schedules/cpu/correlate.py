@@ -8,7 +8,8 @@ x once for all dy that it meets. The gradient of a bias is one sum more, of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,8 @@ def schedule_correlation(workload: Workload, config: Config, *, lanes: int, grou
         dw = argument("dw", workload.weight_shape)
         dbias = argument("dbias", (workload.out_channels,)) if workload.bias else None
         results = Results(dw, dbias, rows.taps, columns.taps, vectors)
-        reader = Reader(x, dy, rows, columns, workload.multiplier, vectors, config.tile_w, config.order)
+        tile = (config.to_dict().get("tile_h", 1), config.tile_w)
+        reader = Reader(x, dy, rows, columns, workload.multiplier, vectors, tile, config.order)
         groups = TapGroups(
             rows.taps, columns.taps, config.group_kh, group_kw, config.unroll == "none", sum_dy=workload.bias
         )
@@ -222,54 +224,71 @@ class Reader:
     columns: Axis
     multiplier: int
     vectors: Vectors
-    tile_w: int
+    tile: tuple[int, int]
+    """Rows and columns of dy that are loaded together."""
     order: str
     """Loops over rows and tiles of columns, the outer one first."""
 
     def add_rows(self, sums: Sums, image: Expr, block: tuple[Expr, Expr], channels: list[Expr]) -> None:
         """The rows of dy from block[0] to block[1] − 1; where the group is one kernel row, those it meets alone."""
         taps = sums.taps
-        bounds = live_outputs(self.rows, taps.kh, *block) if taps.only_met_rows else block
+        first, stop = live_outputs(self.rows, taps.kh, *block) if taps.only_met_rows else block
         if not isinstance(taps.kw, int):
             reach = taps.kw * self.columns.step + self.columns.shift
-            for row in serial("row", *bounds):
+            for row in serial("row", first, stop):
                 for column in serial("column", *live_outputs(self.columns, taps.kw, 0, self.columns.outputs)):
-                    self._add_tile(sums, image, row, column, [(reach, [(0, 0)])], channels)
+                    self._add_tile(sums, image, (row, column), [(reach, [(0, 0)])], channels, size=(1, 1))
             return
         columns = self.columns.part(taps.kw, taps.width)
-        loops = {"h": lambda: serial("row", *bounds), "w": lambda: column_tiles(columns, self.tile_w)}
-        for at in nest(self.order, loops):
-            column, run = at["w"]
-            self._add_tile(sums, image, at["h"], column, columns.reads_of(run), channels, width=run.width)
+        for height, rows in self._row_tiles(first, stop):
+            loops = {"h": rows, "w": lambda: column_tiles(columns, self.tile[1])}
+            for at in nest(self.order, loops):
+                column, run = at["w"]
+                self._add_tile(
+                    sums, image, (at["h"], column), columns.reads_of(run), channels, size=(height, run.width)
+                )
+
+    def _row_tiles(self, first: Expr, stop: Expr) -> list[tuple[int, Callable[[], Iterator[Expr]]]]:
+        """The height of tiles with the loop over their first rows: whole ones, then those of one of the rows left."""
+        height = self.tile[0]
+        if height == 1:
+            return [(1, lambda: serial("row", first, stop))]
+        middle = bind("middle", stop - (stop - first) % height)
+        return [(height, lambda: tiles_of(height, first, middle)), (1, lambda: serial("row", middle, stop))]
 
     def _add_tile(
         self,
         sums: Sums,
         image: Expr,
-        row: Expr,
-        column: Expr,
+        at: tuple[Expr, Expr],
         reads: list[tuple[Expr, list[tuple[int, int]]]],
         channels: list[Expr],
         *,
-        width: int = 1,
+        size: tuple[int, int],
     ) -> None:
-        """``reads``: columns of x from where output ``column`` meets tap 0, with the (output, tap) pairs of each."""
-        taps = sums.taps
+        """A tile of dy of that ``size`` from ``at`` on. ``reads``: columns of x from where its first column meets tap
+        0, with the (output, tap) pairs of each."""
+        taps, (top, left), (height, width) = sums.taps, at, size
         outputs = range(width) if taps.sums_dy else sorted({out for _, pairs in reads for out, _ in pairs})
         gradient = {
-            (out, v): self._load_dy(image, row, column + out, c) for out in outputs for v, c in enumerate(channels)
+            (row, out, v): self._load_dy(image, top + row, left + out, c)
+            for row in range(height)
+            for out in outputs
+            for v, c in enumerate(channels)
         }
         if taps.sums_dy:
             for v in range(len(channels)):
-                sums.add_dy(v, sum_of([gradient[out, v] for out in outputs]))
-        for a in range(taps.height):
-            x_row = bind("x_row", self.rows.origin(row) + self.rows.shift + (taps.kh + a) * self.rows.step)
+                sums.add_dy(v, sum_of([value for (_, _, of), value in gradient.items() if of == v]))
+        origin = self.rows.origin(top) + self.rows.shift + taps.kh * self.rows.step
+        for row_at, row_pairs in dataclasses.replace(self.rows, taps=taps.height, shift=0).reads(height).items():
+            x_row = bind("x_row", origin + row_at)
             with when(taps.only_met_rows or inside(x_row, self.rows.inputs)):
-                for at, pairs in reads:
+                for column_at, pairs in reads:
                     for v, c in enumerate(channels):
-                        value = self._load_x(image, x_row, self.columns.origin(column) + at, c)
-                        for out, b in pairs:
-                            sums.add((a, b), v, value * gradient[out, v])
+                        value = self._load_x(image, x_row, self.columns.origin(left) + column_at, c)
+                        for row, a in row_pairs:
+                            for out, b in pairs:
+                                sums.add((a, b), v, value * gradient[row, out, v])
 
     def _load_x(self, image: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         channels = self.vectors.span(c)
@@ -279,6 +298,12 @@ class Reader:
 
     def _load_dy(self, image: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         return bind("dy_value", self.dy[image, row, column, self.vectors.span(c)])
+
+
+def tiles_of(height: int, first: Expr, stop: Expr) -> Iterator[Expr]:
+    """First rows of the tiles."""
+    for tile in serial("tile_h", (stop - first) // height):
+        yield bind("row", first + tile * height)
 
 
 def column_tiles(columns: Axis, tile_w: int) -> Iterator[tuple[Expr, Run]]:

@@ -3,8 +3,9 @@
 Level one, `parallel="images"`: `tasks` tasks share out the blocks of `block_h` rows of all images; each sums up all
 weights into its own part of the workspace, and the parts are then added in order. Or `parallel="channels"`: a task
 owns `vectors_c` vectors of channels in all images, and there is nothing to add.
-Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_w` columns at a time,
-row by row or down a strip of columns (`order`): then what kernel rows share stays in the first-level cache.
+Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_h` rows × `tile_w` columns
+at a time, along the rows or down a strip of columns (`order`): then what kernel rows share stays in the first-level
+cache.
 
     x                            dy                    registers: group_kh × KW × vectors_c sums
     ┌─────────────────┐          ┌────────────┐        ┌──────┬──────┬──────┐
@@ -48,6 +49,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("tasks", [target.threads * share for share in (1, 2, 4, 8)]),
         Knob("block_h", sizes.row_blocks(out_h)),
         Knob("group_kh", range(1, min(kernel_h, 7) + 1)),
+        Knob("tile_h", tile_heights(workload, target), absent=1),
         Knob("tile_w", [size for size in (1, 2, 3, 4, 7, 8, 14) if size <= out_w]),
         Knob("vectors_c", [count for count in (1, 2, 3, 4) if count <= vectors]),
         Knob("order", ["hw", "wh"]),
@@ -70,12 +72,13 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
             ),
             Rule(
                 "more dy in a tile than registers hold",
-                lambda config: config.tile_w * config.vectors_c > registers - 8,
+                lambda config: config.tile_h * config.tile_w * config.vectors_c > registers - 8,
             ),
             Rule(
                 "taps in loops are summed one at a time",
                 lambda config: (
-                    config.unroll == "none" and (config.group_kh, config.tile_w, config.order) != (1, 1, "hw")
+                    config.unroll == "none"
+                    and (config.group_kh, config.tile_h, config.tile_w, config.order) != (1, 1, 1, "hw")
                 ),
             ),
             Rule(
@@ -92,6 +95,13 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
                {"parallel": "images", "tasks": 4 * target.threads, "block_h": block_h}),
         },
     )  # fmt: skip
+
+
+def tile_heights(workload: Workload, target: CpuTarget) -> list[int]:
+    """Rows of a tile. More than one load x less often, which pays where every load takes a second: with channels that
+    fill no whole vectors most of them lie across two cache lines."""
+    ragged = workload.out_channels % sizes.vector_lanes(workload.out_channels, target) != 0
+    return [rows for rows in (1, 2, 3, 4) if rows <= workload.output_size[0]] if ragged else [1]
 
 
 def group_kw(workload: Workload, config: Config, target: CpuTarget) -> int:
@@ -118,8 +128,11 @@ def code_size(workload: Workload, config: Config, target: CpuTarget) -> int:
     for kw in range(0, columns.taps, width):
         taps = min(width, columns.taps - kw)
         tiles, reads, products = sizes.row_code(columns.part(kw, taps), config.tile_w)
-        code += vectors * (groups * tiles * config.tile_w + kernel_rows * (load * reads + products))
-        code += kernel_rows * tiles * config.group_kh * taps * vectors  # all sums meet after every tile and row test
+        for height in {config.tile_h, 1}:  # whole tiles and rows that are left
+            rows = kernel_rows + groups * (height - 1)
+            code += vectors * (groups * height * tiles * config.tile_w + rows * load * reads)
+            code += vectors * kernel_rows * height * products
+            code += rows * tiles * config.group_kh * taps * vectors  # all sums meet after every tile and row test
     return code
 
 

@@ -232,6 +232,39 @@ def test_tiles_in_every_order(pass_: Pass) -> None:
         assert_right(kernel, workload)
 
 
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
+def test_blocks_of_channels_that_fill_no_whole_vectors(pass_: Pass) -> None:
+    """The last block overlaps the one before."""
+    workload = layer(58, (5, 6), (3, 3), padding=((1, 1), (1, 1)), bias=pass_ == "fprop").for_pass(pass_)
+    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    blocks = next(knob.values for knob in space.knobs if knob.name == "block_c")
+    assert blocks == (16, 32, 58)
+    for block_c in blocks:
+        fields = {"block_c": block_c, "vectors_c": 1}
+        assert_right(built(workload, space.check(space.default.to_dict() | fields)), workload)
+
+
+@pytest.mark.parametrize("group_kh", [1, 2, 3])
+@pytest.mark.parametrize("parallel", ["images", "channels"])
+def test_tiles_of_several_rows_of_dy_and_rows_that_are_left(parallel: str, group_kh: int) -> None:
+    workload = layer(24, (9, 10), (4, 3), padding=((2, 1), (1, 1)), stride=(1, 2), bias=True).for_pass("wgrad")
+    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    rows, tasks = (9, 2) if parallel == "channels" else (4, 8)
+    fields = {"parallel": parallel, "tasks": tasks, "block_h": rows, "vectors_c": 1, "tile_w": 2, "group_kh": group_kh}
+    for tile_h in (2, 4):
+        assert_right(built(workload, space.check(space.default.to_dict() | fields | {"tile_h": tile_h})), workload)
+
+
+def test_wgrad_tiles_of_a_record_that_says_nothing_of_rows_have_one() -> None:
+    """It was written before there was a choice."""
+    workload = layer(58, (8, 8), (3, 3), padding=((1, 1), (1, 1))).for_pass("wgrad")
+    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    one_row = space.check(space.default.to_dict() | {"tile_h": 1})
+    silent = Config(one_row.template, tuple(item for item in one_row.values if item[0] != "tile_h"))
+    assert space.check(silent.to_dict()) == one_row
+    assert build(Candidate(workload, silent), TARGET).source == build(Candidate(workload, one_row), TARGET).source
+
+
 ROWS_APART: dict[Pass, dict[str, object]] = {"fprop": {"tile_h": 1}, "dgrad": {"tile_h": 1}, "wgrad": {"group_kh": 2}}
 
 
