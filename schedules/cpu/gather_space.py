@@ -29,8 +29,11 @@ def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:
     """A wide tile of one row, with a loop over kernel rows: it has the sums that multiply-adds in flight need, reads
     few columns twice and keeps the weights of a kernel row in registers. As few tiles as possible, about equally wide.
     The rows below follow, while the lines that they share are in the cache. Narrow images make up for it by vectors
-    or, if kernels are small and rows shared, by rows."""
+    or, if kernels are small and rows shared, by rows. So do channels that fill no whole vectors: most loads then lie
+    across two cache lines, and tiles of several rows load least."""
     down = work.columns.down
+    if work.channels % sizes.vector_lanes(work.channels, target) and max(work.rows.taps, work.columns.taps) <= 3:
+        return {"tile_h": 3, "tile_w": 7, "vectors_c": 1, "order": "hwc", "unroll": "taps"}
     widths = [size for size in sizes.tiles(TILE_WIDTHS, work.columns) if size <= sizes.sum_registers(target)]
     width = min(widths or [down], key=lambda size: (-(-work.columns.outputs // size), size))
     tile: dict[str, Value] = {"tile_h": work.rows.down, "tile_w": width, "vectors_c": 1 if width > 8 else 2}

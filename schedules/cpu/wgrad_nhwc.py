@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu import sizes
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CpuTarget, Target
@@ -88,20 +88,41 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         ],
         preferred={
             "threads": target.threads,
-            "order": "wh", "unroll": "kw",
-            **({"group_kh": 3, "tile_w": 4, "vectors_c": 2} if kernel_w <= 3 else
-               {"group_kh": max(1, 2 * registers // 3 // kernel_w), "tile_w": 7, "vectors_c": 1}),
+            **preferred_tile(workload, target), "unroll": "kw",
             **({"parallel": "channels", "tasks": target.threads, "block_h": out_h} if by_channels else
                {"parallel": "images", "tasks": 4 * target.threads, "block_h": block_h}),
         },
     )  # fmt: skip
 
 
+def preferred_tile(workload: Workload, target: CpuTarget) -> dict[str, Value]:
+    """Sums for two thirds of the registers, or nearly. Down a strip of columns a small kernel finds the x that the row
+    above has read in the first-level cache; a wide one reads too much meanwhile, and a single row shares nothing."""
+    kernel_h, kernel_w = workload.kernel
+    at_a_time = max(1, 2 * sizes.sum_registers(target) // 3 // kernel_w)
+    if kernel_h == 1 and kernel_w <= 7:
+        return {"order": "hw", "group_kh": 1, "tile_h": 1, "tile_w": 3, "vectors_c": at_a_time}
+    if kernel_w == 1:
+        return {"order": "wh", "group_kh": 7, "tile_h": 1, "tile_w": 4, "vectors_c": 2}
+    if kernel_w <= 3 and is_ragged(workload, target):
+        return {"order": "hw", "group_kh": 3, "tile_h": 3, "tile_w": 2, "vectors_c": 2}
+    if kernel_w <= 3:
+        return {"order": "wh", "group_kh": 3, "tile_h": 1, "tile_w": 4, "vectors_c": 2}
+    if kernel_w <= 7:
+        return {"order": "wh", "group_kh": at_a_time, "tile_h": 1, "tile_w": 7, "vectors_c": 1}
+    if kernel_w <= 12:
+        return {"order": "hw", "group_kh": 3, "tile_h": 1, "tile_w": 4, "vectors_c": 1}
+    return {"order": "hw", "group_kh": 1, "tile_h": 1, "tile_w": 7, "vectors_c": 1}
+
+
+def is_ragged(workload: Workload, target: CpuTarget) -> bool:
+    """Whether channels fill no whole vectors: then most of those that are loaded lie across two cache lines."""
+    return workload.out_channels % sizes.vector_lanes(workload.out_channels, target) != 0
+
+
 def tile_heights(workload: Workload, target: CpuTarget) -> list[int]:
-    """Rows of a tile. More than one load x less often, which pays where every load takes a second: with channels that
-    fill no whole vectors most of them lie across two cache lines."""
-    ragged = workload.out_channels % sizes.vector_lanes(workload.out_channels, target) != 0
-    return [rows for rows in (1, 2, 3, 4) if rows <= workload.output_size[0]] if ragged else [1]
+    """Rows of a tile. More than one load x less often, which pays where every load takes as long as two."""
+    return [rows for rows in (1, 2, 3, 4) if rows <= workload.output_size[0]] if is_ragged(workload, target) else [1]
 
 
 def group_kw(workload: Workload, config: Config, target: CpuTarget) -> int:
