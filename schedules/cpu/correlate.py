@@ -37,7 +37,7 @@ def schedule_correlation(workload: Workload, config: Config, *, lanes: int, grou
         dw = argument("dw", workload.weight_shape)
         dbias = argument("dbias", (workload.out_channels,)) if workload.bias else None
         results = Results(dw, dbias, rows.taps, columns.taps, vectors)
-        tile = (config.to_dict().get("tile_h", 1), config.tile_w)
+        tile = (int(config.to_dict().get("tile_h", 1)), config.tile_w)
         reader = Reader(x, dy, rows, columns, workload.multiplier, vectors, tile, config.order)
         groups = TapGroups(
             rows.taps, columns.taps, config.group_kh, group_kw, config.unroll == "none", sum_dy=workload.bias

@@ -3,9 +3,9 @@
 Level one, `parallel="images"`: `tasks` tasks share out the blocks of `block_h` rows of all images; each sums up all
 weights into its own part of the workspace, and the parts are then added in order. Or `parallel="channels"`: a task
 owns `vectors_c` vectors of channels in all images, and there is nothing to add.
-Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_h` rows × `tile_w` columns
-at a time, along the rows or down a strip of columns (`order`): then what kernel rows share stays in the first-level
-cache.
+Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_h` rows × `tile_w`
+columns at a time, along the rows or down a strip of columns (`order`): then what kernel rows share stays in the
+first-level cache.
 
     x                            dy                    registers: group_kh × KW × vectors_c sums
     ┌─────────────────┐          ┌────────────┐        ┌──────┬──────┬──────┐
