@@ -143,7 +143,12 @@ def _parser() -> ArgumentParser:
         "finds them; keep the two in logs of their own; default warm",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("--log", type=Path, metavar="PATH", help="log to write, default your own (see README)")
+    output.add_argument(
+        "--log",
+        type=Path,
+        metavar="PATH",
+        help="log to read and extend, default your own: <device>.jsonl in your data folder",
+    )
     output.add_argument("--no-resume", action="store_true", help="measure again what the log knows")
     output.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser

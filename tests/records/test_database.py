@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from planted_records import record_of, workload_of
 
+from dwconv import settings
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
@@ -161,6 +162,18 @@ def test_a_place_further_on_answers_where_its_batch_is_nearer(places):
         2,
         8,
     )
+
+
+def test_usually_the_users_own_log_comes_before_what_ships(tmp_path, monkeypatch):
+    monkeypatch.delenv("DWCONV_TUNING_LOGS", raising=False)
+    monkeypatch.setattr(settings, "own_log_folder", lambda: tmp_path / "own")
+    monkeypatch.setattr(settings, "shipped_log_folder", lambda: tmp_path / "shipped")
+    monkeypatch.chdir(tmp_path)
+    TuningLog(tmp_path / "shipped" / "here.jsonl").append(confirmed(config=B, median_us=2))
+    assert best(Database.usual()) == (B, 2, 8)
+    TuningLog(tmp_path / "own" / "here.jsonl").append(confirmed(config=A, median_us=5))
+    assert best(Database.usual()) == (A, 5, 8)
+    assert best(Database.usual(tmp_path / "shipped" / "here.jsonl")) == (B, 2, 8), "only that one"
 
 
 def test_problems_are_noted_and_never_fatal(tmp_path):
