@@ -47,10 +47,11 @@ def compiled_call(
     trains: bool,
     shaped: Callable[[Tensor], Tensor],
 ) -> Any | None:
-    """The call on these tensors, which are dense, for ``native.learn``; None if it cannot be taught.
+    """The call of a plan with tuned kernels on these tensors, which are dense, for ``native.learn``; None if it cannot
+    be taught.
 
     ``shaped``: an image, without the axes that ``input`` does not have. ``trains``: for gradients, too."""
-    if plan.is_pytorch or input.device.type != "cpu" or max(input.numel(), weight.numel()) > MOST_ELEMENTS:
+    if input.device.type != "cpu" or max(input.numel(), weight.numel()) > MOST_ELEMENTS:
         return None
     kernels = [plan.kernels[pass_] for pass_ in (PASSES if trains else PASSES[:1])]
     runs = [kernel.native for kernel in kernels if kernel is not None and kernel.native is not None]
@@ -66,10 +67,20 @@ def compiled_call(
         return None
     shapes = [compiled.Shape(each.shape, each.stride()) for each in (y, x, weight)]
     channel_axis = input.dim() - axes - 1
-    return compiled.Call(
+    return compiled.TunedCall(
         problem.input_shape[0], *shapes, channel_axis, *runs, *[None] * (len(PASSES) - len(runs)),
         partial(_watched_backward_shaped, plan, workload.shape_of("y"), x.shape, weight.shape),
     )  # fmt: skip
+
+
+def compiled_pytorch_call(plan: Plan, *, axes: int, padding: tuple[int, ...]) -> Any | None:
+    """The call of a plan that leaves everything to PyTorch's own op, for ``native.learn``: nobody should pay for having
+    asked. Nothing is compiled for that alone."""
+    compiled = native.native(may_compile=False)
+    if compiled is None:
+        return None
+    problem = plan.problem
+    return compiled.PyTorchCall(axes, problem.stride[-axes:], padding, problem.dilation[-axes:], problem.input_shape[1])
 
 
 def _watched_backward_shaped(

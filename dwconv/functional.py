@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from dwconv import native, ops
-from dwconv.eager import compiled_call, convolve, is_watched
+from dwconv.eager import compiled_call, compiled_pytorch_call, convolve, is_watched
 from dwconv.errors import InvalidWorkload
 from dwconv.plan import MOST_PLANS, Plan, forget_calls, known_calls, plan
 from dwconv.workload import Layout
@@ -140,11 +140,15 @@ def _learn(
     if len(known_calls) >= MOST_PLANS:
         forget_calls()
     known_calls[call] = found, dense
-    if dense:
+    compiled: object | None = None
+    if found.is_pytorch and not isinstance(padding, str):
+        pads = geometry[1][::2][-axes:]  # the same on both sides
+        compiled = compiled_pytorch_call(found, axes=axes, padding=pads)
+    elif dense:
         shaped = partial(_without_added_axes, input=input, axes=axes)
         compiled = compiled_call(found, input, weight, bias, axes=axes, trains=trains, shaped=shaped)
-        if compiled is not None:
-            native.learn(compiled, input, weight, bias, stride, padding, dilation, groups, axes)
+    if compiled is not None:
+        native.learn(compiled, input, weight, bias, stride, padding, dilation, groups, axes)
     return found, dense
 
 

@@ -8,11 +8,11 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from native_needed import needs_native
 from planted_records import plant, workload_of
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
-from dwconv import native
 from dwconv.eager import is_watched
 
 WORKLOAD = workload_of()
@@ -24,8 +24,8 @@ def way(request, logs, monkeypatch):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     if request.param == "interpreted":
         monkeypatch.setattr("dwconv.native.native", lambda: None)
-    elif native.native() is None:
-        pytest.skip(f"nothing is compiled: {native.why_not}")
+    else:
+        needs_native()
     convolve(*leaves())
     return request.param
 

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from dwconv.errors import BuildError
-from dwconv.native.compile import load_compiled
+from dwconv.native.compile import is_compiled, load_compiled
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ why_not = "no kernel was loaded yet"
 """Why calls take the way through Python; empty if they do not."""
 
 
-def native() -> Any | None:
-    """The compiled module, or None; then ``why_not`` says why. The first call may compile it."""
+def native(*, may_compile: bool = True) -> Any | None:
+    """The compiled module, or None; then ``why_not`` says why. The first call may take half a minute to compile it."""
     with _lock:
-        if not _tried:
+        if not _tried and (may_compile or is_compiled()):
             _load()
         return _module
 

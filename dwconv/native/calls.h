@@ -2,6 +2,8 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/conv1d.h>
+#include <ATen/ops/conv2d.h>
 #include <c10/util/hash.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -21,7 +23,35 @@ struct Shape {
 
 // One layer at one batch size: everything that Python found out when it came for the first time.
 struct Call : torch::CustomClassHolder {
-  Call(
+  // False if it knows nothing of gradients.
+  virtual bool trains() const = 0;
+  virtual at::Tensor run(
+      const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool trains) = 0;
+};
+
+// Nothing is tuned, or nothing is faster: PyTorch's own op.
+struct PyTorchCall final : Call {
+  PyTorchCall(int64_t axes, Sizes stride, Sizes padding, Sizes dilation, int64_t groups)
+      : axes(axes),
+        stride(std::move(stride)),
+        padding(std::move(padding)),
+        dilation(std::move(dilation)),
+        groups(groups) {}
+
+  int64_t axes;
+  Sizes stride, padding, dilation;
+  int64_t groups;
+
+  bool trains() const override { return true; }
+  at::Tensor run(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool) override {
+    return axes == 1 ? at::conv1d(x, w, bias, stride, padding, dilation, groups)
+                     : at::conv2d(x, w, bias, stride, padding, dilation, groups);
+  }
+};
+
+// Every pass has a tuned kernel.
+struct TunedCall final : Call {
+  TunedCall(
       int64_t batch,
       Shape y,
       Shape x,
@@ -47,7 +77,8 @@ struct Call : torch::CustomClassHolder {
   std::shared_ptr<Kernel> fprop, dgrad, wgrad;  // the last two are missing until somebody needs gradients
   Held watched_backward;                        // (x, w, dy, needs dx, dw, db) -> (dx, dw, db), on differentiable ops
 
-  bool trains() const { return dgrad && wgrad; }
+  bool trains() const override { return dgrad && wgrad; }
+  at::Tensor run(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool trains) override;
 };
 
 // Numbers that tell a call from every other.

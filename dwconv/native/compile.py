@@ -35,7 +35,7 @@ def load_compiled() -> Any:
     compiler = settings.cpp_compiler()
     if compiler is None:
         raise BuildError("DWCONV_NATIVE=0 asks for that")
-    path = settings.cache_folder() / "native" / f"{_NAME}-{_key(compiler)}.so"
+    path = _path(compiler)
     if not path.exists():
         _compile(compiler, path)
     loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
@@ -44,6 +44,16 @@ def load_compiled() -> Any:
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
+
+
+def is_compiled() -> bool:
+    """True if ``load_compiled`` finds it done."""
+    compiler = settings.cpp_compiler()
+    return compiler is not None and _path(compiler).exists()
+
+
+def _path(compiler: str) -> Path:
+    return settings.cache_folder() / "native" / f"{_NAME}-{_key(compiler)}.so"
 
 
 def _key(compiler: str) -> str:

@@ -51,7 +51,7 @@ bool somebody_watches() {
 
 // -- autograd ---------------------------------------------------------------------------------------------------------
 
-Tensor fprop(const Call& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
+Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
   Tensor y = call.y.empty(x.scalar_type());
   if (bias)
     call.fprop->run(call.batch, {x, w, *bias}, {y});
@@ -61,12 +61,12 @@ Tensor fprop(const Call& call, const Tensor& x, const Tensor& w, const std::opti
 }
 
 // dy as the kernels read it.
-Tensor dense(const Tensor& dy, const Call& call) {
+Tensor dense(const Tensor& dy, const TunedCall& call) {
   if (dy.strides() == c10::IntArrayRef(call.y.strides) && Kernel::is_aligned(dy)) return dy;
   return call.y.empty(dy.scalar_type()).copy_(dy);
 }
 
-Tensor bias_gradient(const Tensor& dy, const Call& call) {
+Tensor bias_gradient(const Tensor& dy, const TunedCall& call) {
   Sizes axes;
   for (int64_t axis = 0; axis < dy.dim(); ++axis)
     if (axis != call.channel_axis) axes.push_back(axis);
@@ -79,17 +79,17 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       const Tensor& x,
       const Tensor& w,
       const std::optional<Tensor>& bias,
-      const c10::intrusive_ptr<Call>& call) {
+      const c10::intrusive_ptr<TunedCall>& call) {
     const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
     context->save_for_backward({needs_dw ? x : Tensor(), needs_dx ? w : Tensor()});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->saved_data["has_bias"] = bias.has_value();
-    return fprop(*call, x, w, bias);
+    return run_fprop(*call, x, w, bias);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const auto capsule = context->saved_data["call"].toCapsule();
-    const Call& call = static_cast<const Call&>(*capsule);
+    const auto& call = static_cast<const TunedCall&>(*capsule);
     const bool needs_dx = context->needs_input_grad(0), needs_dw = context->needs_input_grad(1);
     const bool needs_db = context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
     const auto saved = context->get_saved_variables();
@@ -119,7 +119,7 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
  private:
   // The same on ops, which are differentiable themselves.
   static variable_list watched_backward(
-      const Call& call, const Tensor& x, const Tensor& w, const Tensor& dy, bool needs_dx, bool needs_dw, bool needs_db) {
+      const TunedCall& call, const Tensor& x, const Tensor& w, const Tensor& dy, bool needs_dx, bool needs_dw, bool needs_db) {
     pybind11::gil_scoped_acquire gil;
     const auto or_none = [](const Tensor& tensor) {
       return tensor.defined() ? pybind11::cast(tensor) : pybind11::none().cast<pybind11::object>();
@@ -132,6 +132,15 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     return gradients;
   }
 };
+
+}  // namespace
+
+Tensor TunedCall::run(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias, bool trains) {
+  if (!trains) return run_fprop(*this, x, w, bias);
+  return DwconvConvolution::apply(x, w, bias, c10::intrusive_ptr<TunedCall>::reclaim_copy(this));
+}
+
+namespace {
 
 // -- calls ------------------------------------------------------------------------------------------------------------
 
@@ -181,7 +190,7 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   Tensor y;
   {
     pybind11::gil_scoped_release no_gil;
-    y = is_differentiated ? DwconvConvolution::apply(x, w, bias, call) : fprop(*call, x, w, bias);
+    y = call->run(x, w, bias, is_differentiated);
   }
   return THPVariable_Wrap(std::move(y));
   END_HANDLE_TH_ERRORS
@@ -242,7 +251,10 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def(py::init<
            std::string, int64_t, py::object, std::vector<Operand>, std::vector<Operand>, std::vector<Workspace>>());
   py::class_<Shape>(module, "Shape").def(py::init<Sizes, Sizes>());
-  py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call")
+  py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call");
+  py::class_<PyTorchCall, Call, c10::intrusive_ptr<PyTorchCall>>(module, "PyTorchCall")
+      .def(py::init<int64_t, Sizes, Sizes, Sizes, int64_t>());
+  py::class_<TunedCall, Call, c10::intrusive_ptr<TunedCall>>(module, "TunedCall")
       .def(py::init<
            int64_t, Shape, Shape, Shape, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
            std::shared_ptr<Kernel>, py::object>());

@@ -9,11 +9,12 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from native_needed import needs_native
 from planted_records import plant, workload_of
 
 import dwconv
 from dwconv import native
-from dwconv.errors import BuildError
+from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
 from dwconv.plan import plan, reset
 from dwconv.workload import PASSES
@@ -23,8 +24,7 @@ WORKLOAD = workload_of()
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
-    if native.native() is None:
-        pytest.skip(f"nothing is compiled: {native.why_not}")
+    needs_native()
 
 
 def leaves(*, shape=WORKLOAD.input_shape, kernel=(3, 3), bias=False, memory_format=torch.channels_last):
@@ -135,6 +135,20 @@ def test_a_pass_that_pytorch_runs_leaves_the_call_to_python(logs):
         y, is_compiled = took(dwconv.conv2d, x, w, padding=1)
     assert not is_compiled
     y.sum().backward()
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_what_pytorch_runs_costs_no_way_through_python(logs, monkeypatch, axes):
+    x = torch.randn(2, 4, *[9] * axes, requires_grad=True)
+    w, b = torch.randn(8, 1, *[3] * axes, requires_grad=True), torch.randn(8)
+    ours, theirs = ((dwconv.conv1d, F.conv1d), (dwconv.conv2d, F.conv2d))[axes - 1]
+    arguments = (2, (1, 2)[-axes:], 2)
+    with pytest.warns(DwconvWarning, match="untuned"):
+        ours(x, w, b, *arguments)
+    monkeypatch.setattr("dwconv.functional.known_calls", None)
+    y, reference = ours(x, w, b, *arguments), theirs(x, w, b, *arguments, 4)
+    assert torch.equal(y, reference)
+    assert torch.equal(*(torch.autograd.grad(each.sum(), w)[0] for each in (y, reference)))
 
 
 def test_a_kernel_takes_only_what_lies_as_it_reads(logs):
