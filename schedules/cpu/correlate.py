@@ -15,7 +15,8 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit import Accumulators, Vectors, argument, parallel, scratch
+from dwconv.schedules.cpu.emit import Accumulators, Vectors, argument, parallel, prefetch, scratch
+from dwconv.schedules.cpu.sizes import rows_ahead
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, most, nest, serial, store, when
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis, Run, column_runs
@@ -38,7 +39,7 @@ def schedule_correlation(workload: Workload, config: Config, *, lanes: int, grou
         dbias = argument("dbias", (workload.out_channels,)) if workload.bias else None
         results = Results(dw, dbias, rows.taps, columns.taps, vectors)
         tile = (int(config.to_dict().get("tile_h", 1)), config.tile_w)
-        reader = Reader(x, dy, rows, columns, workload.multiplier, vectors, tile, config.order)
+        reader = Reader(x, dy, rows, columns, workload.multiplier, vectors, tile, config.order, rows_ahead(config))
         groups = TapGroups(
             rows.taps, columns.taps, config.group_kh, group_kw, config.unroll == "none", sum_dy=workload.bias
         )
@@ -228,6 +229,8 @@ class Reader:
     """Rows and columns of dy that are loaded together."""
     order: str
     """Loops over rows and tiles of columns, the outer one first."""
+    ahead: int
+    """So many rows before they are needed, the lines of x and dy are asked for; 0: when they are needed."""
 
     def add_rows(self, sums: Sums, image: Expr, block: tuple[Expr, Expr], channels: list[Expr]) -> None:
         """The rows of dy from block[0] to block[1] − 1; where the group is one kernel row, those it meets alone."""
@@ -244,9 +247,10 @@ class Reader:
             loops = {"h": rows, "w": lambda: column_tiles(columns, self.tile[1])}
             for at in nest(self.order, loops):
                 column, run = at["w"]
-                self._add_tile(
-                    sums, image, (at["h"], column), columns.reads_of(run), channels, size=(height, run.width)
-                )
+                tile, reads, size = (at["h"], column), columns.reads_of(run), (height, run.width)
+                if self.ahead:
+                    self._prefetch(taps, image, tile, reads, channels, size=size)
+                self._add_tile(sums, image, tile, reads, channels, size=size)
 
     def _row_tiles(self, first: Expr, stop: Expr) -> list[tuple[int, Callable[[], Iterator[Expr]]]]:
         """The height of tiles with the loop over their first rows: whole ones, then those of one of the rows left."""
@@ -289,6 +293,33 @@ class Reader:
                         for row, a in row_pairs:
                             for out, b in pairs:
                                 sums.add((a, b), v, value * gradient[row, out, v])
+
+    def _prefetch(
+        self,
+        taps: TapGroup,
+        image: Expr,
+        at: tuple[Expr, Expr],
+        reads: list[tuple[Expr, list[tuple[int, int]]]],
+        channels: list[Expr],
+        *,
+        size: tuple[int, int],
+    ) -> None:
+        """What no tile but the one ``ahead`` rows below reads first: rows of dy, the rows of x that each of them adds,
+        and of their columns those that the tiles to the left and right leave."""
+        (top, left), (height, width) = at, size
+        shared = max(0, len(reads) - width * self.columns.up) // 2
+        new_taps = [a for a in range(taps.height) if (taps.height - 1 - a) * self.rows.step < self.rows.up]
+        for row in range(height):
+            below = bind("below", least(top + row + self.ahead, self.rows.outputs - 1))
+            for out in range(width):
+                for c in channels:
+                    prefetch(self.dy, image, below, left + out, c)
+            for a in new_taps:
+                x_row = self.rows.origin(below) + self.rows.shift + (taps.kh + a) * self.rows.step
+                x_row = bind("x_below", most(least(x_row, self.rows.inputs - 1), 0))
+                for column_at, _ in reads[shared:][: width * self.columns.up]:
+                    for c in channels:
+                        prefetch(self.x, image, x_row, self.columns.origin(left) + column_at, c // self.multiplier)
 
     def _load_x(self, image: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         channels = self.vectors.span(c)

@@ -123,3 +123,9 @@ class Accumulators:
 def scratch(elements: int) -> Any:
     """A few floats that belong to one turn of a loop."""
     return IRBuilder.name("scratch", T.alloc_buffer((elements,), "float32", scope="global"))
+
+
+def prefetch(tensor: Any, *at: Expr) -> None:
+    """Asks for the cache line of an element that will be read."""
+    read, keep, data = 0, 3, 1
+    T.evaluate(tirx.call_intrin("void", "tirx.prefetch", T.address_of(tensor[at]), read, keep, data))

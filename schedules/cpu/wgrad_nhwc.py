@@ -5,7 +5,7 @@ weights into its own part of the workspace, and the parts are then added in orde
 owns `vectors_c` vectors of channels in all images, and there is nothing to add.
 Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_h` rows × `tile_w`
 columns at a time, along the rows or down a strip of columns (`order`): then what kernel rows share stays in the
-first-level cache.
+first-level cache. Lines may be asked for some rows before (`prefetch`).
 
     x                            dy                    registers: group_kh × KW × vectors_c sums
     ┌─────────────────┐          ┌────────────┐        ┌──────┬──────┬──────┐
@@ -40,7 +40,9 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
     out_h, out_w = workload.output_size
     vectors = sizes.vector_count(workload.out_channels, target)
     registers = sizes.sum_registers(target)
-    block_h = sizes.preferred_rows(out_h, batch=workload.batch, threads=target.threads)
+    # Whole images, if there are enough: then a strip is cut least often, and the rows of x at its ends read twice.
+    whole = workload.batch >= 4 * target.threads
+    block_h = out_h if whole else sizes.preferred_rows(out_h, batch=workload.batch, threads=target.threads)
     # What a task by images does besides, clearing and adding up partial sums, shows where images are small.
     by_channels = kernel_w <= 3 and out_h * out_w <= SMALL_IMAGE and vectors % 2 == 0 and vectors >= 16 * target.threads
     return ConfigSpace(
@@ -55,6 +57,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("order", ["hw", "wh"]),
         Knob("unroll", ["kw", "none"] if kernel_w >= sizes.WIDE_KERNEL or workload.multiplier > 1 else ["kw"]),
         *sizes.thread_knob(workload, target),
+        *sizes.prefetch_knob(workload),
         rules=[
             Rule(
                 "tasks that own channels make no partial sums and no row blocks",
@@ -82,6 +85,10 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
                 ),
             ),
             Rule(
+                "taps in loops read one column at a time: there is little to ask for",
+                lambda config: config.unroll == "none" and sizes.rows_ahead(config) > 0,
+            ),
+            Rule(
                 "too much code: it takes long to compile",
                 lambda config: code_size(workload, config, target) > sizes.MOST_CODE,
             ),
@@ -107,7 +114,9 @@ def preferred_tile(workload: Workload, target: CpuTarget) -> dict[str, Value]:
     if kernel_w <= 3 and is_ragged(workload, target):
         return {"order": "hw", "group_kh": 3, "tile_h": 3, "tile_w": 2, "vectors_c": 2}
     if kernel_w <= 3:
-        return {"order": "wh", "group_kh": 3, "tile_h": 1, "tile_w": 4, "vectors_c": 2}
+        dense = {"tile_w": 14, "vectors_c": 1, "prefetch": 3}
+        strided = {"tile_w": 4, "vectors_c": 2, "prefetch": 0}
+        return {"order": "wh", "group_kh": 3, "tile_h": 1, **(dense if workload.stride == (1, 1) else strided)}
     if kernel_w <= 7:
         return {"order": "wh", "group_kh": at_a_time, "tile_h": 1, "tile_w": 7, "vectors_c": 1}
     if kernel_w <= 12:

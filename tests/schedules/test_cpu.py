@@ -219,6 +219,24 @@ def test_every_way_to_share_out_wgrad(parallel: str, unroll: str, bias: bool) ->
     assert len(kernel.artifact.workspaces) == (1 if parallel == "images" else 0)
 
 
+@pytest.mark.parametrize("ahead", [3, 6])
+@pytest.mark.parametrize("stride, multiplier", [(1, 1), (2, 1), (1, 2)])
+def test_wgrad_asks_for_lines_ahead_and_for_no_others(ahead: int, stride: int, multiplier: int) -> None:
+    """On what stays in the cache there is nothing to gain: the knob is there in large workloads alone."""
+    small = layer(34, (17, 14), (3, 3), padding=((1, 1), (1, 1)), stride=(stride, stride), multiplier=multiplier)
+    small = small.for_pass("wgrad")
+    large = dataclasses.replace(small, batch=2000)
+    without, space = (templates_for(each, TARGET)[0].space(each, TARGET) for each in (small, large))
+    assert "prefetch" not in without.default.to_dict()
+    rows = {"block_h": 4, "tile_h": 2 if multiplier == 1 else 1}
+    wanted = {**rows, "tile_w": 3, "vectors_c": 1, "unroll": "kw", "prefetch": ahead}
+    ahead_kernel = built(large, space.check({**space.default.to_dict(), **wanted}))
+    assert "llvm.prefetch" in ahead_kernel.artifact.source
+    assert_right(ahead_kernel, small)
+    before = {name: value for name, value in space.default.values if name != "prefetch"}
+    assert "llvm.prefetch" not in built(large, Config.of(space.template, **before)).artifact.source
+
+
 @pytest.mark.parametrize("pass_", PASSES)
 def test_tiles_in_every_order(pass_: Pass) -> None:
     """Several tiles along every axis, and several blocks of rows."""
@@ -316,16 +334,19 @@ def test_every_space_has_a_default_and_something_to_search(shape: str, pass_: Pa
         assert len({space.sample(random.Random(seed)) for seed in range(30)}) > 3
 
 
+ON_SIZE = ("threads", "store", "prefetch")
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("batch", [1, 8, 64])
 @pytest.mark.parametrize("pass_", PASSES)
-def test_only_threads_and_stores_depend_on_the_batch(pass_: Pass, batch: int, layout: Layout) -> None:
+def test_only_threads_stores_and_prefetches_depend_on_the_batch(pass_: Pass, batch: int, layout: Layout) -> None:
     workload = lying(layer(96, (28, 28), (5, 5), padding=((2, 2), (2, 2))).for_pass(pass_), layout)
     space, other = (
         templates_for(workload, TARGET)[0].space(dataclasses.replace(workload, batch=size), TARGET)
         for size in (2, batch)
     )
-    knobs, others = ([knob for knob in each.knobs if knob.name not in ("threads", "store")] for each in (space, other))
+    knobs, others = ([knob for knob in each.knobs if knob.name not in ON_SIZE] for each in (space, other))
     assert knobs == others
     assert all(other.why_illegal(config) is None for config in some_configs(workload, 20))
 
