@@ -30,8 +30,10 @@ def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:
     few columns twice and keeps the weights of a kernel row in registers. As few tiles as possible, about equally wide.
     The rows below follow, while the lines that they share are in the cache. Narrow images make up for it by vectors
     or, if kernels are small and rows shared, by rows. So do channels that fill no whole vectors: most loads then lie
-    across two cache lines, and tiles of several rows load least."""
+    across two cache lines, and tiles of several rows load least. Taps in a column share nothing else."""
     down = work.columns.down
+    if work.columns.taps == 1 and work.rows.taps > 1 and work.rows.up == work.rows.down == 1:
+        return {"tile_h": 4, "tile_w": 3, "vectors_c": 2, "order": "wch", "unroll": "taps"}
     if work.channels % sizes.vector_lanes(work.channels, target) and max(work.rows.taps, work.columns.taps) <= 3:
         return {"tile_h": 3, "tile_w": 7, "vectors_c": 1, "order": "hwc", "unroll": "taps"}
     widths = [size for size in sizes.tiles(TILE_WIDTHS, work.columns) if size <= sizes.sum_registers(target)]
