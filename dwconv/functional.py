@@ -42,6 +42,10 @@ def conv2d(
 
     Raises InvalidWorkload, naming the sizes, for what is no depthwise convolution.
     """
+    if not torch.compiler.is_compiling():
+        y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 2)
+        if y is not None:
+            return y
     if has_torch_function_variadic(input, weight):
         return _overridden(conv2d, input, weight, bias, stride, padding, dilation, groups)
     return _conv(input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=2)
@@ -60,6 +64,10 @@ def conv1d(
 
     ``input`` is (N, C, L) or (C, L), ``weight`` (C·multiplier, 1, K); the rest is as in ``conv2d``.
     """
+    if not torch.compiler.is_compiling():
+        y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 1)
+        if y is not None:
+            return y
     if has_torch_function_variadic(input, weight):
         return _overridden(conv1d, input, weight, bias, stride, padding, dilation, groups)
     return _conv(input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=1)
@@ -82,12 +90,7 @@ def _conv(
     groups: int | None,
     axes: int,
 ) -> Tensor:
-    is_compiling = torch.compiler.is_compiling()
-    if not is_compiling:
-        y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, axes)
-        if y is not None:
-            return y
-    if is_compiling or torch._C._is_any_autocast_enabled() or is_watched(input, weight, bias):
+    if torch.compiler.is_compiling() or torch._C._is_any_autocast_enabled() or is_watched(input, weight, bias):
         return _conv_watched(
             input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, axes=axes
         )
