@@ -216,6 +216,21 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """The rows and columns of dy that are loaded together, ``height`` × ``width`` from (``top``, ``left``) on."""
+
+    image: Expr
+    top: Expr
+    left: Expr
+    height: int
+    width: int
+    reads: list[tuple[Expr, list[tuple[int, int]]]]
+    """Columns of x from where the first column of the tile meets tap 0, with the (output, tap) pairs of each."""
+    channels: list[Expr]
+    """Of every vector its first one."""
+
+
+@dataclass(frozen=True)
 class Reader:
     """Goes through x and dy, and adds to the sums what they give."""
 
@@ -240,17 +255,17 @@ class Reader:
             reach = taps.kw * self.columns.step + self.columns.shift
             for row in serial("row", first, stop):
                 for column in serial("column", *live_outputs(self.columns, taps.kw, 0, self.columns.outputs)):
-                    self._add_tile(sums, image, (row, column), [(reach, [(0, 0)])], channels, size=(1, 1))
+                    self._add(sums, Tile(image, row, column, 1, 1, [(reach, [(0, 0)])], channels))
             return
         columns = self.columns.part(taps.kw, taps.width)
         for height, rows in self._row_tiles(first, stop):
             loops = {"h": rows, "w": lambda: column_tiles(columns, self.tile[1])}
             for at in nest(self.order, loops):
                 column, run = at["w"]
-                tile, reads, size = (at["h"], column), columns.reads_of(run), (height, run.width)
+                tile = Tile(image, at["h"], column, height, run.width, columns.reads_of(run), channels)
                 if self.ahead:
-                    self._prefetch(taps, image, tile, reads, channels, size=size)
-                self._add_tile(sums, image, tile, reads, channels, size=size)
+                    self._prefetch(taps, tile)
+                self._add(sums, tile)
 
     def _row_tiles(self, first: Expr, stop: Expr) -> list[tuple[int, Callable[[], Iterator[Expr]]]]:
         """The height of tiles with the loop over their first rows: whole ones, then those of one of the rows left."""
@@ -260,66 +275,47 @@ class Reader:
         middle = bind("middle", stop - (stop - first) % height)
         return [(height, lambda: tiles_of(height, first, middle)), (1, lambda: serial("row", middle, stop))]
 
-    def _add_tile(
-        self,
-        sums: Sums,
-        image: Expr,
-        at: tuple[Expr, Expr],
-        reads: list[tuple[Expr, list[tuple[int, int]]]],
-        channels: list[Expr],
-        *,
-        size: tuple[int, int],
-    ) -> None:
-        """A tile of dy of that ``size`` from ``at`` on. ``reads``: columns of x from where its first column meets tap
-        0, with the (output, tap) pairs of each."""
-        taps, (top, left), (height, width) = sums.taps, at, size
-        outputs = range(width) if taps.sums_dy else sorted({out for _, pairs in reads for out, _ in pairs})
+    def _add(self, sums: Sums, tile: Tile) -> None:
+        taps = sums.taps
+        outputs = range(tile.width) if taps.sums_dy else sorted({out for _, pairs in tile.reads for out, _ in pairs})
         gradient = {
-            (row, out, v): self._load_dy(image, top + row, left + out, c)
-            for row in range(height)
+            (row, out, v): self._load_dy(tile.image, tile.top + row, tile.left + out, c)
+            for row in range(tile.height)
             for out in outputs
-            for v, c in enumerate(channels)
+            for v, c in enumerate(tile.channels)
         }
         if taps.sums_dy:
-            for v in range(len(channels)):
+            for v in range(len(tile.channels)):
                 sums.add_dy(v, sum_of([value for (_, _, of), value in gradient.items() if of == v]))
-        origin = self.rows.origin(top) + self.rows.shift + taps.kh * self.rows.step
-        for row_at, row_pairs in dataclasses.replace(self.rows, taps=taps.height, shift=0).reads(height).items():
+        origin = self.rows.origin(tile.top) + self.rows.shift + taps.kh * self.rows.step
+        for row_at, row_pairs in dataclasses.replace(self.rows, taps=taps.height, shift=0).reads(tile.height).items():
             x_row = bind("x_row", origin + row_at)
             with when(taps.only_met_rows or inside(x_row, self.rows.inputs)):
-                for column_at, pairs in reads:
-                    for v, c in enumerate(channels):
-                        value = self._load_x(image, x_row, self.columns.origin(left) + column_at, c)
+                for column_at, pairs in tile.reads:
+                    for v, c in enumerate(tile.channels):
+                        value = self._load_x(tile.image, x_row, self.columns.origin(tile.left) + column_at, c)
                         for row, a in row_pairs:
                             for out, b in pairs:
                                 sums.add((a, b), v, value * gradient[row, out, v])
 
-    def _prefetch(
-        self,
-        taps: TapGroup,
-        image: Expr,
-        at: tuple[Expr, Expr],
-        reads: list[tuple[Expr, list[tuple[int, int]]]],
-        channels: list[Expr],
-        *,
-        size: tuple[int, int],
-    ) -> None:
+    def _prefetch(self, taps: TapGroup, tile: Tile) -> None:
         """What no tile but the one ``ahead`` rows below reads first: rows of dy, the rows of x that each of them adds,
         and of their columns those that the tiles to the left and right leave."""
-        (top, left), (height, width) = at, size
-        shared = max(0, len(reads) - width * self.columns.up) // 2
+        new_columns = tile.width * self.columns.up
+        shared = max(0, len(tile.reads) - new_columns) // 2
         new_taps = [a for a in range(taps.height) if (taps.height - 1 - a) * self.rows.step < self.rows.up]
-        for row in range(height):
-            below = bind("below", least(top + row + self.ahead, self.rows.outputs - 1))
-            for out in range(width):
-                for c in channels:
-                    prefetch(self.dy, image, below, left + out, c)
+        for row in range(tile.height):
+            below = bind("below", least(tile.top + row + self.ahead, self.rows.outputs - 1))
+            for out in range(tile.width):
+                for c in tile.channels:
+                    prefetch(self.dy, tile.image, below, tile.left + out, c)
             for a in new_taps:
                 x_row = self.rows.origin(below) + self.rows.shift + (taps.kh + a) * self.rows.step
                 x_row = bind("x_below", most(least(x_row, self.rows.inputs - 1), 0))
-                for column_at, _ in reads[shared:][: width * self.columns.up]:
-                    for c in channels:
-                        prefetch(self.x, image, x_row, self.columns.origin(left) + column_at, c // self.multiplier)
+                for column_at, _ in tile.reads[shared:][:new_columns]:
+                    column = self.columns.origin(tile.left) + column_at
+                    for c in tile.channels:
+                        prefetch(self.x, tile.image, x_row, column, c // self.multiplier)
 
     def _load_x(self, image: Expr, row: Expr, column: Expr, c: Expr) -> Expr:
         channels = self.vectors.span(c)
