@@ -1,20 +1,14 @@
 """The command line of ``python -m dwconv.tune``."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import fake_tuning as fake
-import msgspec
 import pytest
 
-from dwconv import arguments, target, tune
-from dwconv.arguments import workload_options
+from dwconv import target, tune
 from dwconv.layers import read_layers
 from dwconv.measure import limits
 from dwconv.records.log import TuningLog
@@ -329,85 +323,6 @@ def test_the_budget_that_is_named_is_the_one_that_counts(capsys, fakes, monkeypa
     ]  # fmt: skip
 
 
-def _words(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
-
-
-# -- arguments ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--shape 8,144,56,56 --kernel 3",
-        "--shape 8,64,1,1000 --kernel 1,31",
-        "--shape 2,8,9,10 --kernel 3,5 --stride 2,1 --dilation 2 --padding valid",
-        "--shape 2,8,9,10 --kernel 4 --padding same",
-        "--shape 2,8,9,10 --kernel 4 --padding 0,3,1,2 --multiplier 2 --dtype float16 --layout nhwc",
-        "--shape 2,8,9,10 --kernel 3 --bias",
-        "--shape 2,8,9,10 --kernel 5 --padding 1,2",
-    ],
-)
-def test_workloads_read_from_the_options_that_name_them(options):
-    workload = _workload(options)
-    assert _workload(workload_options(workload)) == workload
-
-
-def test_default_padding_rounds_down():
-    workload = _workload("--shape 2,8,9,10 --kernel 4,5 --dilation 1,2")
-    assert workload.padding == ((1, 1), (4, 4))
-
-
-def _workload(options: str) -> Workload:
-    parser = arguments.ArgumentParser(prog="test", description="")
-    arguments.add_workload_arguments(parser)
-    return arguments.workload_from(parser.parse_args(options.split()), "fprop")
-
-
-# -- for real ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def known_limits(monkeypatch, tmp_path):
-    """What this CPU can do need not be measured."""
-    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
-    path = limits.limits_path(target.cpu_target())
-    path.parent.mkdir(parents=True)
-    path.write_bytes(msgspec.json.encode(limits.Kept(limits=fake.TARGET.limits, readings=limits.ENOUGH_READINGS)))
-
-
-@pytest.mark.usefixtures("known_limits")
-def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path):
-    """Interrupted as soon as the first records are there; resumed; and then there is nothing left to measure."""
-    log = tmp_path / "log.jsonl"
-    options = ["--shape", "2,16,8,8", "--kernel", "3", "--layout", "nhwc", "--target", "cpu", "--passes", "fprop",
-               "--jobs", "1", "--log", str(log), "--json"]  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dwconv.tune", *options, "--trials", "500", "--patience", "500"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    until = time.monotonic() + 60
-    while not (log.exists() and log.read_bytes().count(b"\n") >= 2) and time.monotonic() < until:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == 130, err
-    (result,) = json.loads(out)["results"]
-    known = len(TuningLog(log).load().records)
-    assert result["stopped"] == "interrupted" and result["trials"] == known >= 2
-
-    def again() -> dict:
-        assert run(*options, "--trials", known + 2) == 0
-        return json.loads(capsys.readouterr().out)["results"][0]
-
-    result = again()
-    assert result["measured"] == 2 and result["speedup"] > 0 and result["failures"] == {}
-    lines = log.read_bytes()
-    assert again()["measured"] == 0
-    assert log.read_bytes() == lines
-
-
 def test_the_live_line_fits_on_a_line(fakes, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
@@ -422,26 +337,5 @@ def test_the_live_line_fits_on_a_line(fakes, monkeypatch, capsys):
     )
 
 
-def test_predicts_for_a_gpu_that_is_not_here(tmp_path):
-    command = [sys.executable, "-m", "dwconv.tune", "--shape", "8,32,28,28", "--kernel", "3", "--target", "cuda:sm_90",
-               "--passes", "fprop", "--trials", "2", "--log", str(Path(tmp_path) / "log.jsonl"), "--json"]  # fmt: skip
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    assert finished.returncode == 0, finished.stderr
-    answer = json.loads(finished.stdout)
-    (fprop,) = answer["results"]
-    assert answer["target"] == "cuda:sm_90"
-    assert fprop["predicted"] and fprop["median_us"] > 0 and fprop["resources"]["registers"] > 0
-    assert fprop["baseline"] is None and fprop["speedup"] is None
-    assert fprop["ranked"] > 100 and fprop["trials"] == 2
-    assert fprop["cost"]["microseconds"] == pytest.approx(fprop["median_us"])
-    assert fprop["cost"]["kernels"][0]["limiter"] in fprop["cost"]["kernels"][0]["busy_us"]
-
-
-def test_fast_math_is_recorded_and_searched_afresh(capsys, tmp_path):
-    log = tmp_path / "log.jsonl"
-    command = ["--shape", "2,8,9,9", "--kernel", "3", "--target", "cuda:sm_90", "--passes", "fprop", "--trials", "1",
-               "--log", log, "--json"]  # fmt: skip
-    for options in ([], ["--fast-math"]):
-        assert run(*command, *options) == 0
-        assert json.loads(capsys.readouterr().out)["results"][0]["measured"] == 1
-    assert [record.fast_math for record in TuningLog(log).load().records] == [False, True]
+def _words(text: str) -> str:
+    return re.sub(r"\s+", " ", text)

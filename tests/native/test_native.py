@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import subprocess
 import sys
 
@@ -126,6 +127,21 @@ def test_another_number_of_threads_is_another_call(logs):
         assert native.convolve(x, w, None, 1, 1, 1, None, 2) is None
     finally:
         torch.set_num_threads(threads)
+
+
+def test_a_graph_outlives_what_was_forgotten(logs):
+    """Its kernels stay in memory until it is gone."""
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    x, w, _ = leaves()
+    dwconv.conv2d(x, w, padding=1)
+    y, is_compiled = took(dwconv.conv2d, x, w, padding=1)
+    assert is_compiled
+    reset()
+    gc.collect()
+    assert native.convolve(x, w, None, 1, 1, 1, None, 2) is None
+    reference = F.conv2d(x, w, padding=1, groups=8)
+    ours, theirs = (torch.autograd.grad(each.sin().sum(), (x, w)) for each in (y, reference))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_a_pass_that_pytorch_runs_leaves_the_call_to_python(logs):

@@ -12,7 +12,7 @@ from dwconv import reference
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.workload import PASSES, Pass
-from tests.schedules.test_cpu import SHAPES, TARGET, TARGETS, assert_right, built, layer, run, some_configs
+from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, assert_right, built, layer, run, some_configs
 
 
 @pytest.mark.parametrize("vector_bytes", [32, 64])

@@ -1,0 +1,104 @@
+"""Layers that the CPU templates are tried on, and what it means that a kernel is right."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import torch
+
+from dwconv import reference
+from dwconv.build import build
+from dwconv.build.kernel import Kernel
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import CpuTarget
+from dwconv.workload import IMAGES, Layout, Workload
+
+TARGETS = {
+    vector_bytes: CpuTarget(device="test", threads=2, vector_bytes=vector_bytes) for vector_bytes in (16, 32, 64)
+}
+TARGET = TARGETS[64]
+
+
+def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
+    fields = {
+        "pass_": "fprop",
+        "batch": 2,
+        "channels": channels,
+        "input_size": size,
+        "kernel": kernel,
+        "layout": "nhwc",
+    }
+    return Workload(**{**fields, **other})  # type: ignore[arg-type]
+
+
+def lying(workload: Workload, layout: Layout) -> Workload:
+    """The same workload in that layout. In NCHW it has the NCHW template, where that can run it, as its first."""
+    return dataclasses.replace(workload, layout=layout)
+
+
+SHAPES = {
+    "ragged channels": layer(58, (9, 11), (3, 3), padding=((1, 1), (1, 1))),
+    "three channels": layer(3, (8, 9), (2, 3), padding=((1, 0), (1, 1)), stride=(1, 2)),
+    "one channel": layer(1, (7, 7), (3, 3), padding=((1, 1), (1, 1))),
+    "asymmetric padding": layer(24, (10, 13), (3, 5), padding=((0, 2), (3, 1)), stride=(2, 2)),
+    "dilation and stride": layer(20, (15, 14), (5, 3), padding=((3, 3), (2, 2)), dilation=(2, 3), stride=(3, 2)),
+    "dilation is the stride": layer(16, (14, 15), (3, 3), padding=((2, 2), (2, 2)), dilation=(2, 2), stride=(2, 2)),
+    "multiplier": layer(6, (9, 8), (3, 3), padding=((1, 1), (1, 1)), stride=(2, 1), multiplier=3),
+    "1-D, causal": layer(32, (1, 40), (1, 7), padding=((0, 0), (6, 0)), dilation=(1, 2)),
+    "1-D, wide": layer(5, (1, 90), (1, 65), padding=((0, 0), (32, 32)), multiplier=2),
+    "kernel beyond the image": layer(16, (1, 9), (3, 5), padding=((1, 1), (4, 4))),
+    "31 by 31": layer(16, (20, 17), (31, 31), padding=((15, 15), (15, 15))),
+    "large kernel and stride": layer(20, (23, 40), (17, 35), padding=((8, 8), (17, 17)), stride=(2, 2)),
+    "stride beyond the kernel": layer(4, (40, 41), (3, 3), padding=((1, 1), (1, 1)), stride=(17, 26)),
+    "1 by 1": layer(17, (12, 12), (1, 1), stride=(2, 3)),
+}  # fmt: skip
+WIDE = layer(3, (7, 75), (3, 3), padding=((1, 1), (1, 2)))
+
+
+def built(workload: Workload, config: Config, target: CpuTarget = TARGET) -> Kernel:
+    return Kernel.load(build(Candidate(workload, config), target))
+
+
+def run(kernel: Kernel, workload: Workload, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    """The kernel's results in PyTorch's shapes; what it starts from, and what it does not write, is NaN."""
+    built = kernel.artifact
+    to_kernel, to_pytorch = ((0, 2, 3, 1), (0, 3, 1, 2))
+    if built.candidate.template.layout == "nchw":
+        to_kernel = to_pytorch = (0, 1, 2, 3)
+    given = [
+        misaligned(tensor.permute(to_kernel) if argument.name in IMAGES else tensor.view(argument.shape_at(1)))
+        for argument, tensor in zip(built.inputs, inputs, strict=True)
+    ]
+    results, workspaces = (
+        [torch.full(argument.shape_at(workload.batch), float("nan")) for argument in arguments]
+        for arguments in (built.results, built.workspaces)
+    )
+    kernel.run_into(given, results, workspaces)
+    return [
+        result.permute(to_pytorch) if name in IMAGES else result.view(workload.shape_of(name))
+        for result, name in zip(results, workload.results, strict=True)
+    ]
+
+
+def misaligned(tensor: torch.Tensor) -> torch.Tensor:
+    """A dense copy at an address that is a multiple of 4 bytes, and of no more."""
+    return torch.empty(tensor.numel() + 1)[1:].view(tensor.shape).copy_(tensor)
+
+
+def assert_right(kernel: Kernel, workload: Workload) -> None:
+    """Exactly, on whole numbers; all sums of them fit into float32."""
+    inputs = reference.operands(workload, data="integers", seed=1)
+    answers = reference.right_answers(workload, *inputs)
+    for result, answer in zip(run(kernel, workload, inputs), answers, strict=True):
+        assert answer.allowed is None
+        assert torch.equal(result, answer.expected)
+
+
+def some_configs(workload: Workload, count: int, *, target: CpuTarget = TARGET) -> list[Config]:
+    """The default and ``count`` other legal configurations, the same in every run."""
+    space = templates_for(workload, target)[0].space(workload, target)
+    rng = random.Random(workload.key)
+    others = [space.sample(rng) for _ in range(count)]
+    return list(dict.fromkeys([space.default, *(config for config in others if config is not None)]))

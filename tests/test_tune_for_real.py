@@ -1,0 +1,84 @@
+"""``python -m dwconv.tune`` with the real templates: tuned on this CPU, predicted for a GPU."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fake_tuning as fake
+import msgspec
+import pytest
+
+from dwconv import target, tune
+from dwconv.measure import limits
+from dwconv.records.log import TuningLog
+
+
+@pytest.fixture
+def known_limits(monkeypatch, tmp_path):
+    """What this CPU can do need not be measured."""
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
+    path = limits.limits_path(target.cpu_target())
+    path.parent.mkdir(parents=True)
+    kept = limits.Kept(limits=fake.TARGET.limits, readings=limits.ENOUGH_READINGS)
+    path.write_bytes(msgspec.json.encode(kept))
+
+
+@pytest.mark.usefixtures("known_limits")
+def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path):
+    """Interrupted as soon as the first records are there; resumed; and then there is nothing left to measure."""
+    log = tmp_path / "log.jsonl"
+    options = ["--shape", "2,16,8,8", "--kernel", "3", "--layout", "nhwc", "--target", "cpu", "--passes", "fprop",
+               "--jobs", "1", "--log", str(log), "--json"]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dwconv.tune", *options, "--trials", "500", "--patience", "500"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not (log.exists() and log.read_bytes().count(b"\n") >= 2) and time.monotonic() < until:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    (result,) = json.loads(out)["results"]
+    known = len(TuningLog(log).load().records)
+    assert result["stopped"] == "interrupted" and result["trials"] == known >= 2
+
+    def again() -> dict:
+        assert tune.main([*options, "--trials", str(known + 2)]) == 0
+        return json.loads(capsys.readouterr().out)["results"][0]
+
+    result = again()
+    assert result["measured"] == 2 and result["speedup"] > 0 and result["failures"] == {}
+    lines = log.read_bytes()
+    assert again()["measured"] == 0
+    assert log.read_bytes() == lines
+
+
+def test_predicts_for_a_gpu_that_is_not_here(tmp_path):
+    command = [sys.executable, "-m", "dwconv.tune", "--shape", "8,32,28,28", "--kernel", "3", "--target", "cuda:sm_90",
+               "--passes", "fprop", "--trials", "2", "--log", str(Path(tmp_path) / "log.jsonl"), "--json"]  # fmt: skip
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert finished.returncode == 0, finished.stderr
+    answer = json.loads(finished.stdout)
+    (fprop,) = answer["results"]
+    assert answer["target"] == "cuda:sm_90"
+    assert fprop["predicted"] and fprop["median_us"] > 0 and fprop["resources"]["registers"] > 0
+    assert fprop["baseline"] is None and fprop["speedup"] is None
+    assert fprop["ranked"] > 100 and fprop["trials"] == 2
+    assert fprop["cost"]["microseconds"] == pytest.approx(fprop["median_us"])
+    assert fprop["cost"]["kernels"][0]["limiter"] in fprop["cost"]["kernels"][0]["busy_us"]
+
+
+def test_fast_math_is_recorded_and_searched_afresh(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    command = ["--shape", "2,8,9,9", "--kernel", "3", "--target", "cuda:sm_90", "--passes", "fprop", "--trials", "1",
+               "--log", str(log), "--json"]  # fmt: skip
+    for options in ([], ["--fast-math"]):
+        assert tune.main([*command, *options]) == 0
+        assert json.loads(capsys.readouterr().out)["results"][0]["measured"] == 1
+    assert [record.fast_math for record in TuningLog(log).load().records] == [False, True]
