@@ -3,6 +3,9 @@
 ; the time of the call, or the fewer that the configuration asks for. TVM's own pool would be a second set of threads
 ; on the same cores: each side's idle threads spin and slow the other.
 ;
+; OpenMP may grant fewer threads than it is asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT, OMP_MAX_ACTIVE_LEVELS): the
+; threads that are really there share out the tasks.
+;
 ; This text is appended to the LLVM IR of a kernel, and after it the loader defines
 ;
 ;   @dwconv.most_threads = internal constant i32 …
@@ -14,10 +17,11 @@
 
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
+declare i32 @omp_get_num_threads()
 declare i32 @omp_get_max_threads()
 declare i32 @omp_in_parallel()
 
-define internal void @dwconv.run(ptr %region, i32 %thread) {
+define internal void @dwconv.run(ptr %region, i32 %number) {
   %group = alloca %dwconv.group, align 8
   %task_at = getelementptr %dwconv.region, ptr %region, i32 0, i32 0
   %closure_at = getelementptr %dwconv.region, ptr %region, i32 0, i32 1
@@ -28,13 +32,28 @@ define internal void @dwconv.run(ptr %region, i32 %thread) {
   %group_tasks_at = getelementptr %dwconv.group, ptr %group, i32 0, i32 1
   store ptr null, ptr %group, align 8
   store i32 %tasks, ptr %group_tasks_at, align 4
-  %status = call i32 %task(i32 %thread, ptr %group, ptr %closure)
+  %status = call i32 %task(i32 %number, ptr %group, ptr %closure)  ; always 0: our tasks check nothing
   ret void
 }
 
 define internal void @dwconv.thread(ptr %region) {
+  %tasks_at = getelementptr %dwconv.region, ptr %region, i32 0, i32 2
+  %tasks = load i32, ptr %tasks_at, align 4
   %thread = call i32 @omp_get_thread_num()
-  call void @dwconv.run(ptr %region, i32 %thread)
+  %threads = call i32 @omp_get_num_threads()
+  br label %next
+
+next:
+  %number = phi i32 [ %thread, %0 ], [ %following, %task ]
+  %is_left = icmp slt i32 %number, %tasks
+  br i1 %is_left, label %task, label %done
+
+task:
+  call void @dwconv.run(ptr %region, i32 %number)
+  %following = add i32 %number, %threads
+  br label %next
+
+done:
   ret void
 }
 
