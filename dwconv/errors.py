@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 
 class DwconvError(Exception):
     """Base of all: the message is one line that names the object, the value and the way out."""
@@ -37,21 +39,74 @@ class BrokenInstallation(DwconvError):
     """A package that dwconv needs is missing, or is a version known to be broken."""
 
 
+class NotKept(DwconvError):
+    """A file that cannot be kept in the cache; the message names the folder, the reason and the way out."""
+
+
 class BuildError(DwconvError):
     """A candidate that could not be scheduled, lowered or compiled."""
 
 
-class WorkerDied(DwconvError):
+class Shortage(str, Enum):
+    """What a machine can run short of. It says nothing about what was running then."""
+
+    MEMORY = "memory"
+    DISK = "disk space"
+    FILES = "open files"
+    PROCESSES = "processes"
+    CORES = "processor time"
+
+
+class EnvironmentFailure(DwconvError):
+    """The machine stayed short of something; the message names it and the way out."""
+
+
+class WorkerError(DwconvError):
+    """A request to a worker process ended without an answer.
+
+    ``shortage``: what the machine was short of, if that is the likely cause."""
+
+    def __init__(self, message: str, *, shortage: Shortage | None = None) -> None:
+        super().__init__(message)
+        self.shortage = shortage
+
+    @property
+    def doubtful(self) -> bool:
+        """True if the request may have nothing to do with it."""
+        return self.shortage is not None
+
+
+class WorkerDied(WorkerError):
     """A worker process ended, or was ended, before it answered."""
+
+
+class WorkerCannotStart(WorkerDied):
+    """A worker process does not get as far as its first request."""
 
 
 class WorkerTimeout(WorkerDied):
     """A worker process was ended because its answer took too long."""
 
 
-class RequestFailed(DwconvError):
+class NonsenseAnswer(WorkerDied):
+    """A worker process was ended because what it sent is no answer to its request."""
+
+    @property
+    def doubtful(self) -> bool:
+        """True: what an earlier request left behind may have sent it."""
+        return True
+
+
+class RequestFailed(WorkerError):
     """A worker process could not do what it was asked to, said why, and lives on."""
 
 
 class DwconvWarning(UserWarning):
     """A layer runs, but not as fast as it could: the message names the layer, the reason and the way out."""
+
+
+def one_line(text: str, *, most: int | None = None) -> str:
+    """``text`` as one line that does nothing to a terminal: white space as one blank, what does not print as ``?``; cut
+    off after ``most`` characters."""
+    line = " ".join(text[:most].split())
+    return line if line.isprintable() else "".join(char if char.isprintable() else "?" for char in line)

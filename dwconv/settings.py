@@ -18,6 +18,9 @@ BUILD_TIMEOUT_S = 20.0
 RUN_TIMEOUT_S = 10.0
 WORKER_START_TIMEOUT_S = 120.0
 
+# What failed because the machine was short of memory, disk space or the like is tried again after these pauses.
+RETRY_PAUSES_S = (1.0, 5.0)
+
 # glibc gives big buffers back to the system after every call; the page faults that follow cost more than
 # a depthwise convolution. Both sides of every comparison run under these settings.
 ALLOCATOR_ENVIRONMENT = {
@@ -68,8 +71,19 @@ def shipped_log_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where measured device limits and compiled kernels are kept: ``DWCONV_CACHE`` if set, else the user's cache."""
-    return Path(os.environ.get("DWCONV_CACHE") or platformdirs.user_cache_dir("dwconv"))
+    """Where measured device limits and compiled code are kept: the user's cache, or a folder of this user's own in
+    ``DWCONV_CACHE``, which several users may share."""
+    named = os.environ.get("DWCONV_CACHE")
+    return Path(named, _user_name()) if named else Path(platformdirs.user_cache_dir("dwconv"))
+
+
+def cache_key_path() -> Path:
+    """The key by which this user knows what is his own in the cache. Not in ``DWCONV_CACHE``, which others may see."""
+    return Path(platformdirs.user_state_dir("dwconv"), "cache-key")
+
+
+def _user_name() -> str:
+    return f"user-{os.geteuid()}" if hasattr(os, "geteuid") else "user"
 
 
 def cpp_compiler() -> str | None:

@@ -1,19 +1,21 @@
-"""Entries of a cache on disk. Each carries the digest of its content: one that is torn or was changed is no entry."""
+"""Entries of a cache on disk: plain data in sealed files, so that nothing is run that this user has not built."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import tempfile
+import time
 from pathlib import Path
 
+from dwconv import private_files
 from dwconv.build import wire
+from dwconv.errors import NotKept
 
 MOST_ENTRIES = 4000
-"""In a folder; beyond it those written longest ago go."""
+"""Of a kind in a folder; beyond it those written longest ago go."""
 
-_DIGEST_BYTES = hashlib.sha256().digest_size
+_ABANDONED_S = 24 * 3600.0
+"""A file that has been unfinished for so long has lost its writer."""
 
 
 def key_of(*parts: object) -> str:
@@ -23,37 +25,44 @@ def key_of(*parts: object) -> str:
 
 def read_entry(path: Path) -> object | None:
     """What was written; None if there is nothing, or something else."""
+    payload = private_files.read_sealed(path)
     try:
-        content = path.read_bytes()
-        digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-        if hashlib.sha256(payload).digest() != digest:
-            return None
-        found: object = wire.decode(payload)
-    except (OSError, ValueError):
+        found: object = None if payload is None else wire.decode(payload)
+    except ValueError:
         return None
     return found
 
 
 def write_entry(path: Path, value: object) -> None:
     """All of it or nothing: other processes may be reading. A folder that cannot be written is no error."""
-    payload = wire.encode(value)
+    with contextlib.suppress(NotKept):
+        private_files.write_sealed(path, wire.encode(value), durable=False)  # made again in no time
+        _make_room(path.parent, suffix=path.suffix)
+
+
+def _make_room(folder: Path, *, suffix: str) -> None:
+    """Only entries go, and what killed writers left. Other processes may be at it, too: what is gone is gone."""
+    try:
+        files = list(folder.iterdir())
+    except OSError:
+        return
+    for file in files:
+        if file.suffix == private_files.UNFINISHED and time.time() - _written(file) > _ABANDONED_S:
+            _remove(file)
+    entries = [file for file in files if file.suffix == suffix]
+    if len(entries) > MOST_ENTRIES:
+        for file in sorted(entries, key=_written)[: MOST_ENTRIES // 4]:
+            _remove(file)
+
+
+def _written(file: Path) -> float:
+    """When; now, if it is gone."""
+    try:
+        return file.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return time.time()
+
+
+def _remove(file: Path) -> None:
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(hashlib.sha256(payload).digest() + payload)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink()
-            raise
-        _make_room(path.parent)
-
-
-def _make_room(folder: Path) -> None:
-    with os.scandir(folder) as entries:
-        files = list(entries)
-    if len(files) > MOST_ENTRIES:
-        oldest = sorted(files, key=lambda file: file.stat().st_mtime)[: MOST_ENTRIES // 4]
-        for file in oldest:
-            Path(file.path).unlink(missing_ok=True)
+        file.unlink()

@@ -1,17 +1,19 @@
 """The short way of calls: from Python straight to a CPU kernel, and back through autograd, in C++.
 
-It is compiled when the first kernel is loaded, which takes half a minute, and kept in the cache folder. Without a C++
-compiler, or with ``DWCONV_NATIVE=0``, calls take the way through Python: the same results, some microseconds later.
+It is compiled when the first kernel is loaded, which takes half a minute, and kept in the cache folder: see ``compile``
+and ``once``. Where it cannot be kept, it serves this process, and a warning says so. Without a C++ compiler, or with
+``DWCONV_NATIVE=0``, calls take the way through Python: the same results, some microseconds later.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from typing import Any
 
-from dwconv.errors import BuildError
-from dwconv.native.compile import is_compiled, load_compiled
+from dwconv.errors import BuildError, DwconvWarning
+from dwconv.native.compile import LIMIT_S, load_compiled
 
 _log = logging.getLogger(__name__)
 
@@ -36,29 +38,42 @@ run: Any = _no_result
 
 _lock = threading.Lock()
 _tried = False
-why_not = "no kernel was loaded yet"
+_NOT_TRIED = "no kernel was loaded yet"
+why_not = _NOT_TRIED
 """Why calls take the way through Python; empty if they do not."""
 
 
-def native(*, may_compile: bool = True) -> Any | None:
-    """The compiled module, or None; then ``why_not`` says why. The first call may take half a minute to compile it."""
+def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
+    """The compiled module, or None; then ``why_not`` says why. The first call may take half a minute to compile it, or
+    ``limit_s`` on a busy machine, and warns if the next process has to do so again."""
     with _lock:
-        if not _tried and (may_compile or is_compiled()):
-            _load()
-        return _module
+        not_kept = "" if _tried else _load(may_compile=may_compile, limit_s=limit_s)
+    if not_kept:
+        warnings.warn(
+            f"the short way of calls was compiled for this process alone, and every other takes half a minute for it, "
+            f"too: {not_kept}, or do without it: DWCONV_NATIVE=0",
+            DwconvWarning,
+            stacklevel=2,
+        )
+    return _module
 
 
-def _load() -> None:
+def _load(*, may_compile: bool, limit_s: float) -> str:
+    """Why it was not kept; usually empty."""
     global _tried, why_not, convolve, learn, forget, run, _module
-    _tried = True
+    why_not = "compiling it was interrupted"
     try:
-        _module = load_compiled()
+        loaded = load_compiled(may_compile=may_compile, limit_s=limit_s)
     except (BuildError, ImportError, OSError) as error:
-        why_not = str(error)
+        _tried, why_not = True, str(error)
         _log.info("calls take the way through Python: %s", why_not)
-        return
-    why_not = ""
+        return ""
+    if loaded is None:
+        why_not = _NOT_TRIED
+        return ""
+    _tried, why_not, _module = True, "", loaded.module
     convolve, learn, forget, run = _module.convolve, _module.learn, _module.forget, _module.run
+    return loaded.not_kept
 
 
 _module: Any | None = None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dwconv import settings
 from dwconv.build import cache
 from dwconv.build.artifact import Artifact
 from dwconv.schedules.space import Config
@@ -34,8 +35,8 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Candidate]:
     return calls
 
 
-def entry(folder: Path) -> Path:
-    (found,) = (folder / "kernels").iterdir()
+def entry() -> Path:
+    (found,) = (settings.cache_folder() / "kernels").iterdir()
     return found
 
 
@@ -57,9 +58,9 @@ def test_another_config_target_or_source_is_another_entry(built, monkeypatch):
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-5], lambda data: b"", lambda data: data[:40] + bytes([data[40] ^ 1]) + data[41:]]
 )
-def test_a_torn_or_changed_entry_is_built_again(built, tmp_path, damage):
+def test_a_torn_or_changed_entry_is_built_again(built, damage):
     cache.build_cached(CANDIDATE, TARGET)
-    path = entry(tmp_path)
+    path = entry()
     path.write_bytes(damage(path.read_bytes()))
     assert cache.build_cached(CANDIDATE, TARGET).source == "source 2"
     assert cache.build_cached(CANDIDATE, TARGET).source == "source 2"

@@ -1,0 +1,130 @@
+"""What takes half a minute to make is made by one process of this user at a time, and kept for the others.
+
+    name.sealed     what was made
+    name.lock       locked by the process that makes it; the system unlocks it when that process ends
+    name.failed     why the last attempt failed: nobody tries again for ten minutes
+
+A process that finds the lock taken waits for what the other makes. If the other fails, it believes the reason; if the
+other dies, it takes its place while there is time. All of this has one limit in time, beyond which there is no result;
+that is no failure to note, for a busy machine is nobody's mistake. On a file system without locks each process makes
+its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dwconv import private_files
+from dwconv.errors import BuildError, NotKept
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows, where nothing is made
+    fcntl = None  # type: ignore[assignment]
+
+FAILURE_COUNTS_S = 600.0
+"""Long enough for all processes of one run; short enough for whoever has mended the cause."""
+
+_WORTH_S = 60.0  # with less time left than this, nobody takes the place of one that died
+_POLL_S = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class OutOfTime(BuildError):
+    """It may work on another day."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    content: bytes
+    not_kept: str = ""
+    """Why the next process has to make it again; empty if it will find it."""
+
+
+def made_once(
+    path: Path, make: Callable[[float], bytes], *, what: str, limit_s: float, instead_of: bytes | None = None
+) -> Made:
+    """What ``make``, which gets the seconds that it may take, gives; or what another process made meanwhile, unless it
+    is ``instead_of``. ``what`` it is, for the line that says what goes on. Raises what ``make`` raises, OutOfTime when
+    time is up, BuildError for a failure not long ago."""
+    deadline = time.monotonic() + limit_s
+    try:
+        lock = private_files.open_lock(path.with_suffix(".lock"))
+    except NotKept as error:
+        _log.warning("dwconv: compiling %s for this process alone: about half a minute", what)
+        return Made(content=make(limit_s), not_kept=str(error))
+    with _locked(lock, what=what, deadline=deadline) as waited:
+        found = private_files.read_sealed(path)
+        if found is not None and found != instead_of:
+            return Made(content=found)
+        if failure := _failure(path):
+            raise BuildError(failure)
+        left_s = deadline - time.monotonic()
+        if waited and left_s < _WORTH_S:
+            raise OutOfTime(
+                "the process that compiled it ended without a result; the next process to start tries again"
+            )
+        _log.warning("dwconv: compiling %s: about half a minute, once", what)
+        try:
+            made = make(left_s)
+        except OutOfTime:
+            raise
+        except BuildError as error:
+            note_failure(path, error)
+            raise
+        try:
+            private_files.write_sealed(path, made, durable=True)
+        except NotKept as error:
+            return Made(content=made, not_kept=str(error))
+        return Made(content=made)
+
+
+@contextlib.contextmanager
+def _locked(lock: int, *, what: str, deadline: float) -> Iterator[bool]:
+    """Closes ``lock`` in the end. Whether another process had it at first. Raises OutOfTime."""
+    waited = False
+    try:
+        while not _try_lock(lock):
+            if not waited:
+                _log.warning("dwconv: another process compiles %s: waiting for it, about half a minute", what)
+            waited = True
+            if time.monotonic() > deadline:
+                raise OutOfTime("another process has been compiling it for too long")
+            time.sleep(_POLL_S)
+        yield waited
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile may hold the file open
+        os.close(lock)
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # no locks here: each for himself
+        return True
+    return True
+
+
+def _failure(path: Path) -> str:
+    """Why it failed not long ago; empty if it did not."""
+    note = private_files.read_sealed(path.with_suffix(".failed"))
+    when, _, reason = (note or b"0 ").decode(errors="replace").partition(" ")
+    ago_s = time.time() - float(when)
+    return f"{reason} ({ago_s:.0f} s ago)" if 0 <= ago_s < FAILURE_COUNTS_S else ""
+
+
+def note_failure(path: Path, error: Exception) -> None:
+    """For the next ten minutes nobody makes what belongs at ``path``."""
+    with contextlib.suppress(NotKept):
+        note = f"{int(time.time())} {error}".encode(errors="replace")
+        private_files.write_sealed(path.with_suffix(".failed"), note, durable=False)

@@ -1,0 +1,225 @@
+"""Files that only this user can have written, so that what they hold may be run.
+
+    cache folder/kernels/3f….kernel      digest, content: a sealed file
+    state folder/cache-key               the key of the digest: 32 random bytes, made once
+
+A file counts only if it and its folder belong to this user and nobody else may write there. A sealed file also begins
+with the HMAC-SHA256 of its name and content, under a key that only this user can read: a file that is torn, was changed
+or renamed, or comes from somebody else, is not there. The key lies apart from the cache, which may be in a shared
+folder; where no key can be kept, nothing is.
+
+What was checked is what is used: a reader gets the bytes that were digested, never a path that could lead to something
+else a moment later. Folders are reached through a descriptor, checked once it is open. A writer makes a new file and
+renames it, so nobody sees half a file, and nothing is ever changed in place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from dwconv import settings
+from dwconv.errors import NotKept
+
+UNFINISHED = ".part"
+"""Suffix of a file that is being written; one that stays was left by a process that was killed."""
+
+_KEY_BYTES = 32
+_DIGEST = "sha256"
+_DIGEST_BYTES = 32
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def read(path: Path) -> bytes | None:
+    """What the file holds; None if there is none, or none of this user's own."""
+    try:
+        with _opened(path.parent) as folder:
+            return _read(folder, path, forbidden=_OTHERS_WRITE)
+    except OSError:
+        return None
+
+
+def write(path: Path, content: bytes, *, durable: bool) -> None:
+    """All of it or nothing. ``durable``: it survives a power cut, which takes some ten milliseconds. Raises NotKept."""
+    try:
+        with _opened(path.parent, make=True) as folder:
+            with _new_file(folder, path.name, content, durable=durable) as written:
+                os.replace(written, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            if durable:
+                _sync(folder)
+    except OSError as error:
+        raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from error
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """What ``write_sealed`` wrote; None if there is nothing, or anything else."""
+    content = read(path)
+    if content is None:
+        return None
+    try:
+        digest = _digest(path.name, content[_DIGEST_BYTES:])
+    except NotKept:
+        return None
+    return content[_DIGEST_BYTES:] if hmac.compare_digest(digest, content[:_DIGEST_BYTES]) else None
+
+
+def write_sealed(path: Path, content: bytes, *, durable: bool) -> None:
+    """``write``, for ``read_sealed``. Raises NotKept."""
+    write(path, _digest(path.name, content) + content, durable=durable)
+
+
+def open_lock(path: Path) -> int:
+    """Descriptor of an empty file to lock, made if need be. Raises NotKept where no sealed file could be written."""
+    _key()
+    try:
+        with _opened(path.parent, make=True) as folder:
+            return os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    except OSError as error:
+        raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from error
+
+
+def check_private(folder: Path) -> None:
+    """Raises NotKept unless only this user can write in ``folder``."""
+    try:
+        with _opened(folder):
+            pass
+    except OSError as error:
+        raise NotKept(f"folder={folder} cannot be used: {error.strerror}; name one that only you can write") from error
+
+
+# -- folders and files -----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, *, make: bool = False) -> Iterator[int]:
+    """Descriptor of a folder that only this user can write in. Raises OSError if it is another."""
+    if not hasattr(os, "geteuid"):
+        raise OSError(errno.ENOTSUP, "users cannot be told apart on this system", str(folder))
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(folder, flags)
+    except FileNotFoundError:
+        if not make:
+            raise
+        _make(folder)
+        descriptor = os.open(folder, flags)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))
+        if found.st_mode & _OTHERS:  # made by an older version, or by hand
+            with contextlib.suppress(OSError):
+                os.fchmod(descriptor, 0o700)
+            if os.fstat(descriptor).st_mode & _OTHERS_WRITE:
+                raise PermissionError(errno.EPERM, "other users may write there", str(folder))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _make(folder: Path) -> None:
+    """All levels that are missing, for this user alone whatever the umask."""
+    try:
+        folder.mkdir(0o700)
+    except FileNotFoundError:
+        if folder.parent == folder:
+            raise
+        _make(folder.parent)
+        _make(folder)
+    except FileExistsError:
+        return
+    else:
+        folder.chmod(0o700)
+
+
+def _read(folder: int, path: Path, *, forbidden: int) -> bytes:
+    """The file of that name. Raises OSError if there is none, or if others have one of the ``forbidden`` rights."""
+    # Neither a link that leads elsewhere nor a pipe that nobody writes to.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path.name, flags, dir_fd=folder)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
+            raise PermissionError(errno.EPERM, "it is no file of this user's own", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _new_file(folder: int, name: str, content: bytes, *, durable: bool) -> Iterator[str]:
+    """The name of a finished file, for the caller to rename or link; afterwards nothing is left of it."""
+    own = f".{name}.{secrets.token_hex(8)}{UNFINISHED}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(own, flags, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(descriptor)
+        yield own
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(own, dir_fd=folder)
+
+
+def _sync(folder: int) -> None:
+    """Make names survive a power cut too; not every file system can."""
+    with contextlib.suppress(OSError):
+        os.fsync(folder)
+
+
+def _not_kept(what: str, path: Path, error: OSError, *, variable: str) -> NotKept:
+    return NotKept(f"{what}={path.parent} cannot be used: {error.strerror}; name a folder of your own in {variable}")
+
+
+# -- the key ---------------------------------------------------------------------------------------------------------
+
+
+def _digest(name: str, content: bytes) -> bytes:
+    """Raises NotKept if no key can be kept."""
+    return hmac.digest(_key(), name.encode() + b"\0" + content, _DIGEST)
+
+
+def _key() -> bytes:
+    path = settings.cache_key_path()
+    try:
+        return _key_at(path)
+    except OSError as error:
+        raise _not_kept("state", path, error, variable="XDG_STATE_HOME") from error
+
+
+@cache
+def _key_at(path: Path) -> bytes:
+    """This user's key, made if there is none, or none that is whole and secret."""
+    with _opened(path.parent, make=True) as folder:
+        with contextlib.suppress(OSError):
+            return _read_key(folder, path)
+        with _new_file(folder, path.name, secrets.token_bytes(_KEY_BYTES), durable=True) as made:
+            try:
+                os.link(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:  # another process was first; or what is there is no key, or there are no links here
+                try:
+                    return _read_key(folder, path)
+                except OSError:
+                    os.replace(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        _sync(folder)
+        return _read_key(folder, path)
+
+
+def _read_key(folder: int, path: Path) -> bytes:
+    key = _read(folder, path, forbidden=_OTHERS)
+    if len(key) != _KEY_BYTES:
+        raise OSError(errno.EIO, "it is not whole", str(path))
+    return key
