@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -31,12 +32,16 @@ def _merge(argv: list[str] | None) -> int:
 
     from dwconv.records.condense import condensed
     from dwconv.records.database import Database
-    from dwconv.records.log import TuningLog
+    from dwconv.records.whole import write_whole
 
-    missing = [path for path in args.logs if not path.exists()]
-    if missing:
-        raise LogError(f"log={missing[0]} is not there")
-    if args.out.exists():
+    for path in args.logs:
+        try:
+            path.stat()
+        except FileNotFoundError:
+            raise LogError(f"log={path} is not there; name one that is") from None
+        except OSError as error:
+            raise LogError(f"log={path} cannot be read: {error.strerror}; name another") from error
+    if os.path.lexists(args.out):
         raise LogError(f"out={args.out} is there already; name another file")
     database = Database.load(args.logs)
     for problem in database.problems:
@@ -44,9 +49,7 @@ def _merge(argv: list[str] | None) -> int:
     records = condensed(database, keep=args.keep)
     if not records:
         raise LogError(f"nothing measured is in {', '.join(map(str, args.logs))}; nothing was written")
-    log = TuningLog(args.out)
-    for record in records:
-        log.append(record)
+    write_whole(args.out, records)
     workloads = len({(record.device, record.workload) for record in records})
     print(f"{args.out}: {len(records)} of {sum(1 for _ in database)} records, {workloads} workloads")
     return 0

@@ -8,31 +8,30 @@ checked while they are read. What cannot be read is set aside and counted, and n
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import math
 import os
 import stat
+import sys
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
-
-import msgspec
 
 from dwconv import settings
-from dwconv.errors import InvalidWorkload, LogError
-from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
-from dwconv.schedules.space import Config
+from dwconv.errors import LogError, one_line
+from dwconv.records.line import LEAST_BYTES, decode, encode
+from dwconv.records.reading import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
+from dwconv.records.record import TuningRecord
 from dwconv.target import Target
-from dwconv.workload import DType, Layout, Pass, Workload
 
 try:
     import fcntl
 except ModuleNotFoundError:  # Windows: one write of one whole line has to do there
     fcntl = None  # type: ignore[assignment]
 
-FORMAT = 1
-"""Version of a line. A reader sets aside lines of versions that it does not know."""
+MOST_DAMAGES = 5
+"""Damaged lines of a log that are described; the others are counted."""
+_SILENT_S = 1.0
+"""How long a writer waits for another one before it says so."""
 
 
 @dataclass(frozen=True)
@@ -43,41 +42,53 @@ class DamagedLine:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class LoadedLog:
-    """What a log holds: records in the order they were written, and the lines that could not be read."""
+    """What a log holds: records in the order they were written, and what could not be read."""
 
-    records: list[TuningRecord]
-    damages: list[DamagedLine]
+    records: list[TuningRecord] = field(default_factory=list)
+    damaged: int = 0
+    """How many lines were set aside."""
+    damages: list[DamagedLine] = field(default_factory=list)
+    """The first of them, ``MOST_DAMAGES`` at most."""
 
-    @property
-    def damaged(self) -> list[int]:
-        """Numbers of the lines that were set aside."""
-        return [damage.line for damage in self.damages]
+    def set_aside(self, line: int, reason: str) -> None:
+        self.damaged += 1
+        if len(self.damages) < MOST_DAMAGES:
+            self.damages.append(DamagedLine(line, reason))
 
 
 class TuningLog:
-    """A tuning log at ``path``. Raises LogError if that is a folder."""
+    """A tuning log at ``path``. Raises LogError if that is a folder, or cannot be looked at."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        if self.path.is_dir():
+        self._held: int | None = None
+        self._has_said_that_it_waits = False
+        try:
+            is_folder = self.path.is_dir()
+        except OSError as error:
+            raise self._refused("cannot be read", error) from error
+        if is_folder:
             raise LogError(f"log={self.path} is a folder; name a file in it, such as {self.path / 'cpu.jsonl'}")
 
     def check_writable(self) -> None:
         """Make the folder and the (empty) file where they are missing. Raises LogError where that is refused."""
-        with self._opened():
+        with self.locked():
             pass
 
     def append(self, record: TuningRecord) -> None:
         """Write one record and wait until it is on disk. Raises LogError, with nothing written, if it cannot be."""
         line = encode(record) + b"\n"
-        decode(line)  # what could not be read again is refused now, not lost later
-        with self._opened() as file:
+        with self.locked() as file:
             regular = stat.S_ISREG(os.fstat(file).st_mode)
             size = os.fstat(file).st_size if regular else 0
             if size and os.pread(file, 1, size - 1) != b"\n":
                 line = b"\n" + line  # a writer before us was torn off: its half line must not swallow ours
+            if size + len(line) > MOST_BYTES:
+                raise LogError(
+                    f"log={self.path} is full: no more than {_in_mib(MOST_BYTES)} are read; use --log elsewhere"
+                )
             try:
                 written = os.write(file, line)
                 if written != len(line):
@@ -93,42 +104,97 @@ class TuningLog:
                 raise self._refused("cannot be written", error) from error
 
     def load(self) -> LoadedLog:
-        """Everything readable; an empty result if there is no file. Raises LogError if it cannot be opened."""
-        records: list[TuningRecord] = []
-        damages: list[DamagedLine] = []
+        """Everything readable; an empty result if there is no file. Raises LogError if it cannot be opened, or is not a
+        file.
+
+        Whatever the file holds, this ends, and takes little more memory than the records: a line of more than
+        ``MOST_LINE_BYTES`` is set aside unread, and so is what comes after ``MOST_BYTES``."""
+        loaded = LoadedLog()
         try:
-            with self.path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
-                    if not line.strip():
-                        continue
-                    try:
-                        records.append(decode(line))
-                    except LogError as error:
-                        damages.append(DamagedLine(number, str(error)))
+            with open_file(self.path) as file:
+                number = 0
+                for number, line in enumerate(lines(file), start=1):
+                    if line is None:
+                        loaded.set_aside(number, f"longer than {_in_mib(MOST_LINE_BYTES)}, no tuning record")
+                    elif len(line) < LEAST_BYTES and len(loaded.damages) == MOST_DAMAGES:
+                        loaded.damaged += not line.isspace()  # at once: a file may have millions of them
+                    elif not line.isspace():
+                        try:
+                            loaded.records.append(decode(line))
+                        except LogError as error:
+                            loaded.set_aside(number, str(error))
+                if is_cut_off(file):
+                    loaded.set_aside(number + 1, f"what comes after {_in_mib(MOST_BYTES)} is not read")
         except FileNotFoundError:
             pass
         except OSError as error:
             raise self._refused("cannot be read", error) from error
-        return LoadedLog(records=records, damages=damages)
+        return loaded
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
-        """The file, open for appending and locked against other writers."""
+    def locked(self) -> Iterator[int]:
+        """The file, open for appending and locked against other writers. Waits for these, and says so once; within it,
+        ``append`` waits for nobody. Raises LogError."""
+        if self._held is not None:
+            yield self._held
+            return
+        file = self._opened()
+        try:
+            self._lock(file)
+            while not self._is_current(file):  # another file has taken its name while we waited
+                replaced, file = file, self._opened()
+                os.close(replaced)
+                self._lock(file)
+            self._held = file
+            yield file
+        finally:
+            self._held = None
+            os.close(file)  # and with it the lock
+
+    def _opened(self) -> int:
+        """The file, open for appending."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             is_new = not self.path.exists()
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
         except OSError as error:
             raise self._refused("cannot be written", error) from error
-        try:
-            if fcntl is not None:
-                with contextlib.suppress(OSError):  # a file system without locks: appending is still one write
+        mode = os.fstat(file).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+            os.close(file)
+            raise no_file(self.path, mode)
+        if is_new:
+            sync_folder(self.path.parent)
+        return file
+
+    def _lock(self, file: int) -> None:
+        if fcntl is None:
+            return
+        with contextlib.suppress(OSError):  # a file system without locks: appending is still one write
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                speaker = threading.Timer(_SILENT_S, self._say_that_it_waits)
+                speaker.daemon = True
+                speaker.start()
+                try:
                     fcntl.flock(file, fcntl.LOCK_EX)
-            if is_new:
-                _sync_folder(self.path.parent)
-            yield file
-        finally:
-            os.close(file)  # and with it the lock
+                finally:
+                    speaker.cancel()
+
+    def _say_that_it_waits(self) -> None:
+        if not self._has_said_that_it_waits:
+            self._has_said_that_it_waits = True
+            what = (
+                f"note: log={self.path} is locked by another process; waiting for it (end that, or use --log elsewhere)"
+            )
+            print(one_line(what), file=sys.stderr, flush=True)
+
+    def _is_current(self, file: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file), self.path.stat())
+        except OSError:
+            return False
 
     def _refused(self, what: str, error: OSError) -> LogError:
         return LogError(f"log={self.path} {what}: {error.strerror}; name another file with --log")
@@ -141,131 +207,7 @@ def log_path(target: Target) -> Path:
     return path if path.suffix == ".jsonl" else path / f"{target.device}.jsonl"
 
 
-def encode(record: TuningRecord) -> bytes:
-    """``record`` as one line of JSON, without the line break."""
-    return msgspec.json.encode(
-        {
-            "format": FORMAT,
-            "workload": record.workload.to_dict(),
-            "config": record.config.to_dict(),
-            **{
-                field.name: getattr(record, field.name)
-                for field in dataclasses.fields(record)
-                if field.name not in ("workload", "config", "detail")
-            },
-            "detail": record.detail.encode("utf-8", "replace").decode(),  # a compiler may quote bytes that are no text
-        }
-    )
-
-
-def decode(line: bytes) -> TuningRecord:
-    """The record in one line. Raises LogError, saying what is wrong, for anything else."""
-    try:
-        version = _version_decoder.decode(line).format
-        if version != FORMAT:
-            raise LogError(f"format {version} is not known to this version of dwconv, which reads {FORMAT}")
-        return _line_decoder.decode(line).to_record()
-    except (msgspec.MsgspecError, InvalidWorkload, UnicodeDecodeError, RecursionError) as error:
-        raise LogError(f"not a tuning record: {error}") from error
-
-
-# -- the line ------------------------------------------------------------------------------------------------------
-
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-_Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
-_Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
-_Pad = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-
-
-class _WorkloadLine(msgspec.Struct, forbid_unknown_fields=True, rename={"pass_": "pass"}):
-    """Unknown fields are refused: a problem with more to it than we know is another problem."""
-
-    pass_: Pass
-    batch: _Size
-    channels: _Size
-    input_size: tuple[_Size, _Size]
-    kernel: tuple[_Size, _Size]
-    multiplier: _Size
-    stride: tuple[_Size, _Size]
-    padding: tuple[tuple[_Pad, _Pad], tuple[_Pad, _Pad]]
-    dilation: tuple[_Size, _Size]
-    dtype: DType
-    layout: Layout
-    bias: bool = False
-
-
-class _MeasurementLine(msgspec.Struct):
-    median_us: Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
-    spread_us: _Microseconds
-    rounds: _Count
-    predicted: bool = False
-
-    def to_measurement(self) -> Measurement:
-        return Measurement(**msgspec.structs.asdict(self))
-
-
-class _VerdictLine(msgspec.Struct):
-    right: bool
-    max_error: float | None
-    allowed_error: float | None
-    reason: str = ""
-
-    def to_verdict(self) -> Verdict:
-        return Verdict(
-            right=self.right,
-            max_error=math.inf if self.max_error is None else self.max_error,  # JSON has no infinity
-            allowed_error=math.inf if self.allowed_error is None else self.allowed_error,
-            reason=self.reason,
-        )
-
-
-class _RecordLine(msgspec.Struct):
-    """Unknown fields beside these are ignored: later versions may tell more about a measurement."""
-
-    format: Literal[1]
-    workload: _WorkloadLine
-    config: dict[str, int | str]
-    device: str
-    status: Status
-    measurement: _MeasurementLine | None = None
-    confirmed: bool = False
-    verdict: _VerdictLine | None = None
-    providers: dict[str, _MeasurementLine] = {}
-    resources: dict[str, int] = {}
-    detail: str = ""
-    versions: dict[str, str] = {}
-    created: str = ""
-
-    def to_record(self) -> TuningRecord:
-        knobs = dict(self.config)
-        template = knobs.pop("template", None)
-        if not isinstance(template, str):
-            raise msgspec.ValidationError("config names no template")
-        return TuningRecord(
-            workload=Workload(**msgspec.structs.asdict(self.workload)),
-            config=Config.of(template, **knobs),
-            device=self.device,
-            status=self.status,
-            measurement=self.measurement.to_measurement() if self.measurement else None,
-            confirmed=self.confirmed,
-            verdict=self.verdict.to_verdict() if self.verdict else None,
-            providers={name: measured.to_measurement() for name, measured in self.providers.items()},
-            resources=self.resources,
-            detail=self.detail,
-            versions=self.versions,
-            created=self.created,
-        )
-
-
-class _VersionLine(msgspec.Struct):
-    format: int
-
-
-_version_decoder = msgspec.json.Decoder(_VersionLine)
-_line_decoder = msgspec.json.Decoder(_RecordLine)
-
-
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a new file's name survive a power cut too; not every file system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
@@ -273,3 +215,7 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _in_mib(size: int) -> str:
+    return f"{size // 2**20} MiB"

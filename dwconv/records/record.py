@@ -21,7 +21,11 @@ class Status(str, Enum):
     CRASHED = "crashed"
 
 
-@dataclass(frozen=True, kw_only=True)
+CONTENDED = 0.05
+"""A time is not to be trusted if other work on the machine took more than this share of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     """Right or wrong against the float64 reference, with the worst error seen and the error that was allowed there."""
 
@@ -32,7 +36,7 @@ class Verdict:
     """What was wrong: ``value``, ``guard band``, ``input changed``, ``not written``; empty if right."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
     """Timed runs, in microseconds a call. A predicted one was computed, never run."""
 
@@ -41,9 +45,11 @@ class Measurement:
     """Interquartile range of the timed rounds; 0 if predicted."""
     rounds: int
     predicted: bool = False
+    contention: float = 0.0
+    """The share of the time of these rounds that other work on the machine took, from 0 to 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TuningRecord:
     """One line of a tuning log. A failed candidate has no measurement, but is remembered too."""
 
@@ -53,7 +59,8 @@ class TuningRecord:
     status: Status
     measurement: Measurement | None = None
     confirmed: bool = False
-    """Verified on other data and batch sizes too, and timed longer, side by side with the other finalists."""
+    """Verified on other data and batch sizes too, and timed longer, side by side with the other finalists, on a machine
+    that did nothing else."""
     verdict: Verdict | None = None
     providers: dict[str, Measurement] = field(default_factory=dict)
     """Whoever else was measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …"""
@@ -77,10 +84,27 @@ class TuningRecord:
         return self.versions.get("math") == "fast"
 
     @property
-    def rank(self) -> tuple[bool, bool, float]:
+    def contention(self) -> float:
+        """The share of its time, or of a provider's, that other work took, whichever is larger."""
+        taken = [self.measurement] if self.measurement else []
+        return max((measured.contention for measured in (*taken, *self.providers.values())), default=0.0)
+
+    @property
+    def contended(self) -> bool:
+        """True if other work had so much of the machine that the times say little."""
+        return self.contention > CONTENDED
+
+    def replaces(self, earlier: TuningRecord) -> bool:
+        """True if this is what to know of a candidate, of which ``earlier`` was known before: the last word counts, but
+        a time that other work disturbed is not heard after one that it did not."""
+        return not (self.contended and earlier.status is Status.OK and not earlier.contended)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, float]:
         """Orders candidates of one workload, the best first: the confirmed before the rest, which may have been lucky;
-        of those that were only computed, those whose time is not doubtful; then by ``cost``."""
-        return (not self.confirmed, not self.measured and self._doubtful, self.cost)
+        those that were timed undisturbed; of those that were only computed, those whose time is not doubtful; then by
+        ``cost``."""
+        return (not self.confirmed, self.contended, not self.measured and self._doubtful, self.cost)
 
     @property
     def cost(self) -> float:

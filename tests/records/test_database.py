@@ -10,7 +10,7 @@ from planted_records import record_of, workload_of
 from dwconv import settings
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
-from dwconv.records.record import Status
+from dwconv.records.record import Measurement, Status
 from dwconv.schedules.space import Config
 
 WORKLOAD = workload_of(shape=(8, 16, 14, 14))
@@ -74,6 +74,12 @@ def test_a_candidate_that_failed_later_is_out(database):
     assert best(found) == (B, 2, 8)
 
 
+def test_a_candidate_that_failed_is_out_however_busy_the_machine_was(database):
+    busy = {"onednn-nhwc": Measurement(median_us=100, spread_us=1, rounds=9, contention=0.5)}
+    failed = dataclasses.replace(known(config=A, status=Status.WRONG), providers=busy)
+    assert best(database(known(config=A, median_us=1), known(config=B, median_us=2), failed)) == (B, 2, 8)
+
+
 def test_a_prediction_never_overrides_a_measurement(database):
     found = database(known(config=A, median_us=5), known(config=A, median_us=1, predicted=True))
     assert best(found) == (A, 5, 8)
@@ -84,10 +90,50 @@ def test_the_same_knobs_in_another_order_are_the_same_candidate(database):
     assert best(database(known(config=one, median_us=1), known(config=other, median_us=3)))[1] == 3
 
 
-def test_time_decides_what_is_later_across_files(tmp_path):
-    TuningLog(tmp_path / "a.jsonl").append(known(config=A, median_us=9, created="2026-02-01T00:00:00Z"))
-    TuningLog(tmp_path / "b.jsonl").append(known(config=A, median_us=1, created="2026-01-01T00:00:00Z"))
+CLOCKS = {
+    "steps back": ("2026-03-01T00:00:00+00:00", "2026-01-01T00:00:00+00:00"),
+    "goes on": ("2026-01-01T00:00:00+00:00", "2026-03-01T00:00:00+00:00"),
+    "stands still": ("2026-01-01T00:00:00+00:00",) * 2,
+    "is not there": ("", ""),
+    "came later": ("2026-01-01T00:00:00+00:00", ""),
+    "tells nonsense": ("zzzz", "2026-01-01T00:00:00+00:00"),
+    "is far ahead": ("9999-12-31T23:59:59+00:00", "2026-01-01T00:00:00+00:00"),
+}
+
+
+@pytest.mark.parametrize("clock", CLOCKS.values(), ids=list(CLOCKS))
+@pytest.mark.parametrize("failure", [Status.WRONG, Status.CRASHED])
+def test_in_a_file_the_later_line_counts_whatever_its_clock_says(database, clock, failure):
+    worked = known(config=A, median_us=1, created=clock[0])
+    failed = known(config=A, status=failure, created=clock[1])
+    assert best(database(known(config=B, median_us=2), worked, failed)) == (B, 2, 8)
+    mended = dataclasses.replace(worked, created=clock[1])
+    assert best(database(dataclasses.replace(failed, created=clock[0]), mended)) == (A, 1, 8)
+
+
+@pytest.mark.parametrize("clock", CLOCKS.values(), ids=list(CLOCKS))
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_what_failed_in_one_file_of_a_place_is_out(tmp_path, clock, names):
+    files = [TuningLog(tmp_path / f"{name}.jsonl") for name in names]
+    files[0].append(confirmed(config=A, median_us=1, created=clock[0]))
+    files[0].append(known(config=B, median_us=2))
+    for created in clock:
+        files[1].append(known(config=A, status=Status.WRONG, created=created))
+        assert best(Database.load([tmp_path])) == (B, 2, 8)
+
+
+@pytest.mark.parametrize("clock", CLOCKS.values(), ids=list(CLOCKS))
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_what_files_of_a_place_say_of_one_candidate_is_weighed(tmp_path, clock, names):
+    """What was confirmed before what was not, which may have been lucky; and the slower before the faster."""
+    files = [TuningLog(tmp_path / f"{name}.jsonl") for name in names]
+    files[0].append(known(config=A, median_us=9, created=clock[0]))
+    files[1].append(known(config=A, median_us=1, created=clock[1]))
     assert best(Database.load([tmp_path])) == (A, 9, 8)
+    files[1].append(confirmed(config=A, median_us=4, created=clock[1]))
+    assert best(Database.load([tmp_path])) == (A, 4, 8)
+    files[1].append(known(config=A, median_us=3, created=clock[0]))
+    assert best(Database.load([tmp_path])) == (A, 9, 8), "a file's last line is its word"
 
 
 @pytest.mark.parametrize(("asked", "answered"), [(8, 8), (1, 2), (3, 2), (5, 8), (16, 8), (40, 64), (1000, 64), (4, 8)])
@@ -97,6 +143,17 @@ def test_the_nearest_batch_answers_by_ratio(database, asked, answered):
         known(workload=WORKLOAD.with_batch(asked), config=B, status=Status.CRASHED),
     )
     assert best(found, WORKLOAD.with_batch(asked))[2] == answered
+
+
+def test_batches_are_ranked_the_nearest_first(database):
+    found = database(
+        *(known(workload=WORKLOAD.with_batch(batch), config=config) for batch in (64, 2, 16) for config in (A, B)),
+        known(workload=WORKLOAD.with_batch(2), config=A, status=Status.WRONG),
+        known(workload=WORKLOAD.with_batch(9), config=A, status=Status.WRONG),
+    )
+    ranked = found.ranked_by_batch(WORKLOAD, "here")
+    assert [(records[0].workload.batch, len(records)) for records in ranked] == [(16, 2), (2, 1), (64, 2)]
+    assert ranked[0] == found.ranked(WORKLOAD, "here")
 
 
 def test_records_of_a_workload_are_those_of_its_batch_in_order_failures_too(database):

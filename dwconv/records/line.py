@@ -1,0 +1,171 @@
+"""The line: a TuningRecord as one JSON object, and back.
+
+Whatever a line says is checked while it is read: integers, numbers and names, all of them bounded, and no text that
+does anything to a terminal when it is printed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Annotated, Literal
+
+import msgspec
+
+from dwconv.errors import InvalidWorkload, LogError, one_line
+from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
+from dwconv.schedules.space import Config
+from dwconv.workload import DType, Layout, Pass, Workload
+
+FORMAT = 1
+"""Version of a line. A reader sets aside lines of versions that it does not know."""
+LEAST_BYTES = 100
+"""A shorter line is no record."""
+_MOST_NAMED = 100
+"""Knobs, providers, resources or versions of one record."""
+_NAME_CHARACTERS = 200
+_TEXT_CHARACTERS = 1000
+_REASON_CHARACTERS = 200
+
+
+def encode(record: TuningRecord) -> bytes:
+    """``record`` as one line of JSON, without the line break. Raises LogError for what could not be read again."""
+    line = msgspec.json.encode(
+        {
+            "format": FORMAT,
+            "workload": record.workload.to_dict(),
+            "config": record.config.to_dict(),
+            **{
+                field.name: getattr(record, field.name)
+                for field in dataclasses.fields(record)
+                if field.name not in ("workload", "config", "detail")
+            },
+            "detail": one_line(record.detail, most=_TEXT_CHARACTERS),  # a compiler may quote bytes that are no text
+        }
+    )
+    decode(line)
+    return line
+
+
+def decode(line: bytes) -> TuningRecord:
+    """The record in one line. Raises LogError, saying what is wrong, for anything else."""
+    try:
+        version = _version_decoder.decode(line).format
+        if version != FORMAT:
+            raise LogError(f"format {version} is not known to this version of dwconv, which reads {FORMAT}")
+        return _line_decoder.decode(line).to_record()
+    except (msgspec.MsgspecError, InvalidWorkload, UnicodeDecodeError, RecursionError) as error:
+        raise LogError(one_line(f"not a tuning record: {error}", most=_REASON_CHARACTERS)) from error
+
+
+# -- the line ------------------------------------------------------------------------------------------------------
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+_Value = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
+_Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
+_Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+_Pad = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_FEW = msgspec.Meta(max_length=_MOST_NAMED)
+
+
+class _WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"pass_": "pass"}):
+    """Unknown fields are refused: a problem with more to it than we know is another problem."""
+
+    pass_: Pass
+    batch: _Size
+    channels: _Size
+    input_size: tuple[_Size, _Size]
+    kernel: tuple[_Size, _Size]
+    multiplier: _Size
+    stride: tuple[_Size, _Size]
+    padding: tuple[tuple[_Pad, _Pad], tuple[_Pad, _Pad]]
+    dilation: tuple[_Size, _Size]
+    dtype: DType
+    layout: Layout
+    bias: bool = False
+
+    @functools.lru_cache(maxsize=1024)  # noqa: B019  # lines of one workload stand together, and share it
+    def to_workload(self) -> Workload:
+        return Workload(**msgspec.structs.asdict(self))
+
+
+class _MeasurementLine(msgspec.Struct):
+    median_us: Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
+    spread_us: _Microseconds
+    rounds: _Count
+    predicted: bool = False
+    contention: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+
+    def to_measurement(self) -> Measurement:
+        return Measurement(**msgspec.structs.asdict(self))
+
+
+class _VerdictLine(msgspec.Struct):
+    right: bool
+    max_error: float | None
+    allowed_error: float | None
+    reason: str = ""
+
+    def to_verdict(self) -> Verdict:
+        return Verdict(
+            right=self.right,
+            max_error=math.inf if self.max_error is None else self.max_error,  # JSON has no infinity
+            allowed_error=math.inf if self.allowed_error is None else self.allowed_error,
+            reason=one_line(self.reason, most=_TEXT_CHARACTERS),
+        )
+
+
+class _RecordLine(msgspec.Struct):
+    """Unknown fields beside these are ignored: later versions may tell more about a measurement."""
+
+    format: Literal[1]
+    workload: _WorkloadLine
+    config: Annotated[dict[str, _Value | str], _FEW]
+    device: str
+    status: Status
+    measurement: _MeasurementLine | None = None
+    confirmed: bool = False
+    verdict: _VerdictLine | None = None
+    providers: Annotated[dict[str, _MeasurementLine], _FEW] = {}
+    resources: Annotated[dict[str, _Value], _FEW] = {}
+    detail: str = ""
+    versions: Annotated[dict[str, str], _FEW] = {}
+    created: str = ""
+
+    def to_record(self) -> TuningRecord:
+        knobs = dict(self.config)
+        template = knobs.pop("template", None)
+        if not isinstance(template, str):
+            raise msgspec.ValidationError("config names no template")
+        names = self._names()
+        if max(map(len, names)) > _NAME_CHARACTERS or not "".join(names).isprintable():
+            raise msgspec.ValidationError("a name is too long, or has characters that do not print")
+        return TuningRecord(
+            workload=self.workload.to_workload(),
+            config=Config(template, tuple(knobs.items())),
+            device=self.device,
+            status=self.status,
+            measurement=self.measurement.to_measurement() if self.measurement else None,
+            confirmed=self.confirmed,
+            verdict=self.verdict.to_verdict() if self.verdict else None,
+            providers={name: measured.to_measurement() for name, measured in self.providers.items()},
+            resources=self.resources,
+            detail=one_line(self.detail, most=_TEXT_CHARACTERS),
+            versions=self.versions,
+            created=self.created,
+        )
+
+    def _names(self) -> list[str]:
+        """What is no text for people, but may be printed."""
+        chosen = (value for value in self.config.values() if isinstance(value, str))
+        listed = (*self.providers, *self.resources, *self.versions, *self.versions.values())
+        return [self.device, self.created, *self.config, *chosen, *listed]
+
+
+class _VersionLine(msgspec.Struct):
+    format: int
+
+
+_version_decoder = msgspec.json.Decoder(_VersionLine)
+_line_decoder = msgspec.json.Decoder(_RecordLine)

@@ -1,0 +1,181 @@
+"""The line: a record reads back as it was written, and everything else is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from planted_records import record_of, workload_of
+
+from dwconv.errors import LogError
+from dwconv.records.line import LEAST_BYTES, decode, encode
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
+from dwconv.schedules.space import Config
+
+RECORD = record_of(workload_of())
+LINE = encode(RECORD)
+
+times_us = st.floats(min_value=1e-3, max_value=1e9)
+measurements = st.builds(
+    Measurement,
+    median_us=times_us,
+    spread_us=times_us,
+    rounds=st.integers(0, 10**6),
+    predicted=st.booleans(),
+)
+names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=12)
+records = st.builds(
+    TuningRecord,
+    workload=st.builds(
+        workload_of,
+        shape=st.tuples(*[st.integers(3, 300)] * 4),
+        stride=st.integers(1, 3),
+        padding=st.integers(0, 2),
+        multiplier=st.integers(1, 3),
+        pass_=st.sampled_from(["fprop", "dgrad", "wgrad"]),
+        layout=st.sampled_from(["nchw", "nhwc"]),
+        bias=st.booleans(),
+    ),
+    config=st.dictionaries(names.filter(lambda name: name != "template"), st.integers(-5, 500) | names, max_size=4).map(
+        lambda knobs: Config("cpu.made_up", tuple(knobs.items()))
+    ),
+    device=names,
+    status=st.sampled_from(Status),
+    measurement=st.none() | measurements,
+    verdict=st.none()
+    | st.builds(Verdict, right=st.booleans(), max_error=times_us, allowed_error=times_us, reason=names),
+    providers=st.dictionaries(names, measurements, max_size=2),
+    resources=st.dictionaries(names, st.integers(0, 10**9), max_size=2),
+    detail=names,
+    versions=st.dictionaries(names, names, max_size=2),
+    created=names,
+)
+
+
+@hypothesis_settings(deadline=None, max_examples=100)
+@given(records)
+def test_a_record_is_one_line_and_reads_back_the_same(record):
+    line = encode(record)
+    assert b"\n" not in line
+    assert decode(line) == record
+
+
+def test_infinite_errors_and_strange_bytes_of_a_failed_candidate_can_be_written(tmp_path):
+    verdict = Verdict(right=False, max_error=math.nan, allowed_error=math.inf, reason="value")
+    log = TuningLog(tmp_path / "log.jsonl")
+    log.append(dataclasses.replace(RECORD, status=Status.WRONG, verdict=verdict, detail="clang said \udcff"))
+    (read,) = log.load().records
+    assert read.verdict == Verdict(right=False, max_error=math.inf, allowed_error=math.inf, reason="value")
+    assert read.detail == "clang said ?"
+
+
+DAMAGED = {
+    "half a line": LINE[: len(LINE) // 2],
+    "not JSON": b"Traceback (most recent call last):",
+    "not text": b"\xff\xfe\x00",
+    "another kind of JSON": b"[1, 2]",
+    "too deep": b'{"format":1,"more":' + b"[" * 100_000,
+    "a format from the future": LINE.replace(b'"format":1', b'"format":2'),
+    "no format": LINE.replace(b'"format":1,', b""),
+    "an unknown status": LINE.replace(b'"ok"', b'"great"'),
+    "a negative time": LINE.replace(b'"median_us":50.0', b'"median_us":-1'),
+    "an infinite time": LINE.replace(b'"median_us":50.0', b'"median_us":1e999'),
+    "a kernel larger than the image": LINE.replace(b'"kernel":[3,3]', b'"kernel":[99,3]'),
+    "a size that is no number": LINE.replace(b'"batch":2', b'"batch":true'),
+    "a problem with more to it": LINE.replace(b'"batch":2', b'"batch":2,"depth":4'),
+    "a knob that is no number or name": LINE.replace(b'"block_h":4', b'"block_h":["__import__"]'),
+    "a knob as long as a book": LINE.replace(b'"block_h":4', b'"block_h":"' + b"x" * 1000 + b'"'),
+    "a knob without end": LINE.replace(b'"block_h":4', b'"block_h":1' + b"0" * 30),
+    "as many knobs as stars": LINE.replace(b'"block_h":4', b",".join(b'"k%d":1' % knob for knob in range(1000))),
+    "a template that clears the screen": LINE.replace(b"cpu.made_up", b"\\u001b[2J"),
+    "a device of two lines": LINE.replace(b'"device":"', b'"device":"\\n'),
+    "a provider in the wrong direction": LINE.replace(b"onednn-nhwc", b"\\u202eonednn"),
+    "a field that rings the bell": LINE.replace(b'"batch":2', b'"batch":2,"\\u0007\\n":4'),
+    "no template": LINE.replace(b'"template":', b'"pattern":'),
+}
+
+
+@pytest.mark.parametrize("line", DAMAGED.values(), ids=list(DAMAGED))
+def test_a_damaged_line_is_set_aside_and_counted(tmp_path, line):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(LINE + b"\n" + line + b"\n\n" + LINE + b"\n")
+    loaded = TuningLog(path).load()
+    assert loaded.records == [RECORD, RECORD]
+    assert loaded.damaged == 1
+    (damage,) = loaded.damages
+    assert damage.line == 2
+    assert damage.reason and damage.reason.isprintable() and len(damage.reason) <= 200
+
+
+def test_what_a_later_version_adds_to_a_record_is_passed_over():
+    assert decode(LINE.replace(b'"format":1', b'"format":1,"temperature":{"c":[70]}')) == RECORD
+
+
+ODD = (
+    *(
+        b"1e400",
+        b"-1e400",
+        b"1e-400",
+        b"NaN",
+        b"Infinity",
+        b"-0",
+        b"-0.0",
+        b"-1",
+        b"0",
+        b"1.5",
+        b"2147483648",
+        b"9" * 30,
+    ),
+    *(b"1" + b"0" * 5000, b"9223372036854775808", b"null", b"true", b"{}", b"[]", b"[[", b'""', b'"', b"}", b",", b""),
+    *(b'"\\ud800"', b'"\\u0000"', b'"a\\nb"', b'"\\u001b[2J"', b'"\xc2\x9b2J"', b"\x00", b"\xff", b'"cls"', b'"self"'),
+    *(b'"template"', b'"format"', b'"pass":"dgrad","pass"'),
+)
+
+
+def test_any_part_of_a_line_may_be_anything():
+    """Each is refused, or read as a record that can be used, printed and written again."""
+    read = 0
+    for part in re.finditer(rb'"[^"]*"|[\w.-]+|[{}\[\]:,]', LINE):
+        for odd in ODD:
+            try:
+                record = decode(LINE[: part.start()] + odd + LINE[part.end() :])
+            except LogError as error:
+                assert str(error).isprintable() and len(str(error)) <= 200
+                continue
+            read += 1
+            assert decode(encode(record)) == record
+            printed = [str(record.config), record.detail, record.device, record.workload.key, *record.providers]
+            assert "".join(printed).isprintable()
+            assert record.cost > 0 and isinstance(record.rank, tuple) and hash((record.workload, record.config))
+    assert read > 20, "some do no harm"
+
+
+def test_a_knob_may_have_any_name():
+    knobs = {"cls": 1, "self": 2, "values": 3, "name": "x"}
+    record = dataclasses.replace(RECORD, config=Config("cpu.made_up", tuple(knobs.items())))
+    assert decode(encode(record)).config.to_dict() == {"template": "cpu.made_up", **knobs}
+
+
+def test_what_went_wrong_is_one_line_that_does_nothing_to_a_terminal():
+    said = "\x1b[31mclang:\x1b[0m no\r\nregister\x9b2J \u202e" + "x" * 5000
+    verdict = Verdict(right=False, max_error=1.0, allowed_error=0.5, reason="value\n\x07")
+    record = dataclasses.replace(RECORD, status=Status.WRONG, detail=said, verdict=verdict)
+    plain = encode(record)
+    escaped = plain.replace(b'"detail":"?[31mclang', b'"detail":"\\u001b[31mclang')
+    assert escaped != plain
+    for line in (plain, escaped):
+        read = decode(line)
+        assert read.detail.startswith("?[31mclang:?[0m no register?2J ?xxx") and len(read.detail) <= 1000
+        assert read.verdict.reason == "value ?"
+
+
+def test_no_record_is_so_short_that_it_is_passed_over_unread():
+    shortest = workload_of(shape=(1, 1, 1, 1), kernel=(1, 1), padding=0)
+    assert len(msgspec.json.encode(shortest.to_dict())) > LEAST_BYTES
