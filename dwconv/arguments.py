@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget
+from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
 from dwconv.workload import DTYPES, LAYOUTS, PASSES, Padding, Pair, Pass, Workload, as_pair, resolve_padding
 
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ class ArgumentParser(argparse.ArgumentParser):
 
 def run(command: Callable[[list[str] | None], int], argv: list[str] | None = None) -> int:
     """Run a command and return its exit code; a DwconvError becomes one line on stderr."""
+    _open_standard_streams()
     try:
         return command(argv)
     except DwconvError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -42,6 +43,18 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
     except BrokenPipeError:  # the reader of stdout, such as `head`, has gone; nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _open_standard_streams() -> None:
+    """Where stdin, stdout or stderr is closed, open it on nothing: the next log or socket would get its number, and
+    what a library or a worker process takes for its stdout would be that."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  lives as long as the process
 
 
 def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: bool = True) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from dwconv import legality
 from dwconv.arguments import workload_options
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.records.database import Database
@@ -23,7 +24,7 @@ from dwconv.workload import DTYPES, PASSES, Layout, Pass, Workload
 
 if TYPE_CHECKING:
     from dwconv.records.record import Measurement, TuningRecord
-    from dwconv.schedules.template import Candidate
+    from dwconv.schedules.space import Config
 
 Provider = Literal["dwconv", "pytorch"]
 MOST_ELEMENTS = 2**31 - 1
@@ -43,6 +44,8 @@ class DispatchDecision:
     """The best that is known of the workload, also where PyTorch's own op is faster."""
     target: Target | None = None
     """What the record's kernel is built for; on a CPU perhaps with another number of threads than PyTorch uses now."""
+    config: Config | None = None
+    """What the kernel is built with: the record's configuration, or the legal one that is nearest to it."""
     command: str = ""
     """What to run to tune it; empty unless nothing is known, or only of kernels without the bias, and tuning can change
     that."""
@@ -132,43 +135,55 @@ def decisions(problem: Problem, device: torch.device) -> tuple[dict[Pass, Dispat
 def _decide(workload: Workload, target: Target) -> DispatchDecision:
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
         return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
-    decision = _decide_by_records(workload, target)
+    refusals: list[str] = []
+    decision = _decide_by_records(workload, target, refusals=refusals)
     if decision is None and workload.bias:
-        decision = _decide_by_records(dataclasses.replace(workload, bias=False), target, sweep_for=workload)
+        without = dataclasses.replace(workload, bias=False)
+        decision = _decide_by_records(without, target, refusals=refusals, sweep_for=workload)
+    if decision is None and refusals:
+        reason = f"no tuned configuration is legal any more; the fastest is out: {refusals[0]}"
+        decision = _pytorch(reason, command=tune_command(workload))
     return decision or _unknown(workload, target)
 
 
 def _decide_by_records(
-    workload: Workload, target: Target, *, sweep_for: Workload | None = None
+    workload: Workload, asked: Target, *, refusals: list[str], sweep_for: Workload | None = None
 ) -> DispatchDecision | None:
-    """Who runs ``workload``; None if nothing was measured. ``sweep_for``: the same with a bias, which a kernel without
-    one runs too, with a sweep for the bias after it."""
-    asked, target = target, _known_target(workload, target)
-    illegal, sweeps = "", sweep_for is not None
-    ranked = database().ranked(workload, target.device)
-    for record in ranked:
-        if reason := _why_not_faster(record, target, sweeps=sweeps):
-            helps = sweep_for is not None and not _why_not_faster(record, target, sweeps=False)
-            command = _unknown(sweep_for, asked).command if sweep_for is not None and helps else ""
-            return _pytorch(reason + illegal, record=record, command=command)
-        if reason := _why_illegal(record, target):
-            illegal = illegal or f"; the fastest is out: {reason}"
-            continue
-        reason = _praise(record, workload, sweeps=sweeps) + _on_threads(target, asked) + illegal
-        return DispatchDecision(provider="dwconv", reason=reason, record=record, target=target)
-    if not ranked:
-        return None
-    return _pytorch(f"no tuned configuration is legal any more{illegal}", command=tune_command(sweep_for or workload))
+    """Who runs ``workload``; None if nothing was measured that can run here. ``sweep_for``: the same with a bias, which
+    a kernel without one runs too, with a sweep for the bias after it. Adds to ``refusals`` why records are out.
+
+    What is legal as it stands comes first: the time of a record is that of its own configuration."""
+    sweeps = sweep_for is not None
+    for adopts in (False, True):
+        for target, record in _measured(workload, asked):
+            out = f"; the fastest is out: {refusals[0]}" if refusals else ""
+            if reason := _why_not_faster(record, target, sweeps=sweeps):
+                helps = sweep_for is not None and not _why_not_faster(record, target, sweeps=False)
+                command = _unknown(sweep_for, asked).command if sweep_for is not None and helps else ""
+                return _pytorch(reason + out, record=record, command=command)
+            try:
+                config, changes = legality.runnable(record, target, adopts=adopts)
+            except InvalidConfig as error:
+                refusals.append(str(error))
+                continue
+            out = f", as it was measured; here {changes}" if changes else out
+            reason = _praise(record, workload, sweeps=sweeps) + _on_threads(target, asked) + out
+            return DispatchDecision(provider="dwconv", reason=reason, record=record, target=target, config=config)
+    return None
 
 
-def _known_target(workload: Workload, target: Target) -> Target:
-    """``target``; or, where nothing was measured on it, the same CPU with the nearest number of threads that something
-    was measured with. A kernel runs on as many threads as PyTorch uses, whatever it was tuned for."""
-    if not isinstance(target, CpuTarget) or database().ranked(workload, target.device):
-        return target
-    others = [target.named(device) for device in database().devices(workload)]
-    known = [other for other in others if other is not None and database().ranked(workload, other.device)]
-    return min(known, key=lambda other: (abs(math.log(other.threads / target.threads)), -other.threads), default=target)
+def _measured(workload: Workload, target: Target) -> Iterator[tuple[Target, TuningRecord]]:
+    """The records that may decide, those that count most first, with what they were measured on: ``target``, then the
+    same CPU with other numbers of threads, the nearest first; a kernel runs on as many threads as PyTorch uses,
+    whatever it was tuned for. On each of them all batch sizes, the nearest first."""
+    others: list[CpuTarget] = []
+    if isinstance(target, CpuTarget):
+        names = (device for device in database().devices(workload) if device != target.device)
+        others = [other for name in names if (other := target.named(name)) is not None]
+        others.sort(key=lambda other: (abs(math.log(other.threads / target.threads)), -other.threads))
+    for one in (target, *others):
+        for records in database().ranked_by_batch(workload, one.device):
+            yield from ((one, record) for record in records)
 
 
 def _pytorch(reason: str, *, record: TuningRecord | None = None, command: str = "") -> DispatchDecision:
@@ -226,22 +241,6 @@ def _sweep_us(record: TuningRecord) -> float:
     return _median_us(record) * 2 * swept / moved
 
 
-def _why_illegal(record: TuningRecord, target: Target) -> str | None:
-    """Why a configuration cannot be built here; None if it can, as far as is known before it is. Imports TVM."""
-    from dwconv.schedules.template import Candidate, template
-
-    if error := broken.get(Candidate(record.workload, record.config)):
-        return error
-    try:
-        chosen = template(record.config.template)
-        if misfit := chosen.misfit(record.workload, target):
-            return f"{chosen.name} {misfit}"
-        chosen.space(record.workload, target).check(record.config.to_dict())
-    except InvalidConfig as error:
-        return str(error)
-    return None
-
-
 def _praise(record: TuningRecord, workload: Workload, *, sweeps: bool) -> str:
     other = alternative(record)
     assert other is not None, "only what is faster than PyTorch's op is praised"
@@ -275,10 +274,6 @@ def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> st
 def database() -> Database:
     """The records of this process, read when they are first needed."""
     return Database.usual()
-
-
-broken: dict[Candidate, str] = {}
-"""Why kernels could not be built in this process."""
 
 
 def target_of(device: torch.device) -> Target:

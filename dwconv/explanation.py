@@ -45,6 +45,8 @@ class PassExplanation:
     provider: dispatch.Provider
     reason: str
     record: TuningRecord | None
+    config: str
+    """The knobs of the kernel that runs, or of the best that is known; empty if untuned."""
     copies: tuple[Copy, ...] = ()
     """Of the call's tensors, by dwconv's kernel; what the gradient will lie like is not known yet."""
 
@@ -57,11 +59,6 @@ class PassExplanation:
     def pytorch(self) -> tuple[str, Measurement] | None:
         """PyTorch's op as it would run instead, measured beside it; None if untuned."""
         return dispatch.alternative(self.record) if self.record else None
-
-    @property
-    def config(self) -> str:
-        """The knobs of dwconv's best kernel; empty if untuned."""
-        return f"{self.record.config.template} {self.record.config}" if self.record else ""
 
     def __str__(self) -> str:
         lines = [f"  {self.pass_}  {self.provider:<7}  {self.reason}"]
@@ -142,6 +139,7 @@ def explain(
                 provider=made.provider,
                 reason=made.reason,
                 record=made.record,
+                config=_config(made),
                 copies=_copies(made, {"x": x, "w": w}),
             )
             for pass_, made in decisions.items()
@@ -150,6 +148,11 @@ def explain(
         problems=tuple(dispatch.database().problems),
         command=dispatch.tune_command(problem.workload("fprop"), untuned) if untuned else "",
     )
+
+
+def _config(decision: dispatch.DispatchDecision) -> str:
+    config = decision.config or (decision.record.config if decision.record else None)
+    return f"{config.template} {config}" if config else ""
 
 
 def _copies(decision: dispatch.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:

@@ -11,23 +11,24 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
 from dwconv import native
 from dwconv.build.cpu import first_line
-from dwconv.dispatch import DispatchDecision, Problem, broken, database, decisions, tune_command
-from dwconv.errors import DwconvError, DwconvWarning
+from dwconv.dispatch import DispatchDecision, Problem, database, decisions, tune_command
+from dwconv.errors import DwconvWarning
+from dwconv.legality import broken
 from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget, Target
-from dwconv.workload import PASSES, Layout, Pass
+from dwconv.workload import PASSES, Layout, Pass, Workload
 
 if TYPE_CHECKING:
     from dwconv.build.kernel import Kernel
-    from dwconv.records.record import TuningRecord
     from dwconv.schedules.template import Candidate
 
+Made = TypeVar("Made")
 MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 MOST_PLANS = 10_000
 """Sizes to remember at a time."""
@@ -65,25 +66,24 @@ class Plan:
         self._warn_of_untuned()
 
     def _build(self, pass_: Pass) -> Kernel | None:
-        record, target = self.decisions[pass_].record, self.decisions[pass_].target
-        assert record is not None and target is not None, "a kernel is chosen for its record"
+        decision = self.decisions[pass_]
+        record, config, target = decision.record, decision.config, decision.target
+        assert record is not None and config is not None and target is not None, "a kernel is chosen for its record"
         from dwconv.schedules.template import Candidate
 
-        candidate = Candidate(record.workload, self._config(record, target))
-        kernel: Kernel | None = None
-        try:
-            kernel = _kernel(candidate, target, self._device)
-        except (DwconvError, OSError, RuntimeError) as error:  # TVM's and CUDA's errors are RuntimeErrors
-            reason = broken[candidate] = first_line(error)
+        candidate = Candidate(record.workload, self._on_all_threads(config, record.workload, target))
+        kernel, reason = _attempt(lambda: _kernel(candidate, target, self._device))
+        if kernel is None:
+            broken[Candidate(record.workload, config)] = reason
             _warn(f"{record.workload.key} runs on PyTorch's own op: its tuned kernel could not be built: {reason}")
         return kernel
 
-    def _config(self, record: TuningRecord, target: Target) -> Config:
-        """The record's; but what was fastest on few threads takes all of them at a larger batch."""
-        larger = self.problem.input_shape[0] > record.workload.batch
-        if not (larger and isinstance(target, CpuTarget) and "threads" in record.config.to_dict()):
-            return record.config
-        return Config.of(record.config.template, **{**dict(record.config.values), "threads": target.threads})
+    def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
+        """What was fastest on few threads takes all of them at a larger batch."""
+        larger = self.problem.input_shape[0] > measured.batch
+        if not (larger and isinstance(target, CpuTarget) and "threads" in config.to_dict()):
+            return config
+        return Config.of(config.template, **{**dict(config.values), "threads": target.threads})
 
     def _warn_of_untuned(self) -> None:
         """Name the problem, once, with the command that tunes it."""
@@ -101,9 +101,10 @@ class Plan:
         if len(_untuned) > MOST_NAMED:  # sizes that change from step to step, as of sentences, would never end
             _warn(f"more than {MOST_NAMED} sizes are untuned; the others are not named")
         else:
+            reasons = dict.fromkeys(self.decisions[pass_].reason for pass_ in untuned)
             _warn(
-                f"{', '.join(untuned)} of {self.problem} run on PyTorch's own op: "
-                f"{self.decisions[untuned[0]].reason}; tune them: {tune_command(workload, untuned)}"
+                f"{', '.join(untuned)} of {self.problem} run on PyTorch's own op: {'; '.join(reasons)}; "
+                f"tune them: {tune_command(workload, untuned)}"
             )
 
 
@@ -146,17 +147,22 @@ def plan(
 
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
-    try:
-        chosen, target = decisions(problem, device)
-    except (DwconvError, ImportError, OSError, RuntimeError) as error:  # a broken TVM, say: PyTorch can go on
-        reason = first_line(error)
-        if _is_first(reason):
-            _warn(f"everything runs on PyTorch's own op: {reason}")
-        chosen, target = dict.fromkeys(PASSES, DispatchDecision(provider="pytorch", reason=reason)), None
+    made, reason = _attempt(lambda: decisions(problem, device))
+    if made is None and _is_first(reason):
+        _warn(f"everything runs on PyTorch's own op: {reason}")
+    chosen, target = made or (dict.fromkeys(PASSES, DispatchDecision(provider="pytorch", reason=reason)), None)
     for damage in database().problems if target else ():
         if _is_first(damage):
             _warn(damage)
     return Plan(problem, device, decisions=chosen, target=target)
+
+
+def _attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
+    """What ``make`` gives; or None, and why not."""
+    try:
+        return make(), ""
+    except Exception as error:  # noqa: BLE001  whatever a record, a cache or TVM makes go wrong: PyTorch can go on
+        return None, first_line(error)
 
 
 def reset() -> None:

@@ -63,7 +63,7 @@ class CpuTarget:
         """This CPU with the number of threads that a device's name tells; None if it names another CPU."""
         model = self.device.removesuffix(f"{self.threads}t")
         threads = device.removeprefix(model).removesuffix("t")
-        if not threads.isdecimal() or device != f"{model}{threads}t":
+        if not re.fullmatch(r"[1-9][0-9]{0,5}", threads) or device != f"{model}{threads}t":
             return None
         return replace(self, device=device, threads=int(threads), limits=None)
 

@@ -17,7 +17,8 @@ Value = int | str
 
 @dataclass(frozen=True)
 class Knob:
-    """One decision: its name in the field's words, and the values it may take, in their natural order."""
+    """One decision: its name in the field's words, and the values it may take, in their natural order; none where there
+    is no choice, and a configuration without the knob means ``absent``."""
 
     name: str
     values: tuple[Value, ...]
@@ -28,7 +29,7 @@ class Knob:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "values", tuple(dict.fromkeys(values)))
         object.__setattr__(self, "absent", absent)
-        if not self.values:
+        if not self.values and absent is None:
             raise InvalidConfig(f"knob {name} has no values")
 
 
@@ -40,7 +41,7 @@ class Config:
     values: tuple[tuple[str, Value], ...]
 
     @classmethod
-    def of(cls, template: str, **values: Value) -> Config:
+    def of(cls, template: str, /, **values: Value) -> Config:
         return cls(template, tuple(values.items()))
 
     def __getattr__(self, name: str) -> Any:
@@ -67,6 +68,8 @@ class Rule:
 
 MOST_LISTED = 500_000
 """Configurations before the rules, that are looked through one by one: a few seconds."""
+MOST_NEAR = 1000
+"""Configurations that are looked at for a legal one near another: three or four steps in every direction."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class ConfigSpace:
 
     template: str
     knobs: tuple[Knob, ...]
+    fixed: tuple[Knob, ...]
+    """Knobs of the template that leave no choice here: configurations are written without them."""
     rules: tuple[Rule, ...]
     preferred: tuple[tuple[str, Value], ...]
 
@@ -86,7 +91,8 @@ class ConfigSpace:
         self, template: str, *knobs: Knob, rules: Sequence[Rule] = (), preferred: Mapping[str, Value] | None = None
     ) -> None:
         object.__setattr__(self, "template", template)
-        object.__setattr__(self, "knobs", knobs)
+        object.__setattr__(self, "knobs", tuple(knob for knob in knobs if knob.values))
+        object.__setattr__(self, "fixed", tuple(knob for knob in knobs if not knob.values))
         object.__setattr__(self, "rules", tuple(rules))
         object.__setattr__(self, "preferred", tuple((preferred or {}).items()))
 
@@ -136,35 +142,69 @@ class ConfigSpace:
         """The configuration to start from: the preferred one, or the nearest that is legal.
 
         Raises InvalidConfig if the space has no legal configuration."""
-        preferred = dict(self.preferred)
-        start = tuple(_nearest(knob.values, preferred.get(knob.name, knob.values[0])) for knob in self.knobs)
+        return self._nearest_legal(dict(self.preferred))
+
+    def nearest(self, config: Config) -> Config:
+        """The legal configuration nearest to ``config``, which was chosen for another workload or another machine: for
+        each knob the nearest value, the default's where ``config`` has none; where that is illegal, the legal one that
+        is fewest steps away.
+
+        Raises InvalidConfig if no legal configuration is near."""
+        wanted = {**{knob.name: knob.absent for knob in self.knobs if knob.absent is not None}, **dict(config.values)}
+        if any(knob.name not in wanted for knob in self.knobs):
+            wanted = {**dict(self.default.values), **wanted}
+        return self._nearest_legal(wanted, most=MOST_NEAR)
+
+    def _nearest_legal(self, wanted: Mapping[str, Value], *, most: int | None = None) -> Config:
+        """``most``: configurations to look at."""
+        start = tuple(_nearest(knob.values, wanted.get(knob.name, knob.values[0])) for knob in self.knobs)
         frontier, seen = [start], {start}
+        looked_at = 0
         while frontier:  # breadth first: one knob, one step further away at a time
             for at in frontier:
                 config = self._config([knob.values[i] for knob, i in zip(self.knobs, at, strict=True)])
                 if self.why_illegal(config) is None:
                     return config
+                looked_at += 1
+                if looked_at == most:
+                    raise InvalidConfig(f"{self.template} has no legal configuration near {config}")
             frontier = list(dict.fromkeys(near for at in frontier for near in self._steps(at) if near not in seen))
             seen.update(frontier)
         raise InvalidConfig(f"{self.template} has no legal configuration for this workload")
 
     def check(self, fields: Mapping[str, Any]) -> Config:
         """Read a configuration from plain data. Raises InvalidConfig, naming the knob and the value."""
-        values = {name: value for name, value in fields.items() if name != "template"}
-        unknown = set(values) - {knob.name for knob in self.knobs}
-        if unknown:
-            raise InvalidConfig(f"{self.template} has no knob {', '.join(sorted(unknown))}")
-        values = {**{knob.name: knob.absent for knob in self.knobs if knob.absent is not None}, **values}
+        if reason := self.why_damaged(fields):
+            raise InvalidConfig(reason)
+        values = {**{knob.name: knob.absent for knob in self.knobs if knob.absent is not None}, **fields}
         for knob in self.knobs:
             if knob.name not in values:
                 raise InvalidConfig(f"{self.template} needs a value for knob {knob.name}")
-            value = values[knob.name]
-            if not any(type(value) is type(known) and value == known for known in knob.values):
-                raise InvalidConfig(f"{knob.name}={value!r} is not one of {list(knob.values)} in {self.template}")
+            if values[knob.name] not in knob.values:
+                raise InvalidConfig(self._no_value(knob, values[knob.name]))
+        for knob in self.fixed:
+            if values.get(knob.name, knob.absent) != knob.absent:
+                raise InvalidConfig(self._no_value(knob, values[knob.name]))
         config = self._config([values[knob.name] for knob in self.knobs])
         if reason := self.why_illegal(config):
             raise InvalidConfig(f"{config} is illegal in {self.template}: {reason}")
         return config
+
+    def why_damaged(self, fields: Mapping[str, Any]) -> str | None:
+        """Why no workload and no machine makes ``fields`` a configuration of this template: a knob that it does not
+        have, or a value of another kind; None if they may be one."""
+        knobs = {knob.name: knob for knob in (*self.knobs, *self.fixed)}
+        for name, value in fields.items():
+            if name == "template":
+                continue
+            if name not in knobs:
+                return f"{self.template} has no knob {name}"
+            if type(value) not in map(type, knobs[name].values or (knobs[name].absent,)):
+                return self._no_value(knobs[name], value)
+        return None
+
+    def _no_value(self, knob: Knob, value: object) -> str:
+        return f"{knob.name}={value!r} is not one of {list(knob.values) or [knob.absent]} in {self.template}"
 
     def _config(self, values: Sequence[Value]) -> Config:
         return Config(self.template, tuple((k.name, v) for k, v in zip(self.knobs, values, strict=True)))

@@ -60,9 +60,11 @@ class Candidate:
         return template(self.config.template)
 
     def schedule(self, target: Target) -> s_tir.Schedule:
-        """The scheduled PrimFunc. Raises InvalidConfig if the config is not in the space."""
-        self.template.space(self.workload, target).check(self.config.to_dict())
-        return self.template.schedule(self.workload, self.config, target)
+        """The scheduled PrimFunc. Raises InvalidConfig if the config is of a template for something else, or not in
+        its space."""
+        chosen = fitting(self.config.template, self.workload, target)
+        chosen.space(self.workload, target).check(self.config.to_dict())
+        return chosen.schedule(self.workload, self.config, target)
 
 
 @cache
@@ -86,26 +88,38 @@ def template(name: str) -> ScheduleTemplate:
     return known[name]
 
 
+def fitting(name: str, workload: Workload, target: Target) -> ScheduleTemplate:
+    """The template of that name. Raises InvalidConfig, saying why, if it is unknown or cannot run ``workload`` on
+    ``target``: its kernels would read and write other tensors than they are given."""
+    found = template(name)
+    if reason := _why_not_for(found, workload, target) or _why_unfit(found, workload, target):
+        raise InvalidConfig(f"template={name} does not run {workload.key} on {target}: {reason}")
+    return found
+
+
 def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate]:
     """Templates that can run ``workload`` on ``target``; raises NoTemplate, saying why, if none can."""
-    misfits = []
-    fitting = []
-    for candidate in all_templates().values():
-        if candidate.device != target.kind or candidate.pass_ != workload.pass_:
-            continue
-        if reason := _layout_misfit(candidate, workload) or candidate.misfit(workload, target):
-            misfits.append(f"{candidate.name}: {reason}")
-        else:
-            fitting.append(candidate)
-    if not fitting:
-        reasons = "; ".join(misfits) or f"no {workload.pass_} template for {target.kind} yet"
-        raise NoTemplate(f"no template runs {workload.key} on {target}: {reasons}")
-    return fitting
+    meant = [found for found in all_templates().values() if not _why_not_for(found, workload, target)]
+    misfits = {found.name: _why_unfit(found, workload, target) for found in meant}
+    if fits := [found for found in meant if not misfits[found.name]]:
+        return fits
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in misfits.items())
+    reasons = reasons or f"no {workload.pass_} template for {target.kind} yet"
+    raise NoTemplate(f"no template runs {workload.key} on {target}: {reasons}")
 
 
-def _layout_misfit(candidate: ScheduleTemplate, workload: Workload) -> str | None:
-    """On the CPU a kernel of one layout also runs the other, through a copy; on a GPU the copy costs as much as
-    the convolution."""
-    if candidate.layout == workload.layout or candidate.device == "cpu":
-        return None
-    return f"it is for {candidate.layout}, the workload is {workload.layout}"
+def _why_not_for(candidate: ScheduleTemplate, workload: Workload, target: Target) -> str | None:
+    """What the template is meant for, where that is something else: another device or another pass."""
+    if candidate.device != target.kind:
+        return f"it is for {candidate.device}"
+    return None if candidate.pass_ == workload.pass_ else f"it is for {candidate.pass_}"
+
+
+def _why_unfit(candidate: ScheduleTemplate, workload: Workload, target: Target) -> str | None:
+    """Why a template for this device and pass cannot run the workload; None if it can.
+
+    On the CPU a kernel of one layout also runs the other, through a copy; on a GPU the copy costs as much as the
+    convolution."""
+    if candidate.layout != workload.layout and candidate.device != "cpu":
+        return f"it is for {candidate.layout}, the workload is {workload.layout}"
+    return candidate.misfit(workload, target)

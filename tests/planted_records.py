@@ -75,12 +75,14 @@ def plant(
     passes: Sequence[Pass] = PASSES,
     baseline_us: float = 1000.0,
     template_layout: Layout = "nhwc",
+    threads: int | None = None,
 ) -> None:
-    """Append, for every pass of every workload, the default of the template of a layout: a kernel that runs."""
-    log, target = TuningLog(path), cpu_target()
+    """Append, for every pass of every workload, the default of the template of a layout: a kernel that runs, tuned with
+    as many threads as PyTorch uses, or as said."""
+    log, target = TuningLog(path), cpu_target(threads=threads)
     for workload in workloads:
         for pass_ in passes:
             of_pass = workload.for_pass(pass_)
             (template,) = (found for found in templates_for(of_pass, target) if found.layout == template_layout)
             space = template.space(of_pass, target)
-            log.append(record_of(of_pass, config=space.default, baseline_us=baseline_us))
+            log.append(record_of(of_pass, config=space.default, device=target.device, baseline_us=baseline_us))

@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_records import plant, record_of, workload_of
 
-from dwconv import plan
+from dwconv import legality, plan
 from dwconv.arguments import ArgumentParser, add_workload_arguments, workload_from
 from dwconv.dispatch import Problem, decide, decisions, tune_command
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
 from dwconv.target import cpu_target
-from dwconv.workload import PASSES
+from dwconv.workload import PASSES, Workload
 
 WORKLOAD = workload_of()
 DEVICE = cpu_target().device
@@ -62,7 +63,7 @@ def test_with_other_threads_the_nearest_record_counts_and_says_so(logs):
     others = [threads[1], threads[64], "another-cpu-avx2-8t"]
     for at, device in enumerate(others):
         TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, device=device, median_us=50 + at))
-    nearest = real_record(logs, device=threads[9])
+    nearest = real_record(logs, threads=9)
     before = torch.get_num_threads()
     torch.set_num_threads(8)
     try:
@@ -70,7 +71,7 @@ def test_with_other_threads_the_nearest_record_counts_and_says_so(logs):
         assert (decision.provider, decision.record) == ("dwconv", nearest)
         assert decision.reason == "20.00× as fast as onednn-nhwc on 9 threads"
         assert decision.target == cpu_target(threads=9)
-        exact = real_record(logs, device=cpu_target().device)
+        exact = real_record(logs, threads=8)
         plan.reset()
         decision = decide(WORKLOAD, "cpu")
         assert (decision.record, decision.reason) == (exact, "20.00× as fast as onednn-nhwc")
@@ -78,12 +79,11 @@ def test_with_other_threads_the_nearest_record_counts_and_says_so(logs):
         torch.set_num_threads(before)
 
 
-def real_record(logs, *, device):
-    """Plant a real candidate of WORKLOAD's fprop on a device, and return its record."""
-    plant(logs / "planted.jsonl", [WORKLOAD], passes=["fprop"])
+def real_record(logs, *, threads):
+    """Plant a real candidate of WORKLOAD's fprop for a number of threads, and return its record."""
+    plant(logs / "planted.jsonl", [WORKLOAD], passes=["fprop"], threads=threads)
     (record,) = TuningLog(logs / "planted.jsonl").load().records
     (logs / "planted.jsonl").unlink()
-    record = dataclasses.replace(record, device=device)
     TuningLog(logs / "log.jsonl").append(record)
     return record
 
@@ -209,6 +209,113 @@ def test_where_no_configuration_is_legal_any_more_tuning_again_is_advised(known)
     assert decision.provider == "pytorch"
     assert decision.reason.startswith("no tuned configuration is legal any more; the fastest is out: template=cpu.no")
     assert decision.command
+
+
+@pytest.mark.parametrize(
+    ("change", "is_too_large"),
+    [
+        ({"input_size": (2**10, 2**10), "stride": (2, 2)}, True),  # the input alone
+        ({"input_size": (2**9, 2**9), "multiplier": 4}, True),  # the output alone
+        ({"channels": 1, "input_size": (1, 2**31 - 1)}, False),  # as many as there may be
+    ],
+)
+def test_tensors_beyond_indices_of_32_bits_stay_with_pytorch(logs, change, is_too_large):
+    fields = {"pass_": "fprop", "batch": 1, "channels": 2**11, "kernel": (1, 1), "layout": "nhwc", **change}
+    decision = decide(Workload(**fields), "cpu")
+    assert decision.provider == "pytorch"
+    assert decision.reason.startswith("tensors of more than 2147483647 elements") == is_too_large
+
+
+# -- where the nearest record is not legal ---------------------------------------------------------------------------
+
+
+def illegal(record, **facts):
+    """As another machine's cache made it legal: no result of WORKLOAD is larger than a cache."""
+    streamed = Config.of(record.config.template, **dict(record.config.values), store="streamed")
+    return dataclasses.replace(record, config=streamed, **facts)
+
+
+def damaged(record, **facts):
+    return dataclasses.replace(record, config=Config.of("cpu.no_such", block_h=1), **facts)
+
+
+def write(logs, *records):
+    (logs / "log.jsonl").unlink(missing_ok=True)
+    for record in records:
+        TuningLog(logs / "log.jsonl").append(record)
+    plan.reset()
+
+
+def test_the_nearest_legal_configuration_runs_and_says_so(known, logs):
+    legal = known()
+    write(logs, illegal(legal))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record, decision.config) == ("dwconv", illegal(legal), legal.config)
+    assert decision.reason == (
+        "20.00× as fast as onednn-nhwc, as it was measured; here with store=cached instead of streamed, "
+        f"which is not legal here: store='streamed' is not one of ['cached'] in {legal.config.template}"
+    )
+
+
+def test_a_missing_knob_is_adopted_as_the_default_has_it(known, logs):
+    legal = known()
+    values = dict(legal.config.values)
+    left_out = Config.of(legal.config.template, **{name: values[name] for name in values if name != "tile_w"})
+    write(logs, dataclasses.replace(legal, config=left_out))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.config) == ("dwconv", legal.config)
+    assert f"here with tile_w={values['tile_w']}, which is not legal" in decision.reason
+
+
+def test_what_is_legal_as_it_stands_comes_before_what_is_adopted(known, logs):
+    legal = known(measurement=us(70))
+    write(logs, illegal(legal, measurement=us(5), confirmed=True), legal)
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.record, decision.config) == (legal, legal.config)
+    assert decision.reason.startswith("14.29× as fast as onednn-nhwc; the fastest is out: store='streamed'")
+
+
+@pytest.mark.parametrize("out", [illegal, damaged])
+def test_an_illegal_record_hides_no_legal_one_at_another_batch(known, logs, out):
+    legal = known()
+    others = [dataclasses.replace(legal, workload=WORKLOAD.with_batch(batch)) for batch in (1, 32, 9)]
+    write(logs, out(legal, measurement=us(5)), out(others[0]), *others[1:])
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", others[2])
+    assert decision.reason.startswith("20.00× as fast as onednn-nhwc at batch 9; the fastest is out: ")
+
+
+def test_an_illegal_record_hides_no_legal_one_of_another_number_of_threads(known, logs):
+    hidden = known()
+    more = cpu_target(threads=cpu_target().threads + 1)
+    legal = real_record(logs, threads=more.threads)
+    write(logs, illegal(hidden, measurement=us(5)), legal)
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record, decision.target) == ("dwconv", legal, more)
+
+
+def test_pytorch_runs_where_the_legal_record_is_not_faster(known, logs):
+    legal = known()
+    slow = dataclasses.replace(legal, workload=WORKLOAD.with_batch(9), measurement=us(1e6))
+    write(logs, illegal(legal, measurement=us(5)), slow)
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("pytorch", slow)
+
+
+def test_an_illegal_record_with_the_bias_hides_no_legal_one_without(known, logs):
+    legal = known()
+    write(logs, damaged(legal, workload=BIASED), legal)
+    decision = decide(BIASED, "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", legal)
+
+
+def test_what_could_not_be_built_is_out_adopted_too(known, logs, monkeypatch):
+    legal = known()
+    write(logs, illegal(legal))
+    monkeypatch.setitem(legality.broken, Candidate(WORKLOAD, legal.config), "no such luck")
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.config) == ("pytorch", None)
+    assert decision.reason.startswith("no tuned configuration is legal any more")
 
 
 def test_tensors_beyond_32_bit_indices_stay_with_pytorch(known):

@@ -58,6 +58,60 @@ def test_a_preferred_value_between_two_is_rounded_to_one_of_them() -> None:
     assert space(rows=1, columns=7).default.columns == 8
 
 
+def test_the_nearest_of_a_legal_configuration_is_itself() -> None:
+    assert all(space().nearest(config) == config for config in space())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"rows": 4, "columns": 1000, "order": "wh"}, {(1, 8), (2, 4)}),  # 8 columns, then fewer rows or columns
+        ({"rows": -3, "columns": 7, "order": "wh"}, {(1, 8)}),
+        ({"rows": 2, "columns": 2, "order": "backwards"}, {(2, 2)}),
+        ({"columns": 2, "order": "wh"}, {(1, 2)}),  # the default's rows
+        ({"rows": 2, "columns": 10**1000, "order": "wh", "depth": 3}, {(1, 8), (2, 4)}),
+    ],
+)
+def test_the_nearest_is_legal_and_near(wanted: dict[str, int | str], found: set[tuple[int, int]]) -> None:
+    nearest = space().nearest(Config.of("cpu.test", **wanted))
+    assert (nearest.rows, nearest.columns) in found
+    assert nearest.order == ("wh" if wanted["order"] == "wh" else "hw")
+    assert space().why_illegal(nearest) is None
+
+
+def test_the_nearest_is_not_looked_for_without_end() -> None:
+    knobs = [Knob(name, range(100)) for name in ("a", "b", "c", "d")]
+    far = ConfigSpace("large", *knobs, rules=[Rule("too much", lambda config: config.a + config.b + config.c > 9)])
+    with pytest.raises(InvalidConfig, match="large has no legal configuration near a=99"):
+        far.nearest(Config.of("large", a=99, b=99, c=99, d=99))
+
+
+def test_a_knob_without_a_choice_is_not_written_but_read() -> None:
+    fixed = ConfigSpace("cpu.test", Knob("rows", [1, 2]), Knob("store", [], absent="cached"))
+    assert [config.to_dict() for config in fixed] == [{"template": "cpu.test", "rows": rows} for rows in (1, 2)]
+    assert fixed.check({"rows": 2, "store": "cached"}) == Config.of("cpu.test", rows=2)
+    with pytest.raises(InvalidConfig, match=r"store='streamed' is not one of \['cached'\]"):
+        fixed.check({"rows": 2, "store": "streamed"})
+    assert fixed.nearest(Config.of("cpu.test", rows=2, store="streamed")) == Config.of("cpu.test", rows=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"rows": 3, "columns": 10**1000, "order": "no such"}, None),
+        ({"store": "streamed"}, None),
+        ({"store": 1}, "store=1 is not one of"),
+        ({"rows": "1"}, "rows='1' is not one of"),
+        ({"rows": True}, "rows=True is not one of"),
+        ({"depth": 1}, "cpu.test has no knob depth"),
+    ],
+)
+def test_what_no_space_of_a_template_holds_is_damaged(fields: dict[str, int | str], reason: str | None) -> None:
+    known = ConfigSpace("cpu.test", *space().knobs, Knob("store", [], absent="cached"))
+    told = known.why_damaged({"template": "cpu.test", **fields})
+    assert told is None if reason is None else str(told).startswith(reason)
+
+
 def test_a_space_with_nothing_legal_says_so() -> None:
     nothing = ConfigSpace("cpu.test", Knob("rows", [1]), rules=[Rule("never", lambda config: True)])
     with pytest.raises(InvalidConfig, match="no legal configuration"):

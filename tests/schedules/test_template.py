@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 
 import pytest
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate, all_templates, template, templates_for
-from dwconv.target import CpuTarget
-from dwconv.workload import PASSES, Pass, Workload
+from dwconv.schedules.template import Candidate, all_templates, fitting, template, templates_for
+from dwconv.target import CpuTarget, Target, parse_target
+from dwconv.workload import DTYPES, LAYOUTS, PASSES, Pass, Workload
 
 TARGET = CpuTarget(device="test", threads=2, vector_bytes=64)
 
@@ -45,6 +47,38 @@ def test_a_dtype_without_a_template_says_why() -> None:
     half = dataclasses.replace(layer("fprop"), dtype="float16")
     with pytest.raises(NoTemplate, match="it computes float32, not float16"):
         templates_for(half, TARGET)
+
+
+@pytest.mark.parametrize("target", [TARGET, parse_target("cuda:sm_90")], ids=["cpu", "cuda"])
+def test_a_template_fits_only_its_device_pass_layout_and_type(target: Target) -> None:
+    for pass_, layout, dtype in itertools.product(PASSES, LAYOUTS, DTYPES):
+        workload = dataclasses.replace(layer(pass_), layout=layout, dtype=dtype)
+        fits = set()
+        for name in all_templates():
+            with contextlib.suppress(InvalidConfig):
+                fits.add(fitting(name, workload, target).name)
+        listed = set()
+        with contextlib.suppress(NoTemplate):
+            listed = {found.name for found in templates_for(workload, target)}
+        assert fits == listed
+        assert all(name.startswith(f"{target.kind}.{pass_}_") for name in fits)
+        assert not fits or dtype == "float32" or target.kind == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("cpu.dgrad_nhwc", "it is for dgrad"),
+        ("cuda.fprop_nhwc", "it is for cuda"),
+        ("cpu.fprop_nchw", "it is for nchw"),
+        ("cpu.winograd", "is unknown"),
+    ],
+)
+def test_a_configuration_of_a_template_for_something_else_is_not_scheduled(name: str, reason: str) -> None:
+    workload = layer("fprop")
+    knobs = dict(template("cpu.dgrad_nhwc").space(layer("dgrad"), TARGET).default.values)
+    with pytest.raises(InvalidConfig, match=reason):
+        Candidate(workload, Config.of(name, **knobs)).schedule(TARGET)
 
 
 @pytest.mark.parametrize("pass_", PASSES)

@@ -1,0 +1,51 @@
+"""Legality: which configuration a record's kernel is built with here.
+
+Records come from other machines and other versions. What is not legal here is not run as it stands, whatever the log
+says: a kernel of another pass or device would write where it must not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from dwconv.records.record import TuningRecord
+    from dwconv.schedules.space import Config, ConfigSpace
+    from dwconv.schedules.template import Candidate
+    from dwconv.target import Target
+
+broken: dict[Candidate, str] = {}
+"""Why kernels could not be built in this process."""
+
+
+def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Config, str]:
+    """What to build the record's kernel with: its own configuration; or, with ``adopts``, where that is not legal on
+    ``target``, the legal one that is nearest. And what is changed, in words; empty if nothing is.
+
+    Raises InvalidConfig, saying why, if there is none, if the record is damaged, or if that could not be built."""
+    from dwconv.schedules.template import Candidate, fitting
+
+    space = fitting(record.config.template, record.workload, target).space(record.workload, target)
+    fields, changes = record.config.to_dict(), ""
+    try:
+        config = space.check(fields)
+    except InvalidConfig as error:
+        if not adopts or space.why_damaged(fields):
+            raise
+        config = space.nearest(record.config)
+        changes = f"with {_changes(space, record.config, config)}, which is not legal here: {error}"
+    if failure := broken.get(Candidate(record.workload, config)):
+        raise InvalidConfig(failure)
+    return config, changes
+
+
+def _changes(space: ConfigSpace, recorded: Config, run: Config) -> str:
+    """``store=cached instead of streamed``, and the values of knobs that are missing in the record."""
+    unsaid = {knob.name: knob.absent for knob in (*space.knobs, *space.fixed) if knob.absent is not None}
+    before, after = {**unsaid, **recorded.to_dict()}, {**unsaid, **run.to_dict()}
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    return ", ".join(
+        f"{name}={value}" + (f" instead of {before[name]}" if name in before else "") for name, value in changed.items()
+    )
