@@ -57,7 +57,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("block_c", channel_blocks(work.channels, target)),
         Knob("unroll", unrolling(work)),
         *sizes.thread_knob(workload, target),
-        *store_knob(work, workload, target),
+        store_knob(work, workload, target),
         rules=gather_rules(work, target),
         preferred={
             "threads": target.threads, "store": "streamed",

@@ -51,14 +51,13 @@ def unrolling(work: Gather) -> list[str]:
     return [*choices, "none"] if work.columns.taps >= sizes.WIDE_KERNEL or work.multiplier > 1 else choices
 
 
-def store_knob(work: Gather, workload: Workload, target: CpuTarget) -> list[Knob]:
+def store_knob(work: Gather, workload: Workload, target: CpuTarget) -> Knob:
     """Whether the result goes past the caches: only where it is too large to be found there, if its pixels are whole
     vectors, and on x86."""
     is_x86 = target.vector_bytes >= 32
     fits = workload.batch <= sizes.streamed_above(workload, target)
-    if fits or not is_x86 or work.channels % target.lanes() != 0:
-        return []
-    return [Knob("store", ["cached", "streamed"], absent="cached")]
+    streams = is_x86 and not fits and work.channels % target.lanes() == 0
+    return Knob("store", ["cached", "streamed"] if streams else [], absent="cached")
 
 
 def is_streamed(config: Config) -> bool:

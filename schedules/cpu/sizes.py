@@ -36,13 +36,12 @@ LARGE_BYTES = 4 << 20
 """More than the second-level caches of a few cores hold: tiles wait for the last one, or for memory."""
 
 
-def prefetch_knob(workload: Workload) -> list[Knob]:
+def prefetch_knob(workload: Workload) -> Knob:
     """How many rows ahead lines are asked for: the rows of a strip follow each other a pitch apart, which CPUs do not
     foresee. Measured in turns, wgrad of 144×56² k3, tiles of 7 × 2: from memory 608 µs, 3 ahead 540; 32×112²: 568 and
     507; 192×28²: 168 and 153; 96×112² stride 2: 953 and 1075."""
-    if workload.bytes <= LARGE_BYTES or workload.output_size[0] < 8:
-        return []
-    return [Knob("prefetch", [0, 3, 6], absent=0)]
+    waits = workload.bytes > LARGE_BYTES and workload.output_size[0] >= 8
+    return Knob("prefetch", [0, 3, 6] if waits else [], absent=0)
 
 
 def rows_ahead(config: Config) -> int:

@@ -57,7 +57,7 @@ def space(workload: Workload, target: Target) -> ConfigSpace:
         Knob("order", ["hw", "wh"]),
         Knob("unroll", ["kw", "none"] if kernel_w >= sizes.WIDE_KERNEL or workload.multiplier > 1 else ["kw"]),
         *sizes.thread_knob(workload, target),
-        *sizes.prefetch_knob(workload),
+        sizes.prefetch_knob(workload),
         rules=[
             Rule(
                 "tasks that own channels make no partial sums and no row blocks",

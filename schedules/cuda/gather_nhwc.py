@@ -136,7 +136,9 @@ class Sums:
         ends = {thread: (block_h + thread) * rows.step + loop.at for thread in (0, rows.threads - 1)}
         bounds = [turns_inside(at, loop.delta, loop.count, size=rows.axis.inputs) for at in ends.values()]
         firsts, stops = zip(*bounds, strict=True)
-        return functools.reduce(least, firsts), functools.reduce(most, stops)
+        # Of a thread all of whose taps lie in the padding, both may be beyond the last turn.
+        first, stop = functools.reduce(least, firsts), functools.reduce(most, stops)
+        return least(first, loop.count), least(stop, loop.count)
 
     def _multiply_rows(self, loop: SourceLoop, turn: Expr, m: Expr) -> None:
         """Adds the source row to all rows of the strip that it meets."""

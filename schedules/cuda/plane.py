@@ -262,8 +262,9 @@ class Thread(SlidingSum):
 
     def write(self, sums: Registers, row: int) -> None:
         for column in range(self.columns.width):
-            slot = self._slots[row * self.work.columns.outputs + column]
-            self.results[slot] = sums[row, column].astype(self.results.dtype)
+            if self.columns.writes(column, 1) is not False:  # a stride may make the tile wider than the plane
+                slot = self._slots[row * self.work.columns.outputs + column]
+                self.results[slot] = sums[row, column].astype(self.results.dtype)
 
     def store(self) -> None:
         """Puts all results where the source was."""
