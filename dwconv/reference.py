@@ -1,7 +1,8 @@
 """What a right answer is, and how far off is still right.
 
 Every pass is a sum over taps: shifted slices of the tensors, multiplied and added in float64, one tap at a time.
-Nothing here uses PyTorch's convolutions, which are among what is compared.
+Nothing here uses PyTorch's convolutions, which are among what is compared. NaN and infinity propagate to the results
+that they meet, and to no others.
 
 Tensors have PyTorch's shapes (``Workload.shape_of``); a pass's inputs and results come in the order of
 ``Workload.inputs`` and ``Workload.results``.
@@ -9,18 +10,21 @@ Tensors have PyTorch's shapes (``Workload.shape_of``); a pass's inputs and resul
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 
 from dwconv.workload import IMAGES, Workload
 
-Data = Literal["integers", "normal"]
+Data = Literal["integers", "normal", "extreme"]
 """Test data: ``integers`` are so small that every order of summation in float32 gives the exact result; ``normal``
-are drawn from a normal distribution."""
+are drawn from a normal distribution; ``extreme`` are near the ends of the dtype's range, of widely different
+magnitudes, NaN or infinite: a channel has one of these, its neighbours have others."""
 
 # Up to here float32 holds every whole number.
 _EXACT = 2**24
@@ -30,8 +34,15 @@ _SHORT_SUM = 8.0
 # Relative rounding error of one float32 operation, and of storing a result. Kernels sum in float32.
 _SUM_ROUNDING = 2.0**-24
 _STORE_ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-# Results below the smallest normal number of a type are rounded to a fixed step.
+# Results below the smallest normal number of a type are rounded to a fixed step, products in float32 as well.
 _SMALLEST_STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
+# Extreme values, as shares of the decades that a type has above 1: in float32 10^30, and 10^-20 to 10^20. All sums of
+# products with normal values stay in the range of float32, whatever their order.
+_LARGE, _WIDE = 0.78, 0.52
+_LARGE_VALUES, _TINY_VALUES, _WIDE_VALUES, _NOT_FINITE, _NOT_FINITE_SECOND = range(5)
+# Elements to work on at once. On a CPU they stay in the caches, and PyTorch runs them on one thread: others would have
+# to be waited for at every tap, which takes milliseconds where the machine is busy.
+_AT_ONCE = {"cpu": 1 << 15, "cuda": 1 << 26}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,33 +52,136 @@ class Answer:
     expected: torch.Tensor
     """In float64; in the workload's dtype if the answer is exact."""
     allowed: torch.Tensor | None
-    """In float64; None if the answer is exact."""
+    """In float64; None if the answer is exact. Infinite where a float32 sum may overflow."""
+    may_be_nan: torch.Tensor | None = None
+    """Where NaN is right as well; None if nowhere."""
 
 
-def right_answers(workload: Workload, *inputs: torch.Tensor) -> tuple[Answer, ...]:
-    """The results of ``workload`` on these inputs. Exact if all are whole numbers so small that float32 sums of them
-    cannot round; else with a bound on the rounding of float32 sums and of storing the result."""
-    inputs = tuple(tensor.double() for tensor in inputs)
-    results = reference(workload, *inputs)
+def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = None) -> tuple[Answer, ...]:
+    """The results of ``workload`` on these inputs, which may have fewer images than its batch: then they repeat. Exact
+    if all inputs are whole numbers so small that float32 sums of them cannot round; else with a bound on the rounding
+    of float32 sums and of storing the result. ``kind``: what runs the kernel, ``cpu`` or ``cuda``; by default where the
+    inputs are."""
+    results = _of_the_batch(workload, *inputs)
     if _sums_are_exact(workload, *inputs):
         # float32 in between: a kernel sums in float32 and rounds once, and so may not round twice from float64
         return tuple(Answer(expected=result.float().to(_dtype(workload)), allowed=None) for result in results)
-    magnitudes = reference(workload, *(tensor.abs() for tensor in inputs))
+    magnitudes = _of_the_batch(workload, *(tensor.abs() for tensor in inputs))
+    may_be_nan = [_may_be_nan(workload, *inputs, kind=kind or inputs[0].device.type), None]  # dbias meets no padding
     return tuple(
-        Answer(expected=result, allowed=_allowed(workload, result, magnitude))
-        for result, magnitude in zip(results, magnitudes, strict=True)
+        Answer(expected=result, allowed=_allowed(workload, result, magnitude), may_be_nan=nan)
+        for result, magnitude, nan in zip(results, magnitudes, may_be_nan, strict=False)
     )
 
 
 def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
     """How far off each element may be; ``magnitude`` is the sum of its terms without their signs."""
-    sum_error = _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(terms(workload))) * magnitude
-    return sum_error + _STORE_ROUNDING[workload.dtype] * (result.abs() + sum_error) + _SMALLEST_STEP[workload.dtype]
+    count, step = terms(workload), _SMALLEST_STEP[workload.dtype]
+    sum_error = _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(count)) * magnitude + count * _SMALLEST_STEP["float32"]
+    allowed = sum_error + _STORE_ROUNDING[workload.dtype] * (result.abs() + sum_error) + step
+    return allowed.where(magnitude < torch.finfo(_dtype(workload)).max, math.inf)
+
+
+def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """``reference`` for the workload's batch, of which the inputs hold the images that are different."""
+    first, second, *bias = inputs
+    images = len(first)
+    if images == workload.batch:
+        return reference(workload, *inputs)
+    if workload.pass_ == "wgrad":  # a sum over images: those that come n times count n times
+        times = torch.bincount(repeated(workload.batch, images), minlength=images).to(first.device)
+        return reference(workload.with_batch(images), first, second.double() * times.view(-1, 1, 1, 1))
+    (result,) = reference(workload.with_batch(images), first, second, *bias)
+    return (_laid_out(workload, result[repeated(workload.batch, images).to(first.device)]),)
+
+
+def repeated(batch: int, images: int) -> torch.Tensor:
+    """Which image each of a batch is, if there are so many different ones."""
+    return torch.arange(batch) % images
+
+
+def _may_be_nan(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.Tensor | None:
+    """Where what is infinite or NaN meets zeros of the padding that a ``kind`` of kernel multiplies: 0 · ∞ is NaN. In
+    NCHW on the CPU these are the zeros to the left and right of images, with CUDA all around what is read."""
+    first, second, *_ = inputs
+    axes = (0, 1) if kind == "cuda" else (1,)
+    if kind == "cuda" and workload.pass_ == "wgrad":
+        x_is_padded = _meets_zeros(workload, "x", first, second, axes=axes)
+        return x_is_padded | _meets_zeros(workload, "dy", second, first, axes=axes)
+    if workload.pass_ == "wgrad" or (kind == "cpu" and workload.layout == "nhwc") or second.isfinite().all():
+        return None
+    return _meets_zeros(workload, workload.inputs[0], first, second, axes=axes)
+
+
+def _meets_zeros(
+    workload: Workload, name: str, padded: torch.Tensor, other: torch.Tensor, *, axes: tuple[int, ...]
+) -> torch.Tensor:
+    """Where the result is NaN if zeros lie around ``padded``, which is x or dy, along these axes: their padding becomes
+    a part of it. Only ``other`` may be infinite or NaN."""
+    size, padding, widths = list(workload.input_size), list(workload.padding), []
+    for axis in (1, 0):
+        stride, (before, after) = workload.stride[axis], padding[axis]
+        if axis not in axes:
+            widths += [0, 0]
+        elif name == "x":
+            widths += [before, after]
+            size[axis], padding[axis] = size[axis] + before + after, (0, 0)
+        else:  # as far as the kernel reaches; with so much more padding, dy has that size
+            beyond = -(-workload.dilation[axis] * (workload.kernel[axis] - 1) // stride)
+            widths += [beyond, beyond]
+            padding[axis] = (before + stride * beyond, after + stride * beyond)
+    larger = dataclasses.replace(workload, input_size=(size[0], size[1]), padding=(padding[0], padding[1]), bias=False)
+    given = [F.pad(torch.ones_like(padded), widths), torch.where(other.isfinite(), 1.0, math.inf)]
+    return _of_the_batch(larger, *(given if name == workload.inputs[0] else reversed(given)))[0].isnan()
 
 
 def reference(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The pass in float64, tap by tap, on the inputs' device. Returns its results."""
-    first, second, *bias = (tensor.double() for tensor in inputs)
+    totals = tuple(
+        torch.zeros(workload.shape_of(name), dtype=torch.float64, device=inputs[0].device) for name in workload.results
+    )
+    for images, channels in _portions(workload, device=inputs[0].device):
+        portion = dataclasses.replace(
+            workload, batch=images.stop - images.start, channels=channels.stop - channels.start
+        )
+        taken = [
+            tensor[_part(workload, name, images, channels)].double().contiguous()
+            for name, tensor in zip(workload.inputs, inputs, strict=True)
+        ]
+        for name, total, result in zip(workload.results, totals, _at_once(portion, *taken), strict=True):
+            total[_part(workload, name, images, channels)] += result
+    return tuple(_laid_out(workload, total) for total in totals)
+
+
+def _portions(workload: Workload, *, device: torch.device) -> Iterator[tuple[slice, slice]]:
+    """Images and channels, cut into portions that are worked on one after the other."""
+    plane = max(math.prod(workload.input_size), workload.multiplier * math.prod(workload.output_size))
+    images = min(workload.batch, max(1, _AT_ONCE[device.type] // plane))
+    channels = max(1, _AT_ONCE[device.type] // (images * plane))
+    for image in range(0, workload.batch, images):
+        for channel in range(0, workload.channels, channels):
+            yield (
+                slice(image, min(image + images, workload.batch)),
+                slice(channel, min(channel + channels, workload.channels)),
+            )
+
+
+def _part(workload: Workload, name: str, images: slice, channels: slice) -> tuple[slice, ...]:
+    """What a tensor holds of those images and channels of x."""
+    if name not in ("x", "dx"):
+        channels = slice(channels.start * workload.multiplier, channels.stop * workload.multiplier)
+    return (images, channels) if name in IMAGES else (channels,)
+
+
+def _laid_out(workload: Workload, result: torch.Tensor) -> torch.Tensor:
+    """In the workload's layout, in which it is compared several times faster."""
+    if result.dim() == 4 and workload.layout == "nhwc" and workload.pass_ != "wgrad":
+        return result.contiguous(memory_format=torch.channels_last)
+    return result.contiguous()
+
+
+def _at_once(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    first, second, *bias = inputs
     if workload.pass_ == "fprop":
         y = _fprop(workload, x=first, w=second)
         return (y + bias[0].view(-1, 1, 1) if bias else y,)
@@ -84,22 +198,67 @@ def terms(workload: Workload) -> int:
     return math.prod(workload.kernel) * (workload.multiplier if workload.pass_ == "dgrad" else 1)
 
 
-def operands(workload: Workload, *, data: Data, seed: int, device: str = "cpu") -> tuple[torch.Tensor, ...]:
-    """Random inputs of the pass, in calling order, in the workload's dtype and layout."""
+def operands(
+    workload: Workload, *, data: Data, seed: int, device: str = "cpu", images: int | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Random inputs of the pass, in calling order, in the workload's dtype and layout; ``images`` instead of its batch,
+    if given."""
     generator = torch.Generator().manual_seed(seed)
     drawn = []
     for name in workload.inputs:
-        shape = workload.shape_of(name)
+        shape = workload.with_batch(images or workload.batch).shape_of(name)
         if data == "integers":
             most = _largest_integer(workload)
-            values = torch.randint(-most, most + 1, shape, generator=generator, dtype=torch.int8)
+            drawn.append(torch.randint(-most, most + 1, shape, generator=generator, dtype=torch.int8))
         else:
-            values = torch.randn(shape, generator=generator)
-        tensor = values.to(device, _dtype(workload))
-        if name in IMAGES and workload.layout == "nhwc":
-            tensor = tensor.contiguous(memory_format=torch.channels_last)
-        drawn.append(tensor)
-    return tuple(drawn)
+            drawn.append(torch.randn(shape, generator=generator))
+    if data == "extreme":
+        _make_extreme(workload, drawn, seed=seed, generator=generator)
+    return tuple(
+        _in_layout(workload, name, values.to(device, _dtype(workload)))
+        for name, values in zip(workload.inputs, drawn, strict=True)
+    )
+
+
+def _in_layout(workload: Workload, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    if name in IMAGES and workload.layout == "nhwc":
+        return tensor.contiguous(memory_format=torch.channels_last)
+    return tensor
+
+
+def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, generator: torch.Generator) -> None:
+    """Make normal values extreme, in place: the first of the inputs in most channels, the second in the rest."""
+    first, second, *bias = inputs
+    limits = torch.finfo(_dtype(workload))
+    decades = math.log10(limits.max)
+    multiplier = first.shape[1] // workload.channels
+    kind = (torch.arange(workload.channels) + seed).repeat_interleave(multiplier)[None] % 5
+    if workload.pass_ != "wgrad":  # which sums over images: their kinds would mix
+        kind = (kind + torch.arange(len(first))[:, None]) % 5
+    kind = kind.expand(first.shape[:2])[..., None, None]
+    first *= torch.where(kind == _LARGE_VALUES, 10.0 ** (_LARGE * decades), 1.0)
+    # Few are tiny, in images of zeros: a CPU takes a hundred cycles for every product that is not a normal number.
+    few = (kind == _TINY_VALUES) & (torch.arange(first.shape[1]) < 5 * multiplier)[:, None, None]
+    tiny = torch.where(torch.arange(len(first)) == 0, limits.tiny, 0.0).view(-1, 1, 1, 1)
+    first *= torch.where(few, tiny, 1.0)
+    wide = 10.0 ** (_WIDE * decades * (2 * torch.rand(first.shape, generator=generator) - 1))
+    first *= torch.where(kind == _WIDE_VALUES, wide, 1.0)
+    _strew(first.view(*first.shape[:2], -1), kind[..., 0] == _NOT_FINITE, seed=seed, generator=generator)
+    owner = torch.arange(workload.channels).repeat_interleave(workload.multiplier) + seed
+    planes = second.view(-1, len(owner), second.shape[-2] * second.shape[-1])
+    chosen = (owner % 5 == _NOT_FINITE_SECOND)[None, :, None].expand(len(planes), -1, 1)
+    _strew(planes, chosen, seed=seed, generator=generator)
+    for values in bias:
+        values[::2] = 0.0  # beside a bias tiny sums are not seen
+
+
+def _strew(planes: torch.Tensor, chosen: torch.Tensor, *, seed: int, generator: torch.Generator) -> None:
+    """Put NaN, ∞ or -∞ into each chosen one of ``planes`` (images, channels, elements), in place."""
+    images, channels, elements = planes.shape
+    number = torch.arange(images)[:, None] + torch.arange(channels) + seed
+    values = torch.tensor([math.inf, math.nan, -math.inf])[number % 3][..., None]
+    at = torch.randint(elements, (images, channels, 1), generator=generator)
+    planes.scatter_(2, at, values.where(chosen, planes.gather(2, at)))
 
 
 # -- the three sums --------------------------------------------------------------------------------------------------
@@ -135,7 +294,7 @@ def _reach(workload: Workload, *, axis: int, tap: int) -> tuple[slice, slice]:
 
 
 def _fprop(workload: Workload, *, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    total = _by_channel(workload, _zeros(workload, "y", like=x))
+    total = _by_channel(workload, x.new_zeros(workload.shape_of("y")))
     weights = w.reshape(workload.channels, workload.multiplier, *workload.kernel)
     for tap in _taps(workload):
         read = x[(..., *tap.inputs)].unsqueeze(2)
@@ -144,7 +303,7 @@ def _fprop(workload: Workload, *, x: torch.Tensor, w: torch.Tensor) -> torch.Ten
 
 
 def _dgrad(workload: Workload, *, dy: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    total = _zeros(workload, "dx", like=dy)
+    total = dy.new_zeros(workload.shape_of("dx"))
     gradients = _by_channel(workload, dy)
     weights = w.reshape(workload.channels, workload.multiplier, *workload.kernel)
     for tap in _taps(workload):
@@ -155,7 +314,7 @@ def _dgrad(workload: Workload, *, dy: torch.Tensor, w: torch.Tensor) -> torch.Te
 
 
 def _wgrad(workload: Workload, *, x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
-    total = _zeros(workload, "dw", like=x)
+    total = x.new_zeros(workload.shape_of("dw"))
     gradients = _by_channel(workload, dy)
     for tap in _taps(workload):
         products = x[(..., *tap.inputs)].unsqueeze(2) * gradients[(..., *tap.outputs)]
@@ -167,13 +326,6 @@ def _by_channel(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
     """(N, C·multiplier, …) as (N, C, multiplier, …)."""
     n, _, h, w = tensor.shape
     return tensor.view(n, workload.channels, workload.multiplier, h, w)
-
-
-def _zeros(workload: Workload, name: str, *, like: torch.Tensor) -> torch.Tensor:
-    zeros = torch.zeros(workload.shape_of(name), dtype=torch.float64, device=like.device)
-    if workload.layout == "nhwc" and name in IMAGES:  # like the inputs: several times faster
-        return zeros.contiguous(memory_format=torch.channels_last)
-    return zeros
 
 
 # -- exactness -------------------------------------------------------------------------------------------------------

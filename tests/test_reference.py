@@ -146,3 +146,106 @@ def test_operands_are_repeatable_and_lie_as_the_workload_says():
     other, _ = operands(workload, data="normal", seed=6)
     assert torch.equal(x, again) and not torch.equal(x, other)
     assert x.is_contiguous(memory_format=torch.channels_last) and w.shape == (16, 1, 5, 5)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("data", ["integers", "normal", "extreme"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_images_that_repeat_are_computed_once_and_mean_the_same(pass_, data, layout):
+    few = layer(pass_, batch=3, input_size=(9, 8), bias=pass_ != "dgrad", layout=layout)
+    many = few.with_batch(7)
+    inputs = operands(many, data=data, seed=1, images=3)
+    whole = tuple(
+        tensor[[0, 1, 2, 0, 1, 2, 0]] if name[-1] in "xy" else tensor
+        for name, tensor in zip(many.inputs, inputs, strict=True)
+    )
+    for answer, expected in zip(right_answers(many, *inputs), right_answers(many, *whole), strict=True):
+        assert (answer.allowed is None) == (expected.allowed is None) == (data == "integers")
+        torch.testing.assert_close(answer.expected, expected.expected, rtol=1e-12, atol=0, equal_nan=True)
+        if answer.allowed is not None:
+            torch.testing.assert_close(answer.allowed, expected.allowed, rtol=1e-12, atol=0)
+        assert (answer.may_be_nan is None) == (expected.may_be_nan is None)
+        assert answer.may_be_nan is None or torch.equal(answer.may_be_nan, expected.may_be_nan)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_extreme_values_are_of_every_kind_and_keep_to_their_channels(pass_, dtype):
+    workload = layer(pass_, batch=2, channels=15, multiplier=2, dtype=dtype)
+    limits = torch.finfo(getattr(torch, dtype))
+    first, second = operands(workload, data="extreme", seed=0)
+    values = first[first.isfinite()].double().abs()
+    assert (values > limits.max**0.75).any() and ((values > 0) & (values < limits.tiny)).any()
+    for tensor in (first, second):
+        assert tensor.isnan().any() and (tensor == torch.inf).any() and (tensor == -torch.inf).any()
+    (answer,) = right_answers(workload, first, second)
+    wanted = answer.expected
+    assert wanted.isnan().any() and (wanted == torch.inf).any() and (wanted == -torch.inf).any()
+    assert wanted.isfinite().any(dim=tuple(range(2, wanted.dim()))).double().mean() > 0.5
+    if dtype != "float16":
+        assert wanted[wanted.isfinite()].abs().max() < limits.max  # no sum overflows
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+def test_bound_holds_for_float32_sums_of_extreme_values_and_not_for_lost_ones(pass_):
+    workload = layer(pass_, batch=3, channels=15)
+    first, second = operands(workload, data="extreme", seed=3)
+    (answer,) = right_answers(workload, first, second)
+    finite = answer.expected.isfinite()
+    summed = reference_in_float32(workload, first, second).double()
+    near = (summed - answer.expected).abs() <= answer.allowed
+    meets_zeros = finite & summed.isnan()  # it multiplies by the zeros of the padding
+    assert (near | ~finite | meets_zeros).all() and meets_zeros.double().mean() < 0.2
+    for lost in (torch.finfo(torch.float32).tiny, 1e-10):
+        (wrong,) = reference(workload, first.where(first.abs() > lost, 0.0), second)
+        assert ((wrong - answer.expected).abs() > answer.allowed)[finite].any()
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
+@pytest.mark.parametrize(
+    ("stride", "dilation", "padding"), [(1, 1, (1, 1)), (2, 1, (2, 0)), (1, 2, (0, 3)), (3, 2, (1, 2))]
+)
+def test_an_infinite_weight_may_meet_zeros_of_the_padding(pass_, stride, dilation, padding, kind):
+    """To the left and right in NCHW on the CPU, all around with CUDA."""
+    workload = Workload(
+        pass_=pass_, batch=1, channels=2, input_size=(4, 9), kernel=(2, 3), stride=(1, stride), dilation=(1, dilation),
+        padding=((1, 1), padding),
+    )  # fmt: skip
+    images, weights = operands(workload, data="normal", seed=0)
+    weights[1, 0, 0, [0, 2]] = torch.inf
+    (answer,) = right_answers(workload, images, weights, kind=kind)
+    _, _, rows, columns = answer.expected.shape
+    size = workload.input_size if pass_ == "fprop" else workload.output_size
+
+    def is_outside(axis, at, tap):
+        """True if the tap reads zeros there; None if it reads nothing there."""
+        step, spread, before = workload.stride[axis], workload.dilation[axis] * tap, workload.padding[axis][0]
+        if pass_ == "fprop":
+            return not 0 <= at * step + spread - before < size[axis]
+        return None if (at + before - spread) % step else not 0 <= (at + before - spread) // step < size[axis]
+
+    def may_be_nan(row, column):
+        above_or_below = is_outside(0, row, 0)
+        beside = [is_outside(1, column, tap) for tap in (0, 2)]
+        if kind == "cuda":
+            return any(each is not None and (above_or_below or each) for each in beside)
+        return not above_or_below and any(beside)
+
+    assert not answer.may_be_nan[:, 0].any() and answer.may_be_nan[0, 1].any()
+    wanted = [[may_be_nan(row, column) for column in range(columns)] for row in range(rows)]
+    assert answer.may_be_nan[0, 1].tolist() == wanted
+    (elsewhere,) = right_answers(dataclasses.replace(workload, layout="nhwc"), images, weights)
+    assert elsewhere.may_be_nan is None
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_no_nan_is_excused_in_the_middle_of_an_image_or_without_padding(number):
+    unpadded, padded = layer(padding=((0, 0), (0, 0))), layer("wgrad")
+    x, w = operands(unpadded, data="normal", seed=0)
+    w[3, 0, 2, 2] = torch.inf
+    images = operands(padded, data="normal", seed=0)
+    images[number][0, 3, 14, 14] = torch.inf
+    for workload, inputs in [(unpadded, (x, w)), (padded, images)]:
+        (answer,) = right_answers(workload, *inputs, kind="cuda")
+        assert not answer.may_be_nan.any()

@@ -9,13 +9,14 @@ from functools import cached_property, partial
 
 import torch
 
-from dwconv import native
+from dwconv import native, settings
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
 from dwconv.measure.caches import Caches, InTurn, inputs_in_turn, results_held
+from dwconv.measure.cases import Case, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.providers import better_layout, pytorch_calls
 from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, CpuClock, CudaClock, time_in_turns
-from dwconv.measure.verify import Case, LoadedKernel, make_case, verify
+from dwconv.measure.verify import LoadedKernel, verify, verify_call, verify_finalist
 from dwconv.measure.worker import locate
 from dwconv.records.record import Measurement, Verdict
 from dwconv.target import CpuTarget, Target
@@ -46,12 +47,14 @@ class Prepare:
     """Make the inputs and right answers of a workload and choose the baseline, before any candidate's time counts."""
 
     workload: Workload
+    finalists: bool = False
+    """Those that finalists are verified on, too."""
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Verify a candidate, then time it beside the baseline."""
+    """Verify a candidate, time it beside the baseline, and judge one more call of it."""
 
     artifact: Artifact
     best_us: float | None = None
@@ -61,7 +64,7 @@ class Trial:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Verify a finalist on other data and at other batch sizes."""
+    """Verify a finalist on other data, at other batch sizes and on other numbers of threads."""
 
     artifact: Artifact
 
@@ -69,7 +72,7 @@ class Check:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Final:
-    """Time finalists, which were checked, beside each other and the baseline."""
+    """Time finalists, which were checked, beside each other and the baseline; then verify each on fresh data."""
 
     artifacts: tuple[Artifact, ...]
 
@@ -80,6 +83,8 @@ class Measured:
     """Verdict of a Trial or a Check, measurements of a Trial or a Final: one a kernel, in order, and the providers'."""
 
     verdict: Verdict | None = None
+    verdicts_after: tuple[Verdict, ...] = ()
+    """Of a Final, after the timing: one a kernel, in order."""
     kernels: tuple[Measurement, ...] = ()
     providers: dict[str, Measurement] = field(default_factory=dict)
 
@@ -91,6 +96,7 @@ class Measurer:
         if isinstance(setup.target, CpuTarget):
             torch.set_num_threads(setup.target.threads)
         self._device = setup.target.kind
+        self._fast_math = setup.target.fast_math
         self._caches = setup.caches
         self._clock: Clock = CudaClock() if setup.target.kind == "cuda" else CpuClock()
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
@@ -98,12 +104,15 @@ class Measurer:
         if setup.load == LOAD:
             import tvm  # noqa: F401  takes a second or two, in which others can do something
 
-            native.native()  # compiled the first time, which takes longer than a candidate may
+            # Compiled the first time, which takes longer than a candidate may.
+            native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
 
     def __call__(self, request: Prepare | Trial | Check | Final) -> Measured:
         with torch.inference_mode():
             if isinstance(request, Prepare):
-                self._prepare(request.workload)
+                prepared = self._prepare(request.workload)
+                if request.finalists:
+                    prepared.make_finalists_cases()
                 return Measured()
             if isinstance(request, Trial):
                 return self._trial(request)
@@ -115,7 +124,9 @@ class Measurer:
         """What all candidates of a workload share; kept until another workload comes."""
         if self._prepared is None or self._prepared.workload != workload:
             self._prepared = None  # free the memory of the one before
-            self._prepared = _Prepared(workload, device=self._device, clock=self._clock, caches=self._caches)
+            self._prepared = _Prepared(
+                workload, device=self._device, fast_math=self._fast_math, clock=self._clock, caches=self._caches
+            )
         return self._prepared
 
     def _trial(self, request: Trial) -> Measured:
@@ -130,29 +141,40 @@ class Measurer:
             effort=TRIAL,
             hopeless_above_us=None if request.best_us is None else request.best_us * _HOPELESS,
         )
+        last = verify_call(kernel, prepared.exact)
+        if not last.right:
+            return Measured(verdict=_explained(last, "after it was timed"))
         return Measured(verdict=verdict, kernels=(taken.pop("dwconv"),), providers=taken)
 
     def _check(self, artifact: Artifact) -> Measured:
         kernel = self._load(artifact)
         verdict: Verdict | None = None
-        for case in self._prepare(artifact.candidate.workload).others:
-            verdict = verify(kernel, case)
+        for case in self._prepare(artifact.candidate.workload).finalists_cases:
+            verdict = verify_finalist(kernel, case)
             if not verdict.right:
-                reason = f"{verdict.reason} (at batch size {case.workload.batch})"
-                return Measured(verdict=dataclasses.replace(verdict, reason=reason))
+                return Measured(verdict=_explained(verdict, f"at batch size {case.workload.batch}, {case.data} data"))
         return Measured(verdict=verdict)
 
     def _final(self, artifacts: tuple[Artifact, ...]) -> Measured:
         prepared = self._prepare(artifacts[0].candidate.workload)
-        calls = {f"dwconv {i}": prepared.call(self._load(artifact)) for i, artifact in enumerate(artifacts)}
+        kernels = [self._load(artifact) for artifact in artifacts]
+        calls = {f"dwconv {i}": prepared.call(kernel) for i, kernel in enumerate(kernels)}
         taken = time_in_turns({**calls, **prepared.providers}, clock=self._clock, effort=FINAL)
-        return Measured(kernels=tuple(taken.pop(name) for name in calls), providers=taken)
+        verdicts = [_explained(verify(kernel, prepared.fresh), "after it was timed") for kernel in kernels]
+        return Measured(
+            verdicts_after=tuple(verdicts), kernels=tuple(taken.pop(name) for name in calls), providers=taken
+        )
+
+
+def _explained(verdict: Verdict, when: str) -> Verdict:
+    """The same, saying when it was wrong, if it was."""
+    return verdict if verdict.right else dataclasses.replace(verdict, reason=f"{verdict.reason} ({when})")
 
 
 class _Prepared:
     """What all candidates of a workload share."""
 
-    def __init__(self, workload: Workload, *, device: str, clock: Clock, caches: Caches) -> None:
+    def __init__(self, workload: Workload, *, device: str, fast_math: bool, clock: Clock, caches: Caches) -> None:
         self.workload = workload
         self.exact = make_case(workload, data="integers", device=device)
         self._inputs = inputs_in_turn(workload, self.exact.inputs, caches=caches)
@@ -163,14 +185,19 @@ class _Prepared:
         }
         self.baseline = better_layout(self.providers, clock=clock)
         self._device = device
+        self._fast_math = fast_math
 
     @cached_property
-    def others(self) -> list[Case]:
-        """Other data and other batch sizes; the largest last, whose verdict is the one that is kept."""
-        return [
-            make_case(self.workload.with_batch(batch), data="normal", seed=batch, device=self._device)
-            for batch in (1, self.workload.batch + 1)
-        ]
+    def finalists_cases(self) -> list[Case]:
+        return cases_of_finalists(self.workload, device=self._device, fast_math=self._fast_math)
+
+    @cached_property
+    def fresh(self) -> Case:
+        return fresh_case(self.workload, device=self._device)
+
+    def make_finalists_cases(self) -> None:
+        """Now, and not in the time of the first finalist."""
+        _ = self.finalists_cases, self.fresh
 
     def call(self, kernel: LoadedKernel) -> Call:
         """A kernel as its user calls it."""

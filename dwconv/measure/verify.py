@@ -1,36 +1,35 @@
 """Is a kernel right? Asked of every candidate before it is timed, in the process that will time it.
 
+    verify           a candidate: a run and a call
+    verify_finalist  more of both, on several numbers of threads, and with tensors that lie as users' tensors may
+    verify_call      a kernel that was verified and has run since: one call
+    verify_once      one run, in a simulator
+
 The bare kernel runs on memory laid out to show its faults: results and workspaces are filled with NaNs and stand
-between guard bands; the inputs stand between bands of NaN and are compared afterwards; it runs twice and must give the
-same bits. Then it runs the way a user calls it.
+between guard bands; the inputs stand between bands of NaN and are compared afterwards; inputs and results start as far
+from a cache line as they may. Then it is called the way a user calls it. All runs and calls must give the same bits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import psutil
 import torch
 
 from dwconv.build.artifact import Argument, Artifact
+from dwconv.build.kernel import ALIGNMENT_BYTES
+from dwconv.measure.cases import Case
+from dwconv.measure.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
 from dwconv.records.record import Verdict
-from dwconv.reference import Answer, Data, operands, right_answers
+from dwconv.reference import Answer
 from dwconv.workload import IMAGES, Layout, Workload
 
-# Long enough for a whole row of most layers, and a multiple of every alignment.
-_GUARD_ELEMENTS = 1 << 16
-# What memory holds that a kernel should not have used, as bits: NaNs that differ, for a NaN that is read and passed on
-# keeps its bits, and a result made from stale scratch must not look as if it had not been written.
-_UNWRITTEN = {torch.float32: 0x7FC0DEAD, torch.float16: 0x7EAD, torch.bfloat16: 0x7FED}
-_STALE = {torch.float32: 0x7FC0CAFE, torch.float16: 0x7ECA, torch.bfloat16: 0x7FCA}
-_OUTSIDE = {torch.float32: 0x7FC0BEEF, torch.float16: 0x7EEB, torch.bfloat16: 0x7FEB}
-_ANY_OTHER_TYPE = 0x5A
 # Stands for the error of a result that is no number: records hold finite numbers only.
 _HUGE = 1e300
-_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class LoadedKernel(Protocol):
@@ -45,44 +44,35 @@ class LoadedKernel(Protocol):
     ) -> None: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """Inputs and the right answers, one a result."""
-
-    workload: Workload
-    inputs: tuple[torch.Tensor, ...]
-    answers: tuple[Answer, ...]
-
-
-def make_case(workload: Workload, *, data: Data, seed: int = 0, device: str = "cpu") -> Case:
-    inputs = operands(workload, data=data, seed=seed, device=device)
-    return Case(workload=workload, inputs=inputs, answers=right_answers(workload, *inputs))
-
-
 def verify(kernel: LoadedKernel, case: Case) -> Verdict:
-    """Run ``kernel`` on ``case`` and judge it. Raises MemoryError if it asks for more memory than there is, and
-    whatever the kernel raises."""
-    bench = _Bench(kernel, case)
-    bench.run()
-    before = [result.clone() for result in bench.results]
-    bench.run()
-    if fault := bench.fault():
-        return _wrong(fault)
-    if not _all_the_same(bench.results, before):
-        return _wrong("not deterministic: a second run on the same inputs gave other bits")
-    verdict = _judge_all(bench.results, case)
+    """Run ``kernel`` on ``case`` and call it; judge both. Raises MemoryError if it asks for more memory than there is,
+    and whatever the kernel raises."""
+    return _verify(kernel, case, runs_again=[], calls=[(torch.get_num_threads(), "PyTorch's tensors")])
+
+
+def verify_finalist(kernel: LoadedKernel, case: Case) -> Verdict:
+    """The same with more runs and calls: on as many threads as PyTorch uses, on one, and on one more; with tensors that
+    start anywhere, have gaps or are expanded. Raises what ``verify`` raises."""
+    usual = torch.get_num_threads()
+    threads = [usual, 1, usual + 1] if case.inputs[0].device.type == "cpu" else [usual] * 3
+    verdict = _verify(kernel, case, runs_again=threads, calls=list(zip(threads, _WAYS, strict=True)))
     if not verdict.right:
         return verdict
-    called = kernel(*case.inputs)
-    if changed := bench.changed_input():
-        return _wrong(f"input changed: {changed}, when called with PyTorch's tensors")
-    if not _all_the_same(called if isinstance(called, tuple) else (called,), bench.results):
-        return _wrong("value: called with PyTorch's tensors it gives another result than on its own")
+    first, *others = case.inputs
+    expanded = first[..., :1, :1].expand_as(first)
+    copied = torch.empty_like(first).copy_(expanded)
+    if not have_same_bits(_results(kernel(expanded, *others)), _results(kernel(copied, *others))):
+        return _wrong("value: called with an expanded tensor it gives another result than with a copy of it")
     return verdict
 
 
+def verify_call(kernel: LoadedKernel, case: Case) -> Verdict:
+    """Judge one call."""
+    return _judge_all(_results(kernel(*case.inputs)), case)
+
+
 def verify_once(kernel: LoadedKernel, case: Case) -> Verdict:
-    """The same of a single run of the bare kernel, for a machine that runs a kernel the same way every time."""
+    """Judge a single run of the bare kernel, for a machine that runs a kernel the same way every time."""
     bench = _Bench(kernel, case)
     bench.run()
     if fault := bench.fault():
@@ -90,35 +80,109 @@ def verify_once(kernel: LoadedKernel, case: Case) -> Verdict:
     return _judge_all(bench.results, case)
 
 
+def _verify(
+    kernel: LoadedKernel, case: Case, *, runs_again: Sequence[int], calls: Sequence[tuple[int, str]]
+) -> Verdict:
+    """``runs_again``: the number of threads of each run after the first. ``calls``: the number of threads of each call,
+    and which of ``_WAYS`` its tensors lie in."""
+    bench = _Bench(kernel, case)
+    bench.run()
+    if fault := bench.fault():
+        return _wrong(fault)
+    first = [result.clone() for result in bench.results] if runs_again else bench.results
+    for threads in runs_again:
+        with _on_threads(threads):
+            bench.run()
+        if fault := bench.fault():
+            return _wrong(fault)
+        if not have_same_bits(bench.results, first):
+            return _wrong(f"not deterministic: another run on the same inputs, threads={threads}, gave other bits")
+    verdict = _judge_all(bench.results, case)
+    if not verdict.right:
+        return verdict
+    for threads, way in calls:
+        inputs = [_WAYS[way](tensor) for tensor in case.inputs]
+        with _on_threads(threads):
+            called = kernel(*inputs)
+        if changed := bench.changed_input(inputs):
+            return _wrong(f"input changed: {changed}, when called with {way}")
+        if not have_same_bits(_results(called), bench.results):
+            return _wrong(f"value: called with {way}, threads={threads}, it gives another result than on its own")
+    return verdict
+
+
+@contextmanager
+def _on_threads(count: int) -> Iterator[None]:
+    """PyTorch's threads, which CPU kernels run on."""
+    usual = torch.get_num_threads()
+    if count == usual:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
+
+
+# -- how a user's tensors may lie ------------------------------------------------------------------------------------
+
+
+def _as_they_are(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _off_a_cache_line(tensor: torch.Tensor) -> torch.Tensor:
+    memory = tensor.new_empty(tensor.numel() + 1)
+    return memory.as_strided(tensor.shape, tensor.stride(), 1).copy_(tensor)
+
+
+def _with_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.new_empty(*tensor.shape[:-1], 2 * tensor.shape[-1])[..., ::2].copy_(tensor)
+
+
+_WAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "PyTorch's tensors": _as_they_are,
+    "tensors that start off a cache line": _off_a_cache_line,
+    "tensors with gaps": _with_gaps,
+}
+
+
+def _results(called: Any) -> tuple[torch.Tensor, ...]:
+    return called if isinstance(called, tuple) else (called,)
+
+
+# -- the bare kernel -------------------------------------------------------------------------------------------------
+
+
 class _Bench:
     """A kernel with everything it takes laid out in its own layout, guarded."""
 
     def __init__(self, kernel: LoadedKernel, case: Case) -> None:
-        self._kernel = kernel
-        device, batch = case.inputs[0].device, case.workload.batch
-        layout = kernel.artifact.candidate.template.layout
-        arguments = kernel.artifact.arguments
-        _check_memory(arguments, batch=batch, device=device)
-        self._inputs, self._out, self._workspaces = (
-            [_Guarded(argument, batch=batch, device=device) for argument in some]
-            for some in (kernel.artifact.inputs, kernel.artifact.results, kernel.artifact.workspaces)
+        self._kernel, self._case = kernel, case
+        artifact, device, batch = kernel.artifact, case.inputs[0].device, case.workload.batch
+        self._layout = artifact.candidate.template.layout
+        _check_memory(artifact.arguments, batch=batch, device=device)
+        offset_bytes = ALIGNMENT_BYTES[artifact.kind]
+        self._inputs, self._out = (
+            [Guarded(argument, batch=batch, device=device, offset_bytes=offset_bytes) for argument in some]
+            for some in (artifact.inputs, artifact.results)
         )
-        self._originals = [
-            _in_kernel_order(tensor, name=own.name, layout=layout)
-            for tensor, own in zip(case.inputs, self._inputs, strict=True)
-        ]
-        for own, original in zip(self._inputs, self._originals, strict=True):
+        self._workspaces = [Guarded(argument, batch=batch, device=device) for argument in artifact.workspaces]
+        for own, tensor in zip(self._inputs, case.inputs, strict=True):
+            original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
             own.tensor.view(original.shape).copy_(original)
         self.results = [
-            _in_pytorch_order(own.tensor, name=own.name, layout=layout, workload=case.workload) for own in self._out
+            _in_pytorch_order(own.tensor, name=own.name, layout=self._layout, workload=case.workload)
+            for own in self._out
         ]
         """What the last run wrote, in PyTorch's shapes."""
 
     def run(self) -> None:
         for result in self._out:
-            result.fill(_UNWRITTEN)
+            result.fill(UNWRITTEN)
         for workspace in self._workspaces:
-            workspace.fill(_STALE)
+            workspace.fill(STALE)
         self._kernel.run_into(*([own.tensor for own in some] for some in (self._inputs, self._out, self._workspaces)))
 
     def fault(self) -> str | None:
@@ -126,47 +190,23 @@ class _Bench:
         for own in (*self._inputs, *self._out, *self._workspaces):
             if not own.bands_are_whole():
                 return f"guard band: it wrote outside {own.name}"
-        if changed := self.changed_input():
+        if changed := self.changed_input(self._case.inputs):
             return f"input changed: {changed}"
         for own in self._out:
-            if unwritten := own.count(_UNWRITTEN):
+            if unwritten := own.count(UNWRITTEN):
                 return f"not written: {unwritten} of {own.tensor.numel()} elements of {own.name}"
         return None
 
-    def changed_input(self) -> str | None:
-        """The name of an input that is no longer what it was: the kernel's own copy, or the user's tensor."""
-        for own, original in zip(self._inputs, self._originals, strict=True):
-            if not _same_bits(own.tensor.view(original.shape), original):
+    def changed_input(self, given: Sequence[torch.Tensor]) -> str | None:
+        """The name of an input that is no longer the same in the kernel's own copy and among ``given``."""
+        for own, tensor in zip(self._inputs, given, strict=True):
+            original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
+            if not have_same_bits([own.tensor.view(original.shape)], [original]):
                 return own.name
         return None
 
 
-class _Guarded:
-    """A tensor between two guard bands."""
-
-    def __init__(self, argument: Argument, *, batch: int, device: torch.device) -> None:
-        self.name = argument.name
-        shape = argument.shape_at(batch)
-        self._dtype: torch.dtype = getattr(torch, argument.dtype)
-        everything = torch.empty(math.prod(shape) + 2 * _GUARD_ELEMENTS, dtype=self._dtype, device=device)
-        self.tensor = everything[_GUARD_ELEMENTS:-_GUARD_ELEMENTS].view(shape)
-        bits = _bits(everything)
-        self._bands = (bits[:_GUARD_ELEMENTS], bits[-_GUARD_ELEMENTS:])
-        for band in self._bands:
-            band.fill_(self._pattern(_OUTSIDE))
-
-    def fill(self, patterns: dict[torch.dtype, int]) -> None:
-        _bits(self.tensor).fill_(self._pattern(patterns))
-
-    def count(self, patterns: dict[torch.dtype, int]) -> int:
-        """Elements that hold just that pattern."""
-        return int((_bits(self.tensor) == self._pattern(patterns)).sum())
-
-    def bands_are_whole(self) -> bool:
-        return all(bool((band == self._pattern(_OUTSIDE)).all()) for band in self._bands)
-
-    def _pattern(self, patterns: dict[torch.dtype, int]) -> int:
-        return patterns.get(self._dtype, _ANY_OTHER_TYPE)
+# -- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def _judge_all(results: Sequence[torch.Tensor], case: Case) -> Verdict:
@@ -179,15 +219,21 @@ def _judge_all(results: Sequence[torch.Tensor], case: Case) -> Verdict:
 
 
 def _judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
-    """Compare with the right answer: with no error allowed, or with a bound for each element."""
+    """Compare with the right answer: with no error allowed, or with a bound for each element. NaN must be NaN, an
+    infinity the same infinity."""
     if answer.allowed is None and torch.equal(got, answer.expected):
         return Verdict(right=True, max_error=0.0, allowed_error=0.0)
     expected = answer.expected.double()
     error = (got.double() - expected).abs()
     allowed = torch.zeros_like(error) if answer.allowed is None else answer.allowed
-    wrong = ~((error <= allowed) | (got.double() == expected))  # infinities are equal, NaNs are not
-    error = torch.nan_to_num(error, nan=_HUGE, posinf=_HUGE)
-    worst = int((torch.where(wrong, error, -1.0) if wrong.any() else error - allowed).argmax())
+    right = torch.where(expected.isfinite(), error <= allowed, got == expected) | (got.isnan() & expected.isnan())
+    if answer.may_be_nan is not None:
+        right |= got.isnan() & answer.may_be_nan
+    counts = ~right | (expected.isfinite() & got.isfinite())  # beside what is not finite there is no error to speak of
+    error = torch.nan_to_num(error, nan=_HUGE, posinf=_HUGE).where(counts, 0.0)
+    allowed = torch.nan_to_num(allowed, posinf=_HUGE)
+    wrong = ~right
+    worst = int((torch.where(wrong, error, -1.0) if wrong.any() else error / allowed).argmax())
     at = [int(index) for index in torch.unravel_index(torch.tensor(worst), error.shape)]
     reason = ""
     if count := int(wrong.sum()):
@@ -230,15 +276,3 @@ def _in_pytorch_order(tensor: torch.Tensor, *, name: str, layout: Layout, worklo
         n, c, h, w = shape
         return tensor.view(n, h, w, c).permute(0, 3, 1, 2)
     return tensor.view(shape)
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.view(_BITS[tensor.dtype.itemsize])
-
-
-def _all_the_same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    return all(_same_bits(one, other) for one, other in zip(some, others, strict=True))
-
-
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and torch.equal(_bits(one), _bits(other))

@@ -1,22 +1,28 @@
 """Builders and kernels that go wrong on purpose, each in the way that its config's ``fault`` names.
 
-The kernels compute with PyTorch, on the memory that verification lays out for them.
+The kernels compute with the reference, on the memory that verification lays out for them: so they are right on any
+CPU, for NaN and infinities too, and on any number of threads.
 """
 
 import ctypes
+import errno
 import os
+import signal
+import sys
 import time
 
 import torch
+from planted_handlers import SOCKET, Faulty, first_time
 
 from dwconv.build.artifact import Argument, Artifact, Extent
 from dwconv.errors import BuildError
-from dwconv.measure.providers import laid_out, pytorch_call
+from dwconv.reference import reference
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.workload import Workload
 
 UNWRITTEN = 0x7FC0DEAD  # what an output element holds that was not written
+LARGEST = torch.finfo(torch.float32).max
 
 
 def workload(pass_="fprop", **changes):
@@ -31,6 +37,10 @@ def candidate(fault="none", *, of=None, **knobs):
 
 def build(wanted, target):
     fault = wanted.config.fault
+    if fault == "no space" or (fault == "no space once" and first_time(wanted.config.mark)):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if fault == "another's artifact":
+        return artifact(candidate("none", order=1))
     if fault == "no schedule":
         raise BuildError("cpu.fprop_nhwc: tiles do not fit")
     if fault == "compiler hangs":
@@ -67,10 +77,20 @@ class PlantedKernel:
     def __init__(self, built):
         self.artifact = built
         self.fault = built.candidate.config.fault
-        self.runs = 0
+        self.runs = 0  # calls by users among them
+        self.calls = 0
+        self.first_batch = None
+        self.same_calls = 0  # in a row, with the same tensors: as in rounds that are timed
+        self.last_address = 0
+        self.threads = torch.get_num_threads()
 
     def __call__(self, *inputs):
         self.runs += 1
+        self.calls += 1
+        batch = inputs[0].shape[0]
+        self.first_batch = self.first_batch or batch
+        self.same_calls = self.same_calls + 1 if inputs[0].data_ptr() == self.last_address else 0
+        self.last_address = inputs[0].data_ptr()
         if self.fault == "slow":
             time.sleep(0.005)
         if self.fault == "dies when timed" and self.runs > 3:
@@ -78,7 +98,20 @@ class PlantedKernel:
         if self.fault == "changes a user's input":
             inputs[0][0, 0, 0, 0] += 1
         result = self.compute(*inputs)
-        return result + 1 if self.fault == "wrong for users" else result
+        first, strides = inputs[0], inputs[0].stride()
+        is_wrong = {
+            "wrong for users": True,
+            "wrong for tensors with gaps": 0 not in strides and min(strides) > 1,
+            "wrong for expanded tensors": 0 in strides,
+            "wrong for users off a cache line": first.data_ptr() % 64 != 0,
+            "wrong for users at another batch": batch != self.first_batch,
+            "wrong for users on one more thread": torch.get_num_threads() > self.threads,
+            "wrong from the 3rd call on": self.calls >= 3,
+            "wrong every 10th run": self.runs % 10 == 0,
+        }
+        if is_wrong.get(self.fault):
+            (result[0] if isinstance(result, tuple) else result)[0, 0, 0, 0] += 1
+        return result
 
     def run_into(self, inputs, results, workspaces):
         self.runs += 1
@@ -86,6 +119,16 @@ class PlantedKernel:
         workspaces[0].fill_(1.0)
         if self.fault == "raises":
             raise RuntimeError("device lost\nsecond line")
+        if self.fault == "is killed once" and first_time(self.artifact.candidate.config.mark):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "finds no memory once" and first_time(self.artifact.candidate.config.mark):
+            raise MemoryError("it needs 0.1 GiB for its tensors, 0.0 GiB are free")
+        if self.fault == "allocates without end":
+            Faulty("").allocate()
+        if self.fault == "writes to the socket":
+            os.write(int(sys.argv[SOCKET]), b"noise" * 20)
+        if self.fault == "answers twice":
+            Faulty("").say_it_twice()
         if self.fault == "segfaults":
             ctypes.string_at(0)
         if self.fault == "hangs":
@@ -96,12 +139,36 @@ class PlantedKernel:
         self.spoil(inputs, results[-1], workspaces, stale)
 
     def spoil(self, inputs, out, workspaces, stale):
-        values, bits = out.view(-1), out.view(torch.int32).view(-1)
+        values, bits, batch = out.view(-1), out.view(torch.int32).view(-1), inputs[0].shape[0]
         match self.fault:
             case "wrong value":
                 values[5] += 1
-            case "wrong at batch 1" if out.shape[0] == 1:
+            case fault if fault == f"wrong at batch {batch}":
                 values[5] += 1
+            case "wrong every 10th run" if self.runs % 10 == 0:
+                values[5] += 1
+            case "wrong when timed for long" if self.same_calls >= 5:
+                values[5] += 1
+            case "wrong off a cache line" if inputs[0].data_ptr() % 64 or out.data_ptr() % 64:
+                values[5] += 1
+            case "wrong on one thread" if torch.get_num_threads() == 1:
+                values[5] += 1
+            case "wrong on one more thread" if torch.get_num_threads() > self.threads:
+                values[5] += 1
+            case "loses NaN":
+                torch.nan_to_num_(values, nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+            case "loses infinities":
+                torch.nan_to_num_(values, nan=torch.nan, posinf=LARGEST, neginf=-LARGEST)
+            case "gives NaN for infinities":
+                values[values.isinf()] = torch.nan
+            case "spreads NaN":
+                values[1:][values[:-1].isnan()] = torch.nan
+            case "overflows":
+                values *= torch.where(values.abs() > 1e25, torch.inf, 1.0)
+            case "flushes denormals":
+                values[values.abs() < torch.finfo(torch.float32).tiny] = 0.0
+            case "loses small values":
+                values[values.abs() < 1e-6] = 0.0
             case "gives NaN":
                 values[5] = torch.nan
             case "leaves a hole":
@@ -125,7 +192,8 @@ class PlantedKernel:
 
     def compute(self, *inputs):
         of = self.artifact.candidate.workload.with_batch(inputs[0].shape[0])
-        return pytorch_call(of, *laid_out(of, *inputs, layout="nhwc"))()
+        results = tuple(result.to(inputs[0].dtype) for result in reference(of, *inputs))
+        return results if len(results) > 1 else results[0]
 
     def outwards(self, tensor):
         if tensor.dim() == 4:

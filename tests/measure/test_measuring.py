@@ -1,0 +1,90 @@
+"""Faults that a few runs on usual data do not show: planted in kernels, they are found before these are confirmed."""
+
+import pytest
+import torch
+from planted_kernels import artifact, candidate, workload
+
+from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial
+from dwconv.target import CpuTarget
+
+TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
+
+
+@pytest.fixture(scope="module")
+def measurer():
+    threads = torch.get_num_threads()
+    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    torch.set_num_threads(threads)  # it has set them for its process, which here is that of all tests
+    measurer(Prepare(workload=workload(), finalists=True))
+    return measurer
+
+
+def found(measurer, fault, of=None):
+    """Where the fault is found, and how; None if it is confirmed."""
+    built = artifact(candidate(fault, of=of))
+    for stage in (Trial(artifact=built), Check(artifact=built), Final(artifacts=(built,))):
+        measured = measurer(stage)
+        for verdict in (measured.verdict, *measured.verdicts_after):
+            if verdict is not None and not verdict.right:
+                return type(stage).__name__, verdict.reason
+    return None
+
+
+@pytest.mark.parametrize(
+    ("fault", "stage", "reason"),
+    [
+        ("wrong off a cache line", "Trial", "value: 1 of 756 elements"),
+        ("wrong from the 3rd call on", "Trial", "value: 1 of 756 elements"),
+        ("wrong at batch 1", "Check", "value: 1 of 378 elements"),
+        ("wrong at batch 3", "Check", "value: 1 of 1134 elements"),
+        ("wrong at batch 7", "Check", "value: 1 of 2646 elements"),
+        ("wrong every 10th run", "Check", ""),
+        ("wrong on one more thread", "Check", "not deterministic: another run on the same inputs, threads=2"),
+        ("loses NaN", "Check", "value: "),
+        ("spreads NaN", "Check", "value: "),
+        ("loses infinities", "Check", "value: "),
+        ("gives NaN for infinities", "Check", "value: "),
+        ("overflows", "Check", "value: "),
+        ("flushes denormals", "Check", "value: "),
+        ("loses small values", "Check", "value: "),
+        ("wrong for tensors with gaps", "Check", "value: called with tensors with gaps"),
+        ("wrong for expanded tensors", "Check", "value: called with an expanded tensor"),
+        ("wrong for users off a cache line", "Check", "value: called with tensors that start off a cache line"),
+        ("wrong for users at another batch", "Check", "value: called with PyTorch's tensors"),
+        ("wrong for users on one more thread", "Check", "value: called with tensors with gaps, threads=2"),
+    ],
+)
+def test_a_fault_that_hides_is_found(measurer, fault, stage, reason):
+    where, how = found(measurer, fault) or ("nowhere", "")
+    assert where == stage and how.startswith(reason), how
+    assert torch.get_num_threads() == TARGET.threads
+
+
+def test_a_fault_at_batch_2_is_found_where_another_batch_is_tuned(measurer):
+    stage, reason = found(measurer, "wrong at batch 2", workload(batch=5))
+    assert stage == "Check" and reason.endswith("(at batch size 2, integers data)")
+
+
+def test_a_fault_on_one_thread_is_found_where_more_are_usual(measurer):
+    torch.set_num_threads(2)
+    stage, reason = found(measurer, "wrong on one thread")
+    assert stage == "Check" and "threads=1, gave other bits" in reason
+    assert torch.get_num_threads() == 2
+
+
+def test_what_goes_wrong_while_it_is_timed_is_found_after_it(measurer):
+    good, bad = (artifact(candidate(fault)) for fault in ("none", "wrong when timed for long"))
+    first, second, third = measurer(Final(artifacts=(good, bad, good))).verdicts_after
+    assert first.right and third.right
+    assert not second.right and second.reason.endswith("(after it was timed)")
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("changes", [{}, {"multiplier": 2, "stride": (2, 1), "bias": True}, {"channels": 1}])
+def test_a_right_kernel_is_confirmed(pass_, layout, changes):
+    of = workload(layout=layout, **changes).for_pass(pass_)
+    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    measurer(Prepare(workload=of, finalists=True))
+    verdict = measurer(Check(artifact=artifact(candidate(of=of)))).verdict
+    assert verdict.right and 0 < verdict.max_error <= verdict.allowed_error < 1e-3  # on data that rounds
