@@ -134,6 +134,7 @@ def _compared(bests: Sequence[TuningRecord], target: CpuTarget) -> dict[str, Any
         "spread_us": [measured.spread_us for measured in taken.values()],
         "percent_of_limit": [100 * share for share in shares],
         "ratio": shares[0] / shares[1],
+        "contention": max(measured.contention for measured in taken.values()),
         "configs": [best.config.to_dict() for best in bests],
     }
 

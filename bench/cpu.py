@@ -124,6 +124,7 @@ def _row(layer: Layer, workload: Workload, record: TuningRecord | None, target: 
         "ratio_same_layout": min(us for name, us in pytorch.items() if name.endswith(workload.layout))
         / taken.median_us,
         "percent_of_limit": 100 * limit_us / taken.median_us,
+        "contention": record.contention,
         "in_cache": workload.bytes <= target.limits.cache_bytes,
         "config": record.config.to_dict(),
     }

@@ -11,8 +11,9 @@ import torch
 from bench.providers import gpu_providers
 from dwconv.build.cache import build_cached
 from dwconv.build.kernel import Kernel
+from dwconv.measure.cases import make_case
 from dwconv.measure.timing import CudaClock, Effort, Lap, time_in_turns
-from dwconv.measure.verify import make_case, verify
+from dwconv.measure.verify import verify
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, Limits

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from dwconv.measure.cases import Case
 from dwconv.measure.providers import laid_out, pytorch_call
-from dwconv.measure.verify import Case
 from dwconv.workload import LAYOUTS, Layout, Workload
 
 Call = Callable[[], object]

@@ -14,9 +14,9 @@ import copy
 import json
 import statistics
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ import dwconv
 from bench.networks import add_network_arguments, explain_layers, image_for, network_from
 from bench.step_profile import FEW_STEPS, STEPS, Step, profiles, ratio_at_most
 from dwconv.arguments import ArgumentParser, run
+from dwconv.measure.timing import CpuClock, Lap
+from dwconv.records.record import CONTENDED
 
 
 def main(argv: Sequence[str]) -> int:
@@ -54,10 +56,10 @@ def _race(argv: Sequence[str] | None) -> int:
     steps = {name: step_of(model) for name, model in models.items()}
 
     losses = compare_losses(steps, image, count=arguments.warmup)
-    seconds = _take_turns({name: steps[name] for name in ("plain", "converted")}, image, count=arguments.steps)
+    laps = _take_turns({name: steps[name] for name in ("plain", "converted")}, image, count=arguments.steps)
     figures: dict[str, Any] = {
         "layers": where_layers_run(converted, image),
-        **summary(seconds),
+        **summary(laps),
         "threads": torch.get_num_threads(),
         "loss_difference": losses,
     }
@@ -104,26 +106,30 @@ def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -
     return worst
 
 
-def _take_turns(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, list[float]]:
-    """Seconds of ``count`` steps each, now one and now the other first."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
+def _take_turns(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, list[Lap]]:
+    """``count`` steps of each, now one and now the other first."""
+    clock = CpuClock()
+    laps: dict[str, list[Lap]] = {name: [] for name in steps}
     for turn in range(count):
         data = made_up(image)
         for name in sorted(steps, reverse=turn % 2 == 1):
-            started = time.perf_counter()
-            steps[name](*data)
-            seconds[name].append(time.perf_counter() - started)
-    return seconds
+            laps[name].append(clock.lap(partial(steps[name], *data), times=1))
+    return laps
 
 
-def summary(seconds: dict[str, list[float]]) -> dict[str, Any]:
-    """Medians in milliseconds, and the quartiles of the ratio of steps that were taken in turn."""
-    ratios = [a / b for a, b in zip(seconds["plain"], seconds["converted"], strict=True)]
+def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
+    """Medians in milliseconds, the quartiles of the ratio of steps that were taken in turn, and the share of the time
+    that other work took. Turns in which it took little alone count, where they are more than half."""
+    turns = [dict(zip(laps, turn, strict=True)) for turn in zip(*laps.values(), strict=True)]
+    calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
+    kept = calm if 2 * len(calm) > len(turns) else turns
+    ratios = [turn["plain"].seconds / turn["converted"].seconds for turn in kept]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return {
-        "median_ms": {name: statistics.median(times) * 1e3 for name, times in seconds.items()},
+        "median_ms": {name: statistics.median(turn[name].seconds for turn in kept) * 1e3 for name in laps},
         "ratio": {"median": statistics.median(ratios), "quartiles": [low, high]},
-        "steps": len(ratios),
+        "steps": len(turns),
+        "contention": round(statistics.mean(lap.lost for turn in kept for lap in turn.values()), 3),
     }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from dwconv.measure.limits import known_limits
 from dwconv.measure.runner import versions
+from dwconv.records.record import CONTENDED
 from dwconv.target import CpuTarget
 
 FOLDER = Path("bench/results")
@@ -36,7 +37,8 @@ def add_log_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def write_results(name: str, *, target: CpuTarget, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:
-    """Write ``rows`` and ``facts``; returns where. Times in ``rows`` have their units in their names."""
+    """Write ``rows`` and ``facts``; returns where. Times in ``rows`` have their units in their names. Says so if other
+    work disturbed some, which their ``contention`` tells: the share of the time that it took."""
     limits = target.limits or known_limits(target)
     results = {
         "benchmark": name,
@@ -53,4 +55,8 @@ def write_results(name: str, *, target: CpuTarget, rows: list[dict[str, Any]], f
     path = folder / f"{name}-{target.device}.json"
     path.write_text(json.dumps(results, indent=1) + "\n")
     print(f"\nwritten to {path}")
+    if contended := sum(row.get("contention", 0.0) > CONTENDED for row in rows):
+        print(
+            f"note: the machine was busy with other work in {contended} of {len(rows)} rows; measure again when quiet"
+        )
     return path

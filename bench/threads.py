@@ -89,7 +89,14 @@ def _row(layer: Layer, workload: Workload, target: CpuTarget) -> dict[str, Any]:
         taken = time_in_turns(calls, clock=CpuClock(), effort=EFFORT)
     us = {name: measured.median_us for name, measured in taken.items()}
     ratio, pytorch_ratio = (us[f"{whose}_loop"] / (us[whose] + us["pointwise"]) for whose in ("dwconv", "pytorch"))
-    return {"layer": str(layer), "pass": workload.pass_, "us": us, "ratio": ratio, "pytorch_ratio": pytorch_ratio}
+    return {
+        "layer": str(layer),
+        "pass": workload.pass_,
+        "us": us,
+        "ratio": ratio,
+        "pytorch_ratio": pytorch_ratio,
+        "contention": max(measured.contention for measured in taken.values()),
+    }
 
 
 _HEAD = (

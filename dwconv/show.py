@@ -233,7 +233,7 @@ def _argument(argument: Argument | Scalar, batch: int) -> dict[str, Any]:
 
 
 def _log(workload: Workload, target: Target, *, log: Path | None) -> _Answer:
-    from dwconv.records.log import encode
+    from dwconv.records.line import encode
 
     records = _records(workload, target, log=log)
     lines = [f"{len(records)} records of {workload.key} on {target.device}"]

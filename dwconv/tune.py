@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dwconv import settings
+from dwconv import native, settings
 from dwconv.arguments import (
     INTERRUPTED_EXIT_CODE,
     ArgumentParser,
@@ -66,16 +66,24 @@ def _tune(argv: list[str] | None) -> int:
     log.check_writable()
     _say_what_is_damaged(log)
     if isinstance(target, CpuTarget):
+        from dwconv.measure.contention import crowding
         from dwconv.measure.limits import are_settled, with_limits
 
+        if crowded := crowding(target.threads):
+            print(f"note: {crowded}: they wait for each other, and the times show it", file=sys.stderr)
         if not are_settled(target):
             print("note: measuring, as the first few runs do, how fast this CPU can copy and multiply", file=sys.stderr)
         target = with_limits(target)
+        native.native()  # if it has to be compiled, the user sees it here; no worker has to
     agenda = _agenda(args, counts, target, log)
+    from dwconv.tuner.report import busy_note
+
     outcomes, interrupted = _outcomes(args, agenda, target, log)
     if isinstance(target, CpuTarget):
         _check_limits(outcomes, target)
     _print(args, outcomes, target, log)
+    if note := busy_note(outcomes):
+        print(note, file=sys.stderr)
     if interrupted:
         print("interrupted: the same command goes on from here", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE
@@ -348,7 +356,7 @@ def _closing_lines(args: argparse.Namespace, outcomes: list[Outcome], target: Ta
         ]
     else:
         where = f", with DWCONV_TUNING_LOGS={log.path}" if args.log else ""
-        faster = sum((best.speedup or 0) > 1 for best in bests)
+        faster = sum((best.speedup or 0) > 1 and not best.contended for best in bests)
         lines.append(f"faster than PyTorch's own op: {faster} of {len(bests)}; where not, PyTorch's op keeps running")
         lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
         if target.kind == "cpu" and first.layout == "nchw":
@@ -358,11 +366,15 @@ def _closing_lines(args: argparse.Namespace, outcomes: list[Outcome], target: Ta
 
 
 def _say_what_is_damaged(log: TuningLog) -> None:
-    damaged = log.load().damaged
-    if damaged:
-        some = ", ".join(map(str, damaged[:5])) + (", …" if len(damaged) > 5 else "")
-        plural = "line" if len(damaged) == 1 else "lines"
-        print(f"note: log={log.path}: {len(damaged)} damaged {plural} set aside (line {some})", file=sys.stderr)
+    loaded = log.load()
+    if loaded.damaged:
+        more = ", …" if loaded.damaged > len(loaded.damages) else ""
+        some = ", ".join(str(damage.line) for damage in loaded.damages) + more
+        plural = "line" if loaded.damaged == 1 else "lines"
+        print(
+            f"note: log={log.path}: {loaded.damaged} damaged {plural} set aside (line {some}); the rest counts",
+            file=sys.stderr,
+        )
 
 
 def _whole(text: str) -> int:

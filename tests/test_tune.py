@@ -1,5 +1,6 @@
 """The command line of ``python -m dwconv.tune``."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import fake_tuning as fake
 import pytest
 
-from dwconv import target, tune
+from dwconv import native, target, tune
 from dwconv.layers import read_layers
 from dwconv.measure import limits
 from dwconv.records.log import TuningLog
@@ -45,6 +46,7 @@ def fakes(monkeypatch, tmp_path):
     monkeypatch.setattr(template_module, "all_templates", lambda: {t.name: t for t in templates})
     monkeypatch.setattr(target, "cpu_target", lambda: fake.TARGET)
     monkeypatch.setattr(limits, "with_limits", lambda target: target)
+    monkeypatch.setattr(native, "native", lambda: made.native_asked_after.append(len(made)))
     monkeypatch.setattr(limits, "doubt", lambda target: None)
     monkeypatch.setattr(loop, "make_runner", make_runner)
     return made
@@ -52,6 +54,10 @@ def fakes(monkeypatch, tmp_path):
 
 class _Made(list):
     factory = fake.FakeRunner
+
+    def __init__(self):
+        self.native_asked_after = []
+        """Runners that were made when the compiled way of calls was asked for, which may take half a minute."""
 
 
 @pytest.fixture
@@ -137,7 +143,7 @@ def test_bad_input_and_help_are_answered_at_once():
         ["--shape", "1,2,3", "--kernel", "3"],
         ["--shape", "1,8,8,8", "--kernel", "3", "--target", "x"],
     ):
-        subprocess.run([sys.executable, "-c", slow, *options], check=True, capture_output=True, timeout=20)
+        subprocess.run([sys.executable, "-c", slow, *options], check=True, capture_output=True, timeout=300)
 
 
 # -- layers of a network -----------------------------------------------------------------------------------------
@@ -227,6 +233,12 @@ def test_by_default_the_users_own_log_is_written_and_what_ships_stays_as_it_is(c
     assert shipped.path.read_bytes() == before
 
 
+def test_what_has_to_be_compiled_once_is_compiled_where_the_user_sees_it(fakes):
+    """Not in a worker, which nobody hears and which has to start in time."""
+    assert run(*SHAPE, "--trials", "2") == 0
+    assert fakes.native_asked_after == [0]
+
+
 def test_json_is_one_object_on_stdout(capsys, fakes):
     fakes.factory = lambda: fake.FakeRunner(fails=lambda c: Status.TIMEOUT if c.tile_w == 1 else None)
     assert run(*SHAPE, "--trials", "30", "--json") == 0
@@ -277,6 +289,63 @@ def test_a_second_run_measures_nothing(capsys, fakes):
     assert second[0]["measured"] == 0
     run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json", "--no-resume")
     assert len(fakes) == 2
+
+
+class BusyRunner(fake.FakeRunner):
+    """Other work takes half of the time of whatever is confirmed."""
+
+    def confirm(self, candidates):
+        for record in super().confirm(candidates):
+            contended = dataclasses.replace(record.measurement, contention=0.5)
+            yield dataclasses.replace(record, measurement=contended, confirmed=False)
+
+
+@pytest.fixture
+def full_machine(monkeypatch):
+    """Other work has 83 % of the cores, for as long as anybody waits."""
+    monkeypatch.setattr(loop.Quiet, "wait", lambda quiet, *, timeout_s: setattr(quiet, "busy", 0.83))
+
+
+@pytest.mark.usefixtures("full_machine")
+def test_a_busy_machine_is_told_and_the_same_command_confirms_later(capsys, fakes):
+    fakes.factory = BusyRunner
+    options = [*SHAPE, "--trials", "8", "--passes", "fprop,dgrad"]
+    assert run(*options, "--json") == 0
+    out, err = capsys.readouterr()
+    assert [(r["confirmed"], r["too_busy"], r["busy"]) for r in json.loads(out)["results"]] == [(False, True, 0.83)] * 2
+    assert "the machine is busy: waiting" in err and "not confirmed: the machine was busy" in err
+    assert err.endswith(
+        "note: the machine was busy with other work (83% of its cores); 2 passes are not confirmed; "
+        "run the same command again when it is quiet\n"
+    )
+    fakes.factory = fake.FakeRunner
+    assert run(*options, "--json") == 0
+    out, err = capsys.readouterr()
+    results = json.loads(out)["results"]
+    assert [(r["confirmed"], r["too_busy"], r["measured"]) for r in results] == [(True, False, 0)] * 2
+    assert "busy" not in err
+
+
+@pytest.mark.usefixtures("full_machine")
+def test_what_only_a_busy_machine_timed_is_marked(capsys, fakes):
+    class AlwaysBusy(BusyRunner):
+        def measure(self, candidates):
+            for record in super().measure(candidates):
+                yield dataclasses.replace(
+                    record, measurement=dataclasses.replace(record.measurement, contention=0.5)
+                )  # fmt: skip
+
+    fakes.factory = AlwaysBusy
+    assert run(*SHAPE, "--trials", "8", "--passes", "fprop") == 0
+    out, err = capsys.readouterr()
+    assert "± 1.00 (busy)" in out and "µs (busy)" in err
+    assert "faster than PyTorch's own op: 0 of 1" in out
+
+
+def test_more_threads_than_cores_are_told_once(capsys, fakes, monkeypatch):
+    monkeypatch.setattr("dwconv.measure.contention.allowed_cores", lambda: {0})
+    assert run(*SHAPE, "--trials", "8", "--passes", "fprop,dgrad", "--json") == 0
+    assert capsys.readouterr().err.count("2 threads on 1 core") == 1
 
 
 def test_garbage_in_the_log_is_counted_and_set_aside(capsys, fakes, tmp_path):

@@ -1,13 +1,13 @@
 """How long a call takes: in rounds, taking turns with whatever it is compared to.
 
 What disturbs a machine for a while then disturbs all of them alike. A round is many calls, so that reading the clock
-costs nothing; the median over the rounds forgets those that were interrupted.
+costs nothing; the median over the rounds forgets those that were interrupted. On a busy machine rounds get shorter, to
+fit between two interruptions, and more, and those that went through undisturbed are kept.
 """
 
 from __future__ import annotations
 
 import math
-import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -16,11 +16,19 @@ from typing import Protocol
 
 import torch
 
+from dwconv.measure import contention
 from dwconv.records.record import Measurement
 
 Call = Callable[[], object]
 
 _LEAST_ROUNDS = 3
+_LEAST_OF_DISTURBED = 5
+"""Rounds to keep where others were disturbed."""
+_SHORTEST_ROUND_S = 0.0003
+"""A scheduler lets a thread run for milliseconds: some such rounds fit between two interruptions."""
+_DISTURBED = 0.02
+"""A round that lost no more than this share of its time is as good as undisturbed: clocks and interrupts take it."""
+_TRIES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +36,19 @@ class Effort:
     """How much time to spend."""
 
     round_s: float
-    """A round takes at least this long."""
+    """A round takes at least this long, on a quiet machine."""
     rounds: int
     """Undisturbed rounds of each call that are enough."""
     budget_s: float
     """After this long, what there is must do, if it is three rounds."""
+    patience_s: float = 0.0
+    """So much longer, if too few of them were undisturbed."""
 
 
 # One trial; the last word on the finalists; and a first impression.
-TRIAL = Effort(round_s=0.002, rounds=15, budget_s=0.15)
-FINAL = Effort(round_s=0.004, rounds=31, budget_s=1.5)
-GLANCE = Effort(round_s=0.001, rounds=5, budget_s=0.05)
+TRIAL = Effort(round_s=0.002, rounds=15, budget_s=0.15, patience_s=0.45)
+FINAL = Effort(round_s=0.004, rounds=31, budget_s=1.5, patience_s=4.0)
+GLANCE = Effort(round_s=0.001, rounds=5, budget_s=0.05, patience_s=0.25)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +56,13 @@ class Lap:
     """Some calls in a row."""
 
     seconds: float
-    disturbed: bool
-    """Another process had one of our cores meanwhile: a parallel kernel then waits for its slowest thread, for
-    milliseconds."""
+    lost: float = 0.0
+    """The share of this time that other work took from us. A parallel kernel waits for its slowest thread, for
+    milliseconds if that has no core."""
+
+    @property
+    def disturbed(self) -> bool:
+        return self.lost > _DISTURBED
 
 
 class Clock(Protocol):
@@ -56,17 +70,31 @@ class Clock(Protocol):
 
     def lap(self, call: Call, *, times: int) -> Lap: ...
 
+    def overall(self) -> Callable[[], float]:
+        """Watch from now on. What is returned tells the share of the time since then that other work took, by signs
+        that are too coarse for a lap."""
+        ...
+
 
 class CpuClock:
-    """The wall clock."""
+    """The wall clock, of kernels that run on PyTorch's threads."""
+
+    def __init__(self) -> None:
+        # Threads of our own that wait for each other look as if other work had their cores.
+        self._crowded = bool(contention.crowding(torch.get_num_threads()))
 
     def lap(self, call: Call, *, times: int) -> Lap:
-        interruptions = _interruptions()
+        before = contention.read()
         started = time.perf_counter()
         for _ in range(times):
             call()
         seconds = time.perf_counter() - started
-        return Lap(seconds=seconds, disturbed=_interruptions() > interruptions)
+        after = contention.read()
+        return Lap(seconds=seconds, lost=0.0 if self._crowded else contention.lost(before, after))
+
+    def overall(self) -> Callable[[], float]:
+        before = contention.load()
+        return lambda: contention.lost_to_the_machine(before, contention.load(), crowded=self._crowded)
 
 
 class CudaClock:
@@ -82,7 +110,10 @@ class CudaClock:
             call()
         end.record()
         end.synchronize()
-        return Lap(seconds=start.elapsed_time(end) / 1e3, disturbed=False)
+        return Lap(seconds=start.elapsed_time(end) / 1e3)
+
+    def overall(self) -> Callable[[], float]:
+        return lambda: 0.0
 
 
 def time_in_turns(
@@ -90,54 +121,122 @@ def time_in_turns(
 ) -> dict[str, Measurement]:
     """Measure ``calls`` round by round, one after the other.
 
-    Disturbed rounds are set aside, the same for all, where enough others are left. Ends after three rounds if the
-    first of ``calls`` is clearly slower than ``hopeless_above_us``."""
+    Disturbed rounds are set aside, the same for all, where enough others are left; ``Measurement.contention`` tells how
+    disturbed those are that were kept. Ends early if the first of ``calls`` is clearly slower than
+    ``hopeless_above_us`` in its undisturbed rounds."""
     started = time.perf_counter()
-    times = {name: _calls_a_round(call, clock=clock, round_s=effort.round_s) for name, call in calls.items()}
-    rounds: list[dict[str, Lap]] = []
-    first = next(iter(calls))
+    overall_lost = clock.overall()
+    turns = _Turns(calls, clock=clock, round_s=effort.round_s)
     while True:
-        rounds.append({name: _round(call, clock=clock, times=times[name]) for name, call in calls.items()})
-        good = [laps for laps in rounds if not any(lap.disturbed for lap in laps.values())]
-        if len(good) >= effort.rounds:
+        turns.take()
+        if turns.undisturbed >= effort.rounds:
             break
-        if len(rounds) < _LEAST_ROUNDS:
+        if turns.count < _LEAST_ROUNDS:
             continue
-        if time.perf_counter() - started > effort.budget_s:
+        if hopeless_above_us is not None and turns.first_is_slower_than(hopeless_above_us):
             break
-        fastest_us = min(laps[first].seconds for laps in rounds) / times[first] * 1e6
-        if hopeless_above_us is not None and fastest_us > hopeless_above_us:
+        if time.perf_counter() - started > effort.budget_s + (0.0 if turns.suffice else effort.patience_s):
             break
-    kept = good if len(good) >= _LEAST_ROUNDS else rounds
-    return {name: _measurement([laps[name].seconds / times[name] * 1e6 for laps in kept]) for name in calls}
+    lost = overall_lost()
+    return {name: _measurement(rounds, lost=lost) for name, rounds in turns.kept().items()}
 
 
-def _calls_a_round(call: Call, *, clock: Clock, round_s: float) -> int:
-    """How many calls fill a round; warms up on the way."""
-    call()
-    lap = clock.lap(call, times=1)
-    if lap.disturbed:  # it may have taken any time
-        lap = min(lap, clock.lap(call, times=1), key=lambda lap: lap.seconds)
-    once_s = max(lap.seconds, 1e-7)
-    if once_s < round_s:  # a single short call is mostly clock and cold caches
-        times = math.ceil(round_s / 2 / once_s)
-        once_s = max(clock.lap(call, times=times).seconds / times, 1e-7)
-    return math.ceil(round_s / once_s)
+@dataclass(frozen=True, kw_only=True)
+class _Round:
+    """A lap, as the time of one call."""
+
+    us: float
+    lost: float
+    disturbed: bool
 
 
-def _round(call: Call, *, clock: Clock, times: int) -> Lap:
-    if times > 1:  # take the caches over from the call before; where one call fills a round, that hardly matters
+class _Turns:
+    """Rounds of some calls, in turns."""
+
+    def __init__(self, calls: Mapping[str, Call], *, clock: Clock, round_s: float) -> None:
+        self._calls = calls
+        self._clock = clock
+        self._usual_round_s = self._round_s = round_s
+        self._least_s = {name: self._warm_up(call) for name, call in calls.items()}
+        self._turns: list[dict[str, _Round]] = []
+        self.undisturbed = 0
+        """Turns in which no round was disturbed."""
+
+    @property
+    def count(self) -> int:
+        return len(self._turns)
+
+    @property
+    def _least(self) -> int:
+        """Undisturbed rounds of each call that there have to be."""
+        return _LEAST_ROUNDS if self.undisturbed == self.count else _LEAST_OF_DISTURBED
+
+    @property
+    def suffice(self) -> bool:
+        """True if there are enough undisturbed rounds of each call."""
+        return min(self._undisturbed_rounds(name) for name in self._calls) >= self._least
+
+    def take(self) -> None:
+        """A round of each call."""
+        turn = {name: self._round(name) for name in self._calls}
+        self._turns.append(turn)
+        self.undisturbed += not any(round_.disturbed for round_ in turn.values())
+        if self.count >= _LEAST_ROUNDS and 2 * self.undisturbed < self.count:
+            self._round_s = min(self._round_s, max(self._round_s / 2, _SHORTEST_ROUND_S))
+
+    def first_is_slower_than(self, us: float) -> bool:
+        """True if the first call is, by its undisturbed rounds; False if those are too few to tell."""
+        first = next(iter(self._calls))
+        calm_us = [turn[first].us for turn in self._turns if not turn[first].disturbed]
+        return len(calm_us) >= _LEAST_ROUNDS and min(calm_us) > us
+
+    def kept(self) -> dict[str, list[_Round]]:
+        """Undisturbed turns; where they are too few, as many undisturbed rounds of each call; where even those are
+        too few, the least disturbed quarter of all."""
+        if self.undisturbed >= self._least:
+            calm = [turn for turn in self._turns if not any(round_.disturbed for round_ in turn.values())]
+            return {name: [turn[name] for turn in calm] for name in self._calls}
+        count = min(self._undisturbed_rounds(name) for name in self._calls)
+        if count < self._least:
+            count = max(self._least, self.count // 4)
+        return {
+            name: sorted((turn[name] for turn in self._turns), key=lambda round_: round_.lost)[:count]
+            for name in self._calls
+        }
+
+    def _undisturbed_rounds(self, name: str) -> int:
+        return sum(not turn[name].disturbed for turn in self._turns)
+
+    def _warm_up(self, call: Call) -> float:
+        """The seconds of one call, roughly."""
         call()
-    return clock.lap(call, times=times)
+        laps = []
+        for _ in range(_TRIES):
+            laps.append(self._clock.lap(call, times=1))
+            if not laps[-1].disturbed:  # else it may have taken any time
+                break
+        once_s = max(min(lap.seconds for lap in laps), 1e-7)
+        if once_s < self._round_s:  # a single short call is mostly clock and cold caches
+            times = math.ceil(self._round_s / 2 / once_s)
+            once_s = min(once_s, max(self._clock.lap(call, times=times).seconds / times, 1e-7))
+        return once_s
+
+    def _round(self, name: str) -> _Round:
+        call = self._calls[name]
+        if self._least_s[name] < self._usual_round_s:
+            call()  # take the caches over from the call before; where one call fills a round, that hardly matters
+        times = max(1, math.ceil(self._round_s / self._least_s[name]))
+        lap = self._clock.lap(call, times=times)
+        self._least_s[name] = max(min(self._least_s[name], lap.seconds / times), 1e-7)
+        return _Round(us=lap.seconds / times * 1e6, lost=lap.lost, disturbed=lap.disturbed)
 
 
-def _measurement(rounds_us: list[float]) -> Measurement:
-    quarter, _, three_quarters = statistics.quantiles(rounds_us, n=4, method="inclusive")
+def _measurement(rounds: list[_Round], *, lost: float) -> Measurement:
+    us = [round_.us for round_ in rounds]
+    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
     return Measurement(
-        median_us=statistics.median(rounds_us), spread_us=three_quarters - quarter, rounds=len(rounds_us)
+        median_us=statistics.median(us),
+        spread_us=three_quarters - quarter,
+        rounds=len(us),
+        contention=round(max(lost, statistics.mean(round_.lost for round_ in rounds)), 3),
     )
-
-
-def _interruptions() -> int:
-    """How often a thread of this process has had to give its core to another process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import statistics
 import threading
 import time
 from collections import Counter
@@ -13,10 +12,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from dwconv import settings
+from dwconv.measure.contention import Quiet
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.target import CudaTarget, Target
+from dwconv.target import CpuTarget, CudaTarget, Target
+from dwconv.tuner.history import History
 from dwconv.tuner.result import Budget, Stop, TuningResult
 from dwconv.tuner.similar import bests_of_similar
 from dwconv.tuner.spaces import SpaceUnion
@@ -36,9 +37,12 @@ STARTS = 4
 FINALISTS = 4
 _OVERTIME = 1.25
 """Share of the time budget that finishing a batch may take: what was built is soon measured."""
-_ATTEMPTS = 2
-_DISTURBED = 1.3
-"""The machine was busy if the baseline took this much longer than it usually did."""
+_ATTEMPTS = 3
+_TRIAL_WAIT_S = 3.0
+"""After a batch with contended trials the machine may become quiet for so long, and no longer than a tenth of what the
+search may take: then they are timed again."""
+_FINAL_WAIT_S = 30.0
+"""The same before contended finalists are timed again, and no longer than the search may take."""
 _IMPROVEMENT = 0.99
 """A candidate is an improvement if it takes at most this share of the best time so far: less is noise."""
 
@@ -141,17 +145,22 @@ def tune_workload(
 
 
 def _search(state: _State, strategy: Strategy, log: TuningLog, measuring: Callable[[], Runner]) -> Stop:
+    again: list[Config] = []
     while (stopped := state.spent()) is None:
-        configs = strategy.ask(state.room(BATCH))
+        configs = [*again, *strategy.ask(state.room(BATCH))]
         if not configs:
             return Stop.EXHAUSTED
+        contended: list[Config] = []
         for record in measuring().measure(state.candidates(configs)):
-            with _ctrl_c_waits():
+            with log.locked(), _ctrl_c_waits():
                 log.append(record)
                 strategy.tell(record)
                 state.add(record)
+            if record.contended and record.config not in again:
+                contended.append(record.config)
             if (stopped := state.spent(overtime=_OVERTIME)) is not None:
                 return stopped
+        again = contended if contended and state.wait(at_most_s=_TRIAL_WAIT_S, share=0.1) else []
     return stopped
 
 
@@ -159,24 +168,38 @@ def _confirm(state: _State, log: TuningLog, measuring: Callable[[], Runner]) -> 
     """Verify and time the finalists once more, side by side; where none of them passes, the next best.
 
     What an earlier run confirmed is not confirmed again, unless something new was measured since. A machine that was
-    busy with something else while it confirmed, which the baseline tells, is given another chance.
+    busy with something else while it confirmed is given another chance when it is quiet. If it stays busy, nothing is
+    confirmed: the next run does that.
     """
     if state.nothing_new and state.has_confirmed:
         return
     ranking = state.ranking
     for start in range(0, len(ranking), FINALISTS):
-        finalists = ranking[start : start + FINALISTS]
-        for _ in range(_ATTEMPTS):
-            records = []
-            for record in measuring().confirm(state.candidates(finalists)):
-                with _ctrl_c_waits():
-                    log.append(record)
-                    state.add(record, confirming=True)
-                records.append(record)
-            if not state.disturbed(records):
-                break
+        records = _confirm_together(ranking[start : start + FINALISTS], state, log, measuring)
         if not records or any(record.confirmed for record in records):
             return
+        if any(record.contended for record in records):
+            state.too_busy = True
+            return
+
+
+def _confirm_together(
+    finalists: Sequence[Config], state: _State, log: TuningLog, measuring: Callable[[], Runner]
+) -> list[TuningRecord]:
+    """The records of the last attempt."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        records = []
+        for measured in measuring().confirm(state.candidates(finalists)):
+            record = state.history.judged(measured, busy=state.busy_now)
+            with log.locked(), _ctrl_c_waits():
+                log.append(record)
+                state.add(record, confirming=True)
+            records.append(record)
+        if attempt == _ATTEMPTS or not state.history.disturbed(records):
+            break
+        if not state.wait(at_most_s=_FINAL_WAIT_S / (_ATTEMPTS - 1)):
+            break
+    return records
 
 
 @contextmanager
@@ -216,11 +239,16 @@ class _State:
         self._latest: dict[Config, TuningRecord] = {}
         self._failure_detail = ""
         self._resumed = 0
-        self._baselines_us: list[float] = []
+        self.history = History(limit_us=self._limit_us)
+        self._quiet = Quiet(threads=target.threads if isinstance(target, CpuTarget) else 1)
+        self._waiting = False
+        self._busy = 0.0
         self._best_us = float("inf")
         self._since_improvement = 0
         self._started_s = time.monotonic()
         self._confirming = False
+        self.too_busy = False
+        """Other work kept the finalists from being confirmed."""
         self.analytic: Analytic | None = None
         self.starting = False
         """Workers are about to start: the clock runs from the first record, or short budgets would see nothing else."""
@@ -241,16 +269,17 @@ class _State:
         if self.starting and not known:
             self.starting, self._started_s = False, time.monotonic()
         self._confirming = confirming
-        if config not in self._latest:
+        self.history.add(record)
+        earlier = self._latest.get(config)
+        if earlier is None:
             self._resumed += known
             self._count_improvement(record)
-            if record.baseline:
-                self._baselines_us.append(record.baseline[1].median_us)
-        self._latest[config] = record
+        if earlier is None or record.replaces(earlier):
+            self._latest[config] = record
         if record.status is not Status.OK:
             self._failure_detail = record.detail
-        if self._progress and not known:
-            self._progress(self.report())
+        if not known:
+            self._tell()
 
     def _count_improvement(self, record: TuningRecord) -> None:
         self._since_improvement += 1
@@ -295,10 +324,24 @@ class _State:
         worked = [(record.rank, config) for config, record in self._latest.items() if record.status is Status.OK]
         return [config for _, config in sorted(worked, key=lambda item: item[0])]
 
-    def disturbed(self, records: Sequence[TuningRecord]) -> bool:
-        """True if the baseline beside ``records`` was clearly slower than it was in most trials."""
-        now_us = [record.baseline[1].median_us for record in records if record.baseline]
-        return bool(now_us and self._baselines_us) and min(now_us) > _DISTURBED * statistics.median(self._baselines_us)
+    def busy_now(self) -> float:
+        """The share of the cores that other work has, 0 if that leaves enough of them."""
+        return 0.0 if self._quiet.look() else self._quiet.busy
+
+    def wait(self, *, at_most_s: float, share: float = 1.0) -> bool:
+        """Wait until the machine is quiet, at most ``share`` of what the search may take; tells whether it is."""
+        self._waiting = True
+        self._tell()
+        try:
+            return self._quiet.wait(timeout_s=min(at_most_s, share * (self._budget.seconds or at_most_s / share)))
+        finally:
+            self._waiting = False
+            self._busy = max(self._busy, self._quiet.busy)
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._progress:
+            self._progress(self.report())
 
     def report(self, *, stopped: Stop | None = None) -> TuningResult:
         ranking = self.ranking
@@ -318,5 +361,8 @@ class _State:
             limit_us=self._limit_us,
             elapsed_s=self._elapsed_s,
             confirming=self._confirming,
+            waiting=self._waiting,
+            too_busy=self.too_busy,
+            busy=self._busy,
             stopped=stopped,
         )

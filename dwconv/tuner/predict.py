@@ -19,8 +19,8 @@ from types import TracebackType
 from dwconv import settings
 from dwconv.build import build
 from dwconv.build.wire import message
-from dwconv.errors import BuildError, DwconvError, WorkerDied, WorkerTimeout
-from dwconv.measure.process import Pool
+from dwconv.errors import BuildError, WorkerDied, WorkerError, WorkerTimeout
+from dwconv.measure.pool import Pool
 from dwconv.measure.runner import versions_for
 from dwconv.measure.simulator.compile import check_compiler, compile_runtime
 from dwconv.measure.simulator.simulate import simulate
@@ -83,7 +83,8 @@ class PredictRunner:
     """A Runner. A context manager; ``close`` ends its worker processes.
 
     ``check``: run each candidate in the simulator too. Raises BrokenInstallation without the g++ that this takes, and
-    WorkerDied if no worker can start: then no candidate could ever be built."""
+    WorkerCannotStart if no worker can start: then no candidate could ever be built; EnvironmentFailure if the machine
+    stays short of memory, disk space or the like."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class PredictRunner:
         self._target = target
         self._timeout_s = timeout_s
         setup = PredictSetup(target=target, check=check)
-        self._workers = Pool("dwconv.tuner.predict:Predictor", setup, size=jobs, threads=1)
+        self._workers = Pool("dwconv.tuner.predict:Predictor", setup, size=jobs, threads=1, misfit=_misfit)
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
         """One record a candidate, as soon as it is known, its time computed."""
@@ -123,7 +124,7 @@ class PredictRunner:
     ) -> None:
         self.close()
 
-    def _record(self, candidate: Candidate, outcome: Prediction | DwconvError) -> TuningRecord:
+    def _record(self, candidate: Candidate, outcome: Prediction | WorkerError) -> TuningRecord:
         known = TuningRecord(
             workload=self._workload,
             config=candidate.config,
@@ -132,7 +133,7 @@ class PredictRunner:
             versions=versions_for(self._target),
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
-        if isinstance(outcome, DwconvError):
+        if isinstance(outcome, WorkerError):
             return dataclasses.replace(known, status=_status(outcome), detail=str(outcome))
         verdict = outcome.verdict
         known = dataclasses.replace(known, verdict=verdict, resources=outcome.resources)
@@ -142,7 +143,11 @@ class PredictRunner:
         return dataclasses.replace(known, measurement=time)
 
 
-def _status(error: DwconvError) -> Status:
+def _misfit(candidate: Candidate, answer: object) -> str:
+    return "" if isinstance(answer, Prediction) else f"{type(answer).__name__} is no prediction of {candidate.config}"
+
+
+def _status(error: WorkerError) -> Status:
     if isinstance(error, WorkerTimeout):
         return Status.TIMEOUT
     return Status.CRASHED if isinstance(error, WorkerDied) else Status.COMPILE_ERROR

@@ -70,7 +70,7 @@ class Progress:
     def __call__(self, result: TuningResult) -> None:
         self._result = result
         now = time.monotonic()
-        if self._live is None and now - self._shown_s >= PLAIN_LINE_EVERY_S:
+        if self._live is None and (result.waiting or now - self._shown_s >= PLAIN_LINE_EVERY_S):
             self._shown_s = now
             self._print(f"{self._line}: {standing(result)}")
 
@@ -117,6 +117,10 @@ def standing(result: TuningResult) -> str:
     words = [f"{result.trials} trials"]
     if result.stopped is not None:
         words.append(f"{STOPS[result.stopped]} after {result.elapsed_s:.0f} s")
+        if result.too_busy:
+            words.append("not confirmed: the machine was busy")
+    elif result.waiting:
+        words.append("the machine is busy: waiting")
     elif result.confirming:
         words.append("confirming")
     elif result.time_left_s is not None:
@@ -124,7 +128,8 @@ def standing(result: TuningResult) -> str:
     if result.median_us is None:
         words.append("none worked" if result.stopped else "none worked yet")
     else:
-        words.append(f"best {microseconds(result.median_us)} µs" + (" (predicted)" if result.predicted else ""))
+        doubt = " (predicted)" if result.predicted else " (busy)" if result.best and result.best.contended else ""
+        words.append(f"best {microseconds(result.median_us)} µs{doubt}")
     if result.best and result.best.speedup and result.best.baseline:
         words.append(f"{result.best.speedup:.2f}× {result.best.baseline[0]}")
     if result.percent_of_limit is not None:

@@ -46,6 +46,10 @@ def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]
         "baseline_us": baseline[1].median_us if baseline else None,
         "baseline": baseline[0] if baseline else None,
         "speedup": speedup,
+        "confirmed": bool(best and best.confirmed),
+        "contention": best.contention if best else None,
+        "too_busy": bool(result and result.too_busy),
+        "busy": result.busy if result else 0.0,
         "percent_of_limit": result.percent_of_limit if result else None,
         "trials": result.trials if result else 0,
         "measured": result.measured if result else 0,
@@ -103,6 +107,20 @@ def print_costs(outcomes: Sequence[Outcome], *, target: Target, console: Console
             console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
 
 
+def busy_note(outcomes: Sequence[Outcome]) -> str:
+    """What to say if other work kept passes from being confirmed; nothing if it did not."""
+    results = [outcome.result for outcome in outcomes if outcome.result and outcome.result.too_busy]
+    if not results:
+        return ""
+    busy = max(result.busy for result in results)
+    share = f" ({busy:.0%} of its cores)" if busy else ""
+    passes = "1 pass is" if len(results) == 1 else f"{len(results)} passes are"
+    return (
+        f"note: the machine was busy with other work{share}; {passes} not confirmed; "
+        "run the same command again when it is quiet"
+    )
+
+
 def _ranked(result: TuningResult) -> str:
     """``7074 configurations ranked by an estimate; 64 built and computed, 64 of them checked in the simulator; …``"""
     words = [f"{result.ranked} configurations ranked by an estimate"]
@@ -138,6 +156,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
         return (name, "none", "–", "–", "–", str(result.trials), failures)
     time = microseconds(best.measurement.median_us)
     time = f"{time} predicted" if result.predicted else f"{time} ± {microseconds(best.measurement.spread_us)}"
+    time += " (busy)" if best.contended else ""
     baseline = f"{best.baseline[0]} {microseconds(best.baseline[1].median_us)}" if best.baseline else "–"
     speedup = f"{best.speedup:.2f}" if best.speedup else "–"
     percent = f"{result.percent_of_limit:.0f}" if result.percent_of_limit is not None else "–"

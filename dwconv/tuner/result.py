@@ -59,6 +59,12 @@ class TuningResult:
     elapsed_s: float = 0.0
     confirming: bool = False
     """The search is over; the fastest are being verified and timed once more."""
+    waiting: bool = False
+    """The machine is busy with other work; it is given time to become quiet."""
+    too_busy: bool = False
+    """Other work kept the fastest from being confirmed; the next run does it."""
+    busy: float = 0.0
+    """The largest share of the cores that other work was seen to have."""
     stopped: Stop | None = None
     """None while it goes on."""
 

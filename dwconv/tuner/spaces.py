@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Iterator, Sequence
 
 from dwconv.errors import InvalidConfig, NoTemplate
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Value
+from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import templates_for
 from dwconv.target import Target
 from dwconv.workload import Workload
@@ -58,17 +57,15 @@ class SpaceUnion:
             return None
 
     def nearest(self, config: Config) -> Config | None:
-        """``config`` of another workload, with the value nearest to its own for every knob; None if there is no such
-        template here, or if that is illegal."""
+        """The legal configuration nearest to ``config``, of another workload; None if there is no such template here,
+        or nothing legal is near."""
         space = self.by_template.get(config.template)
         if space is None:
             return None
-        wanted = dict(config.values)
-        values = {
-            knob.name: _nearest(knob, wanted.get(knob.name, default))
-            for knob, (_, default) in zip(space.knobs, space.default.values, strict=True)
-        }
-        return self._legal(space, values)
+        try:
+            return space.nearest(config)
+        except InvalidConfig:
+            return None
 
     def sample(self, rng: random.Random) -> Config | None:
         """A legal configuration: the template drawn evenly, then the configuration."""
@@ -100,13 +97,3 @@ class SpaceUnion:
     def _legal(space: ConfigSpace, values: dict[str, int | str]) -> Config | None:
         config = Config.of(space.template, **values)
         return config if space.why_illegal(config) is None else None
-
-
-def _nearest(knob: Knob, wanted: Value) -> Value:
-    """By ratio; of words, the same or the first."""
-    if wanted in knob.values:
-        return wanted
-    numbers = [value for value in knob.values if isinstance(value, int) and value > 0]
-    if isinstance(wanted, str) or wanted < 1 or not numbers:
-        return knob.values[0]
-    return min(numbers, key=lambda value: (abs(math.log2(value / wanted)), value))

@@ -20,7 +20,7 @@ def test_builds_are_timed_pass_by_pass(tmp_path, capsys, monkeypatch):
     (written,) = tmp_path.glob("compile-nhwc-*.json")
     rows = json.loads(written.read_text())["rows"]
     assert [(row["pass"], len(row["seconds"])) for row in rows] == [("fprop", 2), ("dgrad", 2), ("wgrad", 2)]
-    assert all(0 < seconds < 20 for row in rows for seconds in row["seconds"])
+    assert all(seconds > 0 for row in rows for seconds in row["seconds"])
     assert "6 candidates: median" in capsys.readouterr().out
 
 

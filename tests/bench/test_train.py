@@ -15,14 +15,29 @@ import dwconv
 from bench import race, train
 from bench.networks import explain_layers
 from bench.step_profile import profiles, ratio_at_most, table
+from dwconv.measure.timing import Lap
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 
 
+def laps(lost=(0.0, 0.0, 0.0), **seconds):
+    """The last of ``seconds`` lose most."""
+    return {name: [Lap(seconds=s, lost=share) for s, share in zip(taken, lost, strict=True)]
+            for name, taken in seconds.items()}  # fmt: skip
+
+
 def test_ratios_are_of_steps_taken_in_turn():
-    found = race.summary({"plain": [2.0, 4.0, 60.0], "converted": [1.0, 2.0, 10.0]})
+    found = race.summary(laps(plain=[2.0, 4.0, 60.0], converted=[1.0, 2.0, 10.0]))
     assert found["ratio"]["median"] == 2.0 and found["ratio"]["quartiles"] == [2.0, 4.0]
     assert found["median_ms"] == {"plain": 4000.0, "converted": 2000.0}
+    assert found["contention"] == 0
+
+
+def test_steps_that_other_work_disturbed_do_not_count_unless_most_are():
+    times = {"plain": [2.0, 4.0, 60.0], "converted": [1.0, 2.0, 10.0]}
+    one_disturbed, most_disturbed = (race.summary(laps(lost, **times)) for lost in ((0, 0, 0.5), (0, 0.4, 0.5)))
+    assert one_disturbed["median_ms"]["plain"] == 3000.0 and one_disturbed["contention"] == 0
+    assert most_disturbed["median_ms"]["plain"] == 4000.0 and most_disturbed["contention"] == 0.3
 
 
 def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp_path, capsys):

@@ -1,10 +1,18 @@
 """The order of the rounds, what is kept of them, and when they end; on a clock that the test sets."""
 
+import dataclasses
+import itertools
+import subprocess
+import sys
 import time
+from contextlib import contextmanager
 
 import pytest
+import torch
 
-from dwconv.measure.timing import TRIAL, CpuClock, Effort, Lap, time_in_turns
+from dwconv.measure import contention
+from dwconv.measure.timing import FINAL, TRIAL, CpuClock, Effort, Lap, time_in_turns
+from dwconv.records.record import CONTENDED
 
 
 class FakeClock:
@@ -14,6 +22,7 @@ class FakeClock:
         self.taken_us = {name: list(laps) for name, laps in taken_us.items()}
         self.laps = []
         self.disturbed_us = set()
+        self.lost_overall = 0.0
 
     def call(self, name):
         def call():
@@ -29,7 +38,10 @@ class FakeClock:
         rest = self.taken_us[name]
         taken_us = rest.pop(0) if len(rest) > 1 else rest[0]
         self.laps.append((name, times))
-        return Lap(seconds=taken_us * 1e-6 * times, disturbed=taken_us in self.disturbed_us)
+        return Lap(seconds=taken_us * 1e-6 * times, lost=0.9 if taken_us in self.disturbed_us else 0.0)
+
+    def overall(self):
+        return lambda: self.lost_overall
 
 
 EFFORT = Effort(round_s=0.002, rounds=5, budget_s=10.0)
@@ -66,13 +78,68 @@ def test_disturbed_rounds_are_set_aside_for_all():
     assert taken["a"].rounds == taken["b"].rounds == 5
     assert taken["a"].median_us == pytest.approx(1000)
     assert taken["b"].median_us == pytest.approx(2000) and taken["b"].spread_us == pytest.approx(0, abs=1e-6)
+    assert taken["a"].contention == taken["b"].contention == 0
 
 
-def test_where_nothing_is_undisturbed_all_counts():
-    clock = FakeClock(a=[3000])
+def busy_clock(*, every, **us):
+    """A round of each call in ``every`` is undisturbed, at other times for each; all others take 16 ms."""
+    clock = FakeClock(**{
+        name: [16_000] * 8 + [us[name] if i % every == number else 16_000 for i in range(20 * every)]
+        for number, name in enumerate(us)
+    })  # fmt: skip
+    clock.disturbed_us = {16_000}
+    return clock
+
+
+def test_a_few_undisturbed_rounds_of_each_call_are_enough():
+    clock = busy_clock(every=6, a=100, b=400)  # never both in a turn
+    effort = Effort(round_s=0.002, rounds=5, budget_s=0.0, patience_s=60.0)
+    taken = time_in_turns(clock.calls(), clock=clock, effort=effort)
+    assert taken["a"].median_us == pytest.approx(100) and taken["b"].median_us == pytest.approx(400)
+    assert taken["a"].rounds == taken["b"].rounds >= 5, "as many of each"
+    assert taken["a"].contention == taken["b"].contention == 0
+
+
+def test_rounds_get_shorter_while_they_are_disturbed():
+    clock = busy_clock(every=6, a=50)
+    time_in_turns(clock.calls(), clock=clock, effort=Effort(round_s=0.002, rounds=9, budget_s=0.0, patience_s=60.0))
+    assert clock.laps[-1] == ("a", 6)  # 0.3 ms
+    clock = FakeClock(a=[50])
+    time_in_turns(clock.calls(), clock=clock, effort=EFFORT)
+    assert clock.laps[-1][1] >= 40  # 2 ms
+
+
+def test_where_nothing_is_undisturbed_it_says_so():
+    clock = FakeClock(a=[3000], b=[100])
     clock.disturbed_us = {3000}
-    effort = Effort(round_s=0.002, rounds=5, budget_s=0.0)
-    assert time_in_turns(clock.calls(), clock=clock, effort=effort)["a"].rounds == 3
+    taken = time_in_turns(clock.calls(), clock=clock, effort=Effort(round_s=0.002, rounds=5, budget_s=0.0))
+    assert taken["a"].rounds == 3 and taken["a"].contention == 0.9 > CONTENDED
+    assert taken["b"].contention == 0
+
+
+def test_where_too_little_is_undisturbed_the_least_disturbed_counts():
+    class Clock(FakeClock):
+        def lap(self, call, *, times):
+            us = next(all_disturbed)
+            return Lap(seconds=us * 1e-6 * times, lost=us / 40_000)
+
+    all_disturbed = itertools.cycle([16_000, 30_000, 8000, 24_000])
+    effort = Effort(round_s=0.002, rounds=5, budget_s=0.02)
+    taken = time_in_turns({"a": lambda: None}, clock=Clock(), effort=effort)["a"]
+    assert taken.median_us == pytest.approx(8000) and CONTENDED < taken.contention <= 0.25
+
+
+def test_what_the_whole_machine_loses_counts_too():
+    clock = FakeClock(a=[100])
+    clock.lost_overall = 0.25
+    assert time_in_turns(clock.calls(), clock=clock, effort=EFFORT)["a"].contention == 0.25
+
+
+def test_disturbed_rounds_do_not_make_a_candidate_hopeless():
+    clock = FakeClock(a=[100, 100, 16_000, 16_000, 16_000, 100], b=[10])
+    clock.disturbed_us = {16_000}
+    taken = time_in_turns(clock.calls(), clock=clock, effort=EFFORT, hopeless_above_us=130)
+    assert taken["a"].rounds == 5 and taken["a"].median_us == pytest.approx(100)
 
 
 @pytest.mark.parametrize(("best_us", "rounds"), [(None, 5), (50, 3), (200, 5)])
@@ -91,4 +158,43 @@ def test_the_wall_clock_and_the_budget():
 
 
 def test_a_trial_is_short():
-    assert TRIAL.budget_s <= 0.2
+    assert TRIAL.budget_s <= 0.2 and TRIAL.budget_s + TRIAL.patience_s <= 1.0
+
+
+@contextmanager
+def busy_loops():
+    """Twice as many as there are cores, each at home on any of them."""
+    count = min(2 * contention.cores(), 32)
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def test_beside_busy_loops_a_time_is_right_or_said_to_be_contended():
+    x = torch.randn(8, 96, 28, 28).contiguous(memory_format=torch.channels_last)
+    w = torch.randn(96, 1, 3, 3)
+
+    def call():
+        with torch.inference_mode():
+            return torch.nn.functional.conv2d(x, w, padding=1, groups=96)
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        call()
+        started = time.thread_time()
+        for _ in range(20):
+            call()
+        alone_us = (time.thread_time() - started) / 20 * 1e6  # CPU time, which other work cannot take
+        torch.set_num_threads(min(2, contention.cores()))
+        with busy_loops():
+            efforts = (TRIAL, TRIAL, dataclasses.replace(FINAL, patience_s=1.0))
+            taken = [time_in_turns({"call": call}, clock=CpuClock(), effort=effort)["call"] for effort in efforts]
+    finally:
+        torch.set_num_threads(before)
+    for measured in taken:
+        assert measured.contention > CONTENDED or measured.median_us < 4 * alone_us, (alone_us, taken)

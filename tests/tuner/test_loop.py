@@ -1,14 +1,19 @@
 import dataclasses
+import os
 import signal
+import threading
 import time
+from types import SimpleNamespace
 
 import fake_tuning as fake
 import pytest
 
 from dwconv.errors import LogError, NoTemplate
+from dwconv.records import log as log_module
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
+from dwconv.schedules.template import Candidate
 from dwconv.tuner import loop
 from dwconv.tuner.loop import tune_workload
 from dwconv.tuner.result import Stop
@@ -17,6 +22,27 @@ from dwconv.tuner.result import Stop
 @pytest.fixture(autouse=True)
 def one_template(monkeypatch):
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
+
+
+@pytest.fixture(autouse=True)
+def others(monkeypatch):
+    """What the tuner sees of other work: ``looks`` of it, 0 where there are no more; and how long it waited."""
+    seen = SimpleNamespace(looks=[], waits_s=[])
+
+    class PlantedQuiet:
+        def __init__(self, *, threads):
+            self.busy = 0.0
+
+        def look(self):
+            self.busy = seen.looks.pop(0) if seen.looks else 0.0
+            return self.busy == 0.0
+
+        def wait(self, *, timeout_s):
+            seen.waits_s.append(timeout_s)
+            return self.look()
+
+    monkeypatch.setattr(loop, "Quiet", PlantedQuiet)
+    return seen
 
 
 @pytest.fixture
@@ -154,6 +180,33 @@ def test_ctrl_c_keeps_what_was_measured(log):
     assert len(runner.confirmed) == loop.FINALISTS
 
 
+def test_ctrl_c_works_while_another_process_holds_the_log(log, monkeypatch):
+    fcntl = pytest.importorskip("fcntl", reason="there are no locks on Windows")
+    monkeypatch.setattr(log_module, "_SILENT_S", 0.05)
+    holder = os.open(log.path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    waiting, ended = threading.Event(), threading.Event()
+    monkeypatch.setattr(log, "_say_that_it_waits", waiting.set)
+
+    def press_ctrl_c():
+        waiting.wait(30)
+        for _ in range(10):  # again, if it came too early
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            if ended.wait(2):
+                break
+        os.close(holder)  # or it would wait for ever
+
+    presser = threading.Thread(target=press_ctrl_c)
+    presser.start()
+    try:
+        result = tune(log, fake.FakeRunner())
+    finally:
+        ended.set()
+        presser.join()
+    assert result.stopped is Stop.INTERRUPTED
+    assert result.trials == 0 and log.load().records == [], "what could not be written is not counted either"
+
+
 def test_ctrl_c_while_a_record_is_written_counts_it(log, monkeypatch):
     append = log.append
 
@@ -231,22 +284,123 @@ def test_the_runner_is_made_only_when_needed_and_closed_by_who_made_it(log, monk
     assert len(made) == 1
 
 
+class BusyRunner(fake.FakeRunner):
+    """Times ``trials`` and ``finals`` (slower so many times, share lost), one after the other; then a quiet machine."""
+
+    def __init__(self, *, trials=(), finals=()):
+        super().__init__()
+        self._trials, self._finals = iter(trials), iter(finals)
+
+    def measure(self, candidates):
+        for record in super().measure(candidates):
+            yield slowed(record, *next(self._trials, (1.0, 0.0)))
+
+    def confirm(self, candidates):
+        slower, lost = next(self._finals, (1.0, 0.0))
+        for record in super().confirm(candidates):
+            yield dataclasses.replace(slowed(record, slower, lost), confirmed=not lost)
+
+
+def slowed(record, slower, lost):
+    """A record of a machine that other work slows: both sides alike."""
+    baseline, taken = (
+        dataclasses.replace(measured, median_us=slower * measured.median_us, contention=lost)
+        for measured in (record.providers["onednn-nhwc"], record.measurement)
+    )
+    return dataclasses.replace(record, measurement=taken, providers={"onednn-nhwc": baseline})
+
+
+def finals_in(log):
+    return log.load().records[24:]
+
+
 def test_what_a_busy_machine_confirmed_is_confirmed_again(log):
-    runner = fake.FakeRunner()
-    quiet = runner.confirm
-    busy = iter([2.0, 1.0])
-
-    def confirm(candidates):
-        slower = next(busy)
-        for record in quiet(candidates):
-            baseline = dataclasses.replace(record.providers["onednn-nhwc"], median_us=slower * fake.BASELINE_US)
-            taken = dataclasses.replace(record.measurement, median_us=slower * record.measurement.median_us)
-            yield dataclasses.replace(record, measurement=taken, providers={"onednn-nhwc": baseline})
-
-    runner.confirm = confirm
+    runner = BusyRunner(finals=[(2.0, 0.0)])
     result = tune(log, runner)
     assert len(runner.confirmed) == 2 * loop.FINALISTS
-    assert result.median_us == min(map(fake.time_us, runner.measured))
+    assert result.best.confirmed and result.median_us == min(map(fake.time_us, runner.measured))
+
+
+def test_contended_finals_are_waited_for_told_and_not_confirmed(log, others):
+    runner = BusyRunner(finals=[(80.0, 0.5)] * 9)
+    others.looks += [0.8] * 9
+    seen = []
+    result = tune(log, runner, seconds=20.0, progress=seen.append)
+    assert not any(record.confirmed for record in log.load().records)
+    assert len(runner.confirmed) == loop.FINALISTS, (
+        "no others take their place, and while it is busy they are not retried"
+    )
+    assert result.too_busy and result.busy == 0.8
+    assert any(snapshot.waiting for snapshot in seen) and not seen[-1].waiting
+    assert result.median_us == min(map(fake.time_us, runner.measured)), "what was timed undisturbed is still known"
+    assert 0 < sum(others.waits_s) <= 20.0
+    again = fake.FakeRunner()
+    confirmed = tune(log, again)
+    assert again.measured == [] and again.confirmed == runner.confirmed
+    assert confirmed.best.confirmed and not confirmed.too_busy and confirmed.median_us == result.median_us
+
+
+def test_when_it_is_quiet_again_the_finals_are_confirmed(log, others):
+    runner = BusyRunner(finals=[(80.0, 0.5), (1.0, 0.0)])
+    result = tune(log, runner)
+    assert len(runner.confirmed) == 2 * loop.FINALISTS and len(others.waits_s) == 1
+    assert [record.confirmed for record in finals_in(log)] == [False] * loop.FINALISTS + [True] * loop.FINALISTS
+    assert result.best.confirmed and not result.too_busy
+
+
+def test_a_baseline_far_above_its_history_is_never_confirmed_though_nothing_else_shows(log):
+    tune(log, fake.FakeRunner(interrupt_after=16))
+    runner = BusyRunner(trials=[(80.0, 0.0)] * 8, finals=[(80.0, 0.0)] * 9)
+    result = tune(log, runner)
+    assert result.too_busy and not any(record.confirmed for record in log.load().records)
+    assert all(record.contended for record in finals_in(log))
+
+
+def test_a_baseline_above_its_history_is_not_confirmed_beside_other_work(log, others):
+    others.looks += [0.6] * 99
+    result = tune(log, BusyRunner(finals=[(1.5, 0.0)] * 9))
+    assert result.too_busy and not any(record.confirmed for record in log.load().records)
+
+
+def test_a_baseline_that_is_slower_for_good_is_confirmed_in_the_end(log):
+    result = tune(log, BusyRunner(finals=[(1.5, 0.0)] * 9))
+    assert result.best.confirmed and not result.too_busy
+
+
+def test_history_of_another_pytorch_says_nothing(log):
+    for record in fake.FakeRunner().measure([Candidate(fake.WORKLOAD, c) for c in defaults()]):
+        log.append(dataclasses.replace(slowed(record, 0.01, 0.0), versions={"torch": "1.0"}))
+    assert tune(log, fake.FakeRunner(), trials=1 + len(defaults())).best.confirmed
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.9])
+def test_without_a_history_a_time_far_from_the_limit_is_confirmed_if_nothing_else_runs(log, others, busy):
+    others.looks += [busy] * 99
+    result = tune(log, BusyRunner(trials=[(80.0, 0.5)] * 99, finals=[(80.0, 0.0)] * 9))
+    assert result.too_busy == bool(busy) and result.best.confirmed == (not busy)
+
+
+def test_contended_trials_are_timed_again_when_it_is_quiet(log, others):
+    runner = BusyRunner(trials=[(80.0, 0.5)] * 3)
+    result = tune(log, runner)
+    assert len(others.waits_s) == 1
+    assert runner.measured[loop.BATCH : loop.BATCH + 3] == runner.measured[:3]
+    assert (result.trials, len(runner.measured)) == (24, 27)
+    busy = BusyRunner(trials=[(80.0, 0.5)] * 3)
+    others.looks.append(0.9)
+    tune(log, busy, resume=False)
+    assert len(busy.measured) == len(set(busy.measured)), "not while it is busy"
+
+
+def test_contended_trials_do_not_outrank_quiet_ones(log, others):
+    others.looks += [0.9] * 99
+    runner = BusyRunner(trials=[(1.0, 0.0)] * 8 + [(0.1, 0.5)] * 8)
+    tune(log, runner, trials=16)
+    assert set(runner.confirmed) <= set(runner.measured[:8])
+
+
+def defaults():
+    return loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
 
 
 def test_finalists_are_chosen_by_their_time_relative_to_the_baseline(log):

@@ -60,11 +60,12 @@ def test_evolution_starts_from_what_is_nearest_to_what_was_good_elsewhere():
     elsewhere = Config.of("fake.fprop", **{**dict(default.values), "block_h": 12, "block_c": 300, "order": "unknown"})
     near = Config.of("fake.fprop", **{**dict(default.values), "block_h": 14, "block_c": 96})
     illegal = Config.of("fake.fprop", **{**dict(default.values), "tile_h": 7, "block_h": 1})
+    legal = Config.of("fake.fprop", **{**dict(default.values), "tile_h": 4, "block_h": 4})
     other = Config.of("cpu.another", block_h=4)
     chosen = make_strategy(
         "evolve", spaces=spaces, workload=fake.WORKLOAD, seed=0, starts=[other, illegal, default, elsewhere, elsewhere]
     )
-    assert chosen.ask(2) == [default, near]
+    assert chosen.ask(3) == [default, legal, near]
     assert chosen.ask(1) != [near]
 
 
