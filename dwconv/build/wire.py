@@ -7,6 +7,9 @@ A worker runs code that may be wrong; nothing it sends can be more than data.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import types
+import typing
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -44,10 +47,10 @@ def encode(value: object) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Raises ValueError for what ``encode`` did not write."""
+    """Raises ValueError for what ``encode`` did not write, and for a dataclass whose fields are not of their types."""
     try:
         return _whole(msgspec.msgpack.decode(data))
-    except (msgspec.MsgspecError, TypeError, KeyError) as error:
+    except (msgspec.MsgspecError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"not a message: {error}") from error
 
 
@@ -71,7 +74,42 @@ def _plain(value: Any) -> Any:
 def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         fields = {key: _whole(item) for key, item in value.items()}
-        return _known[fields.pop(_NAME)](**fields) if _NAME in fields else fields
+        return _dataclass(_known[fields.pop(_NAME)], fields) if _NAME in fields else fields
     if isinstance(value, list):
         return tuple(_whole(item) for item in value)
     return value
+
+
+def _dataclass(kind: type, fields: dict[str, Any]) -> Any:
+    for name, hint in _hints(kind).items():
+        if name in fields and not _fits(fields[name], hint):
+            raise TypeError(f"{kind.__name__}.{name} is {str(fields[name])[:60]!r}")
+    return kind(**fields)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The type of each field."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """True if a decoded value is of the type ``hint``, as far as messages go."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is typing.Literal:
+        return value in inner
+    if origin is dict:
+        key, item = inner
+        return isinstance(value, dict) and all(_fits(k, key) and _fits(v, item) for k, v in value.items())
+    if origin is tuple and inner[-1] is ...:
+        return isinstance(value, tuple) and all(_fits(one, inner[0]) for one in value)
+    if origin is tuple:
+        return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
@@ -20,6 +22,26 @@ class BuildSetup:
     target: Target
     build: str = BUILD
     """``module:name`` of what builds; the tests plant faults here."""
+
+
+def misfit(candidate: Candidate, artifact: object, *, target: Target) -> str:
+    """Why ``artifact`` is not what building ``candidate`` gives; empty if it is."""
+    if not isinstance(artifact, Artifact):
+        return f"{type(artifact).__name__} is no artifact"
+    if artifact.candidate != candidate:
+        return f"the artifact of another candidate, {artifact.candidate.config}"
+    if artifact.kind != target.kind:
+        return f"an artifact for {artifact.kind}, not for {target.kind}"
+    workload = candidate.workload
+    for name, argument in zip_longest((*workload.inputs, *workload.results), (*artifact.inputs, *artifact.results)):
+        if argument is None or argument.name != name:
+            return f"a kernel without {name}"
+        for batch in (1, 2):
+            elements = math.prod(workload.with_batch(batch).shape_of(name))
+            if argument.dtype != workload.dtype or math.prod(argument.shape_at(batch)) != elements:
+                return f"a kernel of {argument} for {workload.key}"
+    others = [argument.name for argument in artifact.workspaces if not argument.name.startswith("workspace")]
+    return f"a kernel of {', '.join(others)}" if others else ""
 
 
 class Builder:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dwconv.build import wire
 
+_START = b"dwconv\x00\x01"  # what does not begin with it was not sent by ``send``
 _LENGTH_BYTES = 8
 _INSTANT_S = 1e-3
 _LONGEST = 2**30  # more is no message but a worker gone wild
@@ -17,12 +18,15 @@ def send(connection: socket.socket, message: object, *, deadline: float | None =
     """Raises TimeoutError after ``deadline`` (of time.monotonic), OSError if the other side is gone."""
     data = wire.encode(message)
     _limit(connection, deadline)
-    connection.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+    connection.sendall(_START + len(data).to_bytes(_LENGTH_BYTES, "big") + data)
 
 
 def receive(connection: socket.socket, *, deadline: float | None = None) -> Any:
     """The next message. Raises TimeoutError after ``deadline``, EOFError or OSError if the other side is gone,
     ValueError for what is no message."""
+    start = _receive_exactly(connection, len(_START), deadline)
+    if start != _START:
+        raise ValueError(f"{start!r} starts no message")
     length = int.from_bytes(_receive_exactly(connection, _LENGTH_BYTES, deadline), "big")
     if length > _LONGEST:
         raise ValueError(f"a message of {length} bytes")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from dwconv import settings
+from dwconv import private_files, settings
 from dwconv.build.wire import message
+from dwconv.errors import NotKept
 from dwconv.measure.process import IsolatedProcess
 from dwconv.measure.timing import CpuClock
 from dwconv.target import CpuTarget, Limits, MiB
@@ -105,25 +105,17 @@ def _better(first: Limits, second: Limits) -> Limits:
 def _read(path: Path) -> Kept | None:
     """None if there is no file, or not a whole one."""
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=Kept)
-    except (OSError, msgspec.MsgspecError):
+        kept = msgspec.json.decode(private_files.read(path) or b"", type=Kept)
+    except msgspec.MsgspecError:
         return None
     sound = all(math.isfinite(value) and value > 0 for value in dataclasses.astuple(kept.limits))
     return kept if sound else None
 
 
 def _write(path: Path, kept: Kept) -> None:
-    """All of it or nothing; a folder that cannot be written only means measuring again."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            try:
-                file.write(msgspec.json.encode(kept))
-                file.flush()
-                Path(file.name).replace(path)
-            except OSError:
-                Path(file.name).unlink()
-                raise
+    """A folder that cannot be written only means measuring again."""
+    with contextlib.suppress(NotKept):
+        private_files.write(path, msgspec.json.encode(kept), durable=True)
 
 
 # -- in the measuring process ----------------------------------------------------------------------------------------

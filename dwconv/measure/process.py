@@ -1,61 +1,44 @@
-"""IsolatedProcess: a process that answers requests. What crashes or hangs in it costs one request, never the caller."""
+"""IsolatedProcess: a process that answers requests. What crashes or hangs in it, or takes all memory, costs one
+request, never the caller."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import shutil
+import math
+import secrets
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 from dwconv import settings
-from dwconv.errors import DwconvError, RequestFailed, WorkerDied, WorkerTimeout
-from dwconv.measure import channel
-from dwconv.measure.worker import Failure, Request, kill_with_children
-
-# The worker imports from where this process does: with -m it would take what lies in the current folder.
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from dwconv.measure.worker import main; main(int(sys.argv[2]), *sys.argv[3:])"
+from dwconv.errors import (
+    NonsenseAnswer,
+    RequestFailed,
+    Shortage,
+    WorkerCannotStart,
+    WorkerDied,
+    WorkerError,
+    WorkerTimeout,
 )
+from dwconv.measure import channel, memory
+from dwconv.measure.environment import shortage_in, shortage_of
+from dwconv.measure.running import Running
+from dwconv.measure.worker import MOST_EXTENSION, READY, Answer, Failure, Request, one_line
 
+Misfit = Callable[[Any, Any], str]
+"""What is wrong with an answer, given the request and the answer; empty if nothing is."""
 
-@dataclass(frozen=True, kw_only=True)
-class _Running:
-    """A process that was started, and this side of the socket to it."""
+MOST_PRINTED_BYTES = 64 << 20
+"""A worker that prints more in one request is ended: the disk is not its own."""
+MEMORY_SHARE = 0.75
+"""Of the memory that is available when a request begins, what it may take, with everything its process starts."""
 
-    process: subprocess.Popen[bytes]
-    connection: socket.socket
-    folder: str
-    """For its temporary files and what it prints."""
-
-    def end(self) -> int:
-        """End it with everything it started; return its exit status."""
-        self.connection.close()
-        kill_with_children(self.process.pid)  # not reaped yet, so the number still is its own
-        status = self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return status
-
-    def last_words(self) -> str:
-        """The last line that it printed."""
-        try:
-            printed = (Path(self.folder) / "output").read_bytes()[-4096:]
-        except OSError:
-            return ""
-        lines = [line.strip() for line in printed.decode(errors="replace").splitlines()]
-        return next((line for line in reversed(lines) if line), "")[:200]
+_STARTS = 3  # before it is said that a worker cannot start
+_LOOK_EVERY_S = 0.2
 
 
 class IsolatedProcess:
@@ -63,187 +46,245 @@ class IsolatedProcess:
 
     It starts with the first request, or with ``start``, and again after it died. It has its own process group: ctrl-C
     does not reach it, and ending it ends what it started. It ends when this object or this process does.
-    ``starts`` counts its starts.
+    ``starts`` counts its starts. ``misfit`` says what is wrong with an answer; ``memory_share`` is what a request may
+    take of the memory that is available.
     """
 
-    def __init__(self, role: str, setup: object, *, threads: int) -> None:
+    def __init__(
+        self,
+        role: str,
+        setup: object,
+        *,
+        threads: int,
+        misfit: Misfit = lambda request, answer: "",
+        memory_share: float = MEMORY_SHARE,
+    ) -> None:
         self._role = role
         self._setup = setup
         self._threads = threads
-        self._running: _Running | None = None
-        self._ready = False
-        self._deadline = 0.0
-        self._timeout_s = 0.0
+        self._misfit = misfit
+        self._memory_share = memory_share
         self.starts = 0
+        self._running: Running | None = None
         self._end: weakref.finalize[Any, IsolatedProcess] | None = None
+        self._ready = False
+        self._request: Request | None = None
+        self._answer: Any = None
+        self._error: WorkerError | None = None
+        self._failed_starts = 0
+        self._began_s = self._deadline_s = self._looked_s = 0.0
+        self._most_bytes = math.inf
+        self._little_memory = False
 
     @property
     def running(self) -> bool:
         """False before the start, and after a death until the next request."""
         return self._running is not None
 
+    @property
+    def settled(self) -> bool:
+        """False while a request is in hand."""
+        return self._request is None
+
+    @property
+    def connection(self) -> socket.socket:
+        """Readable when the process has sent something, or died."""
+        assert self._running is not None
+        return self._running.connection
+
     def start(self) -> None:
-        """Start it, if it is not running, and do not wait for it."""
-        if self._running is not None:
-            return
-        ours, theirs = socket.socketpair()
-        folder = tempfile.mkdtemp(prefix="dwconv-worker-")
-        path = [entry or str(Path.cwd()) for entry in sys.path]
-        with theirs, (Path(folder) / "output").open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(path), str(theirs.fileno()), self._role, folder],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**settings.worker_environment(threads=self._threads), "TMPDIR": folder},
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        self._running = _Running(process=process, connection=ours, folder=folder)
-        self._end = weakref.finalize(self, self._running.end)
-        self._ready = False
-        self.starts += 1
-        with contextlib.suppress(OSError):  # if it is dead already, the first request says so
-            channel.send(ours, self._setup, deadline=time.monotonic() + settings.WORKER_START_TIMEOUT_S)
+        """Start it, if it is not running, and do not wait for it. What hinders it, the next request tells."""
+        with contextlib.suppress(WorkerCannotStart):
+            if self._running is None:
+                self._launch()
 
     def call(self, body: object, *, timeout_s: float) -> Any:
-        """The answer to a request. Raises what ``submit`` and ``collect`` raise."""
+        """The answer to a request. Raises what ``collect`` raises."""
         self.submit(body, timeout_s=timeout_s)
         return self.collect()
 
     def submit(self, body: object, *, timeout_s: float) -> None:
-        """Hand over a request, starting the process if need be. Raises WorkerDied if it cannot start."""
-        used = self._ready and self.running
-        request = Request(body=body, timeout_s=timeout_s)
-        try:
-            self._hand_over(request)
-        except WorkerDied:
-            if not used:
-                raise
-            self._hand_over(request)  # it died after its last answer: not through this request
-
-    def _hand_over(self, request: Request) -> None:
-        self.start()
-        if not self._ready:
-            self._wait_until_ready()
-        self._allow(request.timeout_s)
-        self._exchange(lambda connection: channel.send(connection, request, deadline=self._deadline))
-
-    def _wait_until_ready(self) -> None:
-        self._allow(settings.WORKER_START_TIMEOUT_S)
-        try:
-            self._receive()
-        except (RequestFailed, WorkerDied) as error:
+        """Take on a request, and do not wait. ``timeout_s`` does not count the time in which the process waits for a
+        core."""
+        assert self.settled
+        if self._ready and wait([self.connection], timeout=0):  # it died after its last answer, or said still more
             self.kill()
-            raise WorkerDied(f"a worker cannot start: {error}") from error
-        self._ready = True
-
-    def _allow(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._deadline = time.monotonic() + timeout_s
+        self._request = Request(number=secrets.randbits(63) | 1, body=body, timeout_s=timeout_s)
+        self._answer = self._error = None
+        self._failed_starts = 0
+        try:
+            self._advance()
+        except BaseException:  # ctrl-C: half a request may be on its way
+            self.kill()
+            raise
 
     def collect(self) -> Any:
         """Wait for the answer. Raises RequestFailed with the reason if the handler raised, WorkerTimeout if it took
-        too long, WorkerDied if the process died; after these two the next request starts another process."""
-        return self._receive()
+        too long, NonsenseAnswer if it is none, WorkerDied if the process died; after these three the next request
+        starts another process. Raises WorkerCannotStart if the process cannot start."""
+        try:
+            wait_for_any([self])
+        except BaseException:  # ctrl-C: an answer may still be on its way
+            self.kill()
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._answer
 
     def kill(self) -> None:
         """End it, with all its children. The next request starts another."""
         if self._end is not None:
             self._end()
-        self._running = self._end = None
+        self._running = self._end = self._request = None
+        self._ready = False
 
-    @property
-    def connection(self) -> socket.socket:
-        """Readable when an answer has arrived, or the process has died."""
+    # -- a request on its way ------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Start the process, or hand it the request, if it is ready."""
+        try:
+            if self._running is None:
+                self._launch()
+            elif self._ready:
+                self._hand_over()
+        except WorkerError as error:
+            self._lose(error)
+
+    def _launch(self) -> None:
+        try:
+            self._running = Running.start(self._role, threads=self._threads)
+        except OSError as error:
+            reason = f"{type(error).__name__}: {one_line(error)}"
+            raise WorkerCannotStart(f"a worker cannot start: {reason}", shortage=shortage_of(error)) from error
+        self._end = weakref.finalize(self, self._running.end)
+        self._ready = False
+        self.starts += 1
+        self._most_bytes = math.inf
+        self._allow(settings.WORKER_START_TIMEOUT_S)
+        with contextlib.suppress(OSError):  # if it is dead already, it is soon seen
+            channel.send(self.connection, self._setup, deadline=self._deadline_s)
+
+    def _hand_over(self) -> None:
+        assert self._running is not None and self._request is not None
+        self._running.scratch.forget_printed()
+        self._allow(self._request.timeout_s)
+        share_bytes = self._memory_share * memory.available_bytes()
+        self._little_memory = share_bytes < memory.LITTLE_BYTES
+        self._most_bytes = self._running.watch.resident_bytes + max(share_bytes, memory.LITTLE_BYTES)
+        self._exchange(lambda connection: channel.send(connection, self._request, deadline=self._deadline_s))
+
+    def _allow(self, timeout_s: float) -> None:
         assert self._running is not None
-        return self._running.connection
+        self._began_s = self._looked_s = time.monotonic()
+        self._deadline_s = self._began_s + timeout_s
+        self._running.watch.begin()
+
+    def look(self, *, arrived: bool) -> None:
+        """Read what has ``arrived``, or see whether the process keeps to its limits; move the request on."""
+        try:
+            if arrived:
+                self._take(self._exchange(lambda connection: channel.receive(connection, deadline=self._deadline_s)))
+            elif self.patience_s == 0:
+                self._looked_s = time.monotonic()
+                self._keep_limits()
+        except WorkerError as error:
+            self._lose(error)
 
     @property
-    def seconds_left(self) -> float:
-        """Until the request in hand is too late."""
-        return max(0.0, self._deadline - time.monotonic())
+    def patience_s(self) -> float:
+        """Until ``look`` has something to do though nothing has arrived."""
+        return max(0.0, min(self._looked_s + _LOOK_EVERY_S, self._deadline_s) - time.monotonic())
 
-    def _receive(self) -> Any:
-        answer = self._exchange(lambda connection: channel.receive(connection, deadline=self._deadline))
-        if isinstance(answer, Failure):
-            raise RequestFailed(f"{answer.kind}: {answer.reason}")
-        return answer.body
+    def _take(self, message: Any) -> None:
+        assert self._request is not None
+        expected = self._request if self._ready else READY
+        if not isinstance(message, Answer | Failure) or message.number != expected.number:
+            raise _nonsense("a message that answers nothing")
+        if isinstance(message, Failure):
+            shortage = Shortage(message.shortage) if message.shortage else None
+            raise RequestFailed(f"{message.kind}: {message.reason}", shortage=shortage)
+        if not self._ready:
+            self._ready = True
+            self._advance()
+        elif misfit := self._misfit(self._request.body, message.body):
+            raise _nonsense(misfit)
+        else:
+            self._answer, self._request = message.body, None
+
+    def _keep_limits(self) -> None:
+        assert self._running is not None
+        self._running.watch.look()
+        if self._running.watch.resident_bytes > self._most_bytes:
+            shortage = Shortage.MEMORY if self._little_memory else None
+            raise WorkerDied(f"it took more than {self._most_bytes / 2**30:.1f} GiB of memory", shortage=shortage)
+        if self._running.scratch.printed_bytes > MOST_PRINTED_BYTES:
+            raise WorkerDied(f"it printed more than {MOST_PRINTED_BYTES >> 20} MiB")
+        now_s = time.monotonic()
+        if now_s < self._deadline_s:
+            return
+        own_s = now_s - self._began_s - self._running.watch.waited_s
+        latest_s = self._began_s + MOST_EXTENSION * self._timeout_s
+        if own_s >= self._timeout_s or now_s >= latest_s:
+            raise self._too_late(starved=own_s < self._timeout_s)
+        self._deadline_s = min(now_s + self._timeout_s - own_s, latest_s)
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._request.timeout_s if self._ready and self._request else settings.WORKER_START_TIMEOUT_S
+
+    # -- what goes wrong -----------------------------------------------------------------------------------------
+
+    def _lose(self, error: WorkerError) -> None:
+        """The request ends in ``error``; unless the process died while it started, which may have been bad luck."""
+        request, starting = self._request, not self._ready
+        if starting or not isinstance(error, RequestFailed):
+            self.kill()  # what it would say next answers nothing
+        if starting and not isinstance(error, WorkerCannotStart):
+            self._failed_starts += 1
+            if type(error) is WorkerDied and self._failed_starts < _STARTS:
+                self._request = request
+                self._advance()
+                return
+            error = WorkerCannotStart(f"a worker cannot start: {error}", shortage=error.shortage)
+        self._error, self._request = error, None
 
     def _exchange(self, exchange: Callable[[socket.socket], Any]) -> Any:
-        """Send or receive; on any trouble end the process, for what it would say next answers nothing."""
-        assert self._running is not None
+        """Send or receive. Raises WorkerDied on any trouble."""
         try:
-            return exchange(self._running.connection)
+            return exchange(self.connection)
         except TimeoutError as error:
-            self.kill()
-            raise WorkerTimeout(f"no answer after {self._timeout_s:g} s") from error
+            raise self._too_late() from error
         except (EOFError, OSError) as error:
             raise self._bury() from error
         except ValueError as error:
-            self.kill()
-            raise WorkerDied(f"it answered nonsense: {error}") from error
-        except BaseException:  # ctrl-C: an answer may still be on its way
-            self.kill()
-            raise
+            raise _nonsense(str(error)) from error
+
+    def _too_late(self, *, starved: bool = False) -> WorkerTimeout:
+        return WorkerTimeout(f"no answer after {self._timeout_s:g} s", shortage=Shortage.CORES if starved else None)
 
     def _bury(self) -> WorkerDied:
         """Clear away what is dead, and say what is known of its death."""
         assert self._running is not None and self._end is not None
-        words = self._running.last_words()
+        words = self._running.scratch.last_words()
         status = self._end()
-        self._running = self._end = None
         if status == -signal.SIGALRM:  # it kept the time better than we did
-            return WorkerTimeout(f"no answer after {self._timeout_s:g} s")
+            return self._too_late()
         cause = f"killed by {signal.Signals(-status).name}" if status and status < 0 else f"exit status {status}"
-        return WorkerDied(f"{cause}: {words}" if words else cause)
+        # Nobody here kills what has not been given up: it was the system, for want of memory.
+        shortage = Shortage.MEMORY if status == -signal.SIGKILL else shortage_in(words)
+        return WorkerDied(f"{cause}: {words}" if words else cause, shortage=shortage)
 
 
-class Pool:
-    """Isolated processes of one role that share requests."""
-
-    def __init__(self, role: str, setup: object, *, size: int, threads: int) -> None:
-        self._processes = [IsolatedProcess(role, setup, threads=threads) for _ in range(size)]
-
-    def start(self) -> None:
-        """Start them all, and do not wait."""
-        for process in self._processes:
-            process.start()
-
-    def map(self, bodies: Sequence[object], *, timeout_s: float) -> Iterator[tuple[int, Any | DwconvError]]:
-        """Yield (position, answer) of every request as it is known; the answer of one that failed is its error.
-
-        Raises WorkerDied if a process cannot start."""
-        for process in self._processes[: len(bodies)]:
-            process.start()
-        idle, busy = list(self._processes), dict[IsolatedProcess, int]()
-        waiting = deque(enumerate(bodies))
-        try:
-            while waiting or busy:
-                while waiting and idle:
-                    process = idle.pop(0)
-                    position, body = waiting.popleft()
-                    process.submit(body, timeout_s=timeout_s)
-                    busy[process] = position
-                patience_s = min(process.seconds_left for process in busy)
-                ready = wait([process.connection for process in busy], timeout=patience_s)
-                for process in [p for p in busy if p.connection in ready or p.seconds_left == 0]:
-                    position = busy.pop(process)
-                    answer = _outcome(process)
-                    idle.append(process)
-                    yield position, answer
-        finally:
-            for process in busy:  # the caller has lost interest
-                process.kill()
-
-    def kill(self) -> None:
-        """End them all. The next request starts them again."""
-        for process in self._processes:
-            process.kill()
+def _nonsense(what: str) -> NonsenseAnswer:
+    return NonsenseAnswer(f"it answered nonsense: {what}")
 
 
-def _outcome(process: IsolatedProcess) -> Any | DwconvError:
-    try:
-        return process.collect()
-    except (RequestFailed, WorkerDied) as error:
-        return error
+def wait_for_any(processes: Sequence[IsolatedProcess]) -> list[IsolatedProcess]:
+    """Those of ``processes`` whose requests have ended, as soon as there is one."""
+    while not (settled := [process for process in processes if process.settled]):
+        arrived = wait(
+            [process.connection for process in processes], timeout=min(process.patience_s for process in processes)
+        )
+        for process in processes:
+            process.look(arrived=process.connection in arrived)
+    return settled

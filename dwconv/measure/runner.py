@@ -3,31 +3,37 @@
     candidates ──► build workers (many, in parallel) ──► measuring worker (one, alone) ──► records
                    never while something is timed        verify, then time
 
-Whatever happens to a candidate becomes its record: it is a fact about the candidate like any other.
+Whatever happens to a candidate becomes its record: it is a fact about the candidate like any other. What the machine
+was short of is none: it is tried again, and if it stays so, the whole measuring ends.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 from collections.abc import Generator, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from types import TracebackType
 from typing import Protocol
 
 from dwconv import settings
 from dwconv.build.artifact import Artifact
-from dwconv.errors import DwconvError, RequestFailed, WorkerDied, WorkerTimeout
+from dwconv.errors import WorkerDied, WorkerError, WorkerTimeout
 from dwconv.measure.building import BUILD, BuildSetup
+from dwconv.measure.building import misfit as misfit_of_artifact
 from dwconv.measure.caches import Caches
+from dwconv.measure.cases import CASES_OF_A_FINALIST
+from dwconv.measure.environment import Patience
 from dwconv.measure.measuring import LOAD, Check, Final, Measured, MeasureSetup, Prepare, Trial
-from dwconv.measure.process import IsolatedProcess, Pool
+from dwconv.measure.pool import Pool
+from dwconv.measure.process import IsolatedProcess
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, Target
-from dwconv.workload import Workload
+from dwconv.workload import ITEMSIZE, Workload
 
 # Candidates that are built before the first of them is measured, for each build worker.
 _BUILT_AHEAD = 4
@@ -45,7 +51,8 @@ class Runner(Protocol):
         ...
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Records of finalists: verified again on other data and batch sizes, timed longer and beside each other."""
+        """Records of finalists: verified again on other data and batch sizes, timed longer and beside each other,
+        verified after that. Those that are right are confirmed, unless other work disturbed the timing."""
         ...
 
     def close(self) -> None:
@@ -70,10 +77,17 @@ class Workers:
         self.target = target
         self.jobs = jobs
         self.builders = Pool(
-            "dwconv.measure.building:Builder", BuildSetup(target=target, build=build), size=jobs, threads=1
+            "dwconv.measure.building:Builder",
+            BuildSetup(target=target, build=build),
+            size=jobs,
+            threads=1,
+            misfit=partial(misfit_of_artifact, target=target),
         )
         self.measurer = IsolatedProcess(
-            "dwconv.measure.measuring:Measurer", MeasureSetup(target=target, load=load, caches=caches), threads=threads
+            "dwconv.measure.measuring:Measurer",
+            MeasureSetup(target=target, load=load, caches=caches),
+            threads=threads,
+            misfit=_misfit,
         )
 
     def start(self) -> None:
@@ -97,7 +111,8 @@ class Workers:
 
 class LocalRunner:
     """Measures candidates of one workload on this machine. A context manager; ``close`` ends its workers, unless they
-    were lent to it as ``workers``. Raises WorkerDied if no worker can start: then no candidate could ever run."""
+    were lent to it as ``workers``. Raises WorkerCannotStart if no worker can start, then no candidate could ever run,
+    and EnvironmentFailure if the machine stays short of memory, disk space or the like."""
 
     def __init__(
         self,
@@ -115,7 +130,7 @@ class LocalRunner:
         self._run_timeout_s = run_timeout_s
         self._workers = workers or Workers(target, jobs=jobs)
         self._lent = workers is not None
-        self._prepared_start: int | None = None
+        self._prepared: set[tuple[int, bool]] = set()  # by starts of the measuring worker, and if for finalists too
         self._best_us: float | None = None
         self._kept: dict[Config, tuple[float, Artifact]] = {}
         self._workers.start()
@@ -156,12 +171,12 @@ class LocalRunner:
     # -- finalists ---------------------------------------------------------------------------------------------
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Verify on other data and batch sizes, then time what is right, all of it together."""
+        """Verify on other data and batch sizes, time what is right, all of it together, and verify it once more."""
         kept = [self._kept[c.config][1] for c in candidates if c.config in self._kept]
         built = yield from self._build([c for c in candidates if c.config not in self._kept])
         right: list[tuple[Artifact, Verdict]] = []
         for artifact in (*kept, *built):
-            outcome = self._request(Check(artifact=artifact))
+            outcome = self._request(Check(artifact=artifact), share=CASES_OF_A_FINALIST)
             if not isinstance(outcome, Measured):
                 yield self._failed(artifact.candidate, outcome, artifact=artifact)
             elif outcome.verdict is None or not outcome.verdict.right:
@@ -174,9 +189,14 @@ class LocalRunner:
     def _time_together(self, finalists: list[tuple[Artifact, Verdict]]) -> Iterator[TuningRecord]:
         outcome = self._request(Final(artifacts=tuple(artifact for artifact, _ in finalists)), share=len(finalists))
         if isinstance(outcome, Measured):
-            for (artifact, verdict), measurement in zip(finalists, outcome.kernels, strict=True):
+            results = zip(finalists, outcome.kernels, outcome.verdicts_after, strict=True)
+            for (artifact, verdict), measurement, after in results:
+                if not after.right:
+                    yield self._record(artifact, Measured(verdict=after))
+                    continue
                 alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
-                yield dataclasses.replace(self._record(artifact, alone), confirmed=True)
+                record = self._record(artifact, alone)
+                yield dataclasses.replace(record, confirmed=not record.contended)
         elif len(finalists) == 1:
             yield self._failed(finalists[0][0].candidate, outcome, artifact=finalists[0][0])
         else:  # one of them is to blame: it alone shall pay
@@ -189,29 +209,46 @@ class LocalRunner:
         """Yield a record for each candidate that cannot be built; return the artifacts of the rest, in order."""
         artifacts: dict[int, Artifact] = {}
         for position, outcome in self._workers.builders.map(candidates, timeout_s=self._build_timeout_s):
-            if isinstance(outcome, DwconvError):
+            if isinstance(outcome, WorkerError):
                 yield self._failed(candidates[position], outcome, building=True)
             else:
                 artifacts[position] = outcome
         return [artifacts[position] for position in sorted(artifacts)]
 
-    def _request(self, body: Trial | Check | Final, *, share: int = 1) -> Measured | DwconvError:
-        """Ask the measuring worker; give its answer, or the error that the request ended in."""
+    def _request(self, body: Trial | Check | Final, *, share: int = 1) -> Measured | WorkerError:
+        """Ask the measuring worker; give its answer, or the error that the request is to blame for."""
         measurer = self._workers.measurer
-        if not measurer.running or measurer.starts != self._prepared_start:
-            measurer.call(Prepare(workload=self._workload), timeout_s=settings.WORKER_START_TIMEOUT_S)
-            self._prepared_start = measurer.starts
-        try:
-            answer: Measured = measurer.call(body, timeout_s=self._run_timeout_s * share)
-        except WorkerDied as error:
-            return error
-        except RequestFailed as error:
-            if self._target.kind == "cuda":  # an error of a kernel ends the CUDA context with it
+        patience = Patience(needs_bytes=_tensor_bytes(body))
+        while True:
+            self._prepare(finalists=not isinstance(body, Trial))
+            try:
+                answer: Measured = measurer.call(body, timeout_s=self._run_timeout_s * share)
+            except WorkerError as error:
+                if self._target.kind == "cuda":  # an error of a kernel ends the CUDA context with it
+                    measurer.kill()
+                if patience.again(error):
+                    continue
+                return error
+            verdicts = [verdict for verdict in (answer.verdict, *answer.verdicts_after) if verdict is not None]
+            if any(verdict.reason.startswith(_VANDALISM) for verdict in verdicts):
                 measurer.kill()
-            return error
-        if answer.verdict is not None and answer.verdict.reason.startswith(_VANDALISM):
-            measurer.kill()
-        return answer
+            return answer
+
+    def _prepare(self, *, finalists: bool) -> None:
+        """Have the measuring worker make what all candidates share, and what ``finalists`` are verified on. Raises
+        WorkerError if it cannot."""
+        measurer = self._workers.measurer
+        patience = Patience()
+        while not (measurer.running and (measurer.starts, finalists) in self._prepared):
+            try:
+                measurer.call(
+                    Prepare(workload=self._workload, finalists=finalists), timeout_s=settings.WORKER_START_TIMEOUT_S
+                )
+            except WorkerError as error:
+                if not patience.again(error):
+                    raise
+            else:
+                self._prepared = {(measurer.starts, False), (measurer.starts, finalists)}
 
     def _keep(self, artifact: Artifact, measurement: Measurement) -> None:
         self._kept[artifact.candidate.config] = (measurement.median_us, artifact)
@@ -238,7 +275,7 @@ class LocalRunner:
         )
 
     def _failed(
-        self, candidate: Candidate, error: DwconvError, *, artifact: Artifact | None = None, building: bool = False
+        self, candidate: Candidate, error: WorkerError, *, artifact: Artifact | None = None, building: bool = False
     ) -> TuningRecord:
         return TuningRecord(
             workload=self._workload,
@@ -252,12 +289,42 @@ class LocalRunner:
         )
 
 
-def _status(error: DwconvError, *, building: bool) -> Status:
+def _status(error: WorkerError, *, building: bool) -> Status:
     if isinstance(error, WorkerTimeout):
         return Status.TIMEOUT
     if isinstance(error, WorkerDied):
         return Status.CRASHED
     return Status.COMPILE_ERROR if building else Status.RUNTIME_ERROR
+
+
+def _misfit(request: Prepare | Trial | Check | Final, answer: object) -> str:
+    """Why ``answer`` is none to ``request``; empty if it is."""
+    if not isinstance(answer, Measured):
+        return f"{type(answer).__name__} is no measurement"
+    judged = isinstance(request, Trial | Check)
+    if judged and answer.verdict is None:
+        return "no verdict"
+    right = answer.verdict is None or answer.verdict.right
+    wanted = len(request.artifacts) if isinstance(request, Final) else int(isinstance(request, Trial))
+    if isinstance(request, Final) and len(answer.verdicts_after) != wanted:
+        return f"{len(answer.verdicts_after)} verdicts on {wanted} kernels"
+    if right and len(answer.kernels) != wanted:
+        return f"{len(answer.kernels)} measurements of {wanted} kernels"
+    if not all(0 < taken.median_us < math.inf for taken in (*answer.kernels, *answer.providers.values())):
+        return "times that are none"
+    return ""
+
+
+def _tensor_bytes(request: Trial | Check | Final) -> int:
+    """What the tensors of a candidate take, of several the most."""
+    artifacts = request.artifacts if isinstance(request, Final) else (request.artifact,)
+    return max(
+        sum(
+            math.prod(argument.shape_at(artifact.candidate.workload.batch)) * ITEMSIZE.get(argument.dtype, 4)
+            for argument in artifact.arguments
+        )
+        for artifact in artifacts
+    )
 
 
 @cache

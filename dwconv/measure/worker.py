@@ -24,20 +24,26 @@ from typing import Any
 
 import psutil
 
+from dwconv import settings
 from dwconv.build.wire import message
 from dwconv.measure import channel
+from dwconv.measure.environment import shortage_of
 
 Handler = Callable[[Any], Any]
 
-# How long after the parent's own limit a worker ends itself, should the parent not have done it.
+MOST_EXTENSION = 5
+"""A time limit does not count the time in which a worker waits for a core. It ends after this many times as long."""
+
+# How long after that a worker ends itself, should the parent not have done it.
 _GRACE_S = 2.0
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to do, and how long it may take."""
+    """What to do, and how long it may take. ``number`` is any, and another each time."""
 
+    number: int
     body: Any
     timeout_s: float
 
@@ -45,18 +51,26 @@ class Request:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the handler returned."""
+    """What the handler returned, with the number of the request; 0 with None: it is ready for the first."""
 
+    number: int
     body: Any
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """What the handler raised: the exception's name and its first line."""
+    """What the handler raised: the exception's name and its first line, and what the machine was short of (a
+    ``Shortage``'s value), if that is why."""
 
+    number: int
     kind: str
     reason: str
+    shortage: str | None
+
+
+READY = Request(number=0, body=None, timeout_s=settings.WORKER_START_TIMEOUT_S)
+"""The answer to it is that the handler is made."""
 
 
 def main(descriptor: int, role: str, folder: str) -> None:
@@ -101,26 +115,36 @@ def _serve(connection: socket.socket, role: str) -> None:
         handler: Handler = make(channel.receive(connection))
         return handler
 
-    made = _answer(make_handler, None)
+    made = _answer(make_handler, READY)
     if isinstance(made, Failure):
         channel.send(connection, made)
         return
-    channel.send(connection, Answer(body=None))
+    channel.send(connection, Answer(number=READY.number, body=None))
     while True:
         request = channel.receive(connection)
-        with _limit(request.timeout_s + _GRACE_S):
-            answer = _answer(made.body, request.body)
+        with _limit(request.timeout_s * MOST_EXTENSION + _GRACE_S):
+            answer = _answer(made.body, request)
         try:
             channel.send(connection, answer)
         except TypeError as error:  # the handler answered with what is no message
-            channel.send(connection, Failure(kind=type(error).__name__, reason=one_line(error)))
+            channel.send(connection, _failure(request, error))
 
 
-def _answer(handler: Handler, body: Any) -> Answer | Failure:
+def _answer(handler: Handler, request: Request) -> Answer | Failure:
     try:
-        return Answer(body=handler(body))
+        return Answer(number=request.number, body=handler(request.body))
     except Exception as error:  # noqa: BLE001  the one place where everything is caught: a bad candidate costs itself
-        return Failure(kind=type(error).__name__, reason=one_line(error))
+        return _failure(request, error)
+
+
+def _failure(request: Request, error: Exception) -> Failure:
+    shortage = shortage_of(error)
+    return Failure(
+        number=request.number,
+        kind=type(error).__name__,
+        reason=one_line(error),
+        shortage=None if shortage is None else shortage.value,
+    )
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Handlers for isolated processes that do what good ones must not."""
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,20 @@ import time
 from pathlib import Path
 
 import psutil
+
+from dwconv.measure import channel
+
+SOCKET = 2
+"""Which of its arguments tells a worker its end of the socket to the parent."""
+
+
+def first_time(mark):
+    """True once, whatever process asks: ``mark`` is a file that is made then."""
+    try:
+        Path(mark).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 class Faulty:
@@ -21,10 +36,14 @@ class Faulty:
         if setup == "die":
             sys.stderr.write("cannot map memory\n")
             os._exit(3)
+        if setup.startswith("killed twice: ") and any(first_time(f"{setup[14:]}/{time}") for time in (1, 2)):
+            os.kill(os.getpid(), signal.SIGKILL)
         self.setup = setup
 
     def __call__(self, deed):
-        return getattr(self, deed)()
+        """``deed``, or ``deed mark``: only the first time."""
+        name, _, mark = deed.partition(" ")
+        return getattr(self, name)() if not mark or first_time(mark) else self.answer()
 
     def answer(self):
         return {"setup": self.setup, "pid": os.getpid()}
@@ -48,6 +67,10 @@ class Faulty:
     def exit(self):
         sys.exit(5)
 
+    def take_a_second(self):
+        time.sleep(1.0)
+        return "a second"
+
     def hang(self):
         time.sleep(600)
 
@@ -68,6 +91,67 @@ class Faulty:
 
     def be_hard_to_interrupt(self):
         return (signal.getsignal(signal.SIGINT) == signal.SIG_IGN, os.getsid(0) == os.getpid())
+
+    def no_space(self):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def no_space_for_the_compiler(self):
+        os.write(2, b"LLVM ERROR: IO failure on output stream: No space left on device\n")
+        os.abort()
+
+    def no_space_in_other_words(self):
+        try:
+            self.no_space()
+        except OSError as error:
+            raise ValueError("cannot compile") from error
+
+    def fill_own_folder(self):
+        (Path(os.environ["TMPDIR"]) / "large").write_bytes(b"x" * (256 << 10))
+        return "filled"
+
+    def no_memory(self):
+        raise MemoryError
+
+    def be_killed(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def allocate(self):
+        held = []
+        while len(held) < 64:  # 4 GiB, should nobody stop it
+            held.append(b"x" * (64 << 20))
+        return "allocated"
+
+    def allocate_in_a_child(self):
+        subprocess.run(
+            [sys.executable, "-c", "import planted_handlers as p; p.Faulty('').allocate()"],
+            env=dict(os.environ, PYTHONPATH=str(Path(__file__).parent)),
+            check=True,
+        )
+
+    def print_without_end(self):
+        while True:
+            os.write(1, b"\n noise" * 100_000)
+
+    def send_noise(self):
+        os.write(int(sys.argv[SOCKET]), b"noise" * 20)
+        return "noisy"
+
+    def say_it_twice(self):
+        self.change_next_message(times=2)
+        return "twice"
+
+    def say_nothing(self):
+        self.change_next_message(times=0)
+
+    def change_next_message(self, *, times):
+        usual = channel.send
+
+        def send(*given):
+            channel.send = usual
+            for _ in range(times):
+                usual(*given)
+
+        channel.send = send
 
     def environment(self):
         return {

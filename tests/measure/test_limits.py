@@ -1,6 +1,9 @@
 """Limits are read a few times, the best is kept, whole or not at all, and they are believable."""
 
 import dataclasses
+import errno
+import os
+import stat
 
 import msgspec
 import pytest
@@ -102,6 +105,35 @@ def test_a_reading_of_a_busy_machine_is_used_but_does_not_count(measured):
 def test_a_folder_that_cannot_be_written_costs_only_time(measured, tmp_path):
     (tmp_path / "cache").write_text("a file where the folder should be")
     assert with_limits(TARGET).limits == LIMITS
+
+
+def test_what_another_user_kept_is_measured_again(measured, monkeypatch):
+    before = os.umask(0)
+    try:
+        with_limits(TARGET)
+    finally:
+        os.umask(before)
+    path = limits_path(TARGET)
+    assert [stat.S_IMODE(kept.stat().st_mode) for kept in (path, path.parent, path.parent.parent)] == [
+        0o600, 0o700, 0o700,
+    ]  # fmt: skip
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    monkeypatch.setattr(limits_module, "limits_path", lambda target: path)
+    assert with_limits(TARGET).limits == LIMITS
+    assert len(measured.calls) == 2
+
+
+def test_a_full_disk_leaves_the_limits_as_they_were(measured, monkeypatch):
+    with_limits(TARGET)
+    path = limits_path(TARGET)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert with_limits(TARGET).limits == LIMITS
+    assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
 
 
 def test_real_limits_are_in_order():

@@ -1,15 +1,21 @@
 """LocalRunner with faults planted in builders and kernels, in real worker processes."""
 
+import dataclasses
 import datetime
+from math import nan
 
 import planted_kernels
 import psutil
 import pytest
 from planted_kernels import candidate, workload
 
-from dwconv.errors import WorkerDied
+from dwconv import settings
+from dwconv.errors import EnvironmentFailure, WorkerCannotStart
+from dwconv.measure import memory
+from dwconv.measure import runner as runner_module
+from dwconv.measure.measuring import Check, Final, Measured, Prepare, Trial
 from dwconv.measure.runner import LocalRunner, Workers
-from dwconv.records.record import Status
+from dwconv.records.record import Measurement, Status, Verdict
 from dwconv.target import CpuTarget
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
@@ -25,6 +31,11 @@ def workers():
 def runner(workers):
     with LocalRunner(workload(), TARGET, workers=workers, build_timeout_s=3.0, run_timeout_s=6.0) as runner:
         yield runner
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
 
 
 def named(records):
@@ -87,15 +98,24 @@ def test_the_worker_is_replaced_after_its_memory_was_written_to(runner, workers)
     assert not workers.measurer.running
 
 
+def test_a_trial_knows_the_best_time_so_far(runner, workers, monkeypatch):
+    """So that a slower one is given up early."""
+    trials = []
+    usual = workers.measurer.call
+    monkeypatch.setattr(workers.measurer, "call", lambda body, **named: trials.append(body) or usual(body, **named))
+    first, second = runner.measure([candidate(), candidate("slow")])
+    assert first.measurement.median_us < second.measurement.median_us
+    assert [body.best_us for body in trials if isinstance(body, Trial)] == [None, first.measurement.median_us]
+
+
 def test_finalists_are_checked_again_and_timed_together(runner):
     finalists = [candidate(), candidate("slow"), candidate("wrong at batch 1"), candidate("no schedule")]
     measured = named(runner.measure(finalists))
     assert measured["wrong at batch 1"].status is Status.OK  # at the batch size of the workload it is right
-    assert measured["slow"].measurement.rounds == 3  # given up: clearly slower than the first
     records = named(runner.confirm(finalists))
     assert records["no schedule"].status is Status.COMPILE_ERROR
     assert records["wrong at batch 1"].status is Status.WRONG
-    assert records["wrong at batch 1"].detail.endswith("(at batch size 1)")
+    assert records["wrong at batch 1"].detail.endswith("(at batch size 1, extreme data)")
     good, slow = records["none"], records["slow"]
     assert good.status is slow.status is Status.OK
     assert good.measurement.median_us < slow.measurement.median_us
@@ -103,11 +123,59 @@ def test_finalists_are_checked_again_and_timed_together(runner):
     assert 0 < good.verdict.max_error <= good.verdict.allowed_error  # on data that rounds
 
 
+def test_a_finalist_that_goes_wrong_while_it_is_timed_is_not_confirmed(runner):
+    records = named(runner.confirm([candidate(), candidate("wrong when timed for long")]))
+    good = records["none"]
+    assert good.status is Status.OK and good.confirmed != good.contended  # the machine may be busy
+    wrong = records["wrong when timed for long"]
+    assert wrong.status is Status.WRONG and not wrong.confirmed and wrong.measurement is None
+    assert wrong.detail.startswith("value: ") and wrong.detail.endswith("(after it was timed)")
+
+
 def test_one_finalist_that_dies_does_not_take_the_others_along(runner):
     finalists = [candidate(), candidate("dies when timed")]
     records = named(runner.confirm(finalists))
     assert records["none"].status is Status.OK
     assert records["dies when timed"].status is Status.CRASHED
+
+
+def test_what_the_machine_was_short_of_is_no_fact_about_a_candidate(runner, tmp_path, capsys):
+    faults = ("no space once", "is killed once", "finds no memory once")
+    records = list(runner.measure([candidate(fault, mark=str(tmp_path / fault)) for fault in faults]))
+    assert [record.status for record in records] == [Status.OK] * 3
+    assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("note: short of ")]) == 3
+
+
+def test_what_it_stays_short_of_ends_the_measuring_without_a_record(runner):
+    records = runner.measure([candidate("no space"), candidate("no schedule")])
+    assert next(records).status is Status.COMPILE_ERROR
+    with pytest.raises(EnvironmentFailure, match="short of disk space"):
+        next(records)
+
+
+def test_a_builder_that_answers_nonsense_costs_one_candidate(runner):
+    bad, good = runner.measure([candidate("another's artifact"), candidate()])
+    assert (bad.status, good.status) == (Status.CRASHED, Status.OK) and bad.config.fault == "another's artifact"
+    words = "while building: it answered nonsense: the artifact of another candidate"
+    assert bad.detail.startswith(words)
+
+
+def test_a_kernel_that_writes_to_the_socket_does_not_shift_the_answers(runner):
+    faults = ["answers twice", "wrong value", "none", "writes to the socket", "none"]
+    records = list(runner.measure([candidate(fault, order=order) for order, fault in enumerate(faults)]))
+    assert [record.config.fault for record in records] == faults
+    ok, wrong, crashed = Status.OK, Status.WRONG, Status.CRASHED
+    assert [record.status for record in records] == [ok, wrong, ok, crashed, ok]
+    assert records[3].detail.startswith("it answered nonsense: ")
+
+
+def test_a_kernel_that_allocates_without_end_costs_itself_only(runner, monkeypatch):
+    list(runner.measure([candidate()]))  # what all share is made
+    monkeypatch.setattr(memory, "available_bytes", lambda: 640 << 20)
+    monkeypatch.setattr(memory, "LITTLE_BYTES", 64 << 20)
+    bad, good = runner.measure([candidate("allocates without end"), candidate(order=1)])
+    assert (bad.status, good.status) == (Status.CRASHED, Status.OK)
+    assert bad.detail.startswith("it took more than ") and bad.detail.endswith(" GiB of memory")
 
 
 def test_a_caller_who_stops_listening_can_come_back(runner):
@@ -128,8 +196,35 @@ def test_closing_ends_own_workers():
 
 def test_where_no_worker_can_start_the_error_says_why():
     broken = Workers(TARGET, jobs=1, build="planted_kernels:build", load="planted_kernels:no_such_loader")
-    with broken, pytest.raises(WorkerDied, match=r"a worker cannot start: .*no_such_loader"):
+    with broken, pytest.raises(WorkerCannotStart, match=r"a worker cannot start: .*no_such_loader"):
         list(LocalRunner(workload(), TARGET, workers=broken).measure([candidate()]))
+
+
+def test_answers_are_measured_by_their_requests():
+    built = planted_kernels.artifact(candidate())
+    right, wrong = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))
+    time = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
+    trial, check, final = Trial(artifact=built), Check(artifact=built), Final(artifacts=(built, built))
+    for request, answer in [
+        (Prepare(workload=workload()), Measured()),
+        (trial, Measured(verdict=right, kernels=(time,), providers={"onednn-nhwc": time})),
+        (trial, Measured(verdict=wrong)),
+        (check, Measured(verdict=right)),
+        (final, Measured(kernels=(time, time), verdicts_after=(right, wrong))),
+    ]:
+        assert runner_module._misfit(request, answer) == ""
+    for request, answer in [
+        (trial, None),
+        (trial, right),
+        (trial, Measured()),
+        (trial, Measured(verdict=right)),
+        (trial, Measured(verdict=right, kernels=(time, time))),
+        (trial, Measured(verdict=right, kernels=(dataclasses.replace(time, median_us=0.0),))),
+        (trial, Measured(verdict=right, kernels=(time,), providers={"x": dataclasses.replace(time, median_us=nan)})),
+        (check, Measured(kernels=(time,))),
+        (final, Measured(kernels=(time,))),
+    ]:
+        assert runner_module._misfit(request, answer)
 
 
 def test_artifacts_survive_the_way_between_processes():

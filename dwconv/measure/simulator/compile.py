@@ -1,11 +1,13 @@
 """CUDA C++ -> a shared object that runs it on the CPU, with g++ and the runtime beside this file.
 
-Each shared object carries its own runtime, so that nothing of one kernel's run is left for the next.
+Each shared object carries its own runtime, so that nothing of one kernel's run is left for the next. They are loaded
+from where they lie, so they lie only in a folder in which nobody else can write.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 from dwconv.build.artifact import Launch
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.measure.simulator.translate import translate
+from dwconv.private_files import check_private
 
 _HERE = Path(__file__).parent
 _OLDEST = 12  # g++ that fills local variables with a pattern
@@ -46,8 +49,10 @@ def available() -> bool:
 
 def compile_kernels(source: str, launches: Sequence[Launch], *, folder: Path) -> Path:
     """A shared object with the kernels of ``launches`` and their own runtime, in ``folder``; made again only if it is
-    not there yet. Raises BrokenInstallation without g++, BuildError for what it does not understand."""
+    not there yet. Raises BrokenInstallation without g++, BuildError for what it does not understand, NotKept if others
+    can write in ``folder``."""
     check_compiler()
+    check_private(folder)
     code = translate(source, [launch.kernel for launch in launches])
     key = hashlib.sha256("\0".join([code, _runtime_text(), *_COMMON, *_KERNEL]).encode()).hexdigest()[:32]
     finished = folder / f"{key}.so"
@@ -59,7 +64,7 @@ def compile_kernels(source: str, launches: Sequence[Launch], *, folder: Path) ->
         (work / "kernel.cc").write_text(code)
         _run("g++", *_COMMON, *_KERNEL, "-I", str(_HERE), "-c", "kernel.cc", "-o", "kernel.o", folder=work)
         _run("g++", "-shared", "-Wl,-Bsymbolic", "kernel.o", str(runtime), "-o", "kernel.so", folder=work)
-        (work / "kernel.so").replace(finished)
+        _finish(work / "kernel.so", finished)
     return finished
 
 
@@ -78,7 +83,8 @@ def source_lines(library: Path, offsets: Sequence[int]) -> list[int]:
 
 
 def compile_runtime(folder: Path) -> Path:
-    """The same for all kernels."""
+    """The same for all kernels. Raises NotKept if others can write in ``folder``."""
+    check_private(folder)
     finished = folder / f"runtime-{hashlib.sha256(_runtime_text().encode()).hexdigest()[:32]}.o"
     if not finished.exists():
         with tempfile.TemporaryDirectory(dir=folder) as name:
@@ -94,8 +100,15 @@ def compile_runtime(folder: Path) -> Path:
                 "r.o",
                 folder=work,
             )
-            (work / "r.o").replace(finished)
+            _finish(work / "r.o", finished)
     return finished
+
+
+def _finish(built: Path, finished: Path) -> None:
+    """Whole on disk before it has its name: loading half a file ends the process."""
+    with built.open("rb") as file:
+        os.fsync(file.fileno())
+    built.replace(finished)
 
 
 @cache

@@ -10,10 +10,11 @@ from pathlib import Path
 from dwconv.build.artifact import Artifact, Extent
 from dwconv.build.kernel import Kernel
 from dwconv.build.wire import message
+from dwconv.measure.cases import Case, make_case
 from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Machine
 from dwconv.measure.simulator.report import Counts, Report
 from dwconv.measure.simulator.smaller import MOST_OF_TWO_IMAGES, MOST_PRODUCTS, products, smaller, source_only
-from dwconv.measure.verify import Case, make_case, verify_once
+from dwconv.measure.verify import verify_once
 from dwconv.records.record import Verdict
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload

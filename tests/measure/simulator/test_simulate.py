@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from dwconv.build.artifact import Artifact
-from dwconv.errors import BrokenInstallation, BuildError, WorkerDied, WorkerTimeout
-from dwconv.measure.process import Pool
+from dwconv.errors import BrokenInstallation, BuildError, NotKept, WorkerDied, WorkerTimeout
+from dwconv.measure.process import IsolatedProcess
 from dwconv.measure.simulator import compile as compiling
 from dwconv.measure.simulator import simulate as simulating
 from dwconv.measure.simulator import smaller as shrinking
@@ -104,14 +106,15 @@ def test_unused_memory_costs_nothing(objects: Path) -> None:
 
 def test_what_hangs_or_crashes_costs_its_worker(objects: Path) -> None:
     setup = HandlerSetup(target=SM_90, folder=str(objects))  # type: ignore[arg-type]
-    pool = Pool("tests.measure.simulator.handlers:Vandal", setup, size=1, threads=1)
-    candidates = [lowered(dataclasses.replace(LAYER, channels=channels)).candidate for channels in (1, 2)]
+    worker = IsolatedProcess("tests.measure.simulator.handlers:Vandal", setup, threads=1)
+    hanging, broken = (lowered(dataclasses.replace(LAYER, channels=channels)).candidate for channels in (1, 2))
     try:
-        hung, broken = (outcome for _, outcome in pool.map(candidates, timeout_s=4))
+        with pytest.raises(WorkerDied, match="SIGILL"):
+            worker.call(broken, timeout_s=120)
+        with pytest.raises(WorkerTimeout):
+            worker.call(hanging, timeout_s=4)
     finally:
-        pool.kill()
-    assert isinstance(hung, WorkerTimeout)
-    assert isinstance(broken, WorkerDied) and "SIGILL" in str(broken)
+        worker.kill()
 
 
 # -- the compiler ----------------------------------------------------------------------------------------------------
@@ -130,10 +133,26 @@ def test_what_the_compiler_refuses_is_one_line(objects: Path) -> None:
         Machine(broken, folder=objects)
 
 
-def test_a_kernel_is_compiled_once(objects: Path) -> None:
-    first = compiling.compile_kernels(lowered().source, lowered().launches, folder=objects)
+def test_nothing_is_loaded_from_where_others_can_write(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiling.compile_kernels(lowered().source, lowered().launches, folder=objects)
+    monkeypatch.setattr(os, "geteuid", lambda: objects.stat().st_uid + 1)
+    with pytest.raises(NotKept, match="belongs to another user"):
+        compiling.compile_kernels(lowered().source, lowered().launches, folder=objects)
+
+
+def test_a_kernel_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "built").write_bytes(b"content")
+    synced: list[bytes] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.pread(file, 10, 0)))
+    compiling._finish(tmp_path / "built", tmp_path / "finished")
+    assert synced == [b"content"] and (tmp_path / "finished").read_bytes() == b"content"
+
+
+def test_a_kernel_is_compiled_once(objects: Path, tmp_path: Path) -> None:
+    shutil.copy(compiling.compile_runtime(objects), tmp_path)
+    first = compiling.compile_kernels(lowered().source, lowered().launches, folder=tmp_path)
     written = first.stat().st_mtime_ns
-    again = compiling.compile_kernels(lowered().source, lowered().launches, folder=objects)
+    again = compiling.compile_kernels(lowered().source, lowered().launches, folder=tmp_path)
     assert again == first and again.stat().st_mtime_ns == written
 
 

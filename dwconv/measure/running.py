@@ -1,0 +1,62 @@
+"""Running: a worker process that was started, with all that has to be ended and cleared away with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dwconv import settings
+from dwconv.measure.scratch import Scratch
+from dwconv.measure.watch import Watch
+from dwconv.measure.worker import kill_with_children
+
+# The worker imports from where this process does: with -m it would take what lies in the current folder.
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from dwconv.measure.worker import main; main(int(sys.argv[2]), *sys.argv[3:])"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """``connection`` is this side of the socket to it."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+    scratch: Scratch
+    watch: Watch
+
+    @classmethod
+    def start(cls, role: str, *, threads: int) -> Running:
+        """Raises OSError."""
+        path = [entry or str(Path.cwd()) for entry in sys.path]
+        with contextlib.ExitStack() as undo:
+            scratch = Scratch.make()
+            undo.callback(scratch.remove)
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-c", _BOOT, json.dumps(path), str(theirs.fileno()), role, scratch.folder],
+                    stdin=subprocess.DEVNULL,
+                    stdout=scratch.descriptor,
+                    stderr=scratch.descriptor,
+                    env={**settings.worker_environment(threads=threads), "TMPDIR": scratch.folder},
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            undo.pop_all()
+        return cls(process=process, connection=ours, scratch=scratch, watch=Watch(process.pid))
+
+    def end(self) -> int:
+        """End it with everything it started; return its exit status."""
+        self.connection.close()
+        kill_with_children(self.process.pid)  # not reaped yet, so the number still is its own
+        status = self.process.wait()
+        self.scratch.remove()
+        return status
