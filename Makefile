@@ -5,11 +5,14 @@ PY := $(VENV)/bin/python
 SHAPE ?= 8,144,56,56
 KERNEL ?= 3
 
-.PHONY: tune test lint format clean
+# Threads of OpenMP that wait must not take the cores from the tests beside them.
+PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
+
+.PHONY: tune test test-slow lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,7 +23,10 @@ tune: $(VENV)/installed  ## tune SHAPE=N,C,H,W KERNEL=K on this machine, about a
 	$(PY) -m dwconv.tune --shape $(SHAPE) --kernel $(KERNEL) --layout nhwc
 
 test: $(VENV)/installed  ## the test suite
-	$(PY) -m pytest
+	$(PYTEST)
+
+test-slow: $(VENV)/installed  ## the rest of it: every template, pass and type on every odd shape
+	$(PYTEST) -m slow
 
 lint: $(VENV)/installed  ## style, types, and who may import whom
 	$(VENV)/bin/ruff check

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 
-from dwconv import plan
+from dwconv import plan, settings
+from dwconv.measure.simulator.compile import available
 
 Golden = Callable[[Path, str], None]
 
-# How fast this machine is, and how lucky it is in drawing, says nothing about what is tested.
-settings.register_profile(
+# How fast this machine is, and how lucky it is in drawing, says nothing about what is tested. What failed is printed
+# in a form that can be pasted into the test, and kept nowhere: the checkout may be read-only.
+hypothesis.settings.register_profile(
     "dwconv",
-    parent=settings.default,
+    parent=hypothesis.settings.default,
     deadline=None,
+    database=None,
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-settings.load_profile("dwconv")
+hypothesis.settings.load_profile("dwconv")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the pinned programs instead of comparing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What dwconv keeps for the user goes to a folder of this run, which its processes share: a clean checkout and a
+    used one behave alike, and neither the home folder nor the checkout has to be writable. Ctrl-C works, for the tests
+    of it, where a shell that runs the tests in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit the environment
+        folder = tempfile.mkdtemp(prefix="dwconv-tests-")
+        os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
+        os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture
@@ -40,10 +61,14 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     return check
 
 
-@pytest.fixture(autouse=True)
-def _no_log_of_the_developer(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that was tuned on this machine changes a test, and no test writes there."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / "data"))
+@pytest.fixture(scope="session")
+def objects() -> Path:
+    """What g++ makes for the simulator of GPUs: all tests of a run, whatever their process, share it."""
+    if not available():
+        pytest.skip("the simulator needs g++ 12 or newer")
+    folder = settings.cache_folder() / "simulator"
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    return folder
 
 
 @pytest.fixture

@@ -57,13 +57,17 @@ def check_against(pytorch, ours, x, w, options):
     return results
 
 
-class NeverNative(Plan):
-    """Runs every pass itself, on PyTorch's kernels."""
+class OnOurOps(Plan):
+    """Leaves no call to PyTorch's op as a whole: each pass is run here, on PyTorch's kernel."""
 
-    native = property(lambda self: False, lambda self, value: None)
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        assert self.is_pytorch
+        self.is_pytorch = False
 
 
-WAYS = st.sampled_from(["PyTorch's op", "our ops", "past the dispatcher"])
+# What takes a call, and a node of its graph that says so.
+WAYS = {"PyTorch's op": "ConvolutionBackward0", "our ops": "DwconvFprop", "past the dispatcher": "DwconvConvolution"}
 
 
 @contextlib.contextmanager
@@ -71,27 +75,45 @@ def going(way):
     with pytest.MonkeyPatch.context() as patch:
         reset()
         if way != "PyTorch's op":
-            patch.setattr("dwconv.plan.Plan", NeverNative)
+            patch.setattr("dwconv.plan.Plan", OnOurOps)
         if way == "our ops":
             patch.setattr("dwconv.functional.is_watched", lambda *_: True)
         yield
     reset()
 
 
+def nodes(y):
+    """The names of all nodes of the graph that computed y."""
+    names, left = set(), [y.grad_fn]
+    while left:
+        node = left.pop()
+        names.add(node.name())
+        left += [before for before, _ in node.next_functions if before is not None]
+    return names
+
+
+def assert_went(way, y):
+    """That way and no other."""
+    ran = [each for each, node in WAYS.items() if any(node in name for name in nodes(y))]
+    assert ran == [way]
+
+
 @settings(deadline=None, max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(call=calls(axes=2), way=WAYS)
+@given(call=calls(axes=2), way=st.sampled_from(list(WAYS)))
 def test_conv2d_is_pytorchs(logs, call, way):
     with going(way):
         (expected, *_), (actual, *_) = check_against(F.conv2d, dwconv.conv2d, *call)
+    assert_went(way, actual)
     if actual.numel() and actual.dim() == 4:
         assert actual.stride() == expected.stride()
 
 
 @settings(deadline=None, max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(call=calls(axes=1), way=WAYS)
+@given(call=calls(axes=1), way=st.sampled_from(list(WAYS)))
 def test_conv1d_is_pytorchs(logs, call, way):
     with going(way):
-        check_against(F.conv1d, dwconv.conv1d, *call)
+        _, (actual, *_) = check_against(F.conv1d, dwconv.conv1d, *call)
+    assert_went(way, actual)
 
 
 # -- on tuned kernels ------------------------------------------------------------------------------------------------
@@ -148,6 +170,38 @@ def test_a_training_step_is_right_at_any_batch(tuned, batch):
     assert y.is_contiguous(memory_format=memory_format)
     assert dx.is_contiguous(memory_format=memory_format)
     assert dw.is_contiguous()
+
+
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_kernels_take_a_call_however_it_is_written(tuned, data):
+    """The first call of its kind, and one that goes the way that the first has taught."""
+
+    def written(value):
+        return data.draw(st.sampled_from([value, (value, value), [value, value]]))
+
+    (stride, _), ((padding, _), _) = tuned.stride, tuned.padding
+    same = stride == 1 and 2 * padding == tuned.kernel[0] - 1
+    options = {
+        "stride": written(stride),
+        "padding": "same" if same and data.draw(st.booleans()) else written(padding),
+        "dilation": written(1),
+    }
+    batch = data.draw(st.sampled_from([1, 2, 5] + [None] * (tuned.layout == "nchw")))  # None: an image without a batch
+    x, w, bias = tensors_of(tuned, batch=batch or 1)
+    leaves = [x if batch else x[0], w, bias if data.draw(st.booleans()) else None]
+    needed = data.draw(st.lists(st.booleans(), min_size=2, max_size=2).filter(any))
+    for leaf, needs in zip(leaves, [*needed, True], strict=True):
+        if leaf is not None:
+            leaf.requires_grad_(needs)
+    of = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
+    exact = F.conv2d(*[None if leaf is None else leaf.double() for leaf in leaves], **options, groups=tuned.channels)
+    expected = torch.autograd.grad(exact.sin().sum(), of)
+    for _ in range(2):
+        y = dwconv.conv2d(*leaves, **options, groups=data.draw(st.sampled_from([None, tuned.channels])))
+        assert_went("past the dispatcher", y)
+        torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=2e-4)
+        torch.testing.assert_close(torch.autograd.grad(y.sin().sum(), of), expected, rtol=1e-4, atol=2e-3)
 
 
 def test_a_kernel_without_the_bias_leaves_it_to_a_sweep(logs):

@@ -51,7 +51,7 @@ def pip(python: str, *arguments: str) -> None:
 def run_clean(python: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DWCONV"))}
     return subprocess.run(
-        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
 
 
@@ -89,7 +89,7 @@ def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp
 @pytest.mark.parametrize("command, option", [("tune", "--shape"), ("show", "--shape"), ("merge", "--out")])
 def test_console_script_and_module_print_help(clean_python, tmp_path, command, option):
     script = str(Path(clean_python).with_name("dwconv"))
-    by_script = subprocess.run([script, command, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    by_script = subprocess.run([script, command, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     by_module = run_clean(clean_python, tmp_path, "-m", f"dwconv.{command}", "--help")
     assert by_script.returncode == by_module.returncode == 0
     assert option in by_script.stdout

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dwconv import settings
 from dwconv.build import nvrtc
 from dwconv.build.entry import write_entry
 from dwconv.build.sass import disassemble
@@ -80,18 +81,18 @@ def test_what_was_compiled_is_found_again(compiled: list[str]) -> None:
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-5], lambda data: b"", lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:]]
 )
-def test_a_torn_or_changed_cubin_is_compiled_again(compiled: list[str], tmp_path: Path, damage: Any) -> None:
+def test_a_torn_or_changed_cubin_is_compiled_again(compiled: list[str], damage: Any) -> None:
     first = nvrtc.compile_cubin(COPY, arch="sm_90")
-    (entry,) = (tmp_path / "cubins").iterdir()
+    (entry,) = (settings.cache_folder() / "cubins").iterdir()
     entry.write_bytes(damage(entry.read_bytes()))
     assert nvrtc.compile_cubin(COPY, arch="sm_90") == first
     assert nvrtc.compile_cubin(COPY, arch="sm_90") == first
     assert len(compiled) == 2
 
 
-def test_something_else_in_place_of_a_cubin_is_compiled_again(compiled: list[str], tmp_path: Path) -> None:
+def test_something_else_in_place_of_a_cubin_is_compiled_again(compiled: list[str]) -> None:
     nvrtc.compile_cubin(COPY, arch="sm_90")
-    (entry,) = (tmp_path / "cubins").iterdir()
+    (entry,) = (settings.cache_folder() / "cubins").iterdir()
     write_entry(entry, {"cubin": b"wrong"})
     nvrtc.compile_cubin(COPY, arch="sm_90")
     assert len(compiled) == 2

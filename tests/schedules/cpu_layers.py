@@ -11,7 +11,7 @@ from dwconv import reference
 from dwconv.build import build
 from dwconv.build.kernel import Kernel
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate, templates_for
+from dwconv.schedules.template import Candidate, ScheduleTemplate, templates_for
 from dwconv.target import CpuTarget
 from dwconv.workload import IMAGES, Layout, Workload
 
@@ -88,17 +88,35 @@ def misaligned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def assert_right(kernel: Kernel, workload: Workload) -> None:
-    """Exactly, on whole numbers; all sums of them fit into float32."""
+    """Exactly, on whole numbers; all sums of them fit into float32. A kernel of the other layout is called as users
+    call it, through copies."""
     inputs = reference.operands(workload, data="integers", seed=1)
     answers = reference.right_answers(workload, *inputs)
-    for result, answer in zip(run(kernel, workload, inputs), answers, strict=True):
+    if kernel.artifact.candidate.template.layout == workload.layout:
+        results = run(kernel, workload, inputs)
+    else:
+        given = kernel(*inputs)
+        results = given if isinstance(given, tuple) else (given,)
+    for result, answer in zip(results, answers, strict=True):
         assert answer.allowed is None
         assert torch.equal(result, answer.expected)
 
 
-def some_configs(workload: Workload, count: int, *, target: CpuTarget = TARGET) -> list[Config]:
-    """The default and ``count`` other legal configurations, the same in every run."""
-    space = templates_for(workload, target)[0].space(workload, target)
+WAYS: list[tuple[Layout, Layout]] = [("nhwc", "nhwc"), ("nchw", "nchw"), ("nchw", "nhwc")]
+"""Layouts of a workload and of a template that can run it. In NCHW both can, the NHWC one through copies."""
+
+
+def template_of(workload: Workload, layout: Layout | None = None, *, target: CpuTarget = TARGET) -> ScheduleTemplate:
+    """The first that fits, or that of a layout."""
+    fitting = templates_for(workload, target)
+    return next(template for template in fitting if layout in (None, template.layout))
+
+
+def some_configs(
+    workload: Workload, count: int, *, layout: Layout | None = None, target: CpuTarget = TARGET
+) -> list[Config]:
+    """The default and ``count`` other legal configurations of ``template_of``, the same in every run."""
+    space = template_of(workload, layout, target=target).space(workload, target)
     rng = random.Random(workload.key)
     others = [space.sample(rng) for _ in range(count)]
     return list(dict.fromkeys([space.default, *(config for config in others if config is not None)]))

@@ -6,7 +6,9 @@ import dataclasses
 import itertools
 import math
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +25,7 @@ from tests.schedules.cpu_layers import (
     SHAPES,
     TARGET,
     TARGETS,
+    WAYS,
     WIDE,
     assert_right,
     built,
@@ -33,15 +36,27 @@ from tests.schedules.cpu_layers import (
 )
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("pass_", PASSES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_right_on_odd_shapes(shape: str, pass_: Pass, layout: Layout) -> None:
-    """One configuration as it is, another with a bias, where the pass knows one."""
-    plain = lying(SHAPES[shape].for_pass(pass_), layout)
-    for number, config in enumerate(some_configs(plain, 1)):
-        workload = dataclasses.replace(SHAPES[shape], bias=number > 0, layout=layout).for_pass(pass_)
-        assert_right(built(workload, config), workload)
+def cases() -> Iterator[Any]:
+    """Every template that fits, on every shape in every pass: the default, and another configuration with a bias where
+    the pass knows one. One of the two is slow; and through copies, two of the three passes are."""
+    for (turn, shape), (number, pass_), way in itertools.product(enumerate(SHAPES), enumerate(PASSES), WAYS):
+        layout, template_layout = way
+        workload = lying(SHAPES[shape].for_pass(pass_), layout)
+        if template_layout not in [template.layout for template in templates_for(workload, TARGET)]:
+            continue
+        for is_other in (False, True):
+            is_turn = (turn + number + WAYS.index(way)) % 2 == is_other
+            quick = is_turn and (layout == template_layout or turn % len(PASSES) == number)
+            label = f"{shape}-{pass_}-{layout} by {template_layout}-{'other' if is_other else 'default'}"
+            yield pytest.param(shape, pass_, way, is_other, id=label, marks=() if quick else (pytest.mark.slow,))
+
+
+@pytest.mark.parametrize(("shape", "pass_", "way", "is_other"), list(cases()))
+def test_right_on_odd_shapes(shape: str, pass_: Pass, way: tuple[Layout, Layout], is_other: bool) -> None:
+    layout, template_layout = way
+    workload = dataclasses.replace(SHAPES[shape], bias=is_other, layout=layout).for_pass(pass_)
+    *_, config = some_configs(workload, int(is_other), layout=template_layout)
+    assert_right(built(workload, config), workload)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -49,29 +64,32 @@ def test_right_on_odd_shapes(shape: str, pass_: Pass, layout: Layout) -> None:
 @pytest.mark.parametrize("vector_bytes", [16, 32])
 def test_right_with_narrower_vectors(vector_bytes: int, pass_: Pass, layout: Layout) -> None:
     workload, target = lying(SHAPES["ragged channels"].for_pass(pass_), layout), TARGETS[vector_bytes]
-    for config in some_configs(workload, 1, target=target):
-        assert_right(built(workload, config, target), workload)
+    *_, config = some_configs(workload, int(vector_bytes == 32), target=target)
+    assert_right(built(workload, config, target), workload)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize("shape", ["ragged channels", "asymmetric padding", "wide image", "large kernel"])
-def test_what_is_not_finite_reaches_the_results_it_meets_alone(shape: str, pass_: Pass, layout: Layout) -> None:
+@pytest.mark.parametrize("number", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2, 3))])
+def test_what_is_not_finite_reaches_the_results_it_meets_alone(
+    shape: str, pass_: Pass, layout: Layout, number: int
+) -> None:
     """Not by way of padding, nor of lanes and rows that a vector or a tile has too many of."""
     shapes = SHAPES | {"wide image": WIDE, "large kernel": layer(5, (9, 10), (7, 11), padding=((3, 3), (5, 5)))}
     workload = lying(shapes[shape].for_pass(pass_), layout)
-    for config in some_configs(workload, 3):
-        kernel = built(workload, config)
-        for seed, value in enumerate([math.inf, math.nan]):
-            inputs = reference.operands(workload, data="integers", seed=seed)
-            for number, tensor in enumerate(inputs if pass_ == "wgrad" else inputs[:1]):
-                *_, height, width = tensor.shape
-                for channel, (row, column) in enumerate(itertools.product((0, height - 1), (0, width - 1))):
-                    tensor[number, channel % tensor.shape[1], row, column] = value
-            (expected,) = reference.reference(workload, *inputs)
-            (result,) = run(kernel, workload, inputs)
-            assert torch.equal(result.isnan(), expected.isnan())
-            assert torch.equal(result.nan_to_num(), expected.float().nan_to_num())
+    *_, config = some_configs(workload, number)
+    kernel = built(workload, config)
+    for seed, value in enumerate([math.inf, math.nan]):
+        inputs = reference.operands(workload, data="integers", seed=seed)
+        for image, tensor in enumerate(inputs if pass_ == "wgrad" else inputs[:1]):
+            *_, height, width = tensor.shape
+            for channel, (row, column) in enumerate(itertools.product((0, height - 1), (0, width - 1))):
+                tensor[image, channel % tensor.shape[1], row, column] = value
+        (expected,) = reference.reference(workload, *inputs)
+        (result,) = run(kernel, workload, inputs)
+        assert torch.equal(result.isnan(), expected.isnan())
+        assert torch.equal(result.nan_to_num(), expected.float().nan_to_num())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -86,7 +104,7 @@ def test_a_weight_that_is_not_finite_meets_padding_beside_rows_of_nchw_alone(pas
     padded = torch.zeros_like(expected, dtype=torch.bool)
     if layout == "nchw":
         padded[:, channel, :, 0 if pass_ == "fprop" else -1] = True
-    for config in some_configs(workload, 3):
+    for config in some_configs(workload, 1):
         (result,) = run(built(workload, config), workload, (images, weights))
         assert torch.equal(result[~padded], expected[~padded].float())
         assert torch.all(result[padded].isnan() | (result[padded] == expected[padded]))
@@ -178,7 +196,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 @given(workloads(), st.randoms(use_true_random=False))
 @settings(max_examples=40, deadline=None)
 def test_whatever_the_space_holds_builds_and_is_right(workload: Workload, rng: random.Random) -> None:
-    space = templates_for(workload, TARGET)[0].space(workload, TARGET)
+    space = rng.choice(templates_for(workload, TARGET)).space(workload, TARGET)
     config = space.sample(rng)
     assert config is not None
     assert_right(built(workload, config), workload)

@@ -15,53 +15,30 @@ from hypothesis import strategies as st
 from dwconv.build import build
 from dwconv.build.sass import disassemble
 from dwconv.errors import InvalidConfig
-from dwconv.measure.simulator import compile as simulator
-from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
 from dwconv.schedules.cuda import dgrad_nhwc, fprop_nhwc
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate
-from dwconv.target import CudaTarget, parse_target
 from dwconv.tuner.cost_model import computed_cost
 from dwconv.tuner.estimate import estimated_us
 from dwconv.tuner.ranking import rank_correlation
 from dwconv.workload import DTYPES, DType, Pass, Workload
 from tests.conftest import Golden
+from tests.schedules import cuda_layers
+from tests.schedules.cuda_layers import SHAPES, SM_90, assert_right_and_clean, drawn
+from tests.turns import in_turns
 
-SM_90 = parse_target("cuda:sm_90")
-assert isinstance(SM_90, CudaTarget)
 TEMPLATES = {"fprop": fprop_nhwc.TEMPLATE, "dgrad": dgrad_nhwc.TEMPLATE}
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad")
 GOLDEN = Path(__file__).parent.parent / "build" / "golden"
 
 
 def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
-    """With the padding that keeps the size, if no other is given."""
-    same = tuple(((k - 1) // 2, (k - 1) // 2) for k in kernel)
-    fields = {"pass_": "fprop", "batch": 2, "padding": same, "layout": "nhwc", **other}
-    return Workload(channels=channels, input_size=size, kernel=kernel, **fields)  # type: ignore[arg-type]
+    return cuda_layers.layer(channels, size, kernel, layout="nhwc", **other)
 
 
 def square(channels: int, size: int, kernel: int, stride: int = 1, **other: object) -> Workload:
     return layer(channels, (size, size), (kernel, kernel), stride=(stride, stride), batch=64, **other)
-
-
-SHAPES = {
-    "58 channels, 7 by 7": layer(58, (7, 7), (3, 3)),
-    "20 channels, asymmetric padding, stride 2": layer(
-        20, (10, 13), (3, 5), padding=((0, 2), (3, 1)), stride=(2, 2)
-    ),
-    "dilation 2": layer(8, (11, 9), (3, 3), padding=((2, 2), (2, 2)), dilation=(2, 2)),
-    "dilation and stride": layer(4, (15, 14), (5, 3), padding=((3, 3), (2, 2)), dilation=(2, 3), stride=(3, 2)),
-    "multiplier 2": layer(8, (9, 8), (3, 3), multiplier=2),
-    "a bias": layer(24, (9, 11), (3, 3), bias=True),
-    "a bias, multiplier 2, 7 by 7": layer(4, (9, 8), (7, 7), multiplier=2, bias=True),
-    "multiplier 6, stride 2": layer(3, (9, 8), (3, 3), multiplier=6, stride=(2, 1)),
-    "1 by 7, causal": layer(16, (1, 40), (1, 7), padding=((0, 0), (6, 0))),
-    "31 by 31": layer(8, (20, 17), (31, 31), batch=1),
-    "stride beyond the kernel": layer(4, (20, 21), (3, 3), stride=(7, 5)),
-    "one channel": layer(1, (6, 5), (2, 2), padding=((1, 0), (0, 1))),
-}  # fmt: skip
 
 
 def space_of(workload: Workload) -> ConfigSpace:
@@ -80,25 +57,6 @@ def source_of(workload: Workload, **knobs: object) -> str:
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def assert_right_and_clean(workload: Workload, config: Config, folder: Path) -> None:
-    verdict, report = verified(source_only(Candidate(workload, config), SM_90), workload, folder=folder)
-    assert report.clean, f"{config}: {report.faults[0]}"
-    assert verdict.right, f"{config}: {verdict.reason}"
-
-
-@pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
-@pytest.mark.parametrize("pass_", PASSES)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_right_and_clean_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, tmp_path: Path) -> None:
-    """The default in float32, others from the space in half precision."""
-    workload = dataclasses.replace(SHAPES[shape].for_pass(pass_), dtype=dtype)
-    space = space_of(workload)
-    drawn = space.sample(random.Random(workload.key)) if dtype != "float32" else None
-    assert_right_and_clean(workload, drawn or space.default, tmp_path)
-
-
-@pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
 @pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize(
     "knobs",
@@ -113,35 +71,28 @@ def test_right_and_clean_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, tm
     ],
     ids=str,
 )
-def test_every_way_to_go_through_the_taps(knobs: dict[str, object], pass_: Pass, tmp_path: Path) -> None:
+def test_every_way_to_go_through_the_taps(knobs: dict[str, object], pass_: Pass, objects: Path) -> None:
     workload = layer(32, (15, 16), (3, 3), stride=(2, 2), pass_=pass_)
     blocks = {
         "vector_c": 4, "threads_c": 4, "threads_w": 2, "threads_h": 4, "tile_h": 2, "tile_w": 2,
         "vthread_w": 1, "stage": "none",
     }  # fmt: skip
-    assert_right_and_clean(workload, space_of(workload).check({**blocks, **knobs}), tmp_path)
+    assert_right_and_clean(workload, space_of(workload).check({**blocks, **knobs}), objects)
 
 
-@pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
-@pytest.mark.parametrize("pass_", PASSES)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(
-    "shape", ["20 channels, asymmetric padding, stride 2", "dilation and stride", "multiplier 2", "a bias"]
-)
-def test_a_staged_source_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, tmp_path: Path) -> None:
-    workload = dataclasses.replace(SHAPES[shape].for_pass(pass_), dtype=dtype)
-    space, rng = space_of(workload), random.Random(workload.key)
-    drawn = (space.sample(rng) for _ in range(1000))
-    staged = next(config for config in drawn if config is not None and config.stage == "shared")
-    assert_right_and_clean(workload, staged, tmp_path)
+@pytest.mark.parametrize(("pass_", "dtype"), in_turns(PASSES, ["float32", "bfloat16"]))
+@pytest.mark.parametrize("shape", ["asymmetric padding, stride 2", "dilation and stride", "multiplier 2", "a bias"])
+def test_a_staged_source_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, objects: Path) -> None:
+    workload = dataclasses.replace(SHAPES[shape], layout="nhwc").for_pass(pass_)
+    workload = dataclasses.replace(workload, dtype=dtype)
+    assert_right_and_clean(workload, drawn(workload, TEMPLATES[pass_], stage="shared"), objects)
 
 
-@pytest.mark.skipif(not simulator.available(), reason="g++ is missing")
-def test_kernels_too_large_for_shared_memory(tmp_path: Path) -> None:
+def test_kernels_too_large_for_shared_memory(objects: Path) -> None:
     workload = layer(1, (5, 6), (31, 31), multiplier=64, batch=1, pass_="dgrad")
     config = space_of(workload).default
     assert config.weights == "global"
-    assert_right_and_clean(workload, config, tmp_path)
+    assert_right_and_clean(workload, config, objects)
 
 
 # -- code ------------------------------------------------------------------------------------------------------------
@@ -194,13 +145,12 @@ LEAN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pass_", PASSES)
 @pytest.mark.parametrize(
-    ("workload", "share"), LEAN, ids=lambda value: value.key if isinstance(value, Workload) else ""
+    ("lean", "pass_"), in_turns(LEAN, PASSES), ids=lambda value: value[0].key if isinstance(value, tuple) else None
 )
-def test_defaults_leave_time_for_the_memory(workload: Workload, share: float, pass_: Pass) -> None:
+def test_defaults_leave_time_for_the_memory(lean: tuple[Workload, float], pass_: Pass) -> None:
     """Instructions a result, over what a GPU issues while its memory moves the data; no register is spilt."""
-    workload = workload.for_pass(pass_)
+    workload, share = lean[0].for_pass(pass_), lean[1]
     config = space_of(workload).default
     artifact = build(Candidate(workload, config), SM_90)
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
@@ -213,8 +163,7 @@ def test_defaults_leave_time_for_the_memory(workload: Workload, share: float, pa
     assert issued / (55 / 8 * workload.bytes / results) <= share
 
 
-@pytest.mark.parametrize("pass_", PASSES)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("dtype", "pass_"), in_turns(DTYPES, PASSES))
 @pytest.mark.parametrize("kernel", [7, 31])
 def test_large_kernels_spill_nothing(kernel: int, dtype: DType, pass_: Pass) -> None:
     workload = square(128, 28, kernel, dtype=dtype, pass_=pass_)
@@ -222,6 +171,7 @@ def test_large_kernels_spill_nothing(kernel: int, dtype: DType, pass_: Pass) -> 
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
 
 
+@pytest.mark.slow
 def test_estimates_put_candidates_in_the_order_of_their_computed_cost() -> None:
     workload, rng = square(96, 28, 5, dtype="float16"), random.Random(5)
     drawn = [config for config in (space_of(workload).sample(rng) for _ in range(16)) if config is not None]

@@ -22,15 +22,13 @@ from dwconv.measure.simulator.smaller import source_only
 from dwconv.schedules.cuda.correlation import Correlation, Load, loads
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
-from dwconv.target import CudaTarget, parse_target
 from dwconv.tuner.cost_model import computed_cost
 from dwconv.tuner.estimate import estimated_us
 from dwconv.tuner.ranking import rank_correlation
 from dwconv.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from tests.conftest import Golden
-
-SM_90 = parse_target("cuda:sm_90")
-assert isinstance(SM_90, CudaTarget)
+from tests.schedules.cuda_layers import SM_90, assert_right_and_clean
+from tests.turns import in_turns
 
 
 def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
@@ -40,24 +38,11 @@ def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other
     return Workload(**{**fields, **pairs, **other})  # type: ignore[arg-type]
 
 
-SHAPES = {
-    "plain": layer(8, (14, 14), (3, 3)),
-    "ragged channels": layer(58, (9, 11), (3, 3), batch=1),
-    "20 channels, stride 2": layer(20, (15, 14), (3, 3), stride=(2, 2)),
-    "asymmetric padding": layer(6, (10, 13), (3, 5), padding=((0, 2), (3, 1)), stride=(2, 1)),
-    "dilation 2 and 3": layer(4, (15, 16), (3, 3), dilation=(2, 3), stride=(1, 2)),
-    "multiplier 2": layer(6, (9, 8), (3, 3), multiplier=2, stride=(2, 1)),
-    "multiplier 3": layer(4, (8, 8), (3, 2), multiplier=3, padding=((1, 1), (1, 0))),
-    "1 × 7": layer(8, (1, 50), (1, 7)),
-    "1-D, causal, wide": layer(5, (1, 90), (1, 31), padding=((0, 0), (30, 0)), dilation=(1, 2)),
-    "7 × 7 map": layer(12, (7, 7), (3, 3), batch=17),
-    "7 × 7 kernel": layer(4, (14, 14), (7, 7)),
-    "13 × 13 kernel": layer(4, (12, 13), (13, 13), stride=(1, 2)),
-    "31 × 31 kernel": layer(2, (14, 14), (31, 31)),
-    "kernel beyond the map": layer(2, (5, 6), (9, 4), padding=((6, 4), (2, 3))),
-    "no padding": layer(3, (11, 9), (4, 2), padding=((0, 0), (0, 0))),
-    "1 by 1": layer(17, (12, 12), (1, 1), stride=(2, 3)),
-}  # fmt: skip
+STRIDED = layer(20, (15, 14), (3, 3), stride=(2, 2))
+MAP_OF_7 = layer(12, (7, 7), (3, 3), batch=17)
+KERNEL_OF_31 = layer(2, (14, 14), (31, 31))
+NO_X = layer(2, (5, 6), (9, 4), padding=((6, 4), (2, 3)))
+"""Rows of dy that meet no x."""
 
 
 def space(workload: Workload) -> ConfigSpace:
@@ -75,63 +60,51 @@ def artifact_of(workload: Workload, config: Config) -> Artifact:
     return source_only(Candidate(workload, config), SM_90)
 
 
-# What 16-bit data change is how pixels are loaded: these shapes load in all the ways that there are.
-IN_EVERY_TYPE = [
-    "ragged channels", "20 channels, stride 2", "dilation 2 and 3", "multiplier 2", "1 × 7", "7 × 7 map",
-    "31 × 31 kernel",
-]  # fmt: skip
-CASES = [(shape, "float32") for shape in SHAPES] + [(shape, dtype) for dtype in DTYPES[1:] for shape in IN_EVERY_TYPE]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("shape", "dtype"), CASES)
-def test_right_on_odd_shapes(shape: str, layout: Layout, dtype: DType, tmp_path: Path) -> None:
-    workload = dataclasses.replace(SHAPES[shape], layout=layout, dtype=dtype)
-    others = 1 if dtype == "float32" and shape in IN_EVERY_TYPE else 0
-    for number, config in enumerate(some_configs(workload, others)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        verdict, report = verified(artifact_of(workload, config), workload, folder=folder)
-        assert verdict.right, f"{config}: {verdict.reason}"
-        assert report.clean
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    ("shape", "dtype"),
+    ("workload", "dtype"),
     [
-        ("20 channels, stride 2", "bfloat16"),
-        ("multiplier 2", "float16"),
-        ("kernel beyond the map", "float32"),  # rows of dy that meet no x
-        ("31 × 31 kernel", "float32"),  # several groups of kernel rows, one of which sums the bias
+        (STRIDED, "bfloat16"),
+        (layer(6, (9, 8), (3, 3), multiplier=2, stride=(2, 1)), "float16"),
+        (NO_X, "float32"),
+        (KERNEL_OF_31, "float32"),  # several groups of kernel rows, one of which sums the bias
     ],
+    ids=["stride 2", "multiplier 2", "no x", "31 × 31"],
 )
-def test_a_bias_has_its_gradient_from_the_same_dy(shape: str, dtype: DType, layout: Layout, tmp_path: Path) -> None:
-    workload = dataclasses.replace(SHAPES[shape], layout=layout, dtype=dtype, bias=True)
-    for number, config in enumerate(some_configs(workload, 1)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        verdict, report = verified(artifact_of(workload, config), workload, folder=folder)
-        assert verdict.right, f"{config}: {verdict.reason}"
+@pytest.mark.parametrize("choice", ["default", "drawn"])
+def test_a_bias_has_its_gradient_from_the_same_dy(
+    workload: Workload, dtype: DType, layout: Layout, choice: str, objects: Path
+) -> None:
+    workload = dataclasses.replace(workload, layout=layout, dtype=dtype, bias=True)
+    assert_right_and_clean(workload, some_configs(workload, 1)[choice == "drawn"], objects)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("workload", [KERNEL_OF_31, NO_X], ids=["31 × 31", "no x"])
+def test_other_configurations_of_kernels_that_are_cut_into_groups(
+    workload: Workload, layout: Layout, objects: Path
+) -> None:
+    workload = dataclasses.replace(workload, layout=layout)
+    assert_right_and_clean(workload, some_configs(workload, 1)[1], objects)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_batch(layout: Layout, objects: Path) -> None:
+    workload = dataclasses.replace(STRIDED, layout=layout)
+    artifact = artifact_of(workload, space(workload).default)
+    for batch in (1, 17):
+        verdict, report = verified(artifact, workload.with_batch(batch), folder=objects)
+        assert verdict.right, verdict.reason
         assert report.clean
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("batch", [1, 17])
-def test_any_batch(batch: int, layout: Layout, tmp_path: Path) -> None:
-    workload = dataclasses.replace(SHAPES["20 channels, stride 2"], layout=layout)
-    artifact = artifact_of(workload, space(workload).default)
-    verdict, _ = verified(artifact, workload.with_batch(batch), folder=tmp_path)
-    assert verdict.right, verdict.reason
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_same_bits_every_time(layout: Layout, tmp_path: Path) -> None:
+def test_the_same_bits_every_time(layout: Layout, objects: Path) -> None:
     """Sums of normally distributed data: another order would round otherwise."""
-    workload = dataclasses.replace(SHAPES["7 × 7 map"], layout=layout)
+    workload = dataclasses.replace(MAP_OF_7, layout=layout)
     inputs = reference.operands(workload, data="normal", seed=3)
     artifact = artifact_of(workload, space(workload).default)
-    with Machine(artifact, folder=tmp_path) as machine:
+    with Machine(artifact, folder=objects) as machine:
         kernel = Kernel(artifact, machine)
         once, again = (kernel(*inputs) for _ in range(2))
     assert torch.equal(once, again)
@@ -139,7 +112,7 @@ def test_the_same_bits_every_time(layout: Layout, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_one_part_needs_no_second_kernel(layout: Layout) -> None:
-    workload = dataclasses.replace(SHAPES["7 × 7 map"], layout=layout)
+    workload = dataclasses.replace(MAP_OF_7, layout=layout)
     configs = [space(workload).sample(random.Random(seed)) for seed in range(60)]
     parts = {Correlation.of(workload, config).parts: config for config in configs if config is not None}
     alone, shared_out = artifact_of(workload, parts[1]), artifact_of(workload, parts[max(parts)])
@@ -161,9 +134,10 @@ REGIMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    "workload", [*REGIMES, dataclasses.replace(REGIMES[0], dtype="float16")], ids=lambda workload: workload.key
+    ("workload", "layout"),
+    in_turns([*REGIMES, dataclasses.replace(REGIMES[1], dtype="float16")], LAYOUTS),
+    ids=lambda value: value.key if isinstance(value, Workload) else None,
 )
 def test_defaults_keep_to_registers(workload: Workload, layout: Layout) -> None:
     workload = dataclasses.replace(workload, layout=layout)
@@ -233,6 +207,7 @@ def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride
     assert space(workload).why_illegal(space(workload).default) is None
 
 
+@pytest.mark.slow
 def test_estimates_put_candidates_in_the_order_of_their_computed_cost() -> None:
     workload = layer(96, (28, 28), (5, 5), dtype="float16", layout="nhwc", batch=64)
     drawn = some_configs(workload, 14)

@@ -1,0 +1,83 @@
+"""The tool that breaks the product: what it makes is a program, another one, and put back afterwards."""
+
+import ast
+import sys
+
+import mutate
+import pytest
+
+SOURCE = '''
+"""A docstring with 1 - 2."""
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ä:
+    size: "list[2]" = 3
+
+    def grow(self, by: int = -4) -> int:
+        """More than 5."""
+        if not self.size < by and min(by, 6) == 7:
+            print("ä", by - 8)
+        self.size = self.size // 9
+        return self.size
+'''
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    monkeypatch.setattr(mutate, "ROOT", tmp_path)
+    (tmp_path / "dwconv").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "dwconv" / "a.py").write_text(SOURCE)
+    return tmp_path
+
+
+def test_every_mutation_is_another_program(tree):
+    (file,) = mutate.product_files([])
+    found = mutate.mutations_of(file)
+    changed = [mutation.applied_to(SOURCE) for mutation in found]
+    assert len({ast.unparse(ast.parse(text)) for text in changed} - {ast.unparse(ast.parse(SOURCE))}) == len(found)
+    assert [(mutation.old, mutation.new) for mutation in sorted(found, key=lambda each: each.start)] == [
+        ("3", "4"),
+        ("4", "5"),
+        ("not self.size < by and min(by, 6) == 7", "not (not self.size < by and min(by, 6) == 7)"),
+        ("not ", ""),
+        ("<", "<="),
+        ("and", "or"),
+        ("min", "max"),
+        ("6", "7"),
+        ("==", "!="),
+        ("7", "8"),
+        ('print("ä", by - 8)', "pass"),
+        ("-", "+"),
+        ("8", "9"),
+        ("self.size = self.size // 9", "pass"),
+        ("//", "*"),
+        ("9", "10"),
+    ]
+
+
+def test_a_failing_test_sees_it_and_the_file_is_put_back(tree):
+    """The tests of this tree pass for one of two mutations."""
+    (tree / "tests" / "test_a.py").write_text(
+        "from pathlib import Path\ndef test_it():\n    assert '// 9' in Path('dwconv/a.py').read_text()\n"
+    )
+    found = {mutation.old: mutation for mutation in mutate.mutations_of(*mutate.product_files([]))}
+    assert "test_a.py::test_it" in mutate.is_seen(found["//"], near_only=False)
+    assert mutate.is_seen(found["8"], near_only=False) is None
+    assert (tree / "dwconv" / "a.py").read_text() == SOURCE
+
+
+def test_the_draw_is_the_same_for_the_same_seed(tree):
+    files = mutate.product_files([])
+    assert mutate.drawn(files, count=5, seed=1) == mutate.drawn(files, count=5, seed=1)
+    assert mutate.drawn(files, count=5, seed=1) != mutate.drawn(files, count=5, seed=2)
+    assert len(mutate.drawn(files, count=1000, seed=1)) == 16
+
+
+def test_places_that_are_none_are_refused(tree, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["mutate.py", "--places", "dwconv/a.py:1:1"])
+    monkeypatch.setattr(mutate.subprocess, "run", lambda *_, **__: type("", (), {"stdout": ""}))
+    with pytest.raises(SystemExit, match=r"dwconv/a.py:1:1: nothing can be broken there"):
+        mutate.main()
