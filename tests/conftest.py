@@ -15,6 +15,7 @@ from hypothesis import HealthCheck
 
 from dwconv import plan, settings
 from dwconv.measure.simulator.compile import available
+from dwconv.tuner import strategies
 
 Golden = Callable[[Path, str], None]
 
@@ -69,6 +70,13 @@ def objects() -> Path:
     folder = settings.cache_folder() / "simulator"
     folder.mkdir(0o700, parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture
+def short_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large space a few hundred configurations are estimated, instead of thousands."""
+    monkeypatch.setattr(strategies, "_ENUMERABLE", 300)
+    monkeypatch.setattr(strategies.Analytic, "LISTED", 300)
 
 
 @pytest.fixture

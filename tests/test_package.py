@@ -49,7 +49,9 @@ def pip(python: str, *arguments: str) -> None:
 
 
 def run_clean(python: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DWCONV"))}
+    """Nothing of this environment but the run's cache: the C++ is not compiled once more."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DWCONV"))}
+    environment = own | {"DWCONV_CACHE": os.environ["DWCONV_CACHE"]}
     return subprocess.run(
         [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )

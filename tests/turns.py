@@ -1,4 +1,4 @@
-"""All pairs of two lists as parameters of a test, of which the quick ones meet every entry of the first list once."""
+"""Parameters of a test, some of which are slow."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 
-def in_turns(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
-    """Each of ``first`` with each of ``second``: with one of them, which take turns, quick, with the others slow."""
+def slow(*values: Any) -> Any:
+    """These values, only where what is slow is asked for."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def in_turns(first: Sequence[Any], second: Sequence[Any], *, quick_of: int = 1) -> list[Any]:
+    """Each of ``first`` with each of ``second``. Quick is one in ``quick_of`` of the first list, each with one of the
+    second, which take turns."""
     return [
-        pytest.param(one, other, marks=() if number % len(second) == turn else (pytest.mark.slow,))
+        pytest.param(one, other)
+        if number % quick_of == 0 and number // quick_of % len(second) == turn
+        else slow(one, other)
         for number, one in enumerate(first)
         for turn, other in enumerate(second)
     ]

@@ -208,13 +208,27 @@ def turns_of(
         units = min(units, -(-WARPS_SEEN * WARP // tiling.plane_threads))
     elif units % (2 * WARP) == 0:  # all warps are alike
         units = 2 * WARP
-    starts = _starts(tiling.tiles_w, tiling.plane_threads, units, neighbours)
-    plane = tiling.thread_planes * (tensor.elements + pad) * size
-    down, across = tensor.down * size, tensor.across * size
-    width = lanes * size
+    return _turns(
+        *(tiling.tiles_w, tiling.plane_threads, units, neighbours),
+        plane=tiling.thread_planes * (tensor.elements + pad) * size,
+        down=tensor.down * size,
+        across=tensor.across * size,
+        width=lanes * size,
+        size=size,
+        most_groups=most_groups,
+    )
+
+
+@lru_cache(maxsize=65536)
+def _turns(
+    tiles_w: int, plane_threads: int, units: int, neighbours: Neighbours, *,
+    plane: int, down: int, across: int, width: int, size: int, most_groups: int,
+) -> float:  # fmt: skip
+    """``turns_of``, all in bytes: many tilings and pads come to the same here."""
     vector = max(width, BANK_BYTES)
     served = BANKS * BANK_BYTES // vector
-    at = [unit * plane + row * down + column * across for unit, row, column in starts[: most_groups * served]]
+    starts = _starts(tiles_w, plane_threads, units, neighbours)[: most_groups * served]
+    at = [unit * plane + row * down + column * across for unit, row, column in starts]
     taken = groups = 0
     # Where a vector is part of a word, it matters which part.
     for offset in range(0, BANK_BYTES, size) if width < BANK_BYTES else (0,):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
 from planted_records import record_of
 
 from bench import cpu
@@ -39,6 +40,7 @@ def test_a_line_names_both_layouts_of_pytorch():
     assert "boom" in cpu._line({"layer": "x", "pass": "fprop", "failed": "boom"})
 
 
+@pytest.mark.slow
 def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
     small = (cpu.Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3),)
     monkeypatch.setattr(cpu, "CPU_LAYERS", small)

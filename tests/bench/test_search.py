@@ -45,6 +45,7 @@ def test_loops_are_held_against_the_sum_of_their_parts(tmp_path, capsys, monkeyp
     assert "PyTorch's own loops" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_two_searches_are_compared_and_the_second_run_measures_nothing_again(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(search, "CPU_LAYERS", TINY)
     monkeypatch.setattr(search, "with_limits", lambda target: target)
@@ -54,8 +55,6 @@ def test_two_searches_are_compared_and_the_second_run_measures_nothing_again(tmp
     assert sorted("random" in path.name for path in known) == [False, True]
     (written,) = tmp_path.glob("search-nhwc-*.json")
     (row,) = json.loads(written.read_text())["rows"]
-    if row["ratio"] is None:
-        pytest.skip("the machine was too busy for a candidate")
     assert row["pass"] == "wgrad" and row["ratio"] == row["us"][0] / row["us"][1]
     assert row["trials"] == [2, 3]
     assert main(["search", *options]) == 0

@@ -92,8 +92,7 @@ def test_strips_read_and_write_16_bytes_at_a_time(name: str, dtype: str, vector:
     assert f"*({vector}*)({result}_ptr + " in artifact.source
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("pipeline", [2, 3])
+@pytest.mark.parametrize(("dtype", "pipeline"), in_turns(DTYPES, [2, 3]))
 @pytest.mark.parametrize("name", ["cuda.fprop_nchw", "cuda.dgrad_nchw"])
 def test_the_next_patches_are_copied_16_bytes_at_a_time_while_one_is_computed(
     name: str, pipeline: int, dtype: str

@@ -6,9 +6,13 @@ import random
 from functools import cache
 from pathlib import Path
 
+from dwconv.build.kernel import Kernel
+from dwconv.measure.cases import make_case
+from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.report import Report
 from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.verify import verify_once
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, ScheduleTemplate, all_templates
 from dwconv.target import CudaTarget, parse_target
@@ -84,3 +88,12 @@ def assert_right_and_clean(workload: Workload, config: Config, objects: Path) ->
     assert verdict.right, f"{config}: {verdict.reason}"
     assert report.counts.in_step == 0, f"{config}: a __syncwarp() is missing"
     return report
+
+
+def assert_right_on_extreme_values(workload: Workload, config: Config, objects: Path) -> None:
+    """NaN, infinity, large, tiny and far apart values, side by side."""
+    artifact = source_only(Candidate(workload, config), SM_90)
+    case = make_case(workload, data="extreme", kind="cuda")
+    with Machine(artifact, folder=objects) as machine:
+        verdict = verify_once(Kernel(artifact, machine), case)
+    assert verdict.right, f"{config}: {verdict.reason}"

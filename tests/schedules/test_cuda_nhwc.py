@@ -146,7 +146,9 @@ LEAN = [
 
 
 @pytest.mark.parametrize(
-    ("lean", "pass_"), in_turns(LEAN, PASSES), ids=lambda value: value[0].key if isinstance(value, tuple) else None
+    ("lean", "pass_"),
+    in_turns(LEAN, PASSES, quick_of=2),
+    ids=lambda value: value[0].key if isinstance(value, tuple) else None,
 )
 def test_defaults_leave_time_for_the_memory(lean: tuple[Workload, float], pass_: Pass) -> None:
     """Instructions a result, over what a GPU issues while its memory moves the data; no register is spilt."""

@@ -28,7 +28,7 @@ from dwconv.tuner.ranking import rank_correlation
 from dwconv.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean
-from tests.turns import in_turns
+from tests.turns import in_turns, slow
 
 
 def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
@@ -71,7 +71,7 @@ def artifact_of(workload: Workload, config: Config) -> Artifact:
     ],
     ids=["stride 2", "multiplier 2", "no x", "31 × 31"],
 )
-@pytest.mark.parametrize("choice", ["default", "drawn"])
+@pytest.mark.parametrize("choice", ["drawn", slow("default")])
 def test_a_bias_has_its_gradient_from_the_same_dy(
     workload: Workload, dtype: DType, layout: Layout, choice: str, objects: Path
 ) -> None:
@@ -136,7 +136,7 @@ REGIMES = [
 
 @pytest.mark.parametrize(
     ("workload", "layout"),
-    in_turns([*REGIMES, dataclasses.replace(REGIMES[1], dtype="float16")], LAYOUTS),
+    in_turns([*REGIMES, dataclasses.replace(REGIMES[1], dtype="float16")], LAYOUTS, quick_of=2),
     ids=lambda value: value.key if isinstance(value, Workload) else None,
 )
 def test_defaults_keep_to_registers(workload: Workload, layout: Layout) -> None:

@@ -27,7 +27,7 @@ from dwconv.workload import DTYPES, DType, Workload
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, drawn
 from tests.schedules.test_cuda_wgrad import artifact_of, layer
-from tests.turns import in_turns
+from tests.turns import in_turns, slow
 
 TEMPLATE = all_templates()["cuda.wgrad_nchw_plane"]
 
@@ -74,8 +74,8 @@ def test_every_way_to_read_planes_of_16_bits(shape: str, dtype: DType, objects: 
         ("7 × 7 map", "float16", {"thread_planes": 2, "pipeline": 3, "split_n": 2}),  # images and turns are left over
         ("ragged channels", "float32", {"thread_planes": 2, "planes": 8}),  # the last block has 2 channels
         ("plain", "bfloat16", {"tile_w": 7, "pipeline": 2}),  # tiles side by side, in vectors across their edge
-        ("20 channels, stride 2", "float16", {"tile_h": 4, "split_n": 1}),  # twice 4 rows are the 8 of dy
-        ("28 × 28 map", "float16", {"tile_h": 5, "tile_w": 28}),  # the last tile stands out
+        slow("20 channels, stride 2", "float16", {"tile_h": 4, "split_n": 1}),  # twice 4 rows are the 8 of dy
+        slow("28 × 28 map", "float16", {"tile_h": 5, "tile_w": 28}),  # the last tile stands out
     ],
 )
 def test_right_with_other_configurations(shape: str, dtype: DType, knobs: dict[str, object], objects: Path) -> None:
@@ -86,7 +86,7 @@ def test_right_with_other_configurations(shape: str, dtype: DType, knobs: dict[s
 @pytest.mark.parametrize(
     ("shape", "dtype", "split_n"),
     [
-        ("20 channels, stride 2", "bfloat16", 1),
+        slow("20 channels, stride 2", "bfloat16", 1),
         ("7 × 7 map", "float32", 4),
         ("kernel beyond the map", "float32", 2),  # rows of dy that meet no x
     ],
@@ -122,7 +122,7 @@ def test_the_same_bits_every_time(objects: Path) -> None:
 
 @pytest.mark.parametrize(
     ("workload", "dtype"),
-    in_turns(REGIMES, ["float32", "float16"]),
+    in_turns(REGIMES, ["float32", "float16"], quick_of=3),
     ids=lambda value: f"{value.input_size[0]}²" if isinstance(value, Workload) else None,
 )
 def test_defaults_are_lean(workload: Workload, dtype: DType) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from machine_code import code_of, launch_of
 
+from dwconv.tuner import block_trace
 from dwconv.tuner.block_trace import BlockTrace, Untraceable, trace_block
 
 ARCHES = ["sm_80", "sm_90", "sm_100", "sm_120"]
@@ -165,7 +166,8 @@ def test_what_depends_on_data_is_refused(body: str, words: str) -> None:
         trace(body)
 
 
-def test_endless_loops_are_refused() -> None:
+def test_endless_loops_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_trace, "_MOST_STEPS", 20_000)
     with pytest.raises(Untraceable, match="runs more than"):
         trace(LOOP % "10000000")
 

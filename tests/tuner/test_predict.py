@@ -38,7 +38,7 @@ def candidates() -> list[Candidate]:
     return [Candidate(LAYER, config) for config in (*good, wild)]
 
 
-@pytest.mark.parametrize("check", [False, pytest.param(True, marks=simulator)])
+@pytest.mark.parametrize("check", [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=simulator)])
 def test_one_record_a_candidate_computed_and_marked(candidates: list[Candidate], check: bool) -> None:
     with PredictRunner(LAYER, SM_90, check=check, jobs=2) as runner:
         records = {record.config: record for record in runner.measure(candidates)}
@@ -102,6 +102,7 @@ COMMAND = ["--shape", "2,8,14,14", "--kernel", "3", "--passes", "fprop", "--tria
 
 
 @simulator
+@pytest.mark.usefixtures("short_ranking")
 def test_what_was_only_computed_is_looked_at_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log.jsonl"
     arguments = [*COMMAND, "--log", str(log), "--target", "cuda:sm_90"]
@@ -114,6 +115,7 @@ def test_what_was_only_computed_is_looked_at_again(tmp_path: Path, capsys: pytes
     assert [record.verdict is not None for record in records] == [False] * 4 + [True] * 4
 
 
+@pytest.mark.usefixtures("short_ranking")
 def test_without_a_compiler_one_line_says_that_nothing_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
