@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +48,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
         os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        if config.getoption("numprocesses", None):
+            _compile_beside_the_tests(config)
+
+
+def _compile_beside_the_tests(config: pytest.Config) -> None:
+    """Of many tests, one would compile the C++ while those of other processes wait for it."""
+    command = [sys.executable, "-c", "from dwconv import native; native.native()"]
+    compiling = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def end() -> None:
+        compiling.send_signal(signal.SIGINT)
+        compiling.wait()
+
+    config.add_cleanup(end)  # before the folder is removed
 
 
 @pytest.fixture

@@ -13,6 +13,14 @@ def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+def every(count: int, values: Sequence[Any]) -> list[Any]:
+    """One of ``count`` of these values is quick, each a tuple if a test takes several."""
+    return [
+        value if number % count == 0 else slow(*(value if isinstance(value, tuple) else (value,)))
+        for number, value in enumerate(values)
+    ]
+
+
 def in_turns(first: Sequence[Any], second: Sequence[Any], *, quick_of: int = 1) -> list[Any]:
     """Each of ``first`` with each of ``second``. Quick is one in ``quick_of`` of the first list, each with one of the
     second, which take turns."""

@@ -10,11 +10,11 @@ from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from dwconv.workload import Padding
 from tests.schedules.cpu_layers import SHAPES, TARGET, assert_right, built, layer
+from tests.turns import in_turns
 
 
 @pytest.mark.parametrize("parallel", ["images", "channels"])
-@pytest.mark.parametrize("unroll", ["kw", "none"])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("unroll", "bias"), in_turns(["kw", "none"], [True, False]))
 def test_every_way_to_share_out_wgrad(parallel: str, unroll: str, bias: bool) -> None:
     workload = dataclasses.replace(SHAPES["multiplier"], bias=bias).for_pass("wgrad")
     space = templates_for(workload, TARGET)[0].space(workload, TARGET)
@@ -24,10 +24,10 @@ def test_every_way_to_share_out_wgrad(parallel: str, unroll: str, bias: bool) ->
     assert len(kernel.artifact.workspaces) == (1 if parallel == "images" else 0)
 
 
-@pytest.mark.parametrize("ahead", [3, 6])
-@pytest.mark.parametrize("stride, multiplier", [(1, 1), (2, 1), (1, 2)])
-def test_wgrad_asks_for_lines_ahead_and_for_no_others(ahead: int, stride: int, multiplier: int) -> None:
+@pytest.mark.parametrize(("sampled", "ahead"), in_turns([(1, 1), (2, 1), (1, 2)], [3, 6]))
+def test_wgrad_asks_for_lines_ahead_and_for_no_others(ahead: int, sampled: tuple[int, int]) -> None:
     """On what stays in the cache there is nothing to gain: the knob is there in large workloads alone."""
+    stride, multiplier = sampled
     small = layer(34, (17, 14), (3, 3), padding=((1, 1), (1, 1)), stride=(stride, stride), multiplier=multiplier)
     small = small.for_pass("wgrad")
     large = dataclasses.replace(small, batch=2000)
@@ -42,8 +42,7 @@ def test_wgrad_asks_for_lines_ahead_and_for_no_others(ahead: int, stride: int, m
     assert "llvm.prefetch" not in built(large, Config.of(space.template, **before)).artifact.source
 
 
-@pytest.mark.parametrize("group_kh", [1, 2, 3])
-@pytest.mark.parametrize("parallel", ["images", "channels"])
+@pytest.mark.parametrize(("group_kh", "parallel"), in_turns([1, 2, 3], ["images", "channels"]))
 def test_tiles_of_several_rows_of_dy_and_rows_that_are_left(parallel: str, group_kh: int) -> None:
     workload = layer(24, (9, 10), (4, 3), padding=((2, 1), (1, 1)), stride=(1, 2), bias=True).for_pass("wgrad")
     space = templates_for(workload, TARGET)[0].space(workload, TARGET)

@@ -29,7 +29,7 @@ def layer(channels: int, size: int, kernel: int, stride: int = 1, **other: objec
     ("workload", "at_least"),
     [
         (layer(960, 7, 3), 100),
-        (layer(96, 14, 7), 300),
+        pytest.param(layer(96, 14, 7), 300, marks=pytest.mark.slow),
         pytest.param(layer(144, 56, 3), 1000, marks=pytest.mark.slow),
         pytest.param(layer(576, 14, 3, 2), 100, marks=pytest.mark.slow),
     ],

@@ -26,7 +26,7 @@ from dwconv.workload import DTYPES, DType, Pass, Workload
 from tests.conftest import Golden
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SHAPES, SM_90, assert_right_and_clean, drawn
-from tests.turns import in_turns
+from tests.turns import every, in_turns
 
 TEMPLATES = {"fprop": fprop_nhwc.TEMPLATE, "dgrad": dgrad_nhwc.TEMPLATE}
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad")
@@ -81,7 +81,9 @@ def test_every_way_to_go_through_the_taps(knobs: dict[str, object], pass_: Pass,
 
 
 @pytest.mark.parametrize(("pass_", "dtype"), in_turns(PASSES, ["float32", "bfloat16"]))
-@pytest.mark.parametrize("shape", ["asymmetric padding, stride 2", "dilation and stride", "multiplier 2", "a bias"])
+@pytest.mark.parametrize(
+    "shape", every(2, ["asymmetric padding, stride 2", "dilation and stride", "a bias", "multiplier 2"])
+)
 def test_a_staged_source_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, objects: Path) -> None:
     workload = dataclasses.replace(SHAPES[shape], layout="nhwc").for_pass(pass_)
     workload = dataclasses.replace(workload, dtype=dtype)
@@ -166,7 +168,7 @@ def test_defaults_leave_time_for_the_memory(lean: tuple[Workload, float], pass_:
 
 
 @pytest.mark.parametrize(("dtype", "pass_"), in_turns(DTYPES, PASSES))
-@pytest.mark.parametrize("kernel", [7, 31])
+@pytest.mark.parametrize("kernel", every(2, [31, 7]))
 def test_large_kernels_spill_nothing(kernel: int, dtype: DType, pass_: Pass) -> None:
     workload = square(128, 28, kernel, dtype=dtype, pass_=pass_)
     artifact = build(Candidate(workload, space_of(workload).default), SM_90)

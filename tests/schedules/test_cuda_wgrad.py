@@ -79,8 +79,7 @@ def test_a_bias_has_its_gradient_from_the_same_dy(
     assert_right_and_clean(workload, some_configs(workload, 1)[choice == "drawn"], objects)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("workload", [KERNEL_OF_31, NO_X], ids=["31 × 31", "no x"])
+@pytest.mark.parametrize(("workload", "layout"), in_turns([KERNEL_OF_31, NO_X], LAYOUTS), ids=str)
 def test_other_configurations_of_kernels_that_are_cut_into_groups(
     workload: Workload, layout: Layout, objects: Path
 ) -> None:
@@ -174,8 +173,11 @@ def test_loads_are_16_bytes_wide_where_rows_and_channels_allow(dtype: DType, lay
 # -- the space -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("workload", REGIMES, ids=lambda workload: workload.key)
+@pytest.mark.parametrize(
+    ("workload", "layout"),
+    in_turns(REGIMES, LAYOUTS, quick_of=2),
+    ids=lambda value: value.key if isinstance(value, Workload) else None,
+)
 def test_there_is_something_to_search(workload: Workload, layout: Layout) -> None:
     knobs = space(dataclasses.replace(workload, layout=layout))
     rng = random.Random(0)
@@ -185,7 +187,7 @@ def test_there_is_something_to_search(workload: Workload, layout: Layout) -> Non
 sizes = st.integers(1, 40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
     multiplier=st.sampled_from([1, 2, 3]),

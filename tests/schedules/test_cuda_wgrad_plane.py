@@ -59,8 +59,8 @@ def config_with(workload: Workload, **knobs: object) -> Config:
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [
-        ("7 × 7 map", "float16"), ("20 channels, stride 2", "bfloat16"), ("ragged channels", "float16"),
-        ("28 × 28 map", "float16"),
+        ("7 × 7 map", "float16"), slow("20 channels, stride 2", "bfloat16"), ("ragged channels", "float16"),
+        slow("28 × 28 map", "float16"),
     ],
 )  # fmt: skip
 def test_every_way_to_read_planes_of_16_bits(shape: str, dtype: DType, objects: Path) -> None:
@@ -73,7 +73,7 @@ def test_every_way_to_read_planes_of_16_bits(shape: str, dtype: DType, objects: 
     [
         ("7 × 7 map", "float16", {"thread_planes": 2, "pipeline": 3, "split_n": 2}),  # images and turns are left over
         ("ragged channels", "float32", {"thread_planes": 2, "planes": 8}),  # the last block has 2 channels
-        ("plain", "bfloat16", {"tile_w": 7, "pipeline": 2}),  # tiles side by side, in vectors across their edge
+        slow("plain", "bfloat16", {"tile_w": 7, "pipeline": 2}),  # tiles side by side, in vectors across their edge
         slow("20 channels, stride 2", "float16", {"tile_h": 4, "split_n": 1}),  # twice 4 rows are the 8 of dy
         slow("28 × 28 map", "float16", {"tile_h": 5, "tile_w": 28}),  # the last tile stands out
     ],
@@ -168,8 +168,7 @@ def test_the_source_is_pinned(golden: Golden) -> None:
 # -- the space -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [7, 14, 28])
+@pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14, 28]))
 def test_threads_of_a_default_meet_in_no_bank(size: int, dtype: DType) -> None:
     workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
     work = PlaneCorrelation.of(workload, space(workload).default)

@@ -7,6 +7,7 @@ from machine_code import code_of, launch_of
 
 from dwconv.tuner import block_trace
 from dwconv.tuner.block_trace import BlockTrace, Untraceable, trace_block
+from tests.turns import in_turns
 
 ARCHES = ["sm_80", "sm_90", "sm_100", "sm_120"]
 TO = "y[threadIdx.x]"
@@ -65,9 +66,11 @@ def test_a_word_for_all_is_one_sector() -> None:
 STAGED = "__shared__ float tile[2048]; for (int i = threadIdx.x; i < 2048; i += 32) tile[i] = x[i]; __syncthreads();"
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-@pytest.mark.parametrize(("stride", "turns"), [(1, 1), (2, 2), (3, 1), (16, 16), (32, 32), (0, 1)])
-def test_bank_conflicts(stride: int, turns: int, arch: str) -> None:
+@pytest.mark.parametrize(
+    ("stride_turns", "arch"), in_turns([(1, 1), (2, 2), (3, 1), (16, 16), (32, 32), (0, 1)], ["sm_80", "sm_90"])
+)
+def test_bank_conflicts(stride_turns: tuple[int, int], arch: str) -> None:
+    stride, turns = stride_turns
     found = trace(f"{STAGED} {TO} = tile[threadIdx.x * {stride}];", arch=arch)
     assert found.wavefronts == 2048 // 32 + turns
 
@@ -97,8 +100,7 @@ for (int i = 0; i < %s; ++i) sum = fmaf(sum, sum, x[i * 32 + threadIdx.x]);
 {TO} = sum;"""
 
 
-@pytest.mark.parametrize("arch", ARCHES)
-@pytest.mark.parametrize("times", [1, 3, 70])
+@pytest.mark.parametrize(("arch", "times"), in_turns(ARCHES, [1, 3, 70]))
 def test_loops_repeat(times: int, arch: str) -> None:
     for bound, scalars in ((str(times), 0), ("n0", 1)):
         found = trace(LOOP % bound, scalars=scalars, batch=times, arch=arch, block=(32, 2, 1))

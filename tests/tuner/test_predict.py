@@ -102,6 +102,7 @@ COMMAND = ["--shape", "2,8,14,14", "--kernel", "3", "--passes", "fprop", "--tria
 
 
 @simulator
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_ranking")
 def test_what_was_only_computed_is_looked_at_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log.jsonl"
