@@ -21,16 +21,19 @@ from dwconv.tuner import strategies
 
 Golden = Callable[[Path, str], None]
 
-# How fast this machine is, and how lucky it is in drawing, says nothing about what is tested. What failed is printed
-# in a form that can be pasted into the test, and kept nowhere: the checkout may be read-only.
+# How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
+# look for more: `--hypothesis-profile=lucky`. What failed is printed in a form that can be pasted into the test, and
+# kept nowhere: the checkout may be read-only.
 hypothesis.settings.register_profile(
     "dwconv",
     parent=hypothesis.settings.default,
     deadline=None,
+    derandomize=True,
     database=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+hypothesis.settings.register_profile("lucky", parent=hypothesis.settings.get_profile("dwconv"), derandomize=False)
 hypothesis.settings.load_profile("dwconv")
 
 

@@ -58,6 +58,7 @@ def test_every_mutation_is_another_program(tree):
     ]
 
 
+@pytest.mark.slow
 def test_a_failing_test_sees_it_and_the_file_is_put_back(tree):
     """The tests of this tree pass for one of two mutations."""
     (tree / "tests" / "test_a.py").write_text(

@@ -68,7 +68,7 @@ def estimate(cut: Cut, workload: Workload, target: CudaTarget) -> Estimate:
     at_a_time = min(blocks, held.blocks * target.sms)
     missed = max(0.0, 1 - target.limits.cache_bytes / (at_a_time * (read + written) / blocks))
     needed = workload.bytes - written
-    in_flight = held.threads * _bytes_in_flight(cut)
+    in_flight = held.threads * max(_bytes_in_flight(cut), cut.itemsize)  # a thread that reads nothing writes
     drawn = min(1.0, in_flight / BYTES_IN_FLIGHT_PER_SM) * min(1.0, blocks / target.sms)
     in_turn = math.ceil(blocks / target.sms)
     cycles_per_us = target.clock_ghz * 1e3

@@ -49,6 +49,7 @@ SHAPES = {
     "1-D, causal": layer(32, (1, 40), (1, 7), padding=((0, 0), (6, 0)), dilation=(1, 2)),
     "1-D, wide": layer(5, (1, 90), (1, 65), padding=((0, 0), (32, 32)), multiplier=2),
     "kernel beyond the image": layer(16, (1, 9), (3, 5), padding=((1, 1), (4, 4))),
+    "taps beside the image alone": layer(6, (1, 1), (3, 2), padding=((1, 1), (1, 1)), dilation=(1, 2)),
     "31 by 31": layer(16, (20, 17), (31, 31), padding=((15, 15), (15, 15))),
     "large kernel and stride": layer(20, (23, 40), (17, 35), padding=((8, 8), (17, 17)), stride=(2, 2)),
     "stride beyond the kernel": layer(4, (40, 41), (3, 3), padding=((1, 1), (1, 1)), stride=(17, 26)),

@@ -51,6 +51,7 @@ SHAPES = {
     "31 × 31 kernel": layer(4, (14, 17), (31, 31), batch=1),
     "kernel beyond the map": layer(2, (5, 6), (7, 4), padding=((5, 3), (2, 3))),
     "padding beyond the kernel": layer(3, (6, 8), (3, 3), padding=((5, 4), (4, 6))),
+    "taps beside the map alone": layer(6, (1, 1), (3, 2), padding=((1, 1), (1, 1)), dilation=(1, 2)),
     "no padding": layer(4, (11, 9), (4, 2), padding=((0, 0), (0, 0))),
     "stride beyond the kernel": layer(4, (20, 21), (3, 3), stride=(7, 5)),
     "1 by 1": layer(18, (12, 12), (1, 1), stride=(2, 3)),

@@ -149,7 +149,7 @@ LEAN = [
 
 @pytest.mark.parametrize(
     ("lean", "pass_"),
-    in_turns(LEAN, PASSES, quick_of=2),
+    in_turns(LEAN, PASSES, quick_of=3),
     ids=lambda value: value[0].key if isinstance(value, tuple) else None,
 )
 def test_defaults_leave_time_for_the_memory(lean: tuple[Workload, float], pass_: Pass) -> None:
@@ -223,7 +223,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @given(workloads())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_every_workload_has_a_default_that_fits_the_hardware(workload: Workload) -> None:
     assert TEMPLATES[workload.pass_].misfit(workload, SM_90) is None
     space = space_of(workload)

@@ -71,7 +71,9 @@ def test_every_way_to_read_planes_of_16_bits(shape: str, dtype: DType, objects: 
 @pytest.mark.parametrize(
     ("shape", "dtype", "knobs"),
     [
-        ("7 × 7 map", "float16", {"thread_planes": 2, "pipeline": 3, "split_n": 2}),  # images and turns are left over
+        slow(
+            "7 × 7 map", "float16", {"thread_planes": 2, "pipeline": 3, "split_n": 2}
+        ),  # images and turns are left over
         ("ragged channels", "float32", {"thread_planes": 2, "planes": 8}),  # the last block has 2 channels
         slow("plain", "bfloat16", {"tile_w": 7, "pipeline": 2}),  # tiles side by side, in vectors across their edge
         slow("20 channels, stride 2", "float16", {"tile_h": 4, "split_n": 1}),  # twice 4 rows are the 8 of dy
@@ -138,7 +140,7 @@ def test_defaults_are_lean(workload: Workload, dtype: DType) -> None:
     )
 
 
-@pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14]))
+@pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14], quick_of=2))
 def test_planes_of_any_size_are_copied_16_bytes_at_a_time(size: int, dtype: DType) -> None:
     workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
     config = config_with(workload, planes=8, thread_planes=1, tile_h=7, tile_w=size)

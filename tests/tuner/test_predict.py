@@ -116,6 +116,7 @@ def test_what_was_only_computed_is_looked_at_again(tmp_path: Path, capsys: pytes
     assert [record.verdict is not None for record in records] == [False] * 4 + [True] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_ranking")
 def test_without_a_compiler_one_line_says_that_nothing_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
