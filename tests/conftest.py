@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck
 
-from dwconv import plan, settings
+from dwconv import native, plan, settings
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner import strategies
 
@@ -89,6 +89,12 @@ def objects() -> Path:
     folder = settings.cache_folder() / "simulator"
     folder.mkdir(0o700, parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture
+def through_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls take the way through Python: nobody waits until the C++ is compiled."""
+    monkeypatch.setattr(native, "native", lambda **options: None)
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     assert (new == b"") == result["confirmed"], "only what a busy machine kept from being confirmed is timed again"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_ranking")
 def test_predicts_for_a_gpu_that_is_not_here(capsys, tmp_path):
     command = ["--shape", "8,32,28,28", "--kernel", "3", "--target", "cuda:sm_90", "--passes", "fprop",

@@ -9,6 +9,11 @@ from dwconv.tuner import loop
 
 
 @pytest.fixture(autouse=True)
+def _quick_calls(through_python: None) -> None:
+    """How long a call takes is not what is tested."""
+
+
+@pytest.fixture(autouse=True)
 def _busy_counts_as_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_TRIAL_WAIT_S", 0.0)
     monkeypatch.setattr(loop, "_FINAL_WAIT_S", 0.0)

@@ -136,6 +136,7 @@ def test_a_full_disk_leaves_the_limits_as_they_were(measured, monkeypatch):
     assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_real_limits_are_in_order():
     limits = measure_limits(cpu_target()).limits
     assert 0 < limits.memory_gb_per_s < 10_000 and 0 < limits.cache_gb_per_s < 100_000

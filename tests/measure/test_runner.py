@@ -29,7 +29,7 @@ def workers():
 
 @pytest.fixture
 def runner(workers):
-    with LocalRunner(workload(), TARGET, workers=workers, build_timeout_s=3.0, run_timeout_s=6.0) as runner:
+    with LocalRunner(workload(), TARGET, workers=workers, build_timeout_s=3.0, run_timeout_s=3.0) as runner:
         yield runner
 
 
@@ -78,7 +78,7 @@ def test_every_fault_costs_one_candidate(runner):
         "leaves a hole": (Status.WRONG, "not written: 1 of 756"),
         "writes after": (Status.WRONG, "guard band: it wrote outside y"),
         "segfaults": (Status.CRASHED, "killed by SIGSEGV"),
-        "hangs": (Status.TIMEOUT, "no answer after 6 s"),
+        "hangs": (Status.TIMEOUT, "no answer after 3 s"),
         "dies when timed": (Status.CRASHED, "killed by SIGABRT"),
         "none": (Status.OK, ""),
     }

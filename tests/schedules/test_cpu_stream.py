@@ -17,6 +17,7 @@ from dwconv.workload import PASSES, Pass
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, assert_right, built, layer, run, some_configs
 
 
+@pytest.mark.usefixtures("through_python")
 @pytest.mark.parametrize("vector_bytes", [32, 64])
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
 def test_streamed_results_are_the_cached_ones(pass_: Pass, vector_bytes: int) -> None:

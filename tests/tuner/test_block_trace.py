@@ -7,9 +7,9 @@ from machine_code import code_of, launch_of
 
 from dwconv.tuner import block_trace
 from dwconv.tuner.block_trace import BlockTrace, Untraceable, trace_block
-from tests.turns import in_turns
+from tests.turns import every, in_turns
 
-ARCHES = ["sm_80", "sm_90", "sm_100", "sm_120"]
+ARCHES = ["sm_90", "sm_80", "sm_120", "sm_100"]
 TO = "y[threadIdx.x]"
 
 
@@ -30,7 +30,7 @@ def trace(
     return trace_block(code_of(source, arch=arch), launch, batch=batch, arch=arch)
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", every(2, ARCHES))
 def test_neighbours_share_a_line(arch: str) -> None:
     found = trace(f"{TO} = x[threadIdx.x];", block=(64, 1, 1), arch=arch)
     assert found.global_lines == 2 + 2
@@ -40,7 +40,7 @@ def test_neighbours_share_a_line(arch: str) -> None:
     assert found.issued["global"] == 2 * 2
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", every(2, ARCHES))
 def test_strides_spread_over_lines(arch: str) -> None:
     found = trace(f"{TO} = x[threadIdx.x * 32];", arch=arch)
     assert found.global_lines == 32 + 1
@@ -85,7 +85,7 @@ def test_wide_words_of_shared_memory() -> None:
     assert apart.conflicts > 1
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", every(2, ARCHES))
 def test_guards_leave_threads_out(arch: str) -> None:
     assert trace(f"if (threadIdx.x < 8) {TO} = 0;", arch=arch).written_bytes == {"y": 8 * 4}
     inside = "(int)threadIdx.x >= 1 && threadIdx.x < 9"
@@ -138,7 +138,7 @@ def test_both_sides_of_a_branch_within_a_warp_are_issued() -> None:
     assert parted.issued["fma"] == 2 * whole.issued["fma"]
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("arch", every(2, ARCHES))
 def test_three_dimensions_of_threads_and_divisions(arch: str) -> None:
     body = """int t = threadIdx.x + 7 * (threadIdx.y + 3 * threadIdx.z) + blockIdx.x * 42;
     y[t / 9 * 9 + t % 9] = x[(t % 5) * 6 + (t / 5) % 6];"""
