@@ -16,6 +16,7 @@ from planted_records import plant, workload_of
 import dwconv
 from dwconv.errors import DwconvWarning, InvalidWorkload
 from dwconv.plan import Plan, reset
+from tests.turns import slow
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
@@ -163,7 +164,7 @@ def check_step(workload, x, w, bias, *, fused=True):
 PASSES = ("fprop", "dgrad", "wgrad")
 
 
-@pytest.mark.parametrize("batch", [1, 2, 7])
+@pytest.mark.parametrize("batch", [1, slow(2), 7])
 def test_a_training_step_is_right_at_any_batch(tuned, batch):
     y, dx, dw, _ = check_step(tuned, *tensors_of(tuned, batch=batch))
     memory_format = torch.channels_last if tuned.layout == "nhwc" else torch.contiguous_format

@@ -21,6 +21,7 @@ def test_without_a_gpu_it_refuses_in_one_line(capsys, tmp_path):
     assert out == "" and err.count("\n") == 1 and "no GPU" in err
 
 
+@pytest.mark.slow
 def test_the_plan_has_predicted_costs(capsys):
     assert main(["cuda", "--dry-run", "--first", "2"]) == 0
     out = capsys.readouterr().out

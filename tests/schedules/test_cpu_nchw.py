@@ -30,7 +30,7 @@ def test_every_way_through_a_plane(shape: str, pass_: Pass, wanted: dict[str, ob
     workload = lying((SHAPES | {"wide image": WIDE})[shape].for_pass(pass_), "nchw")
     space = templates_for(workload, TARGET)[0].space(workload, TARGET)
     fits = [config for config in space if wanted.items() <= config.to_dict().items()]
-    for config in random.Random(0).sample(fits, k=3):
+    for config in random.Random(0).sample(fits, k=2):
         assert_right(built(workload, config), workload)
 
 

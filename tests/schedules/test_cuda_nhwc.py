@@ -90,6 +90,7 @@ def test_a_staged_source_on_odd_shapes(shape: str, dtype: DType, pass_: Pass, ob
     assert_right_and_clean(workload, drawn(workload, TEMPLATES[pass_], stage="shared"), objects)
 
 
+@pytest.mark.slow
 def test_kernels_too_large_for_shared_memory(objects: Path) -> None:
     workload = layer(1, (5, 6), (31, 31), multiplier=64, batch=1, pass_="dgrad")
     config = space_of(workload).default
@@ -149,7 +150,7 @@ LEAN = [
 
 @pytest.mark.parametrize(
     ("lean", "pass_"),
-    in_turns(LEAN, PASSES, quick_of=3),
+    in_turns(LEAN, PASSES, quick_of=4),
     ids=lambda value: value[0].key if isinstance(value, tuple) else None,
 )
 def test_defaults_leave_time_for_the_memory(lean: tuple[Workload, float], pass_: Pass) -> None:

@@ -132,7 +132,7 @@ REGIMES = [
 
 @pytest.mark.parametrize(
     ("workload", "layout"),
-    in_turns([*REGIMES, dataclasses.replace(REGIMES[1], dtype="float16")], LAYOUTS, quick_of=4),
+    in_turns([*REGIMES, dataclasses.replace(REGIMES[1], dtype="float16")], LAYOUTS, quick_of=6),
     ids=lambda value: value.key if isinstance(value, Workload) else None,
 )
 def test_defaults_keep_to_registers(workload: Workload, layout: Layout) -> None:

@@ -140,7 +140,7 @@ def test_defaults_are_lean(workload: Workload, dtype: DType) -> None:
     )
 
 
-@pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14], quick_of=2))
+@pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14], quick_of=3))
 def test_planes_of_any_size_are_copied_16_bytes_at_a_time(size: int, dtype: DType) -> None:
     workload = layer(384, (size, size), (3, 3), dtype=dtype, batch=64)
     config = config_with(workload, planes=8, thread_planes=1, tile_h=7, tile_w=size)

@@ -66,6 +66,7 @@ def test_a_candidate_that_takes_too_long_is_ended(candidates: list[Candidate]) -
     assert record.status is Status.TIMEOUT
 
 
+@pytest.mark.slow
 def test_a_candidate_limited_by_memory_is_predicted_too() -> None:
     """Its traffic is counted with NumPy, whose numbers cannot pass between processes."""
     layer = dataclasses.replace(LAYER, batch=64, channels=144, input_size=(56, 56))
