@@ -39,8 +39,8 @@ from tests.turns import every, in_turns
 
 def cases() -> Iterator[Any]:
     """Every template that fits, on every shape in every pass: the default, and another configuration with a bias where
-    the pass knows one; through copies one of the two. One in eight is quick: over all shapes, both of every template, in
-    every pass."""
+    the pass knows one; through copies one of the two. One in eight is quick, and so are both of every template in every
+    pass, on some shape."""
     for (turn, shape), (number, pass_), way in itertools.product(enumerate(SHAPES), enumerate(PASSES), WAYS):
         layout, template_layout = way
         workload = lying(SHAPES[shape].for_pass(pass_), layout)
