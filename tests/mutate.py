@@ -205,9 +205,11 @@ def drawn(files: list[Path], *, count: int, seed: int) -> list[Mutation]:
 def tests_for(file: Path) -> list[list[str]]:
     """The tests to run, one list after the other: those of the file's own folder or name, the commands and calls that
     users make, and everything."""
-    parts = file.parts[1:] if file.parts[0] == "dwconv" else file.parts
-    mirror = ROOT / "tests" / Path(*parts[:-1]) if len(parts) > 1 else ROOT / "tests" / f"test_{file.stem}.py"
-    own = [[str(mirror.relative_to(ROOT))]] if mirror.exists() else []
+    *folders, _ = file.parts[1:] if file.parts[0] == "dwconv" else file.parts
+    mirror = Path("tests", *folders[:1]) if folders else Path("tests", f"test_{file.stem}.py")
+    own = [[str(mirror)]] if (ROOT / mirror).exists() else []
+    if file.is_relative_to("schedules/cuda"):  # whose kernels run in the simulator
+        own.append(["tests/measure/simulator/test_templates.py", "tests/build"])
     return [*own, sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests").glob("test_*.py")), ["tests"]]
 
 
