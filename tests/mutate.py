@@ -219,7 +219,8 @@ def is_seen(mutation: Mutation, *, near_only: bool) -> str | None:
     text = path.read_text()
     path.write_text(mutation.applied_to(text))
     try:
-        for tests in tests_for(mutation.file)[: -1 if near_only else None]:
+        rounds = tests_for(mutation.file)
+        for tests in rounds[: max(1, len(rounds) - 2)] if near_only else rounds:
             if failed := _first_failure(tests):
                 return failed
         return None
@@ -264,7 +265,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the draw, default 0")
     parser.add_argument("--only", action="append", default=[], metavar="PATH", help="a file or folder of the product")
     parser.add_argument("--places", nargs="+", metavar="FILE:LINE:COLUMN", help="just these")
-    parser.add_argument("--near", action="store_true", help="leave out the last round, of all tests")
+    parser.add_argument("--near", action="store_true", help="only the tests of the file's own folder or name")
     parser.add_argument("--list", action="store_true", help="print what could be broken, and run nothing")
     args = parser.parse_args()
     if args.list:
