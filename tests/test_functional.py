@@ -344,3 +344,17 @@ def test_bad_arguments_are_one_line_that_names_them(logs, arguments, message):
         if call is dwconv.conv2d or arguments[1].dim() == 4:
             assert message in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.zeros(12, 1, 3),), "weight of shape 12×1×3 is not (C·multiplier, 1, K) with C=8 input channels"),
+        ((torch.zeros(8, 1, 3), None, 1, 0, 1, 4), "use groups=8, or torch.nn.functional.conv1d"),
+        ((torch.zeros(8, 1, 3), None, (1, 2)), "stride=(1, 2) is not one number"),
+    ],
+)
+def test_conv1d_names_its_own_arguments(logs, arguments, message):
+    with pytest.raises(InvalidWorkload) as caught:
+        dwconv.conv1d(torch.zeros(2, 8, 6), *arguments)
+    assert message in str(caught.value)
