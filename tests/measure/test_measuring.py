@@ -38,7 +38,7 @@ def found(measurer, fault, of=None):
         ("wrong at batch 1", "Check", "value: 1 of 378 elements"),
         ("wrong at batch 3", "Check", "value: 1 of 1134 elements"),
         ("wrong at batch 7", "Check", "value: 1 of 2646 elements"),
-        ("wrong every 10th run", "Check", ""),
+        ("wrong every 10th run", "Trial or Check", ""),
         ("wrong on one more thread", "Check", "not deterministic: another run on the same inputs, threads=2"),
         ("loses NaN", "Check", "value: "),
         ("spreads NaN", "Check", "value: "),
@@ -56,7 +56,7 @@ def found(measurer, fault, of=None):
 )
 def test_a_fault_that_hides_is_found(measurer, fault, stage, reason):
     where, how = found(measurer, fault) or ("nowhere", "")
-    assert where == stage and how.startswith(reason), how
+    assert where in stage.split(" or ") and how.startswith(reason), how
     assert torch.get_num_threads() == TARGET.threads
 
 

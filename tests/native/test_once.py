@@ -208,7 +208,7 @@ def test_where_it_cannot_be_kept_that_is_known_before(tmp_path, monkeypatch, pat
         told = r"cache=.*native cannot be used: Not a directory; name a folder of your own in DWCONV_CACHE"
     else:
         private_files.write_sealed(path, b"another's", durable=False)
-        monkeypatch.setattr(private_files.os, "geteuid", lambda: 12345)
+        monkeypatch.setattr(private_files.os, "geteuid", lambda: path.stat().st_uid + 1)
         private_files._key_at.cache_clear()
         told = "cannot be used: it belongs to another user"
     maker = Maker()
