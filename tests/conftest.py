@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -89,6 +90,21 @@ def objects() -> Path:
     folder = settings.cache_folder() / "simulator"
     folder.mkdir(0o700, parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture
+def threads_as_asked() -> Iterator[None]:
+    """For tests that compare with PyTorch's own operator: where OpenMP grants fewer threads than it asks for, as with
+    ``OMP_DYNAMIC=true`` on a busy machine, the weight gradient of PyTorch 2.13 on a CPU is wrong. dwconv's is not: see
+    ``tests/build/test_openmp.py``."""
+    openmp = ctypes.CDLL(None)
+    if not hasattr(openmp, "omp_set_dynamic"):
+        yield
+        return
+    before = openmp.omp_get_dynamic()
+    openmp.omp_set_dynamic(0)
+    yield
+    openmp.omp_set_dynamic(before)
 
 
 @pytest.fixture

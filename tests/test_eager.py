@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 import dwconv
 from dwconv.eager import is_watched
 
+pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()
 
 

@@ -19,6 +19,7 @@ from dwconv.plan import Plan, reset
 from tests.turns import slow
 
 pytestmark = [
+    pytest.mark.usefixtures("threads_as_asked"),
     pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
     pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel"),  # PyTorch's own, about its own op
 ]

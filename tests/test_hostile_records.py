@@ -24,6 +24,7 @@ from dwconv.schedules.template import all_templates
 from dwconv.target import cpu_target
 from dwconv.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 
+pytestmark = pytest.mark.usefixtures("threads_as_asked")
 MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 Line = dict[str, object]
 

@@ -17,7 +17,10 @@ import dwconv
 from bench.models import NETWORKS, MobileNetV3Large
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
 
-pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+pytestmark = [
+    pytest.mark.usefixtures("threads_as_asked"),
+    pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
+]
 
 
 def names(layers):

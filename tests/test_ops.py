@@ -10,7 +10,10 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from dwconv import ops
 
-pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+pytestmark = [
+    pytest.mark.usefixtures("threads_as_asked"),
+    pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
+]
 LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 # stride, padding (top, bottom, left, right), dilation
 GEOMETRIES = {

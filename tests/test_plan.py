@@ -21,6 +21,7 @@ from dwconv.schedules.template import template
 from dwconv.target import cpu_target
 from dwconv.workload import PASSES
 
+pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()
 
 

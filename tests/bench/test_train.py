@@ -17,7 +17,10 @@ from bench.networks import explain_layers
 from bench.step_profile import profiles, ratio_at_most, table
 from dwconv.measure.timing import Lap
 
-pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+pytestmark = [
+    pytest.mark.usefixtures("threads_as_asked"),
+    pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
+]
 
 
 def laps(lost=(0.0, 0.0, 0.0), **seconds):

@@ -20,6 +20,7 @@ from dwconv.native import compile as compiling
 from dwconv.plan import plan, reset
 from dwconv.workload import PASSES
 
+pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()
 
 
