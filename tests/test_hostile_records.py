@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -89,7 +90,10 @@ def run_other_passes(logs: Path) -> None:
 def test_a_template_of_another_pass_is_never_run(logs: Path) -> None:
     """In a process of its own: it would write where it must not."""
     program = f"import pathlib, test_hostile_records as it; it.run_other_passes(pathlib.Path({str(logs)!r}))"
-    ran = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parent, env=os.environ | {"OMP_DYNAMIC": "false"},
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (0, "survived\n"), ran.stderr[-3000:]
 
 
