@@ -7,9 +7,11 @@ and launch it with the grid, block, shared bytes and arguments listed, in that o
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
@@ -68,8 +70,32 @@ def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple
         module = pipeline(module)
     host, devices = split_host_device_mods(module)
     ((device_target, device),) = devices.items()
-    source = codegen_build(finish_device()(device), device_target).inspect_source()
+    with _compiled_by_nobody():
+        source = codegen_build(finish_device()(device), device_target).inspect_source()
     return self_contained(source), tuple(_launches(host, arguments))
+
+
+@contextmanager
+def _compiled_by_nobody() -> Iterator[None]:
+    """Where there is a GPU, TVM compiles the source that it generates, with a toolkit of its own choice, and fails
+    without one. Here the source is enough."""
+    import tvm_ffi
+
+    name = "tvm_callback_cuda_compile"
+    with _LOWERING:
+        usual = tvm_ffi.get_global_func(name, allow_missing=True)
+        tvm_ffi.register_global_func(name, lambda source, *options: b"", override=True)
+        try:
+            yield
+        finally:
+            if usual is None:
+                tvm_ffi.registry.remove_global_func(name)
+            else:
+                tvm_ffi.register_global_func(name, usual, override=True)
+
+
+_LOWERING = threading.Lock()
+"""The callback is the process's own."""
 
 
 def _check_threads(function: Any) -> None:

@@ -6,7 +6,9 @@ The disassembler is nvdisasm from pip; no CUDA toolkit, no GPU.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -101,7 +103,7 @@ def disassemble(cubin: bytes) -> dict[str, Code]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [str(_nvdisasm()), "--print-code", "--no-dataflow", file.name]
+        command = [_nvdisasm(), "--print-code", "--no-dataflow", file.name]
         try:
             finished = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
         except OSError as error:
@@ -114,13 +116,14 @@ def disassemble(cubin: bytes) -> dict[str, Code]:
     return {code.kernel: code for code in _kernels(finished.stdout)}
 
 
-def _nvdisasm() -> Path:
+def _nvdisasm() -> str:
+    """The one from pip or, where that is missing or may not be run, the one on PATH."""
     package = importlib.util.find_spec("nvidia.cu13")
-    for folder in (package.submodule_search_locations or ()) if package else ():
-        for name in ("nvdisasm", "nvdisasm.exe"):
-            if (path := Path(folder) / "bin" / name).exists():
-                return path
-    raise _missing("nvidia-cuda-nvdisasm is not installed")
+    folders = [str(Path(folder, "bin")) for folder in (package.submodule_search_locations or ())] if package else []
+    found = shutil.which("nvdisasm", path=os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)]))
+    if found is None:
+        raise _missing("no file of that name in site-packages or on PATH may be run")
+    return found
 
 
 def _missing(reason: str) -> BrokenInstallation:

@@ -104,8 +104,8 @@ class Measurer:
         if setup.load == LOAD:
             import tvm  # noqa: F401  takes a second or two, in which others can do something
 
-            # Compiled the first time, which takes longer than a candidate may.
-            native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
+            if self._device == "cpu":  # compiled the first time, which takes longer than a candidate may
+                native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
 
     def __call__(self, request: Prepare | Trial | Check | Final) -> Measured:
         with torch.inference_mode():

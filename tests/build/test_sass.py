@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from machine_code import code_of
@@ -106,3 +108,21 @@ def test_a_missing_disassembler_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
             monkeypatch.delitem(sys.modules, name)
     with pytest.raises(BrokenInstallation, match=r"pip install 'dwconv\[cuda\]'"):
         sass.disassemble(b"")
+
+
+def test_a_disassembler_that_may_not_be_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packing a wheel loses the bit that makes a file a program: the one on PATH serves."""
+    real = sass._nvdisasm()
+    packed, own = tmp_path / "cu13" / "bin" / "nvdisasm", tmp_path / "own" / "nvdisasm"
+    for file in (packed, own):
+        file.parent.mkdir(parents=True)
+    packed.write_bytes(b"not a program")
+    packed.chmod(0o644)
+    own.symlink_to(real)
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "cu13")])
+    monkeypatch.setattr(sass.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(BrokenInstallation, match="may be run"):
+        sass.disassemble(b"")
+    monkeypatch.setenv("PATH", str(own.parent))
+    assert code_of("k(float* y) { y[threadIdx.x] = 0; }").instructions

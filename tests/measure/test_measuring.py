@@ -4,8 +4,9 @@ import pytest
 import torch
 from planted_kernels import artifact, candidate, workload
 
+from dwconv import native
 from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial
-from dwconv.target import CpuTarget
+from dwconv.target import CpuTarget, parse_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 
@@ -88,3 +89,15 @@ def test_a_right_kernel_is_confirmed(pass_, layout, changes):
     measurer(Prepare(workload=of, finalists=True))
     verdict = measurer(Check(artifact=artifact(candidate(of=of)))).verdict
     assert verdict.right and 0 < verdict.max_error <= verdict.allowed_error < 1e-3  # on data that rounds
+
+
+@pytest.mark.parametrize(("target", "compiled"), [("cpu", 1), ("cuda:sm_90", 0)])
+def test_the_short_way_of_calls_is_compiled_for_the_cpu_alone(target, compiled, monkeypatch):
+    asked = []
+    monkeypatch.setattr(native, "native", lambda **options: asked.append(options))
+    threads = torch.get_num_threads()
+    try:
+        Measurer(MeasureSetup(target=parse_target(target)))
+    finally:
+        torch.set_num_threads(threads)
+    assert len(asked) == compiled

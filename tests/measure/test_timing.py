@@ -198,3 +198,11 @@ def test_beside_busy_loops_a_time_is_right_or_said_to_be_contended():
         torch.set_num_threads(before)
     for measured in taken:
         assert measured.contention > CONTENDED or measured.median_us < 4 * alone_us, (alone_us, taken)
+
+
+def test_a_round_of_no_time_is_one_call():
+    """So that caches can be swept before every call."""
+    clock = FakeClock(a=[100])
+    taken = time_in_turns(clock.calls(), clock=clock, effort=Effort(round_s=0.0, rounds=4, budget_s=9.0))
+    assert taken["a"].rounds == 4 and taken["a"].median_us == pytest.approx(100)
+    assert clock.laps[-4:] == [("a", 1)] * 4

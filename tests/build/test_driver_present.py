@@ -1,0 +1,69 @@
+"""Where there is a driver, TVM loads a CUDA runtime, which wants to compile what it generates: nobody lets it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dwconv.build.cpu import describe
+from dwconv.build.cuda import lower
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import CudaTarget, parse_target
+from dwconv.workload import Workload
+
+CALLS = (
+    "cuDeviceGetName", "cuFuncSetAttribute", "cuGetErrorName", "cuGetErrorString", "cuLaunchKernelEx",
+    "cuModuleGetFunction", "cuModuleLoadData", "cuModuleUnload", "cuTensorMapEncodeTiled",
+)  # fmt: skip
+"""Of the driver, that TVM's runtime is linked with."""
+NO_DEVICE = 100
+
+LOWERED = """
+import tvm_ffi
+from tests.build.test_driver_present import lowered
+from tvm.base import _LOADED_LIBS
+
+name = "tvm_callback_cuda_compile"
+before = tvm_ffi.get_global_func(name)
+print("tvm_runtime_cuda" in _LOADED_LIBS, lowered(), lowered(), tvm_ffi.get_global_func(name).same_as(before))
+"""
+
+
+def lowered() -> str:
+    """The digest of a source."""
+    target = parse_target("cuda:sm_90")
+    assert isinstance(target, CudaTarget)
+    workload = Workload(pass_="fprop", batch=2, channels=8, input_size=(9, 9), kernel=(3, 3))
+    template = templates_for(workload, target)[0]
+    function = Candidate(workload, template.space(workload, target).default).schedule(target).mod["main"]
+    source, _ = lower(function, tuple(describe(buffer) for buffer in function.params), arch=target.arch)
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that finds a driver, without a device."""
+    compiler, toolkit = shutil.which("gcc"), importlib.util.find_spec("nvidia.cu13")
+    if not sys.platform.startswith("linux") or compiler is None or toolkit is None:
+        pytest.skip("needs gcc and nvidia-cuda-runtime on Linux")
+    source = tmp_path / "driver.c"
+    source.write_text("".join(f"int {name}(void) {{ return {NO_DEVICE}; }}\n" for name in CALLS))
+    library = tmp_path / "libcuda.so.1"
+    command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{library.name}", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    folders = [tmp_path, *(Path(folder, "lib") for folder in toolkit.submodule_search_locations or ())]
+    root = Path(__file__).resolve().parents[2]
+    return os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders)), "PYTHONPATH": f"{root}:{root}/tests"}
+
+
+def test_a_candidate_is_lowered_to_the_same_source_and_not_compiled_by_tvm(driver: dict[str, str]) -> None:
+    done = subprocess.run([sys.executable, "-c", LOWERED], env=driver, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", lowered(), lowered(), "True"]
