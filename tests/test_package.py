@@ -67,6 +67,7 @@ def test_wheel_holds_every_room(wheel):
     assert not any(name.startswith(("tests/", "bench/")) for name in names)
 
 
+@pytest.mark.slow
 def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp_path):
     program = (
         "import torch, dwconv, dwconv.schedules, sys\n"

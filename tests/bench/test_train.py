@@ -91,6 +91,7 @@ def test_what_can_be_won_at_most_is_what_the_depthwise_layers_take():
     assert ratio_at_most({"pointwise, dense": 100.0, "step": 100.0}) == 1
 
 
+@pytest.mark.slow
 def test_the_profiler_writes_nothing_between_the_figures():
     program = (
         "import torch\n"
