@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-import psutil
 import torch
 
+from dwconv.measure import memory
 from dwconv.measure.timing import Call
 from dwconv.target import last_cache_bytes
 from dwconv.workload import Workload
@@ -59,5 +59,5 @@ def results_held(workload: Workload, *, caches: Caches) -> int:
 
 def _count(tensor_bytes: int) -> int:
     """How many tensors of that size drive each other from the cache."""
-    room: int = min(_TIMES_THE_CACHE * last_cache_bytes(), psutil.virtual_memory().available // 8)
+    room = min(_TIMES_THE_CACHE * last_cache_bytes(), memory.available_bytes() // 8)
     return max(1, min(_MOST_TENSORS, math.ceil(room / tensor_bytes)))

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from dwconv import private_files, settings
 from dwconv.build.wire import message
 from dwconv.errors import NotKept
+from dwconv.measure import memory
 from dwconv.measure.process import IsolatedProcess
 from dwconv.measure.timing import CpuClock
 from dwconv.target import CpuTarget, Limits, MiB
@@ -147,9 +147,9 @@ class Meter:
 
     def __call__(self, _: Gauge) -> Reading:
         cache = self._target.cache_bytes
-        memory = min(max(8 * cache, 256 * MiB), 1024 * MiB, psutil.virtual_memory().available // 4)
+        copied = min(max(8 * cache, 256 * MiB), 1024 * MiB, memory.available_bytes() // 4)
         rates = {
-            "memory": _copy(memory),
+            "memory": _copy(copied),
             "cache": _copy(min(cache // 3, 16 * MiB)),
             "convolution": _convolution(),
             **{f"multiply-add {count}": _multiply_add(self._target, accumulators=count) for count in _ACCUMULATORS},

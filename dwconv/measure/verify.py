@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import psutil
 import torch
 
 from dwconv.build.artifact import Argument, Artifact
 from dwconv.build.kernel import ALIGNMENT_BYTES
+from dwconv.measure import memory
 from dwconv.measure.cases import Case
 from dwconv.measure.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
 from dwconv.records.record import Verdict
@@ -256,7 +256,7 @@ def _wrong(reason: str) -> Verdict:
 
 def _check_memory(arguments: Sequence[Argument], *, batch: int, device: torch.device) -> None:
     needed = sum(math.prod(a.shape_at(batch)) * getattr(torch, a.dtype).itemsize for a in arguments)
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory.available_bytes()
     if needed > free:
         raise MemoryError(f"it needs {needed / 2**30:.1f} GiB for its tensors, {free / 2**30:.1f} GiB are free")
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from planted_kernels import artifact, candidate, load, workload
 
+from dwconv.measure import memory
 from dwconv.measure import verify as verify_module
 from dwconv.measure.cases import make_case
 from dwconv.measure.verify import verify, verify_finalist
@@ -99,3 +100,9 @@ def test_results_in_16_bits(dtype):
     (answer,) = case.answers
     assert answer.expected.dtype == getattr(torch, dtype) and answer.allowed is None
     assert judge("none", of=of).right
+
+
+def test_tensors_that_the_control_group_leaves_no_memory_for_are_not_made(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"for its tensors, 0\.0 GiB are free"):
+        judge("none")

@@ -13,6 +13,7 @@ from dwconv.schedules.cuda import fprop_nchw
 from dwconv.schedules.template import templates_for
 from dwconv.target import CudaTarget, parse_target
 from dwconv.workload import Workload, resolve_padding
+from tests.turns import slow
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
@@ -29,9 +30,9 @@ def layer(channels: int, size: int, kernel: int, stride: int = 1, **other: objec
     ("workload", "at_least"),
     [
         (layer(960, 7, 3), 100),
-        pytest.param(layer(96, 14, 7), 300, marks=pytest.mark.slow),
-        pytest.param(layer(144, 56, 3), 1000, marks=pytest.mark.slow),
-        pytest.param(layer(576, 14, 3, 2), 100, marks=pytest.mark.slow),
+        slow(layer(96, 14, 7), 300),
+        slow(layer(144, 56, 3), 1000),
+        slow(layer(576, 14, 3, 2), 100),
     ],
     ids=lambda value: value.key if isinstance(value, Workload) else "",
 )

@@ -21,6 +21,7 @@ from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, parse_target
 from dwconv.tuner.predict import Predictor, PredictRunner, PredictSetup
 from dwconv.workload import Workload
+from tests.turns import slow
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
@@ -38,7 +39,7 @@ def candidates() -> list[Candidate]:
     return [Candidate(LAYER, config) for config in (*good, wild)]
 
 
-@pytest.mark.parametrize("check", [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=simulator)])
+@pytest.mark.parametrize("check", [slow(False), pytest.param(True, marks=simulator)])
 def test_one_record_a_candidate_computed_and_marked(candidates: list[Candidate], check: bool) -> None:
     with PredictRunner(LAYER, SM_90, check=check, jobs=2) as runner:
         records = {record.config: record for record in runner.measure(candidates)}

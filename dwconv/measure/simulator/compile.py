@@ -40,6 +40,7 @@ _KERNEL = (
     *("-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-store-merging"),
     *("-fno-thread-jumps", "-fno-crossjumping", "-fno-tree-sra"),
 )
+_RUNTIME = ("-O2", "-fcf-protection=none")
 
 
 def available() -> bool:
@@ -89,17 +90,7 @@ def compile_runtime(folder: Path) -> Path:
     if not finished.exists():
         with tempfile.TemporaryDirectory(dir=folder) as name:
             work = Path(name)
-            _run(
-                "g++",
-                *_COMMON,
-                "-O2",
-                "-fcf-protection=none",
-                "-c",
-                str(_HERE / "runtime.cc"),
-                "-o",
-                "r.o",
-                folder=work,
-            )
+            _run("g++", *_COMMON, *_RUNTIME, "-c", str(_HERE / "runtime.cc"), "-o", "r.o", folder=work)
             _finish(work / "r.o", finished)
     return finished
 
