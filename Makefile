@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-slow lint format clean
+.PHONY: tune test test-all lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -25,8 +25,8 @@ tune: $(VENV)/installed  ## tune SHAPE=N,C,H,W KERNEL=K on this machine, about a
 test: $(VENV)/installed  ## the test suite
 	$(PYTEST)
 
-test-slow: $(VENV)/installed  ## the rest of it: every template, pass and type on every odd shape
-	$(PYTEST) -m slow
+test-all: $(VENV)/installed  ## all of it: every template, pass and type on every odd shape, too
+	$(PYTEST) -m "slow or not slow"
 
 lint: $(VENV)/installed  ## style, types, and who may import whom
 	$(VENV)/bin/ruff check

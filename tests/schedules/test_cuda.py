@@ -31,7 +31,6 @@ def layer(channels: int, size: int, kernel: int, stride: int = 1, **other: objec
     [
         (layer(960, 7, 3), 100),
         slow(layer(96, 14, 7), 300),
-        slow(layer(144, 56, 3), 1000),
         slow(layer(576, 14, 3, 2), 100),
     ],
     ids=lambda value: value.key if isinstance(value, Workload) else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from dwconv.tuner.ranking import rank_correlation
 from dwconv.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean
-from tests.turns import in_turns, slow
+from tests.turns import every, in_turns, slow
 
 
 def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
@@ -68,7 +69,7 @@ def artifact_of(workload: Workload, config: Config) -> Artifact:
 
 @pytest.mark.parametrize(
     ("name", "layout"),
-    in_turns(["stride 2", "31 × 31", "multiplier 2", "no x"], LAYOUTS),
+    [*in_turns(["stride 2", "multiplier 2", "no x"], LAYOUTS), *(slow("31 × 31", layout) for layout in LAYOUTS)],
 )
 @pytest.mark.parametrize("choice", ["drawn", slow("default")])
 def test_a_bias_has_its_gradient_from_the_same_dy(name: str, layout: Layout, choice: str, objects: Path) -> None:
@@ -128,11 +129,12 @@ REGIMES = [
     layer(384, (14, 14), (13, 13), batch=64),
     layer(128, (28, 28), (31, 31), batch=64),
 ]  # fmt: skip
+HALVED = dataclasses.replace(REGIMES[1], dtype="float16")
 
 
 @pytest.mark.parametrize(
     ("workload", "layout"),
-    in_turns([*REGIMES, dataclasses.replace(REGIMES[1], dtype="float16")], LAYOUTS, quick_of=6),
+    every(5, list(zip([*REGIMES, HALVED], cycle(LAYOUTS), strict=False))),
     ids=lambda value: value.key if isinstance(value, Workload) else None,
 )
 def test_defaults_keep_to_registers(workload: Workload, layout: Layout) -> None:
@@ -209,7 +211,7 @@ def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride
 @pytest.mark.slow
 def test_estimates_put_candidates_in_the_order_of_their_computed_cost() -> None:
     workload = layer(96, (28, 28), (5, 5), dtype="float16", layout="nhwc", batch=64)
-    drawn = some_configs(workload, 14)
+    drawn = some_configs(workload, 8)
     costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in drawn]
     estimates = [estimated_us(workload, config, SM_90) for config in drawn]
     assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6

@@ -41,6 +41,7 @@ def candidates() -> list[Candidate]:
 
 @pytest.mark.parametrize("check", [slow(False), pytest.param(True, marks=simulator)])
 def test_one_record_a_candidate_computed_and_marked(candidates: list[Candidate], check: bool) -> None:
+    candidates = candidates[-2:] if check else candidates  # a simulation takes seconds
     with PredictRunner(LAYER, SM_90, check=check, jobs=2) as runner:
         records = {record.config: record for record in runner.measure(candidates)}
         assert not list(runner.confirm(candidates[:1]))
@@ -100,7 +101,7 @@ def test_checking_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 # -- the command -----------------------------------------------------------------------------------------------------
 
-COMMAND = ["--shape", "2,8,14,14", "--kernel", "3", "--passes", "fprop", "--trials", "4", "--jobs", "1"]
+COMMAND = ["--shape", "2,8,14,14", "--kernel", "3", "--passes", "fprop", "--trials", "3", "--jobs", "1"]
 
 
 @simulator
@@ -110,12 +111,12 @@ def test_what_was_only_computed_is_looked_at_again(tmp_path: Path, capsys: pytes
     log = tmp_path / "log.jsonl"
     arguments = [*COMMAND, "--log", str(log), "--target", "cuda:sm_90"]
     assert tune.main([*arguments, "--no-check"]) == 0
-    assert "4 built and computed, none of them checked; rank correlation" in capsys.readouterr().out
+    assert "3 built and computed, none of them checked; rank correlation" in capsys.readouterr().out
     assert tune.main(arguments) == 0
     printed = capsys.readouterr().out
-    assert "4 built and computed, 4 of them checked in the simulator" in printed and "predicted" in printed
+    assert "3 built and computed, 3 of them checked in the simulator" in printed and "predicted" in printed
     records = TuningLog(log).load().records
-    assert [record.verdict is not None for record in records] == [False] * 4 + [True] * 4
+    assert [record.verdict is not None for record in records] == [False] * 3 + [True] * 3
 
 
 @pytest.mark.slow
