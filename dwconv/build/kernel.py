@@ -10,7 +10,9 @@ since it was built.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,7 +32,8 @@ two cache lines costs less than the copy that would align it. A GPU does not; a 
 MOST_ELEMENTS = 2**31 - 1
 
 RawCall = Callable[..., Any]
-"""Of a CPU kernel: batch, then the addresses of ``artifact.arguments``. Of a CUDA kernel: the tensors."""
+"""Takes the batch, then the addresses of ``artifact.arguments``; a CUDA kernel is launched on PyTorch's current device
+and stream."""
 
 _FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
@@ -38,20 +41,23 @@ _FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 class Kernel:
     """A built candidate, callable. Load one with ``Kernel.load``."""
 
-    def __init__(self, artifact: Artifact, call: RawCall, *, entry: int | None = None) -> None:
-        """``entry``: where the machine code of ``call`` is, which takes the batch and the addresses as C does."""
+    def __init__(
+        self, artifact: Artifact, call: RawCall, *, entry: int | None = None, device: str | None = None
+    ) -> None:
+        """``entry``: where the machine code of ``call`` is, which takes the batch and the addresses as C does.
+        ``device``: where its tensors are, if not on the kind of device that it was built for, as in a simulator."""
         self.artifact = artifact
         self.workload: Workload = artifact.candidate.workload
         self._call = call
-        self._takes_addresses = artifact.kind == "cpu"
+        device = device or artifact.kind
+        self._is_cuda = device == "cuda"
+        self._off_alignment = ALIGNMENT_BYTES[artifact.kind] - 1
         self._inputs, self._results = (
-            tuple(_Operand.of(name, artifact) for name in names)
+            tuple(_Operand.of(name, artifact, device=device) for name in names)
             for names in (self.workload.inputs, self.workload.results)
         )
         self._one = self._results[0] if len(self._results) == 1 else None
-        self.is_direct = self._takes_addresses and all(
-            operand.lies is operand.given for operand in (*self._inputs, *self._results)
-        )
+        self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
         """True if nothing has to be changed where the inputs are dense in the workload's layout."""
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
         self.native: Any | None = self._native(entry) if entry and self.is_direct else None
@@ -79,21 +85,22 @@ class Kernel:
             return given
         batch = inputs[0].shape[0]
         read = [operand.dense(tensor, batch) for operand, tensor in zip(self._inputs, inputs, strict=True)]
-        if self._takes_addresses:
-            given = self.on_dense(*read)
-        else:
-            results = [operand.empty(batch, read[0]) for operand in self._results]
-            operands = (*self._inputs, *self._results)
-            views = [operand.view(tensor) for operand, tensor in zip(operands, (*read, *results), strict=True)]
-            self._call(*views, *self._empty_workspaces(batch, read[0].device))
-            given = results[0] if len(results) == 1 else tuple(results)
+        if self._is_cuda and any(tensor.device != read[0].device for tensor in read):
+            devices = ", ".join(
+                f"{each.name} on {tensor.device}" for each, tensor in zip(self._inputs, read, strict=True)
+            )
+            raise BuildError(f"one kernel, one device: {devices}")
+        given = self.on_dense(*read)
         (operand, *_) = self._results
         return given if operand.given is operand.lies else given.contiguous(memory_format=operand.given)
 
     def on_dense(self, *inputs: torch.Tensor) -> Any:
-        """The same on a CPU for tensors that lie as the kernel reads them, of its shapes and its dtype. Nothing of
-        this is looked at."""
+        """The same for tensors that lie as the kernel reads them, of its shapes and its dtype, on one device. Nothing
+        of this is looked at."""
         first = inputs[0]
+        if self._is_cuda and first.get_device() != torch.cuda.current_device():
+            with torch.cuda.device(first.device):
+                return self.on_dense(*inputs)
         batch = first.shape[0]
         result: Any
         if self._one is not None:
@@ -103,12 +110,15 @@ class Kernel:
         else:
             result = tuple(operand.empty(batch, first) for operand in self._results)
             addresses = [*map(_ADDRESS, (*inputs, *result))]
-        if (addresses[0] | addresses[1]) & _OFF_ALIGNMENT:
+        if functools.reduce(operator.or_, addresses) & self._off_alignment:
             return self(*inputs)
         offsets, size_bytes = self._scratch_at.get(batch) or self._place_workspaces(batch)
-        if size_bytes > _thread.size_bytes:
-            _thread.grow(size_bytes)
-        start = _thread.start
+        start, scratch = 0, None
+        if size_bytes and self._is_cuda:  # kept until the kernel is queued: the stream then keeps the order
+            scratch = first.new_empty(size_bytes, dtype=torch.uint8)
+            start = scratch.data_ptr()
+        elif size_bytes:
+            start = _scratch(size_bytes)
         for offset in offsets:
             addresses.append(start + offset)
         self._call(batch, *addresses)
@@ -118,11 +128,7 @@ class Kernel:
         self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
     ) -> None:
         """The bare call, on contiguous, aligned tensors of exactly the shapes in ``artifact.arguments``."""
-        tensors = (*inputs, *results, *workspaces)
-        if self._takes_addresses:
-            self._call(inputs[0].shape[0], *[tensor.data_ptr() for tensor in tensors])
-        else:
-            self._call(*tensors)
+        self._call(inputs[0].shape[0], *[tensor.data_ptr() for tensor in (*inputs, *results, *workspaces)])
 
     def _native(self, entry: int) -> Any | None:
         compiled = native.native()
@@ -143,16 +149,8 @@ class Kernel:
 
     # -- workspaces --------------------------------------------------------------------------------------------
 
-    def _empty_workspaces(self, batch: int, device: torch.device) -> list[torch.Tensor]:
-        """Uninitialised scratch memory, as the kernel asks for it."""
-        return [
-            torch.empty(argument.shape_at(batch), dtype=getattr(torch, argument.dtype), device=device)
-            for argument in self.artifact.workspaces
-        ]
-
     def _place_workspaces(self, batch: int) -> tuple[tuple[int, ...], int]:
-        """Where the workspaces of a CPU kernel are, and their size: side by side, in memory that all kernels of a
-        thread share and that stays in its caches. They run one after the other."""
+        """Where the workspaces are, side by side, and the size of them all."""
         offsets, end = [], 0
         for argument in self.artifact.workspaces:
             offsets.append(end)
@@ -165,8 +163,8 @@ class Kernel:
 
 
 _ADDRESS = torch.Tensor.data_ptr
-_OFF_ALIGNMENT = ALIGNMENT_BYTES["cpu"] - 1
-_CACHE_LINE_BYTES = 64
+_CACHE_LINE_BYTES = 128
+"""Of the devices there are, the longest."""
 _MOST_BATCHES = 1000
 
 
@@ -176,17 +174,21 @@ def _size(size: int | Extent) -> tuple[int, int]:
 
 
 class _Scratch(threading.local):
-    """Memory for the workspaces of the kernels that one thread runs: as much as the largest of them took."""
+    """Memory for the workspaces of the CPU kernels that one thread runs, one after the other: as much as the largest of
+    them took. It stays in the thread's caches."""
 
     def __init__(self) -> None:
-        self.start, self.size_bytes = 0, 0
+        self._start, self._size_bytes = 0, 0
 
-    def grow(self, size_bytes: int) -> None:
-        self._memory = torch.empty(size_bytes, dtype=torch.uint8)  # PyTorch aligns it to a cache line
-        self.start, self.size_bytes = self._memory.data_ptr(), size_bytes
+    def __call__(self, size_bytes: int) -> int:
+        """Where it is."""
+        if size_bytes > self._size_bytes:
+            self._memory = torch.empty(size_bytes, dtype=torch.uint8)  # PyTorch aligns it to a cache line
+            self._start, self._size_bytes = self._memory.data_ptr(), size_bytes
+        return self._start
 
 
-_thread = _Scratch()
+_scratch = _Scratch()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,12 +207,12 @@ class _Operand:
     given: torch.memory_format
     """How the user gets it."""
     dtype: torch.dtype
-    device: str | None
-    """Where it has to be; None if whoever launches the kernel looks."""
+    device: str
+    """Where it has to be."""
     alignment: int
 
     @classmethod
-    def of(cls, name: str, artifact: Artifact) -> _Operand:
+    def of(cls, name: str, artifact: Artifact, *, device: str) -> _Operand:
         workload, is_image = artifact.candidate.workload, name in IMAGES
         shape = workload.shape_of(name)
         lies = _FORMATS[artifact.candidate.template.layout] if is_image else torch.contiguous_format
@@ -223,7 +225,7 @@ class _Operand:
             lies=lies,
             given=_FORMATS[workload.layout] if is_image else lies,
             dtype=getattr(torch, workload.dtype),
-            device="cpu" if artifact.kind == "cpu" else None,
+            device=device,
             alignment=ALIGNMENT_BYTES[artifact.kind],
         )
 
@@ -242,7 +244,7 @@ class _Operand:
             )
         if tensor.dtype is not self.dtype:
             raise BuildError(f"{self.name} is {tensor.dtype}, not {self.dtype}")
-        if self.device not in (None, tensor.device.type):
+        if tensor.device.type != self.device:
             raise BuildError(f"{self.name} is on {tensor.device}, not on a {self.device}")
         if not tensor.is_contiguous(memory_format=self.lies):
             tensor = tensor.contiguous(memory_format=self.lies)
@@ -252,10 +254,6 @@ class _Operand:
 
     def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
         return like.new_empty_strided((batch, *self.shape) if self.is_image else self.shape, self.strides)
-
-    def view(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Contiguous, whatever the layout."""
-        return tensor.permute(0, 2, 3, 1) if self.lies is torch.channels_last else tensor
 
 
 def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None:

@@ -1,4 +1,11 @@
-"""Run a CUDA artifact on PyTorch's tensors, device and current stream, through the driver API.
+"""Launch a CUDA artifact on PyTorch's current device and stream, through the driver API.
+
+A training step makes some hundred launches, and many a kernel is shorter than a slow call. So everything that is known
+before is packed before, once for each batch size:
+
+    values       x  w  y  workspace0  n     a call writes the addresses; the sizes are there
+                 ▲  ▲  ▲  ▲           ▲
+    parameters   └──┴──┴──┴───────────┘     of each launch: where in ``values`` its arguments are
 
 Not yet run on a GPU: tested against a stand-in for the driver.
 """
@@ -6,24 +13,25 @@ Not yet run on a GPU: tested against a stand-in for the driver.
 from __future__ import annotations
 
 import ctypes
-import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 
-from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
+from dwconv.build.artifact import Artifact, Extent, Launch, Scalar
 from dwconv.errors import BrokenInstallation, BuildError, NoDevice
 
-VECTOR_BYTES = 16
-"""The widest load of a kernel: every tensor must start at a multiple of it."""
+_MOST_PACKED = 1000
+"""Batch sizes and devices to remember at a time, in each thread."""
 
 
 def load_cuda(artifact: Artifact) -> Callable[..., None]:
-    """A function of the artifact's tensors, in the order of ``artifact.arguments``, contiguous, all on one GPU.
+    """A function of the batch size and of the addresses of ``artifact.arguments``, on PyTorch's current device.
 
-    It launches on PyTorch's current stream of that GPU and returns at once. Raises NoDevice without a GPU.
+    It launches on PyTorch's current stream and returns at once. Raises NoDevice without a GPU.
     """
     if not torch.cuda.is_available():
         raise NoDevice(f"{artifact.candidate.workload.key} is built for a GPU, and there is none in this machine")
@@ -40,61 +48,88 @@ class _Loaded:
     functions: tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class _Packed:
+    """All launches of a call at one batch size on one device, but for the addresses."""
+
+    context: ctypes.c_void_p
+    values: Any
+    launches: tuple[tuple[Any, ...], ...]
+    """What the driver takes before the stream, and after it."""
+    parameters: tuple[Any, ...]
+    """Kept alive."""
+
+
+class _OfThread(threading.local):
+    """A call must not find the addresses of another thread's."""
+
+    def __init__(self) -> None:
+        self.packed: dict[tuple[int, int], _Packed] = {}
+
+
 class _Launcher:
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
-        self._driver = _driver()
+        self._count = len(artifact.arguments)
+        self._set_context, self._launch = _entries()
         self._on_device: dict[int, _Loaded] = {}
+        self._of_thread = _OfThread()
 
-    def __call__(self, *tensors: torch.Tensor) -> None:
+    def __call__(self, batch: int, *addresses: int) -> None:
+        device = torch.cuda.current_device()
+        packed = self._of_thread.packed.get((device, batch)) or self._pack(device, batch)
+        packed.values[: self._count] = addresses
+        # A context is a thread's own: autograd's threads have none before their first call of the CUDA runtime.
+        status = self._set_context(packed.context)
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(device))
+        for before, after in packed.launches:
+            status = status or self._launch(*before, stream, *after)
+        if status:
+            self._check((_driver().CUresult(status),))
+
+    def _pack(self, device: int, batch: int) -> _Packed:
+        loaded = self._on_device.get(device) or self._load(device)
         artifact = self._artifact
-        batch = batch_of(artifact.arguments, tensors)
-        if batch == 0:
-            return
-        pointers = {
-            argument.name: tensor.data_ptr() for argument, tensor in zip(artifact.arguments, tensors, strict=True)
-        }
-        device = tensors[0].device
-        with torch.cuda.device(device):
-            loaded = self._on_device.get(device.index) or self._load(device.index)
-            # A context is a thread's own: autograd's threads have none before their first call of the CUDA runtime, and
-            # torch.cuda.device makes no call where its device is the current one.
-            self._check(self._driver.cuCtxSetCurrent(loaded.context))
-            stream = torch.cuda.current_stream(device).cuda_stream
-            for launch, function in zip(artifact.launches, loaded.functions, strict=True):
-                self._launch(launch, function, batch=batch, pointers=pointers, stream=stream)
+        positions = {argument.name: position for position, argument in enumerate(artifact.arguments)}
+        sizes = [each for launch in artifact.launches for each in launch.arguments if isinstance(each, Scalar)]
+        # Eight bytes each: an address fills them, a 32-bit size is the lower half (little-endian).
+        values = (ctypes.c_uint64 * (self._count + len(sizes)))()
+        for position, size in enumerate(sizes, start=self._count):
+            values[position] = size.value.at(batch)
+        start, next_size = ctypes.addressof(values), self._count
+        launches, parameters = [], []
+        for launch, function in zip(artifact.launches, loaded.functions, strict=True) if batch else ():
+            places = []
+            for argument in launch.arguments:
+                if isinstance(argument, Scalar):
+                    places.append(next_size)
+                    next_size += 1
+                else:
+                    places.append(positions[argument.name])
+            parameters.append((ctypes.c_void_p * len(places))(*(start + 8 * place for place in places)))
+            launches.append(((ctypes.c_void_p(int(function)), *_dimensions(launch, batch)), (parameters[-1], None)))
+        if len(self._of_thread.packed) >= _MOST_PACKED:
+            self._of_thread.packed.clear()
+        packed = self._of_thread.packed[device, batch] = _Packed(
+            ctypes.c_void_p(int(loaded.context)), values, tuple(launches), tuple(parameters)
+        )
+        return packed
 
     def _load(self, device: int) -> _Loaded:
         """Load the cubin into the device's primary context."""
-        context = self._check(self._driver.cuDevicePrimaryCtxRetain(self._check(self._driver.cuDeviceGet(device))))
-        self._check(self._driver.cuCtxSetCurrent(context))
-        module = self._check(self._driver.cuModuleLoadData(self._artifact.cubin))
+        driver = _driver()
+        context = self._check(driver.cuDevicePrimaryCtxRetain(self._check(driver.cuDeviceGet(device))))
+        self._check(driver.cuCtxSetCurrent(context))
+        module = self._check(driver.cuModuleLoadData(self._artifact.cubin))
         functions = []
         for launch in self._artifact.launches:
-            function = self._check(self._driver.cuModuleGetFunction(module, launch.kernel.encode()))
+            function = self._check(driver.cuModuleGetFunction(module, launch.kernel.encode()))
             if launch.shared_bytes:  # without asking there are 48 KB, less what is static
-                attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                self._check(self._driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes))
+                attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self._check(driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes))
             functions.append(function)
-        loaded = _Loaded(context, module, tuple(functions))
-        self._on_device[device] = loaded
+        loaded = self._on_device[device] = _Loaded(context, module, tuple(functions))
         return loaded
-
-    def _launch(self, launch: Launch, function: Any, *, batch: int, pointers: dict[str, int], stream: int) -> None:
-        values = [
-            argument.value.at(batch) if isinstance(argument, Scalar) else pointers[argument.name]
-            for argument in launch.arguments
-        ]
-        # Eight bytes each: a pointer fills them, a 32-bit size is the lower half (little-endian).
-        packed = (ctypes.c_uint64 * len(values))(*values)
-        start = ctypes.addressof(packed)
-        addresses = (ctypes.c_void_p * len(values))(*(start + 8 * i for i in range(len(values))))
-        grid = (size.at(batch) if isinstance(size, Extent) else size for size in launch.grid)
-        self._check(
-            self._driver.cuLaunchKernel(
-                function, *grid, *launch.block, launch.shared_bytes, stream, ctypes.addressof(addresses), 0
-            )
-        )
 
     def _check(self, answer: tuple[Any, ...]) -> Any:
         """The value of a driver call, which answers (status, value…)."""
@@ -104,25 +139,10 @@ class _Launcher:
         return values[0] if values else None
 
 
-def batch_of(arguments: tuple[Argument, ...], tensors: tuple[torch.Tensor, ...]) -> int:
-    """The batch size the tensors agree on. Raises BuildError for one of another size, device or alignment."""
-    if len(tensors) != len(arguments):
-        raise BuildError(f"{len(tensors)} tensors for {len(arguments)} arguments")
-    batch = None
-    for argument, tensor in zip(arguments, tensors, strict=True):
-        if batch is None and any(isinstance(size, Extent) for size in argument.shape):
-            batch = tensor.numel() // math.prod(argument.shape_at(1))
-    if batch is None:
-        raise BuildError("no tensor tells the batch size")
-    for argument, tensor in zip(arguments, tensors, strict=True):
-        wanted = argument.shape_at(batch)
-        if tensor.numel() != math.prod(wanted) or not tensor.is_contiguous():
-            raise BuildError(f"{argument.name} is {tuple(tensor.shape)}, not a contiguous {wanted}")
-        if tensor.device != tensors[0].device:
-            raise BuildError(f"{argument.name} is on {tensor.device}, not on {tensors[0].device}")
-        if tensor.data_ptr() % VECTOR_BYTES:
-            raise BuildError(f"{argument.name} does not start at a multiple of {VECTOR_BYTES} bytes; clone it")
-    return batch
+def _dimensions(launch: Launch, batch: int) -> tuple[int, ...]:
+    """Grid, block, and bytes of shared memory."""
+    grid = (size.at(batch) if isinstance(size, Extent) else size for size in launch.grid)
+    return (*grid, *launch.block, launch.shared_bytes)
 
 
 def _driver() -> Any:
@@ -131,3 +151,15 @@ def _driver() -> Any:
     except ImportError as error:
         raise BrokenInstallation(f"running on a GPU needs {error.name}; run: pip install 'dwconv[cuda]'") from error
     return driver
+
+
+@cache
+def _entries() -> tuple[Any, Any]:
+    """cuCtxSetCurrent and cuLaunchKernel, without what the bindings put around them: 10 µs a call. They let go of the
+    interpreter: a launch waits where the stream is full. Types of arguments are not declared: ctypes then takes half
+    the time, pointers come as such, and the rest are ints in C, too."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise NoDevice(f"the driver of the GPU cannot be loaded: {error}") from error
+    return library.cuCtxSetCurrent, library.cuLaunchKernel

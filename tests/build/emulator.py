@@ -50,7 +50,7 @@ def run(artifact: Artifact, tensors: dict[str, np.ndarray], *, batch: int, folde
             given = torch.from_numpy(np.ascontiguousarray(tensors[argument.name]))
             inside[argument.name].copy_(given.reshape(shape))
     with Machine(artifact, folder=folder) as machine:
-        machine(*inside.values())
+        machine(batch, *(tensor.data_ptr() for tensor in inside.values()))
         report = machine.report
     assert report is not None
     return Run({name: _as_numpy(tensor) for name, tensor in inside.items()}, report.clean, report)

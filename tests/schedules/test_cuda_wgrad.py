@@ -102,7 +102,7 @@ def test_the_same_bits_every_time(layout: Layout, objects: Path) -> None:
     inputs = reference.operands(workload, data="normal", seed=3)
     artifact = artifact_of(workload, space(workload).default)
     with Machine(artifact, folder=objects) as machine:
-        kernel = Kernel(artifact, machine)
+        kernel = Kernel(artifact, machine, device="cpu")
         once, again = (kernel(*inputs) for _ in range(2))
     assert torch.equal(once, again)
 

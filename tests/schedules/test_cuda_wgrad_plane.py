@@ -114,7 +114,7 @@ def test_the_same_bits_every_time(objects: Path) -> None:
     artifact = artifact_of(workload, config_with(workload, split_n=4))
     assert len(artifact.launches) == 2 and artifact.workspaces[0].shape[0] == 4
     with Machine(artifact, folder=objects) as machine:
-        kernel = Kernel(artifact, machine)
+        kernel = Kernel(artifact, machine, device="cpu")
         once, again = (kernel(*inputs) for _ in range(2))
     assert torch.equal(once, again)
 

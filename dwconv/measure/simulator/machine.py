@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
-from dwconv.build.launch import batch_of
 from dwconv.errors import BuildError
 from dwconv.measure.simulator.compile import compile_kernels, source_lines
 from dwconv.measure.simulator.report import Counts, Fault, Kind, NativeFound, Report
@@ -24,7 +23,8 @@ _INPUT, _RESULT = 0, 1
 
 
 class Machine:
-    """Takes an artifact's tensors like the function that dwconv.build.launch loads, and writes what the kernels write.
+    """Called like what dwconv.build.launch loads, with the batch size and the addresses of ``artifact.arguments``, of
+    this process's own memory; writes what the kernels write.
 
     The first call is watched: ``report`` says what it found. The others are not, and give the same numbers sooner. A
     call stops at an access out of bounds and at a barrier that is not reached by all; the result is then unfinished.
@@ -39,19 +39,18 @@ class Machine:
         self._closed = False
         self.report: Report | None = None
 
-    def __call__(self, *tensors: torch.Tensor) -> None:
+    def __call__(self, batch: int, *addresses: int) -> None:
         if self.report is not None and any(fault.kind in _STOPPING for fault in self.report.faults):
             return
-        batch = batch_of(self._artifact.arguments, tensors)
         if batch == 0:
             return
         with _Memory(self._library) as memory:
-            pairs = list(zip(tensors, self._allocate(memory, batch=batch), strict=True))
-            for tensor, own in pairs:
-                own.copy_(tensor.view(own.shape))
+            pairs = list(zip(addresses, self._allocate(memory, batch=batch), strict=True))
+            for address, own in pairs:
+                ctypes.memmove(own.data_ptr(), address, own.nbytes)
             self._launch(memory, batch=batch, watched=self.report is None, most_blocks=0)
-            for tensor, own in pairs[len(self._artifact.inputs) :]:
-                tensor.view(own.shape).copy_(own)
+            for address, own in pairs[len(self._artifact.inputs) :]:
+                ctypes.memmove(address, own.data_ptr(), own.nbytes)
             if self.report is None:
                 self.report = self._read_report()
 

@@ -63,7 +63,7 @@ def _batch(workload: Workload) -> int:
 def verified(artifact: Artifact, workload: Workload, *, folder: Path) -> tuple[Verdict, Report]:
     """Run all of it, and judge it as any other kernel is judged; a fault is reason enough to call it wrong."""
     with Machine(artifact, folder=folder) as machine:
-        verdict = verify_once(Kernel(artifact, machine), _case(workload))
+        verdict = verify_once(Kernel(artifact, machine, device="cpu"), _case(workload))
         assert machine.report is not None
         return _with_faults(verdict, machine.report), machine.report
 

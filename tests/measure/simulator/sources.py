@@ -61,6 +61,7 @@ def run(
     x = torch.arange(size).to(kind) if x is None else x
     y = torch.full((1, size), float("nan"), dtype=kind)
     with Machine(artifact, folder=folder) as machine:
-        machine(x.view(1, size), torch.full((1, size), 2.0, dtype=kind), y, torch.full((1, size), float("nan")))
+        tensors = x.contiguous(), torch.full((size,), 2.0, dtype=kind), y, torch.full((size,), float("nan"))
+        machine(1, *(tensor.data_ptr() for tensor in tensors))
         assert machine.report is not None
         return Ran(report=machine.report, y=y.flatten())
