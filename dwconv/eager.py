@@ -24,6 +24,8 @@ from dwconv.build.kernel import MOST_ELEMENTS
 from dwconv.plan import Plan
 from dwconv.workload import PASSES
 
+Ints = tuple[int, ...]
+
 
 def convolve(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, *, dense: bool) -> Tensor:
     """y, for tensors of exactly the plan's sizes that are not ``is_watched``.
@@ -51,7 +53,7 @@ def compiled_call(
     be taught.
 
     ``shaped``: an image, without the axes that ``input`` does not have. ``trains``: for gradients, too."""
-    if input.device.type != "cpu" or max(input.numel(), weight.numel()) > MOST_ELEMENTS:
+    if max(input.numel(), weight.numel()) > MOST_ELEMENTS:
         return None
     kernels = [plan.kernels[pass_] for pass_ in (PASSES if trains else PASSES[:1])]
     runs = [kernel.native for kernel in kernels if kernel is not None and kernel.native is not None]
@@ -69,7 +71,7 @@ def compiled_call(
     channel_axis = input.dim() - axes - 1
     return compiled.TunedCall(
         problem.input_shape[0], *shapes, channel_axis, *runs, *[None] * (len(PASSES) - len(runs)),
-        partial(_watched_backward_shaped, plan, workload.shape_of("y"), x.shape, weight.shape),
+        partial(_watched_backward_shaped, plan, workload.shape_of("y"), x.shape, weight.shape, weight.stride()),
     )  # fmt: skip
 
 
@@ -84,7 +86,7 @@ def compiled_pytorch_call(plan: Plan, *, axes: int, padding: tuple[int, ...]) ->
 
 
 def _watched_backward_shaped(
-    plan: Plan, y_shape: tuple[int, ...], x_shape: tuple[int, ...], w_shape: tuple[int, ...],
+    plan: Plan, y_shape: Ints, x_shape: Ints, w_shape: Ints, w_strides: Ints,
     x: Tensor | None, w: Tensor | None, dy: Tensor, needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
     """``_watched_backward`` of tensors that have the user's axes."""
@@ -95,8 +97,11 @@ def _watched_backward_shaped(
         None if w is None else w.reshape(problem.weight_shape),
         dy.reshape(y_shape),
         needs=needs,
+        weight_strides=w_strides,
     )
-    return None if dx is None else dx.reshape(x_shape), None if dw is None else dw.reshape(w_shape), db
+    if dw is not None and dw.shape != w_shape:
+        dw = dw.reshape(w_shape)
+    return None if dx is None else dx.reshape(x_shape), dw, db
 
 
 class DwconvConvolution(Function):
@@ -104,7 +109,7 @@ class DwconvConvolution(Function):
     def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, plan: Plan, dense: bool) -> Tensor:
         needs_dx, needs_dw, *_ = ctx.needs_input_grad
         ctx.save_for_backward(x if needs_dw else None, w if needs_dx else None)
-        ctx.plan, ctx.dense = plan, dense
+        ctx.plan, ctx.dense, ctx.weight_strides = plan, dense, w.stride()
         return passes.fprop(plan, x, w, bias, dense=dense)
 
     @staticmethod
@@ -113,7 +118,8 @@ class DwconvConvolution(Function):
         plan: Plan = ctx.plan
         needs_dx, needs_dw, needs_db, *_ = ctx.needs_input_grad
         if torch.is_grad_enabled() or _is_watched_backward(dy):
-            return (*_watched_backward(plan, x, w, dy, needs=ctx.needs_input_grad), None, None)
+            found = _watched_backward(plan, x, w, dy, needs=ctx.needs_input_grad, weight_strides=ctx.weight_strides)
+            return (*found, None, None)
         dx, dw, db = None, None, None
         dense = ctx.dense and dy.is_contiguous(memory_format=plan.memory_format)
         if needs_dw and needs_db:
@@ -122,6 +128,8 @@ class DwconvConvolution(Function):
             dw = passes.wgrad(plan, x, dy, dense=dense)
         elif needs_db:
             db = dy.sum((0, 2, 3))
+        if dw is not None:
+            dw = passes.strided(dw, ctx.weight_strides)
         if needs_dx:  # last: what comes next reads it
             dx = passes.dgrad(plan, dy, w, dense=dense)
         return dx, dw, db, None, None
@@ -132,7 +140,13 @@ _apply = super(Function, DwconvConvolution).apply
 
 
 def _watched_backward(
-    plan: Plan, x: Tensor | None, w: Tensor | None, dy: Tensor, *, needs: tuple[bool, ...]
+    plan: Plan,
+    x: Tensor | None,
+    w: Tensor | None,
+    dy: Tensor,
+    *,
+    needs: tuple[bool, ...],
+    weight_strides: Ints,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The same on ops, which are differentiable themselves."""
     dx, dw, db = None, None, None
@@ -142,6 +156,8 @@ def _watched_backward(
         dw = ops.wgrad(x, dy, plan.problem.weight_shape[2:], *plan.geometry)
     elif needs[2]:
         db = dy.sum((0, 2, 3))
+    if dw is not None:
+        dw = passes.strided(dw, weight_strides)
     if needs[0]:
         dx = ops.dgrad(dy, w, plan.problem.input_shape, *plan.geometry)
     return dx, dw, db

@@ -71,6 +71,7 @@ class DwconvFprop(Function):
         needs_dx, needs_dw = ctx.needs_input_grad[:2]
         ctx.save_for_backward(x if needs_dw else None, w if needs_dx else None)
         ctx.input_shape, ctx.kernel_size, ctx.geometry = x.shape, w.shape[2:], geometry
+        ctx.weight_strides = w.stride()
         y: Tensor = _below_autograd(fprop, x, w, bias, *geometry)
         return y
 
@@ -85,6 +86,8 @@ class DwconvFprop(Function):
             dw = wgrad(x, dy, ctx.kernel_size, *ctx.geometry)
         elif needs_db:
             db = dy.sum((0, 2, 3))
+        if dw is not None:
+            dw = passes.strided(dw, ctx.weight_strides)
         if needs_dx:  # last: what comes next reads it
             dx = dgrad(dy, w, ctx.input_shape, *ctx.geometry)
         return dx, dw, db, None, None, None, None

@@ -67,6 +67,15 @@ def wgrad_bias(plan: Plan, x: Tensor, dy: Tensor, *, dense: bool = False) -> tup
     return _run(kernel, dense, x, dy), dy.sum((0, 2, 3))
 
 
+def strided(dw: Tensor, strides: Ints) -> Tensor:
+    """dw with the strides of the weight, so that who flattens gradients, as DDP does, need not copy it. A weight that
+    was made channels_last has another stride along its axis of length 1."""
+    if dw.stride() == strides:
+        return dw
+    last = dw.squeeze(1).unsqueeze(-1).movedim(-1, 1)
+    return last if last.stride() == strides else dw
+
+
 def _run(kernel: Kernel, dense: bool, *inputs: Tensor) -> Any:
     if profiler._is_profiler_enabled and kernel.native is None:  # a profile without the names would be a riddle
         with profiler.record_function(f"dwconv::{kernel.workload.pass_}"):

@@ -58,13 +58,21 @@ def test_no_dispatcher_is_asked(monkeypatch, way):
     check(torch.autograd.grad(y.sin().sum(), (x, w)), torch.autograd.grad(exact(x, w).sin().sum(), (x, w)))
 
 
-def test_a_weights_gradient_is_taken_as_it_is_and_lies_as_pytorchs():
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_a_weights_gradient_is_taken_as_it_is_and_lies_as_pytorchs(memory_format):
+    """DDP warns of any other stride, even of an axis of length 1."""
     x, w = leaves()
-    weight = torch.nn.Parameter(w.detach())
+    weight = torch.nn.Parameter(w.detach().to(memory_format=memory_format))
+    convolve(x, weight)  # teaches
     y = convolve(x, weight)
     y.sum().backward()
     assert weight.grad.stride() == weight.stride()
     assert x.grad.stride() == x.stride() == y.stride()
+    (gradient,) = torch.autograd.grad(convolve(x, weight).sum(), weight, create_graph=True)  # by the ops
+    assert gradient.stride() == weight.stride()
+    check(gradient, weight.grad)
+    y = dwconv.ops.fprop(x, weight, None, (1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
+    assert torch.autograd.grad(y.sum(), weight)[0].stride() == weight.stride()
 
 
 @pytest.mark.parametrize("needed", [(True, False), (False, True)])

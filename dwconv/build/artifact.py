@@ -35,6 +35,11 @@ class Extent:
         return -(-batch * self.times // self.over)
 
 
+def times_and_over(size: int | Extent) -> tuple[int, int]:
+    """An Extent's, or (number, 0), for C++."""
+    return (size.times, size.over) if isinstance(size, Extent) else (size, 0)
+
+
 @dataclass(frozen=True)
 class Scalar:
     """A number that a CUDA kernel takes: a symbolic size."""

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from dwconv import native
-from dwconv.build.artifact import Artifact, Extent
+from dwconv.build.artifact import Artifact, times_and_over
 from dwconv.errors import BuildError
 from dwconv.workload import IMAGES, Layout, Workload
 
@@ -42,25 +42,30 @@ class Kernel:
     """A built candidate, callable. Load one with ``Kernel.load``."""
 
     def __init__(
-        self, artifact: Artifact, call: RawCall, *, entry: int | None = None, device: str | None = None
+        self,
+        artifact: Artifact,
+        call: RawCall,
+        *,
+        code: Callable[[Any], Any] | None = None,
+        device: str | None = None,
     ) -> None:
-        """``entry``: where the machine code of ``call`` is, which takes the batch and the addresses as C does.
+        """``code`` makes the same as ``call`` for the compiled module of C++, which it is given.
         ``device``: where its tensors are, if not on the kind of device that it was built for, as in a simulator."""
         self.artifact = artifact
         self.workload: Workload = artifact.candidate.workload
         self._call = call
-        device = device or artifact.kind
-        self._is_cuda = device == "cuda"
+        self._device = device or artifact.kind
+        self._is_cuda = self._device == "cuda"
         self._off_alignment = ALIGNMENT_BYTES[artifact.kind] - 1
         self._inputs, self._results = (
-            tuple(_Operand.of(name, artifact, device=device) for name in names)
+            tuple(_Operand.of(name, artifact, device=self._device) for name in names)
             for names in (self.workload.inputs, self.workload.results)
         )
         self._one = self._results[0] if len(self._results) == 1 else None
         self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
         """True if nothing has to be changed where the inputs are dense in the workload's layout."""
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
-        self.native: Any | None = self._native(entry) if entry and self.is_direct else None
+        self.native: Any | None = self._native(code) if code and self.is_direct else None
         """The same for C++, where that is compiled."""
 
     @classmethod
@@ -70,10 +75,11 @@ class Kernel:
             from dwconv.build.load import load_cpu
 
             call, entry = load_cpu(artifact)
-            return cls(artifact, call, entry=entry)
+            return cls(artifact, call, code=entry and (lambda compiled: compiled.MachineCode(entry, call)))
         from dwconv.build.launch import load_cuda
 
-        return cls(artifact, load_cuda(artifact))
+        launcher = load_cuda(artifact)
+        return cls(artifact, launcher, code=launcher.compiled)
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
         """Run on tensors of PyTorch's shapes, ``Workload.shape_of``, at any batch.
@@ -130,13 +136,14 @@ class Kernel:
         """The bare call, on contiguous, aligned tensors of exactly the shapes in ``artifact.arguments``."""
         self._call(inputs[0].shape[0], *[tensor.data_ptr() for tensor in (*inputs, *results, *workspaces)])
 
-    def _native(self, entry: int) -> Any | None:
+    def _native(self, code: Callable[[Any], Any]) -> Any | None:
         compiled = native.native()
         if compiled is None:
             return None
         workspaces = [
             compiled.Workspace(
-                getattr(torch, argument.dtype).itemsize, [compiled.Size(*_size(size)) for size in argument.shape]
+                getattr(torch, argument.dtype).itemsize,
+                [compiled.Size(*times_and_over(size)) for size in argument.shape],
             )
             for argument in self.artifact.workspaces
         ]
@@ -144,8 +151,8 @@ class Kernel:
             [compiled.Operand(each.is_image, each.any_shape, each.strides, each.dtype, each.lies) for each in operands]
             for operands in (self._inputs, self._results)
         )
-        name = f"dwconv::{self.workload.pass_}"
-        return compiled.Kernel(name, entry, self._call, inputs, results, workspaces)
+        name, like = f"dwconv::{self.workload.pass_}", torch.empty(0, device=self._device)
+        return compiled.Kernel(name, code(compiled), like, inputs, results, workspaces)
 
     # -- workspaces --------------------------------------------------------------------------------------------
 
@@ -166,11 +173,6 @@ _ADDRESS = torch.Tensor.data_ptr
 _CACHE_LINE_BYTES = 128
 """Of the devices there are, the longest."""
 _MOST_BATCHES = 1000
-
-
-def _size(size: int | Extent) -> tuple[int, int]:
-    """(times, over), or (number, 0)."""
-    return (size.times, size.over) if isinstance(size, Extent) else (size, 0)
 
 
 class _Scratch(threading.local):

@@ -14,28 +14,27 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 
-from dwconv.build.artifact import Artifact, Extent, Launch, Scalar
+from dwconv.build.artifact import Artifact, Extent, Launch, Scalar, times_and_over
 from dwconv.errors import BrokenInstallation, BuildError, NoDevice
 
 _MOST_PACKED = 1000
 """Batch sizes and devices to remember at a time, in each thread."""
 
 
-def load_cuda(artifact: Artifact) -> Callable[..., None]:
+def load_cuda(artifact: Artifact) -> Launcher:
     """A function of the batch size and of the addresses of ``artifact.arguments``, on PyTorch's current device.
 
     It launches on PyTorch's current stream and returns at once. Raises NoDevice without a GPU.
     """
     if not torch.cuda.is_available():
         raise NoDevice(f"{artifact.candidate.workload.key} is built for a GPU, and there is none in this machine")
-    return _Launcher(artifact)
+    return Launcher(artifact)
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,9 @@ class _OfThread(threading.local):
         self.packed: dict[tuple[int, int], _Packed] = {}
 
 
-class _Launcher:
+class Launcher:
+    """What ``load_cuda`` gives."""
+
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
         self._count = len(artifact.arguments)
@@ -86,6 +87,30 @@ class _Launcher:
             status = status or self._launch(*before, stream, *after)
         if status:
             self._check((_driver().CUresult(status),))
+
+    def compiled(self, module: Any) -> Any:
+        """The same on the device that is the current one now, for ``module``, the compiled C++."""
+        device = torch.cuda.current_device()
+        loaded = self._on_device.get(device) or self._load(device)
+        positions = {argument.name: position for position, argument in enumerate(self._artifact.arguments)}
+
+        def size(given: int | Extent) -> Any:
+            return module.Size(*times_and_over(given))
+
+        launches = [
+            module.Launch(
+                int(function), [size(each) for each in launch.grid], launch.block, launch.shared_bytes,
+                [
+                    module.LaunchArgument(-1, size(each.value)) if isinstance(each, Scalar) else
+                    module.LaunchArgument(positions[each.name], size(0))
+                    for each in launch.arguments
+                ],
+            )
+            for launch, function in zip(self._artifact.launches, loaded.functions, strict=True)
+        ]  # fmt: skip
+        addresses = (ctypes.cast(entry, ctypes.c_void_p).value for entry in _entries())
+        raw_stream = partial(torch._C._cuda_getCurrentRawStream, device)
+        return module.Launches(*addresses, int(loaded.context), launches, self, raw_stream)
 
     def _pack(self, device: int, batch: int) -> _Packed:
         loaded = self._on_device.get(device) or self._load(device)

@@ -1,4 +1,4 @@
-"""The short way of calls: from Python straight to a CPU kernel, and back through autograd, in C++.
+"""The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++.
 
 It is compiled when the first kernel is loaded, which takes half a minute, and kept in the cache folder: see ``compile``
 and ``once``. Where it cannot be kept, it serves this process, and a warning says so. Without a C++ compiler, or with
@@ -56,6 +56,14 @@ def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
             stacklevel=2,
         )
     return _module
+
+
+def leave_out(reason: str) -> None:
+    """From now on calls take the way through Python in this process."""
+    global _tried, why_not
+    with _lock:
+        if _module is None:
+            _tried, why_not = True, reason
 
 
 def _load(*, may_compile: bool, limit_s: float) -> str:

@@ -18,7 +18,9 @@ namespace dwconv {
 struct Shape {
   Sizes sizes, strides;
 
-  at::Tensor empty(at::ScalarType dtype) const { return at::detail::empty_strided_cpu(sizes, strides, dtype); }
+  at::Tensor empty_like(const at::Tensor& other) const {
+    return empty_strided(sizes, strides, other.scalar_type(), other.device());
+  }
 };
 
 // One layer at one batch size: everything that Python found out when it came for the first time.
@@ -97,6 +99,8 @@ using Calls = std::unordered_map<Key, c10::intrusive_ptr<Call>, HashOfKey>;
 inline void describe(const at::Tensor& tensor, Key& key) {
   key.push_back(tensor.dim());
   key.push_back(static_cast<int64_t>(tensor.scalar_type()));
+  key.push_back(static_cast<int64_t>(tensor.device().type()));
+  key.push_back(tensor.device().index());
   key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
   key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
 }

@@ -25,7 +25,7 @@ from dwconv.errors import BuildError
 from dwconv.native.once import OutOfTime, made_once, note_failure
 
 _NAME = "dwconv_native"
-_SOURCES = ("convolve.cpp", "calls.h", "kernel.h")
+_SOURCES = ("convolve.cpp", "calls.h", "kernel.h", "code.h")
 """The first is what is compiled."""
 _FLAGS = ("-std=c++20", "-O2", "-fvisibility=hidden", "-shared", "-fPIC", "-w")
 _LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")

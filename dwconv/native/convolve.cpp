@@ -35,9 +35,12 @@ bool is_within(DispatchKeySet keys, DispatchKeySet known) { return (keys.raw_rep
 
 // A tensor that is just numbers in memory.
 bool is_plain(const Tensor& tensor) {
-  static const DispatchKeySet known = DispatchKeySet({DispatchKey::CPU, DispatchKey::ADInplaceOrView}) |
+  static const DispatchKeySet known =
+      DispatchKeySet({DispatchKey::CPU, DispatchKey::CUDA, DispatchKey::ADInplaceOrView}) |
       c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
-      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CPUBit);
+      c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CUDABit) |
+      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
+      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CUDABit);
   return is_within(tensor.key_set(), known) && !tensor._fw_grad(0).defined();
 }
 
@@ -46,13 +49,14 @@ bool somebody_watches() {
   static const DispatchKeySet usual({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
   const auto local = c10::impl::tls_local_dispatch_key_set();
   return !is_within(local.included_, usual) || local.excluded_.has(DispatchKey::AutogradCPU) ||
-      at::impl::PythonTorchFunctionTLS::stack_len() > 0 || at::autocast::is_autocast_enabled(at::kCPU);
+      local.excluded_.has(DispatchKey::AutogradCUDA) || at::impl::PythonTorchFunctionTLS::stack_len() > 0 ||
+      at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
 }
 
 // -- autograd ---------------------------------------------------------------------------------------------------------
 
 Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias) {
-  Tensor y = call.y.empty(x.scalar_type());
+  Tensor y = call.y.empty_like(x);
   if (bias)
     call.fprop->run(call.batch, {x, w, *bias}, {y});
   else
@@ -62,8 +66,8 @@ Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const 
 
 // dy as the kernels read it.
 Tensor dense(const Tensor& dy, const TunedCall& call) {
-  if (dy.strides() == c10::IntArrayRef(call.y.strides) && Kernel::is_aligned(dy)) return dy;
-  return call.y.empty(dy.scalar_type()).copy_(dy);
+  if (dy.strides() == c10::IntArrayRef(call.y.strides) && call.dgrad->is_aligned(dy)) return dy;
+  return call.y.empty_like(dy).copy_(dy);
 }
 
 Tensor bias_gradient(const Tensor& dy, const TunedCall& call) {
@@ -100,9 +104,9 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     const Tensor dy = dense(given, call);
     Tensor dx, dw, db;
     if (needs_dw) {
-      dw = call.w.empty(dy.scalar_type());
+      dw = call.w.empty_like(dy);
       if (call.wgrad->gives_bias_gradient()) {
-        db = at::detail::empty_cpu({dy.size(call.channel_axis)}, dy.scalar_type());
+        db = empty_strided({dy.size(call.channel_axis)}, {1}, dy.scalar_type(), dy.device());
         call.wgrad->run(call.batch, {x, dy}, {dw, db});
       } else {
         call.wgrad->run(call.batch, {x, dy}, {dw});
@@ -110,7 +114,7 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     }
     if (needs_db && !db.defined()) db = bias_gradient(dy, call);
     if (needs_dx) {  // last: what comes next reads it
-      dx = call.x.empty(dy.scalar_type());
+      dx = call.x.empty_like(dy);
       call.dgrad->run(call.batch, {dy, w}, {dx});
     }
     return {dx, dw, needs_db ? db : Tensor(), Tensor()};
@@ -151,6 +155,11 @@ Calls& calls() {
 
 constexpr Py_ssize_t kArguments = 8;
 
+// As every kernel of the device can read it.
+bool is_aligned(const Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % (tensor.is_cpu() ? tensor.element_size() : 16) == 0;
+}
+
 bool is_exact(PyObject* object) { return THPVariable_CheckExact(object); }
 
 // False for a call that Python has to look at.
@@ -162,7 +171,7 @@ bool describe_call(PyObject* const* given, Py_ssize_t count, Key& key) {
   for (int i = 0; i < 3; ++i) {
     if (given[i] == Py_None) continue;
     const Tensor& tensor = THPVariable_Unpack(given[i]);
-    if (!is_plain(tensor) || !Kernel::is_aligned(tensor)) return false;
+    if (!is_plain(tensor) || !is_aligned(tensor)) return false;
     describe(tensor, key);
   }
   for (int i = 3; i < kArguments; ++i)
@@ -245,11 +254,21 @@ PYBIND11_MODULE(dwconv_native, module) {
   namespace py = pybind11;
   using namespace dwconv;
   py::class_<Operand>(module, "Operand").def(py::init<bool, Sizes, Sizes, at::ScalarType, at::MemoryFormat>());
-  py::class_<Workspace::Size>(module, "Size").def(py::init<int64_t, int64_t>());
-  py::class_<Workspace>(module, "Workspace").def(py::init<int64_t, std::vector<Workspace::Size>>());
+  py::class_<Size>(module, "Size").def(py::init<int64_t, int64_t>());
+  py::class_<Workspace>(module, "Workspace").def(py::init<int64_t, std::vector<Size>>());
+  py::class_<Code, std::shared_ptr<Code>>(module, "Code");
+  py::class_<MachineCode, Code, std::shared_ptr<MachineCode>>(module, "MachineCode")
+      .def(py::init<int64_t, py::object>());
+  py::class_<Launch::Argument>(module, "LaunchArgument").def(py::init<int64_t, Size>());
+  py::class_<Launch>(module, "Launch")
+      .def(py::init<
+           int64_t, std::array<Size, 3>, std::array<unsigned, 3>, unsigned, std::vector<Launch::Argument>>());
+  py::class_<Launches, Code, std::shared_ptr<Launches>>(module, "Launches")
+      .def(py::init<int64_t, int64_t, int64_t, std::vector<Launch>, py::object, py::object>());
   py::class_<Kernel, std::shared_ptr<Kernel>>(module, "Kernel")
       .def(py::init<
-           std::string, int64_t, py::object, std::vector<Operand>, std::vector<Operand>, std::vector<Workspace>>());
+           std::string, std::shared_ptr<Code>, at::Tensor, std::vector<Operand>, std::vector<Operand>,
+           std::vector<Workspace>>());
   py::class_<Shape>(module, "Shape").def(py::init<Sizes, Sizes>());
   py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call");
   py::class_<PyTorchCall, Call, c10::intrusive_ptr<PyTorchCall>>(module, "PyTorchCall")

@@ -1,10 +1,10 @@
-// Kernel: machine code of a pass, called with PyTorch tensors.
+// Kernel: the code of a pass, called with PyTorch tensors.
 #pragma once
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/record_function.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <cstdlib>
 #include <memory>
@@ -12,10 +12,18 @@
 #include <utility>
 #include <vector>
 
+#include "code.h"
+
 namespace dwconv {
 
 using Sizes = std::vector<int64_t>;
 constexpr int64_t kMostElements = (int64_t{1} << 31) - 1;  // indices inside a kernel are 32-bit
+
+inline at::Tensor empty_strided(
+    c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype, c10::Device device) {
+  if (device.is_cpu()) return at::detail::empty_strided_cpu(sizes, strides, dtype);
+  return at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(device));
+}
 
 // A tensor that a kernel reads or writes, as PyTorch sees it. The first size of an image is the batch: any.
 struct Operand {
@@ -25,41 +33,37 @@ struct Operand {
   at::ScalarType dtype;
   at::MemoryFormat lies;
 
-  bool fits(const at::Tensor& tensor, int64_t batch) const {
+  bool fits(const at::Tensor& tensor, int64_t batch, c10::Device device) const {
     const auto given = tensor.sizes();
     return given.size() == sizes.size() && (!is_image || given[0] == batch) &&
-        std::equal(given.begin() + is_image, given.end(), sizes.begin() + is_image) && tensor.is_cpu() &&
+        std::equal(given.begin() + is_image, given.end(), sizes.begin() + is_image) && tensor.device() == device &&
         tensor.scalar_type() == dtype && tensor.numel() <= kMostElements && tensor.is_contiguous(lies);
   }
 
-  at::Tensor empty(int64_t batch) const {
+  at::Tensor empty(int64_t batch, c10::Device device) const {
     Sizes sized = sizes;
     if (is_image) sized[0] = batch;
-    return at::detail::empty_strided_cpu(sized, strides, dtype);
+    return empty_strided(sized, strides, dtype, device);
   }
 };
 
-// Scratch memory of a kernel: each size is a number, or follows the batch: ceil(batch * times / over).
+// Scratch memory of a kernel.
 struct Workspace {
-  struct Size {
-    int64_t times;
-    int64_t over;  // 0: the size is `times`
-  };
   int64_t item_bytes;
   std::vector<Size> sizes;
 
   int64_t bytes(int64_t batch) const {
     int64_t product = item_bytes;
-    for (const auto& size : sizes) product *= size.over ? (batch * size.times + size.over - 1) / size.over : size.times;
+    for (const auto& size : sizes) product *= size.at(batch);
     return product;
   }
 };
 
-// Memory for the workspaces of all kernels that a thread runs, one after the other; it stays in its caches.
+constexpr int64_t kLine = 128;  // of the devices there are, the longest line of a cache
+
+// Memory for the workspaces of all CPU kernels that a thread runs, one after the other; it stays in its caches.
 class Scratch {
  public:
-  static constexpr int64_t kLine = 64;
-
   char* of(int64_t bytes) {
     if (bytes > bytes_) {
       memory_.reset(static_cast<char*>(std::aligned_alloc(kLine, bytes)));
@@ -77,41 +81,19 @@ class Scratch {
   int64_t bytes_ = 0;
 };
 
-// A Python object that may be let go by any thread, with the interpreter's lock or without.
-class Held {
- public:
-  explicit Held(pybind11::object object) : object_(std::move(object)) {}
-  Held(Held&&) = default;
-  ~Held() {
-    if (!object_) return;
-    if (!Py_IsInitialized()) {
-      object_.release();  // the interpreter is gone, and so is the object
-      return;
-    }
-    pybind11::gil_scoped_acquire gil;
-    object_ = pybind11::object();
-  }
-  const pybind11::object& get() const { return object_; }
-
- private:
-  pybind11::object object_;
-};
-
 class Kernel {
  public:
-  using Entry = int32_t (*)(int64_t batch, void* const* addresses);
-
-  // `owner` keeps the machine code at `entry` in memory. `name` is what a profile shows.
+  // `like` is on the device of all its tensors. `name` is what a profile shows.
   Kernel(
       std::string name,
-      int64_t entry,
-      pybind11::object owner,
+      std::shared_ptr<Code> code,
+      const at::Tensor& like,
       std::vector<Operand> inputs,
       std::vector<Operand> results,
       std::vector<Workspace> workspaces)
       : name_(std::move(name)),
-        entry_(reinterpret_cast<Entry>(entry)),
-        owner_(std::move(owner)),
+        code_(std::move(code)),
+        device_(like.device()),
         inputs_(std::move(inputs)),
         results_(std::move(results)),
         workspaces_(std::move(workspaces)) {}
@@ -121,13 +103,13 @@ class Kernel {
     if (inputs.size() != inputs_.size() || inputs[0].dim() == 0) return false;
     const int64_t batch = inputs[0].size(0);
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!inputs_[i].fits(inputs[i], batch) || !is_aligned(inputs[i])) return false;
+      if (!inputs_[i].fits(inputs[i], batch, device_) || !is_aligned(inputs[i])) return false;
     return true;
   }
 
   std::vector<at::Tensor> empty_results(int64_t batch) const {
     std::vector<at::Tensor> results;
-    for (const auto& result : results_) results.push_back(result.empty(batch));
+    for (const auto& result : results_) results.push_back(result.empty(batch, device_));
     return results;
   }
 
@@ -140,27 +122,35 @@ class Kernel {
     int64_t bytes = 0;
     for (const auto& workspace : workspaces_) {
       addresses.push_back(reinterpret_cast<void*>(bytes));
-      bytes += (workspace.bytes(batch) + Scratch::kLine - 1) / Scratch::kLine * Scratch::kLine;
+      bytes += (workspace.bytes(batch) + kLine - 1) / kLine * kLine;
     }
+    at::Tensor kept;  // until the launches are queued: the stream then keeps the order
     if (bytes) {
-      static thread_local Scratch scratch;
-      char* start = scratch.of(bytes);
+      char* start;
+      if (device_.is_cpu()) {
+        static thread_local Scratch scratch;
+        start = scratch.of(bytes);
+      } else {
+        kept = empty_strided({bytes}, {1}, at::kByte, device_);
+        start = static_cast<char*>(kept.data_ptr());
+      }
       for (size_t i = addresses.size() - workspaces_.size(); i < addresses.size(); ++i)
         addresses[i] = start + reinterpret_cast<intptr_t>(addresses[i]);
     }
-    TORCH_CHECK(entry_(batch, addresses.data()) == 0, name_, " failed");
+    code_->run(batch, device_, addresses.data());
   }
 
-  static bool is_aligned(const at::Tensor& tensor) {
-    return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % tensor.element_size() == 0;
+  bool is_aligned(const at::Tensor& tensor) const {
+    const uintptr_t alignment = code_->alignment();
+    return reinterpret_cast<uintptr_t>(tensor.data_ptr()) % (alignment ? alignment : tensor.element_size()) == 0;
   }
 
   bool gives_bias_gradient() const { return results_.size() == 2; }
 
  private:
   std::string name_;
-  Entry entry_;
-  Held owner_;
+  std::shared_ptr<Code> code_;
+  c10::Device device_;
   std::vector<Operand> inputs_, results_;
   std::vector<Workspace> workspaces_;
 };

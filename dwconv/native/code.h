@@ -1,0 +1,152 @@
+// Code: what a kernel runs as, on a batch and the addresses of its tensors: machine code of this CPU, or launches.
+#pragma once
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <array>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace dwconv {
+
+// A number, or what follows the batch: ceil(batch * times / over).
+struct Size {
+  int64_t times;
+  int64_t over;  // 0: the number is `times`
+
+  int64_t at(int64_t batch) const { return over ? (batch * times + over - 1) / over : times; }
+};
+
+// A Python object that may be let go by any thread, with the interpreter's lock or without.
+class Held {
+ public:
+  explicit Held(pybind11::object object) : object_(std::move(object)) {}
+  Held(Held&&) = default;
+  ~Held() {
+    if (!object_) return;
+    if (!Py_IsInitialized()) {
+      object_.release();  // the interpreter is gone, and so is the object
+      return;
+    }
+    pybind11::gil_scoped_acquire gil;
+    object_ = pybind11::object();
+  }
+  const pybind11::object& get() const { return object_; }
+
+ private:
+  pybind11::object object_;
+};
+
+struct Code {
+  virtual ~Code() = default;
+  // Where every tensor must start; 0: at a multiple of its elements' size.
+  virtual uintptr_t alignment() const = 0;
+  virtual void run(int64_t batch, c10::Device device, void* const* addresses) const = 0;
+};
+
+class MachineCode final : public Code {
+ public:
+  using Entry = int32_t (*)(int64_t batch, void* const* addresses);
+
+  // `owner` keeps what is at `entry` in memory.
+  MachineCode(int64_t entry, pybind11::object owner)
+      : entry_(reinterpret_cast<Entry>(entry)), owner_(std::move(owner)) {}
+
+  uintptr_t alignment() const override { return 0; }
+  void run(int64_t batch, c10::Device, void* const* addresses) const override {
+    TORCH_CHECK(entry_(batch, addresses) == 0, "the kernel failed");
+  }
+
+ private:
+  Entry entry_;
+  Held owner_;
+};
+
+// One kernel of a GPU.
+struct Launch {
+  struct Argument {
+    int64_t position;  // of an address; -1 for `size`
+    Size size;
+  };
+  int64_t function;
+  std::array<Size, 3> grid;
+  std::array<unsigned, 3> block;
+  unsigned shared_bytes;
+  std::vector<Argument> arguments;
+};
+
+// Kernels of a GPU, launched in order on PyTorch's current stream through the driver API. Nothing of CUDA is needed to
+// compile this: Python finds the driver's functions, loads the kernels, and knows what a stream is to the driver.
+class Launches final : public Code {
+ public:
+  using SetContext = int (*)(void* context);
+  using LaunchKernel = int (*)(
+      void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared_bytes, void* stream,
+      void** parameters, void** extra);
+
+  // `owner` keeps the kernels loaded. `raw_stream()` is the driver's handle of the current stream.
+  Launches(
+      int64_t set_context, int64_t launch_kernel, int64_t context, std::vector<Launch> launches, pybind11::object owner,
+      pybind11::object raw_stream)
+      : set_context_(reinterpret_cast<SetContext>(set_context)),
+        launch_kernel_(reinterpret_cast<LaunchKernel>(launch_kernel)),
+        context_(reinterpret_cast<void*>(context)),
+        launches_(std::move(launches)),
+        owner_(std::move(owner)),
+        raw_stream_(std::move(raw_stream)) {}
+
+  uintptr_t alignment() const override { return 16; }
+
+  void run(int64_t batch, c10::Device device, void* const* addresses) const override {
+    if (batch == 0) return;
+    const c10::OptionalDeviceGuard guard(device);
+    void* const stream = current_stream(device);
+    int status = set_context_(context_);  // a thread of autograd may have none yet
+    for (const auto& launch : launches_) {
+      c10::SmallVector<int64_t, 4> sizes;
+      sizes.reserve(launch.arguments.size());
+      c10::SmallVector<void*, 12> parameters;
+      for (const auto& argument : launch.arguments) {
+        if (argument.position < 0) {
+          sizes.push_back(argument.size.at(batch));  // the lower half of it, where the kernel takes 32 bits
+          parameters.push_back(&sizes.back());
+        } else {
+          parameters.push_back(const_cast<void**>(addresses + argument.position));
+        }
+      }
+      const auto grid = [&](int axis) { return static_cast<unsigned>(launch.grid[axis].at(batch)); };
+      if (status == 0)
+        status = launch_kernel_(
+            reinterpret_cast<void*>(launch.function), grid(0), grid(1), grid(2), launch.block[0], launch.block[1],
+            launch.block[2], launch.shared_bytes, stream, parameters.data(), nullptr);
+    }
+    TORCH_CHECK(status == 0, "the CUDA driver refused a launch: error ", status);
+  }
+
+ private:
+  void* current_stream(c10::Device device) const {
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = streams_.find(stream.id());
+    if (known != streams_.end()) return known->second;
+    pybind11::gil_scoped_acquire gil;
+    void* const raw = reinterpret_cast<void*>(raw_stream_.get()().cast<int64_t>());
+    streams_.emplace(stream.id(), raw);
+    return raw;
+  }
+
+  SetContext set_context_;
+  LaunchKernel launch_kernel_;
+  void* context_;
+  std::vector<Launch> launches_;
+  Held owner_, raw_stream_;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<c10::StreamId, void*> streams_;
+};
+
+}  // namespace dwconv
