@@ -138,6 +138,10 @@ void run_on_the_host(const c10::OperatorHandle& op, Stack* stack) {
   if (capturing()) {
     check_capture(name, waits(name) || (name == "aten::copy_" && sides.has_host_tensors));
     arguments.assign(stack->end() - count, stack->end());
+    for (size_t i = 0; i < count; ++i) {
+      const auto* alias = op.schema().arguments()[i].alias_info();
+      if (alias && alias->isWrite()) keep_from_change(arguments[i]);
+    }
   }
   // As on a GPU, where tensors of both sides meet in a copy alone, or as indices.
   TORCH_CHECK(!sides.has_host_tensors || name == "aten::copy_" || name.rfind("aten::index", 0) == 0,

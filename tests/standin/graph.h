@@ -45,7 +45,14 @@ struct Step {
 struct Graph {
   std::vector<Step> steps;
   std::vector<c10::Storage> kept;  // what was allocated while it was captured stays where it is
+  std::vector<std::pair<at::Tensor, at::Tensor>> before;  // memory that operators wrote to, and what was in it
   double ns = 0;                   // what a replay takes
+
+  // As if nothing had run.
+  void undo() {
+    for (auto each = before.rbegin(); each != before.rend(); ++each) each->first.copy_(each->second);
+    before.clear();
+  }
 };
 
 struct Device {
@@ -89,6 +96,16 @@ inline void check_capture(const std::string& name, bool waits) {
 
 inline void write_down(const c10::OperatorHandle& op, Stack arguments, Stack results) {
   device().captured->steps.push_back({op, std::move(arguments), std::move(results)});
+}
+
+inline void keep_from_change(const at::Tensor& tensor) {
+  if (tensor.defined()) device().captured->before.emplace_back(tensor, tensor.clone());
+}
+
+inline void keep_from_change(const c10::IValue& value) {
+  if (value.isTensor()) return keep_from_change(value.toTensor());
+  if (!value.isTensorList()) return;
+  for (const at::Tensor& each : value.toTensorVector()) keep_from_change(each);
 }
 
 inline at::Tensor kept(at::Tensor tensor) {
@@ -135,6 +152,8 @@ void* standin_end_capture() {
   device().captured->ns = device().ns - device().began_ns;
   device().ns = device().began_ns;
   std::unique_ptr<Graph> graph = std::move(device().captured);
+  c10::InferenceMode no_autograd;
+  graph->undo();
   return device().capture_failed ? nullptr : graph.release();
 }
 

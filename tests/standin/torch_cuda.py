@@ -109,6 +109,12 @@ def check() -> None:
         raise torch.AcceleratorError(f"CUDA error: an illegal memory access was encountered ({code})")
 
 
+def initialise() -> bool:
+    """The driver, which gives no thread a context by that."""
+    driver().cuInit(0)
+    return True
+
+
 def synchronize(device_: Any = None) -> None:
     check()
     if device().standin_capturing():
@@ -156,10 +162,10 @@ def install() -> None:
     """Have ``torch.cuda`` answer for the stand-in."""
     cuda, bindings, memory = torch.cuda, torch._C, torch.cuda.memory
     for name, answer in {
-        "is_available": lambda: True,
+        "is_available": initialise,
         "is_initialized": lambda: True,
-        "_lazy_init": lambda: None,
-        "init": lambda: None,
+        "_lazy_init": initialise,
+        "init": initialise,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": Device,
