@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import threading
+import time
 import traceback
 import zlib
 from collections.abc import Callable
@@ -92,7 +93,7 @@ _callback = Compute(_told)
 def _take(launch: Launch) -> int:
     loaded = _find(launch)
     artifact, kernel = loaded.artifact, launch.kernel.decode()
-    fault = fault_of(artifact.candidate.config)
+    fault = fault_of(artifact.candidate.config, "launched")
     capturing = device().standin_capturing()
     _write_down(
         what="launch", kernel=kernel, template=artifact.candidate.config.template, config=artifact.candidate.config
@@ -123,8 +124,6 @@ def _take(launch: Launch) -> int:
 
 def _suffer(fault: Fault | None) -> int:
     """The status that a fault ends in; 0 if it goes on."""
-    import time
-
     if fault == "launch":
         return OUT_OF_RESOURCES
     if fault == "sticky":  # the launch itself returns before anything happens

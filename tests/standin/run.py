@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from dwconv import settings
 from tests.standin import compiled
-from tests.standin.faults import VARIABLE as FAULTS
+from tests.standin import faults as planted
 from tests.standin.faults import Fault
 
 Computing = Literal["reference", "simulator", "nothing"]
@@ -63,7 +63,8 @@ def run_on_stand_in(
 
     ``folder`` is for the journal, and what is tuned goes there too. ``computing``: who computes what is launched: the
     reference (soon), the simulator of GPUs (slowly, and it finds faults), or nobody, where only times matter.
-    ``faults``: of the candidates of which class (``faults.class_of``), by fault. ``environment``: what else to set.
+    ``faults``: which candidate has which, by number, in the order in which they are built or launched; ``environment``:
+    what else to set.
     Raises subprocess.TimeoutExpired."""
     journal = folder / "journal.jsonl"
     told = environment_of(folder, computing=computing, faults=faults) | dict(environment or {})
@@ -89,7 +90,8 @@ def environment_of(
         "STAND_IN_FOLDER": str(libraries),
         "STAND_IN_JOURNAL": str(folder / "journal.jsonl"),
         "STAND_IN_COMPUTING": computing,
-        FAULTS: json.dumps(dict(faults or {})),
+        planted.VARIABLE: json.dumps(dict(faults or {})),
+        planted.FOLDER_VARIABLE: str(folder),
     }
 
 
