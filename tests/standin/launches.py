@@ -1,4 +1,4 @@
-"""Every launch that the driver is told: checked against the cubin, written down, and computed, now or when it is replayed.
+"""Every launch that the driver is told: checked against the cubin, written down, and computed, now or at a replay.
 
 A launch is checked by what the cubin says of its parameters, not by what dwconv believes: a pointer must lead to memory
 of the device that holds the whole tensor. An artifact of several kernels is computed at its last one, when all its

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
+import torch
 
 from dwconv.measure.cases import make_case
 from dwconv.measure.verify import verify, verify_finalist
@@ -37,3 +39,14 @@ def test_several_kernels_with_a_workspace_are_right_on_other_data() -> None:
     for batch in (6, 1, 7):
         verdict = verify_finalist(kernel, make_case(workload.with_batch(batch), data="normal", device="cuda"))
         assert verdict.right, f"batch {batch}: {verdict.reason}"
+
+
+def test_a_thread_that_never_called_cuda_launches_what_another_one_loaded() -> None:
+    workload = layer(10, (9, 12), (3, 3), batch=3)
+    kernel, case = default(workload, "cuda.fprop_nchw"), make_case(workload, data="integers", device="cuda")
+    kernel(*case.inputs)
+    results: list[torch.Tensor] = []
+    other = threading.Thread(target=lambda: results.append(kernel(*case.inputs)))
+    other.start()
+    other.join()
+    assert torch.equal(results[0], case.answers[0].expected)
