@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 _HERE = Path(__file__).parent
 DRIVER, DEVICE = "libcuda.so.1", "device.so"
 
@@ -22,6 +24,8 @@ def why_not() -> str:
         return f"the stand-in for a GPU needs {' and '.join(missing)}"
     if importlib.util.find_spec("nvidia.cu13") is None or importlib.util.find_spec("cuda.bindings") is None:
         return "the stand-in for a GPU needs the extra cuda"
+    if torch.version.cuda is not None:
+        return "the stand-in for a GPU is for PyTorch's build for CPUs; run tests/standin/on_gpu on a GPU"
     return ""
 
 
@@ -33,7 +37,6 @@ def driver(folder: Path) -> Path:
 
 def device(folder: Path) -> Path:
     """PyTorch's device, in ten seconds."""
-    import torch
     from torch.utils.cpp_extension import include_paths, library_paths
 
     return _made(folder / DEVICE, [

@@ -70,4 +70,4 @@ def device() -> ctypes.CDLL:
 
 def is_captured() -> bool:
     """True if what this thread's current stream is told is captured."""
-    return device().standin_capturing() == 2
+    return bool(device().standin_capturing() == 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import threading
 import time
@@ -55,7 +56,7 @@ class _Loaded:
 class _Passed:
     addresses: dict[str, int] = field(default_factory=dict)
     sizes: list[tuple[int, Extent]] = field(default_factory=list)
-    """What the launches say of the batch: a number, and what it is of the batch."""
+    """What the launches say of the batch: grids and numbers, each with what it is of the batch."""
 
 
 _artifacts: dict[bytes, Artifact] = {}
@@ -111,12 +112,13 @@ def _take(launch: Launch) -> int:
     position = _position(artifact, kernel)
     if position == 0:
         passed = loaded.passed[threading.get_ident()] = _Passed()
-    _check_block(launch, loaded.entries[kernel], artifact)
+    _check_block(launch, loaded.entries[kernel], artifact, position)
+    _read_grid(launch, artifact, passed, position)
     moved = _read_arguments(launch, loaded, passed, position)
     own = zlib.crc32(str(artifact.candidate.config).encode()) % CLASSES
     device().standin_spend(NS_OF_A_LAUNCH + own * NS_OF_A_CLASS + moved / BYTES_PER_NS)
     if position == len(artifact.launches) - 1:
-        batch = _batch(launch, loaded, passed)
+        batch = _batch(artifact, passed)
         _check_memory(artifact, passed, batch)
         _run(artifact, passed, batch, wrong=fault == "wrong")
     return 0
@@ -165,7 +167,10 @@ def _position(artifact: Artifact, kernel: str) -> int:
     return next(i for i, each in enumerate(artifact.launches) if each.kernel == kernel)
 
 
-def _check_block(launch: Launch, entry: Entry, artifact: Artifact) -> None:
+def _check_block(launch: Launch, entry: Entry, artifact: Artifact, position: int) -> None:
+    listed = artifact.launches[position]
+    if (tuple(launch.block), launch.shared_bytes) != (listed.block, listed.shared_bytes):
+        raise Refused(f"a block of {list(launch.block)} with {launch.shared_bytes} bytes, not as it is listed")
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     shared = entry.shared_bytes + launch.shared_bytes
     if threads > entry.most_threads:
@@ -202,29 +207,29 @@ def _read_arguments(launch: Launch, loaded: _Loaded, passed: _Passed, position: 
 
 
 def _bytes(argument: Argument, batch: int) -> int:
-    count = ITEMSIZE.get(argument.dtype, 4)
-    for size in argument.shape_at(batch):
-        count *= size
-    return count
+    return math.prod(argument.shape_at(batch)) * ITEMSIZE.get(argument.dtype, 4)
 
 
-def _batch(launch: Launch, loaded: _Loaded, passed: _Passed) -> int:
-    """The batch size that all sizes of the launches agree on: those they are passed, and those of their last grid."""
-    listed = loaded.artifact.launches[_position(loaded.artifact, launch.kernel.decode())]
-    told = list(passed.sizes)
+def _read_grid(launch: Launch, artifact: Artifact, passed: _Passed, position: int) -> None:
+    listed = artifact.launches[position]
     for size, wanted in zip(launch.grid, listed.grid, strict=True):
         if isinstance(wanted, Extent):
-            told.append((size, wanted))
+            passed.sizes.append((size, wanted))
         elif size != wanted:
             raise Refused(f"a grid of {list(launch.grid)}, not of {listed.grid}")
-    if not told:
-        return loaded.artifact.candidate.workload.batch
-    value, extent = max(told, key=lambda each: each[1].times / each[1].over)
-    nearest = value * extent.over // extent.times
-    fitting = [n for n in range(max(1, nearest - extent.over), nearest + 1) if all(e.at(n) == v for v, e in told)]
-    if not fitting:
-        raise Refused(f"no batch has the sizes {[(v, e.times, e.over) for v, e in told]}")
-    return fitting[-1]
+
+
+def _batch(artifact: Artifact, passed: _Passed) -> int:
+    """The one batch size that has all these sizes."""
+    if not passed.sizes:
+        return artifact.candidate.workload.batch
+    value, extent = max(passed.sizes, key=lambda each: each[1].times / each[1].over)
+    most = value * extent.over // extent.times
+    batches = range(max(1, most - extent.over), most + 1)
+    fitting = [n for n in batches if all(each.at(n) == size for size, each in passed.sizes)]
+    if len(fitting) != 1:
+        raise Refused(f"{fitting or 'no batch'} may have the sizes {passed.sizes}")
+    return fitting[0]
 
 
 def _check_memory(artifact: Artifact, passed: _Passed, batch: int) -> None:

@@ -160,7 +160,7 @@ def _clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
 
 def install() -> None:
     """Have ``torch.cuda`` answer for the stand-in."""
-    cuda, bindings, memory = torch.cuda, torch._C, torch.cuda.memory
+    cuda, bindings = torch.cuda, torch._C
     for name, answer in {
         "is_available": initialise,
         "is_initialized": lambda: True,
@@ -193,9 +193,6 @@ def install() -> None:
         "_sleep": lambda cycles: device().standin_spend(cycles / 1.755),
     }.items():
         setattr(cuda, name, answer)
-    memory.mem_get_info = cuda.mem_get_info
-    cuda.graphs.CUDAGraph = Graph  # type: ignore[misc]
-    cuda.graphs.is_current_stream_capturing = is_captured
     for name, answer in {
         "_cuda_getCurrentRawStream": _current,
         "_cuda_getDevice": lambda: 0,
@@ -205,7 +202,7 @@ def install() -> None:
         "_host_emptyCache": lambda: None,
     }.items():
         setattr(bindings, name, answer)
-    torch.UntypedStorage.clone = _clone  # type: ignore[method-assign]
+    torch.UntypedStorage.clone = _clone  # type: ignore[method-assign, assignment]
     torch.backends.cuda.is_built = lambda: True
 
 

@@ -97,6 +97,8 @@ def test_what_waits_cannot_be_captured() -> None:
     """So that nobody takes a stand-in that allows more than a GPU for a GPU."""
     x = torch.ones(3, device="cuda")
     graph = torch.cuda.CUDAGraph()
+    usual = torch.cuda.current_stream()
     with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(graph):
         x.sum().item()
+    torch.cuda.set_stream(usual)  # a capture that fails leaves its own
     assert torch.equal(x.cpu(), torch.ones(3))
