@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -11,6 +12,8 @@ import sys
 from pathlib import Path
 
 import torch
+
+from dwconv import settings
 
 _HERE = Path(__file__).parent
 DRIVER, DEVICE = "libcuda.so.1", "device.so"
@@ -27,6 +30,13 @@ def why_not() -> str:
     if torch.version.cuda is not None:
         return "the stand-in for a GPU is for PyTorch's build for CPUs; run tests/standin/on_gpu on a GPU"
     return ""
+
+
+def usual_folder() -> Path:
+    """Where they are kept: another one for other sources, or another PyTorch."""
+    sources = sorted(path for suffix in ("c", "cc", "h") for path in _HERE.glob(f"*.{suffix}"))
+    told = "".join([*(path.read_text() for path in sources), torch.__version__, torch.__file__])
+    return settings.cache_folder() / "stand-in" / hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def driver(folder: Path) -> Path:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dwconv import settings
 from tests.standin import compiled
 from tests.standin import faults as planted
 from tests.standin.faults import Fault
@@ -78,7 +77,7 @@ def environment_of(
     folder: Path, *, computing: Computing = "reference", faults: Mapping[Fault, int] | None = None
 ) -> dict[str, str]:
     """The environment of such a process. Compiles what has to be compiled."""
-    libraries = settings.cache_folder() / "stand-in"
+    libraries = compiled.usual_folder()
     compiled.driver(libraries)
     compiled.device(libraries)
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.standin.conftest import OnStandIn
 from tests.turns import slow
 
-FILES = sorted(path.name for path in Path(__file__).with_name("on_gpu").glob("test_*.py"))
 PYTEST = ("-m", "pytest", "-p", "no:cacheprovider")
 
 
-@pytest.mark.parametrize(
-    ("file", "marked"), [*((file, "not slow") for file in FILES), slow("test_templates.py", "slow")]
-)
-def test_what_a_gpu_must_do(on_stand_in: OnStandIn, file: str, marked: str) -> None:
-    done = on_stand_in([*PYTEST, "-m", marked, f"tests/standin/on_gpu/{file}"])
+@pytest.mark.parametrize("marked", ["not slow", slow("slow")])
+def test_what_a_gpu_must_do(on_stand_in: OnStandIn, marked: str) -> None:
+    done = on_stand_in([*PYTEST, "-m", marked, "tests/standin/on_gpu"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.launches
     assert not done.problems
