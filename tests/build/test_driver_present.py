@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,13 +15,7 @@ from dwconv.build.cuda import lower
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.target import CudaTarget, parse_target
 from dwconv.workload import Workload
-
-CALLS = (
-    "cuDeviceGetName", "cuFuncSetAttribute", "cuGetErrorName", "cuGetErrorString", "cuLaunchKernelEx",
-    "cuModuleGetFunction", "cuModuleLoadData", "cuModuleUnload", "cuTensorMapEncodeTiled",
-)  # fmt: skip
-"""Of the driver, that TVM's runtime is linked with."""
-NO_DEVICE = 100
+from tests.standin import compiled
 
 LOWERED = """
 import tvm_ffi
@@ -49,18 +41,12 @@ def lowered() -> str:
 
 @pytest.fixture
 def driver(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process that finds a driver, without a device."""
-    compiler, toolkit = shutil.which("gcc"), importlib.util.find_spec("nvidia.cu13")
-    if not sys.platform.startswith("linux") or compiler is None or toolkit is None:
-        pytest.skip("needs gcc and nvidia-cuda-runtime on Linux")
-    source = tmp_path / "driver.c"
-    source.write_text("".join(f"int {name}(void) {{ return {NO_DEVICE}; }}\n" for name in CALLS))
-    library = tmp_path / "libcuda.so.1"
-    command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{library.name}", str(source), "-o", str(library)]
-    subprocess.run(command, check=True)
-    folders = [tmp_path, *(Path(folder, "lib") for folder in toolkit.submodule_search_locations or ())]
+    """The environment of a process that finds a driver."""
+    if reason := compiled.why_not():
+        pytest.skip(reason)
+    compiled.driver(tmp_path)
     root = Path(__file__).resolve().parents[2]
-    return os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders)), "PYTHONPATH": f"{root}:{root}/tests"}
+    return os.environ | {"LD_LIBRARY_PATH": compiled.library_path(tmp_path), "PYTHONPATH": f"{root}:{root}/tests"}
 
 
 def test_a_candidate_is_lowered_to_the_same_source_and_not_compiled_by_tvm(driver: dict[str, str]) -> None:

@@ -1,0 +1,79 @@
+"""The two libraries of the stand-in, compiled for the PyTorch that is here."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from dwconv import settings
+
+_HERE = Path(__file__).parent
+DRIVER, DEVICE = "libcuda.so.1", "device.so"
+
+
+def why_not() -> str:
+    """Why nothing can be compiled; empty if it can."""
+    if not sys.platform.startswith("linux"):
+        return "the stand-in for a GPU is for Linux"
+    if missing := [name for name in ("gcc", "g++") if shutil.which(name) is None]:
+        return f"the stand-in for a GPU needs {' and '.join(missing)}"
+    if importlib.util.find_spec("nvidia.cu13") is None or importlib.util.find_spec("cuda.bindings") is None:
+        return "the stand-in for a GPU needs the extra cuda"
+    if torch.version.cuda is not None:
+        return "the stand-in for a GPU is for PyTorch's build for CPUs; run tests/standin/on_gpu on a GPU"
+    return ""
+
+
+def usual_folder() -> Path:
+    """Where they are kept: another one for other sources, or another PyTorch."""
+    sources = sorted(path for suffix in ("c", "cc", "h") for path in _HERE.glob(f"*.{suffix}"))
+    told = "".join([*(path.read_text() for path in sources), torch.__version__, torch.__file__])
+    return settings.cache_folder() / "stand-in" / hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def driver(folder: Path) -> Path:
+    """libcuda.so.1, in a moment."""
+    return _made(folder / DRIVER, ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{DRIVER}",
+                                   str(_HERE / "driver.c")])  # fmt: skip
+
+
+def device(folder: Path) -> Path:
+    """PyTorch's device, in ten seconds."""
+    from torch.utils.cpp_extension import include_paths, library_paths
+
+    return _made(folder / DEVICE, [
+        "g++", "-std=c++20", "-O0", "-w", "-shared", "-fPIC", *(f"-I{path}" for path in include_paths()),
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", str(_HERE / "device.cc"),
+        *(f"-L{path}" for path in library_paths()), *(f"-Wl,-rpath,{path}" for path in library_paths()),
+        "-lc10", "-ltorch_cpu",
+    ])  # fmt: skip
+
+
+def _made(path: Path, command: list[str]) -> Path:
+    """The library at ``path``; of several processes that want it, one compiles it. Raises RuntimeError."""
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            new = path.with_suffix(".new")
+            done = subprocess.run([*command, "-o", str(new)], capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{command[0]} failed: {done.stderr[:2000]}")
+            new.replace(path)
+    return path
+
+
+def library_path(folder: Path) -> str:
+    """LD_LIBRARY_PATH of a process that finds the driver, and NVIDIA's runtime as where PyTorch's CUDA build is."""
+    toolkit = importlib.util.find_spec("nvidia.cu13")
+    assert toolkit is not None
+    folders = [str(folder), *(f"{path}/lib" for path in toolkit.submodule_search_locations or ())]
+    return os.pathsep.join(folders)

@@ -1,0 +1,71 @@
+"""What a launched artifact writes: computed by the reference, soon, or thread by thread in the simulator of GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from typing import Any
+
+import torch
+
+from dwconv import settings
+from dwconv.build.artifact import Argument, Artifact
+from dwconv.reference import reference
+from dwconv.workload import IMAGES
+
+VARIABLE = "STAND_IN_COMPUTING"
+"""``reference``, ``simulator``, or ``nothing``, where only times matter."""
+
+_machines: dict[int, Any] = {}
+
+
+def compute(artifact: Artifact, addresses: dict[str, int], batch: int, *, wrong: bool) -> None:
+    """Write the results at their addresses; one element ``wrong``."""
+    way = os.environ.get(VARIABLE, "reference")
+    if way == "nothing":
+        return
+    with torch.inference_mode():
+        tensors = {each.name: _at(addresses[each.name], each, batch) for each in artifact.arguments}
+        if way == "simulator":
+            _simulate(artifact, list(tensors.values()))
+        else:
+            _refer(artifact, tensors, batch)
+        if wrong:
+            tensors[artifact.results[0].name].view(-1)[-1] += 1
+
+
+def _at(address: int, argument: Argument, batch: int) -> torch.Tensor:
+    """A tensor of the device, as the host sees it."""
+    shape, dtype = argument.shape_at(batch), getattr(torch, argument.dtype)
+    memory = (ctypes.c_char * (math.prod(shape) * dtype.itemsize)).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
+def _simulate(artifact: Artifact, tensors: list[torch.Tensor]) -> None:
+    """Raises RuntimeError for a fault of the kernel."""
+    from dwconv.measure.simulator.machine import Machine  # which imports what this stands in for
+
+    machine = _machines.get(id(artifact))
+    if machine is None:
+        folder = settings.cache_folder() / "simulator"
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        machine = _machines[id(artifact)] = Machine(artifact, folder=folder)
+    machine(*tensors)
+    if machine.report is not None and not machine.report.clean:
+        raise RuntimeError(f"{artifact.candidate.config}: {machine.report.faults[0]}")
+
+
+def _refer(artifact: Artifact, tensors: dict[str, torch.Tensor], batch: int) -> None:
+    workload, layout = artifact.candidate.workload.with_batch(batch), artifact.candidate.template.layout
+
+    def in_pytorch_shape(name: str) -> torch.Tensor:
+        shape: Any = workload.shape_of(name)
+        if layout == "nhwc" and name in IMAGES:
+            n, c, h, w = shape
+            return tensors[name].view(n, h, w, c).permute(0, 3, 1, 2)
+        return tensors[name].view(shape)
+
+    results = reference(workload, *(in_pytorch_shape(name) for name in workload.inputs))
+    for name, result in zip(workload.results, results, strict=True):
+        in_pytorch_shape(name).copy_(result.float())

@@ -1,0 +1,73 @@
+"""The two libraries of the stand-in, as Python calls them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+
+FOLDER_VARIABLE = "STAND_IN_FOLDER"
+"""Where the libraries are."""
+TOTAL_BYTES = 64 << 30
+STREAM_CAPTURE_IMPLICIT = 906
+"""Something else than what is captured was asked for while a graph is."""
+
+
+class Launch(ctypes.Structure):
+    """What the driver was told to launch."""
+
+    _fields_ = (
+        ("image", ctypes.c_void_p),
+        ("image_bytes", ctypes.c_uint64),
+        ("kernel", ctypes.c_char_p),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("shared_bytes", ctypes.c_uint32),
+        ("shared_allowed", ctypes.c_uint32),
+        ("stream", ctypes.c_uint64),
+        ("arguments", ctypes.POINTER(ctypes.c_void_p)),
+    )
+
+
+Compute = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Launch))
+
+
+@cache
+def driver() -> ctypes.CDLL:
+    """libcuda.so.1, the same that everybody in this process finds by its name."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+@cache
+def device() -> ctypes.CDLL:
+    """PyTorch's device "cuda". To be loaded before PyTorch looks whether there is one."""
+    library = ctypes.CDLL(str(Path(os.environ[FOLDER_VARIABLE], "device.so")))
+    for name, result, *arguments in (
+        ("open", None, ctypes.c_void_p, ctypes.c_uint64),
+        ("clock_ns", ctypes.c_double),
+        ("spend", None, ctypes.c_double),
+        ("free_bytes", ctypes.c_uint64),
+        ("bytes_from", ctypes.c_uint64, ctypes.c_uint64),
+        ("refuse_memory", None),
+        ("stream", ctypes.c_int64),
+        ("set_stream", None, ctypes.c_int64),
+        ("begin_capture", None),
+        ("capturing", ctypes.c_int),
+        ("captured_steps", ctypes.c_uint64),
+        ("spoil_capture", None),
+        ("end_capture", ctypes.c_void_p),
+        ("graph_ns", ctypes.c_double, ctypes.c_void_p),
+        ("replay", None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64),
+        ("forget", None, ctypes.c_void_p),
+    ):
+        call = getattr(library, f"standin_{name}")
+        call.restype, call.argtypes = result, arguments
+    status = ctypes.cast(driver().standin_status, ctypes.c_void_p)
+    library.standin_open(status, TOTAL_BYTES)
+    return library
+
+
+def is_captured() -> bool:
+    """True if what this thread's current stream is told is captured."""
+    return bool(device().standin_capturing() == 2)

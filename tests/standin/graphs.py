@@ -1,0 +1,70 @@
+"""What ``torch.cuda.CUDAGraph`` is here: launches and PyTorch's operators in the order in which they were captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+
+from tests.standin.device import device
+
+
+class Graph:
+    """``launches``: for each, how many operators come before it, and what runs it."""
+
+    captured: ClassVar[Graph | None] = None
+    """The one that is being captured."""
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self._steps: int | None = None
+        self._operators = 0
+        self.launches: list[tuple[int, Callable[[], None]]] = []
+        self._pool = (0, id(self))
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
+        if device().standin_capturing() or self._steps:
+            raise RuntimeError("a graph is captured already")
+        if not device().standin_stream():
+            raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
+        if capture_error_mode not in ("global", "thread_local", "relaxed"):
+            raise RuntimeError(f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got "
+                               f"{capture_error_mode}")  # fmt: skip
+        self._pool = pool or self._pool
+        Graph.captured = self
+        device().standin_begin_capture()
+
+    def capture_end(self) -> None:
+        if not device().standin_capturing():
+            raise RuntimeError("no graph is captured")
+        Graph.captured = None
+        self._operators = device().standin_captured_steps()
+        self._steps = device().standin_end_capture()
+        if not self._steps:
+            raise torch.AcceleratorError("CUDA error: operation failed due to a previous error during capture")
+
+    def replay(self) -> None:
+        """In order, on the memory of then."""
+        from tests.standin.torch_cuda import check
+
+        check()
+        if not self._steps:
+            raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+        library, done = device(), 0
+        for before, run in self.launches:
+            library.standin_replay(self._steps, done, before)
+            run()
+            done = before
+        library.standin_replay(self._steps, done, self._operators)
+        library.standin_spend(library.standin_graph_ns(self._steps))
+
+    def reset(self) -> None:
+        if self._steps:
+            device().standin_forget(self._steps)
+        self._steps, self.launches = None, []
+
+    def pool(self) -> tuple[int, int]:
+        return self._pool
+
+    def __del__(self) -> None:
+        self.reset()

@@ -1,0 +1,80 @@
+"""Puts the stand-in in place as soon as a process imports what it stands in for."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+
+def install() -> None:
+    """To be called before PyTorch or dwconv is imported."""
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if name not in _AROUND:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, *_AROUND[name])
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    """A loader with something to do before and after it."""
+
+    def __init__(self, own: Any, before: Callable[[], None], after: Callable[[ModuleType], None]) -> None:
+        self._own, self._before, self._after = own, before, after
+
+    def create_module(self, spec: Any) -> ModuleType | None:
+        module: ModuleType | None = self._own.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._before()
+        self._own.exec_module(module)
+        self._after(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _before_torch() -> None:
+    from tests.standin.device import device
+
+    device()
+
+
+def _after_torch(module: ModuleType) -> None:
+    from tests.standin.torch_cuda import install
+
+    install()
+
+
+def _after_launch(module: ModuleType) -> None:
+    from tests.standin.launches import watch
+
+    watch(module)
+
+
+def _after_build(module: ModuleType) -> None:
+    from tests.standin.faults import slow
+
+    module.build = slow(module.build)  # type: ignore[attr-defined]
+
+
+_AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
+    "torch": (_before_torch, _after_torch),
+    "dwconv.build": (_nothing, _after_build),
+    "dwconv.build.launch": (_nothing, _after_launch),
+}
+"""What is done before and after a module is imported."""

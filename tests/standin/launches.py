@@ -1,0 +1,247 @@
+"""Every launch that the driver is told: checked against the cubin, written down, and computed, now or at a replay.
+
+A launch is checked by what the cubin says of its parameters, not by what dwconv believes: a pointer must lead to memory
+of the device that holds the whole tensor. An artifact of several kernels is computed at its last one, when all its
+tensors are known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import threading
+import time
+import traceback
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from dwconv.build.artifact import Argument, Artifact, Extent, Scalar
+from dwconv.workload import ITEMSIZE
+from tests.standin.computing import compute
+from tests.standin.cubin import Entry, entries
+from tests.standin.device import STREAM_CAPTURE_IMPLICIT, Compute, Launch, device, driver, is_captured
+from tests.standin.faults import FOREVER_S, Fault, fault_of
+from tests.standin.graphs import Graph
+
+JOURNAL_VARIABLE = "STAND_IN_JOURNAL"
+"""The file in which every launch becomes a line of JSON."""
+NS_OF_A_LAUNCH, BYTES_PER_NS, NS_OF_A_CLASS, CLASSES = 200e3, 1000.0, 2e3, 16
+"""What a launch takes on the device's clock: made up, and another time for another configuration."""
+INVALID_VALUE, ILLEGAL_ADDRESS, OUT_OF_RESOURCES, UNKNOWN = 1, 700, 701, 999
+ALIGNMENT_BYTES = 16
+MOST_SHARED_BYTES, STATIC_SHARED_BYTES, REGISTERS_OF_A_BLOCK = 227 << 10, 48 << 10, 1 << 16
+DEFAULT_RESERVED_BYTES = 1 << 10
+"""Shared memory that CUDA takes for itself in every block, which cubins count in."""
+
+
+class Refused(Exception):
+    """What a GPU would not do, or would do wrong."""
+
+
+@dataclass
+class _Loaded:
+    """An artifact whose cubin the driver has, and what was passed to its kernels so far, by thread."""
+
+    artifact: Artifact
+    entries: dict[str, Entry]
+    passed: dict[int, _Passed] = field(default_factory=dict)
+
+
+@dataclass
+class _Passed:
+    addresses: dict[str, int] = field(default_factory=dict)
+    sizes: list[tuple[int, Extent]] = field(default_factory=list)
+    """What the launches say of the batch: grids and numbers, each with what it is of the batch."""
+
+
+_artifacts: dict[bytes, Artifact] = {}
+_loaded: dict[int, _Loaded] = {}
+
+
+def watch(launch: ModuleType) -> None:
+    """Learn artifacts when ``dwconv.build.launch`` loads them."""
+    load: Callable[[Artifact], Any] = launch.load_cuda
+
+    def load_cuda(artifact: Artifact) -> Any:
+        _artifacts[bytes(artifact.cubin)] = artifact
+        return load(artifact)
+
+    launch.load_cuda = load_cuda  # type: ignore[attr-defined]
+    driver().standin_compute_with(_callback)
+
+
+def _told(told: Any) -> int:
+    """What cuLaunchKernel answers."""
+    launch: Launch = told.contents
+    try:
+        return _take(launch)
+    except Refused as refused:
+        _write_down(what="problem", reason=f"{launch.kernel.decode()}: {refused}")
+        return INVALID_VALUE
+    except BaseException:  # noqa: BLE001  C called this: nobody else would see it
+        _write_down(what="problem", reason=traceback.format_exc())
+        return UNKNOWN
+
+
+_callback = Compute(_told)
+
+
+def _take(launch: Launch) -> int:
+    loaded = _find(launch)
+    artifact, kernel = loaded.artifact, launch.kernel.decode()
+    fault = fault_of(artifact.candidate.config, "launched")
+    capturing = device().standin_capturing()
+    _write_down(
+        what="launch", kernel=kernel, template=artifact.candidate.config.template, config=artifact.candidate.config
+        .to_dict(), workload=artifact.candidate.workload.key, stream=launch.stream, current=device().standin_stream(),
+        captured=bool(capturing), thread=threading.get_ident(), grid=list(launch.grid), fault=fault,
+    )  # fmt: skip
+    if answer := _suffer(fault):
+        return answer
+    if launch.stream != device().standin_stream():
+        raise Refused(f"stream {launch.stream:#x} is not the current one, {device().standin_stream():#x}")
+    if capturing and not is_captured():
+        device().standin_spoil_capture()
+        return STREAM_CAPTURE_IMPLICIT
+    passed = loaded.passed.setdefault(threading.get_ident(), _Passed())
+    position = _position(artifact, kernel)
+    if position == 0:
+        passed = loaded.passed[threading.get_ident()] = _Passed()
+    _check_block(launch, loaded.entries[kernel], artifact, position)
+    _read_grid(launch, artifact, passed, position)
+    moved = _read_arguments(launch, loaded, passed, position)
+    own = zlib.crc32(str(artifact.candidate.config).encode()) % CLASSES
+    device().standin_spend(NS_OF_A_LAUNCH + own * NS_OF_A_CLASS + moved / BYTES_PER_NS)
+    if position == len(artifact.launches) - 1:
+        batch = _batch(artifact, passed)
+        _check_memory(artifact, passed, batch)
+        _run(artifact, passed, batch, wrong=fault == "wrong")
+    return 0
+
+
+def _suffer(fault: Fault | None) -> int:
+    """The status that a fault ends in; 0 if it goes on."""
+    if fault == "launch":
+        return OUT_OF_RESOURCES
+    if fault == "sticky":  # the launch itself returns before anything happens
+        driver().standin_break(ILLEGAL_ADDRESS)
+    elif fault == "memory":
+        device().standin_refuse_memory()
+    elif fault == "hang":
+        time.sleep(FOREVER_S)
+    return 0
+
+
+def _run(artifact: Artifact, passed: _Passed, batch: int, *, wrong: bool) -> None:
+    addresses = dict(passed.addresses)
+
+    def run() -> None:
+        compute(artifact, addresses, batch, wrong=wrong)
+
+    if Graph.captured is not None:
+        Graph.captured.launches.append((device().standin_captured_steps(), run))
+    else:
+        run()
+
+
+# -- what a GPU would see --------------------------------------------------------------------------------------------
+
+
+def _find(launch: Launch) -> _Loaded:
+    found = _loaded.get(launch.image)
+    if found is None:
+        cubin = ctypes.string_at(launch.image, launch.image_bytes)
+        artifact = next((each for known, each in _artifacts.items() if known[: len(cubin)] == cubin), None)
+        if artifact is None:
+            raise Refused("its cubin is of no artifact that was loaded")
+        found = _loaded[launch.image] = _Loaded(artifact, entries(cubin))
+    return found
+
+
+def _position(artifact: Artifact, kernel: str) -> int:
+    return next(i for i, each in enumerate(artifact.launches) if each.kernel == kernel)
+
+
+def _check_block(launch: Launch, entry: Entry, artifact: Artifact, position: int) -> None:
+    listed = artifact.launches[position]
+    if (tuple(launch.block), launch.shared_bytes) != (listed.block, listed.shared_bytes):
+        raise Refused(f"a block of {list(launch.block)} with {launch.shared_bytes} bytes, not as it is listed")
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    shared = entry.shared_bytes + launch.shared_bytes
+    if threads > entry.most_threads:
+        raise Refused(f"{threads} threads, compiled for {entry.most_threads}")
+    if shared > MOST_SHARED_BYTES or (shared > STATIC_SHARED_BYTES and launch.shared_allowed < launch.shared_bytes):
+        raise Refused(f"{shared} bytes of shared memory, {launch.shared_allowed} allowed")
+    if entry.registers * threads > REGISTERS_OF_A_BLOCK:
+        raise Refused(f"{entry.registers} registers in each of {threads} threads")
+    told = artifact.kernel_resources[launch.kernel.decode()]
+    if told["shared_bytes"] not in (shared, shared - DEFAULT_RESERVED_BYTES):
+        raise Refused(f"its resources say {told['shared_bytes']} bytes of shared memory, it takes {shared}")
+
+
+def _read_arguments(launch: Launch, loaded: _Loaded, passed: _Passed, position: int) -> float:
+    """Take over what the kernel is passed; return the bytes behind its pointers, as far as they are known."""
+    listed = loaded.artifact.launches[position]
+    sizes = loaded.entries[listed.kernel].parameter_bytes
+    if len(sizes) != len(listed.arguments):
+        raise Refused(f"{len(listed.arguments)} arguments are listed, the cubin has {len(sizes)}")
+    moved = 0.0
+    for number, (size, argument) in enumerate(zip(sizes, listed.arguments, strict=True)):
+        value = int.from_bytes(ctypes.string_at(launch.arguments[number], size), "little")
+        if size != (4 if isinstance(argument, Scalar) else 8):
+            raise Refused(f"{argument.name} has {size} bytes in the cubin")
+        if isinstance(argument, Scalar):
+            passed.sizes.append((value, argument.value))
+            continue
+        if passed.addresses.setdefault(argument.name, value) != value:
+            raise Refused(f"{argument.name} is another one for each kernel")
+        if value % ALIGNMENT_BYTES:
+            raise Refused(f"{argument.name} does not start at a multiple of {ALIGNMENT_BYTES} bytes")
+        moved += _bytes(argument, loaded.artifact.candidate.workload.batch)
+    return moved
+
+
+def _bytes(argument: Argument, batch: int) -> int:
+    return math.prod(argument.shape_at(batch)) * ITEMSIZE.get(argument.dtype, 4)
+
+
+def _read_grid(launch: Launch, artifact: Artifact, passed: _Passed, position: int) -> None:
+    listed = artifact.launches[position]
+    for size, wanted in zip(launch.grid, listed.grid, strict=True):
+        if isinstance(wanted, Extent):
+            passed.sizes.append((size, wanted))
+        elif size != wanted:
+            raise Refused(f"a grid of {list(launch.grid)}, not of {listed.grid}")
+
+
+def _batch(artifact: Artifact, passed: _Passed) -> int:
+    """The one batch size that has all these sizes."""
+    if not passed.sizes:
+        return artifact.candidate.workload.batch
+    value, extent = max(passed.sizes, key=lambda each: each[1].times / each[1].over)
+    most = value * extent.over // extent.times
+    batches = range(max(1, most - extent.over), most + 1)
+    fitting = [n for n in batches if all(each.at(n) == size for size, each in passed.sizes)]
+    if len(fitting) != 1:
+        raise Refused(f"{fitting or 'no batch'} may have the sizes {passed.sizes}")
+    return fitting[0]
+
+
+def _check_memory(artifact: Artifact, passed: _Passed, batch: int) -> None:
+    for argument in artifact.arguments:
+        address = passed.addresses.get(argument.name)
+        if address is None:
+            raise Refused(f"{argument.name} is passed to no kernel")
+        if (there := device().standin_bytes_from(address)) < (needed := _bytes(argument, batch)):
+            raise Refused(f"{argument.name} needs {needed} bytes at batch {batch}, the device has {there} there")
+
+
+def _write_down(**line: Any) -> None:
+    if path := os.environ.get(JOURNAL_VARIABLE):
+        with open(path, "a") as file:  # noqa: PTH123  one write, whole lines: many processes write
+            file.write(json.dumps({"pid": os.getpid(), **line}) + "\n")

@@ -1,0 +1,10 @@
+"""Tests for a GPU, and for what stands in for one: without either there is nothing to collect."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+collect_ignore_glob = [] if torch.cuda.is_available() else ["test_*.py"]
+IS_STAND_IN = "STAND_IN_FOLDER" in os.environ

@@ -1,0 +1,64 @@
+"""Kernels on the GPU that is here, as tuning would leave them, and who saw them launched."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from planted_records import record_of
+
+from dwconv.build import build
+from dwconv.build.kernel import Kernel
+from dwconv.records.log import TuningLog
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import CudaTarget, parse_target
+from dwconv.workload import PASSES, Workload
+from tests.schedules.cuda_layers import TEMPLATES
+
+
+def target() -> CudaTarget:
+    here = parse_target("cuda")
+    assert isinstance(here, CudaTarget)
+    return here
+
+
+def default(workload: Workload, template: str) -> Kernel:
+    """The template's default for this device, built and loaded."""
+    return Kernel.load(build(Candidate(workload, _default(workload, template)), target()))
+
+
+def plant(log: Path, workloads: Iterable[Workload]) -> None:
+    """Records that say that a kernel is much faster than PyTorch's own operator, for every pass."""
+    for workload in workloads:
+        for pass_ in PASSES:
+            of_pass = workload.for_pass(pass_)
+            template, *_ = (each for each in templates_for(of_pass, target()) if each.layout == workload.layout)
+            config = _default(of_pass, template.name)
+            TuningLog(log).append(record_of(of_pass, config=config, device=target().device, baseline_us=1e6))
+
+
+def _default(workload: Workload, template: str) -> Config:
+    return TEMPLATES[template].space(workload, target()).default
+
+
+class Launches:
+    """What was launched since this was made; a real GPU does not tell, and ``seen`` is None."""
+
+    def __init__(self) -> None:
+        journal = os.environ.get("STAND_IN_JOURNAL")
+        self._journal = Path(journal) if journal else None
+        self._before = len(self._lines())
+
+    @property
+    def seen(self) -> list[dict[str, Any]] | None:
+        return self._lines()[self._before :] if self._journal else None
+
+    def _lines(self) -> list[dict[str, Any]]:
+        if self._journal is None or not self._journal.exists():
+            return []
+        lines = [json.loads(line) for line in self._journal.read_text().splitlines()]
+        return [line for line in lines if line["what"] == "launch"]

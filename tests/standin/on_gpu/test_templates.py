@@ -1,0 +1,52 @@
+"""Every template in every type, launched, and judged as a candidate is before it is timed."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+import pytest
+import torch
+
+from dwconv.measure.cases import make_case
+from dwconv.measure.verify import verify, verify_finalist
+from dwconv.workload import DType
+from tests.schedules.cuda_layers import TEMPLATES, fitted, layer
+from tests.standin.on_gpu.kernels import default
+from tests.turns import in_turns
+
+SHAPES = (
+    layer(10, (9, 12), (3, 3), batch=3),
+    layer(5, (7, 6), (3, 5), batch=3, padding=((1, 2), (2, 1))),
+    layer(16, (8, 8), (3, 3), batch=3),
+)
+"""Each template is tried on the first that it can run."""
+
+
+@pytest.mark.parametrize(("template", "dtype"), in_turns(sorted(TEMPLATES), ["float32", "float16", "bfloat16"]))
+def test_a_template_is_right_at_any_batch(template: str, dtype: DType) -> None:
+    workload = next(found for shape in SHAPES if (found := fitted(shape, TEMPLATES[template], dtype)))
+    kernel = default(workload, template)
+    for batch in (workload.batch, 1, workload.batch + 2):
+        verdict = verify(kernel, make_case(workload.with_batch(batch), data="integers", device="cuda"))
+        assert verdict.right, f"batch {batch}: {verdict.reason}"
+
+
+def test_several_kernels_with_a_workspace_are_right_on_other_data() -> None:
+    workload = dataclasses.replace(layer(16, (8, 8), (3, 3), batch=6), layout="nhwc").for_pass("wgrad")
+    kernel = default(workload, "cuda.wgrad_nhwc")
+    assert len(kernel.artifact.launches) > 1 and kernel.artifact.workspaces
+    for batch in (6, 1, 7):
+        verdict = verify_finalist(kernel, make_case(workload.with_batch(batch), data="normal", device="cuda"))
+        assert verdict.right, f"batch {batch}: {verdict.reason}"
+
+
+def test_a_thread_that_never_called_cuda_launches_what_another_one_loaded() -> None:
+    workload = layer(10, (9, 12), (3, 3), batch=3)
+    kernel, case = default(workload, "cuda.fprop_nchw"), make_case(workload, data="integers", device="cuda")
+    kernel(*case.inputs)
+    results: list[torch.Tensor] = []
+    other = threading.Thread(target=lambda: results.append(kernel(*case.inputs)))
+    other.start()
+    other.join()
+    assert torch.equal(results[0], case.answers[0].expected)

@@ -1,0 +1,104 @@
+"""A converted model on a GPU: the right numbers, from tuned kernels, on the stream that is current, and in a graph."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import dwconv
+from tests.standin.on_gpu.kernels import Launches, plant
+from tests.standin.on_gpu.models import WORKLOADS, data, loss_of, network
+
+WARM_UPS = 2
+
+
+@pytest.fixture(autouse=True)
+def tuned(logs: Path) -> Iterator[None]:
+    plant(logs / "log.jsonl", WORKLOADS)
+    yield
+
+
+def converted(model: nn.Module) -> nn.Module:
+    model = copy.deepcopy(model).to("cuda")
+    dwconv.convert(model)
+    return model
+
+
+def same(model: nn.Module, other: nn.Module) -> None:
+    for own, others in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(own.detach().cpu(), others.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("side_stream", [False, True])
+def test_a_step_is_right_and_runs_tuned_kernels_where_it_should(side_stream: bool) -> None:
+    model = network()
+    ours, launches = converted(model), Launches()
+    x, on_gpu = data(1).requires_grad_(), data(1).to("cuda").requires_grad_()
+    stream = torch.cuda.Stream() if side_stream else torch.cuda.current_stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        loss_of(ours, on_gpu).backward()
+    torch.cuda.synchronize()
+    loss_of(model, x).backward()
+    torch.testing.assert_close(on_gpu.grad.cpu(), x.grad, rtol=1e-4, atol=1e-5)
+    for own, others in zip(ours.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(own.grad.cpu(), others.grad, rtol=1e-4, atol=1e-5)
+    if launches.seen is not None:
+        passes = [launch["workload"].partition("-")[0] for launch in launches.seen]
+        assert list(dict.fromkeys(passes)) == ["fprop", "wgrad", "dgrad"]
+        assert {launch["stream"] for launch in launches.seen} == {stream.cuda_stream}
+
+
+def test_a_step_in_a_graph_is_the_same_step_on_other_data() -> None:
+    model = network()
+    ours, x = converted(model), data(0).to("cuda")
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.01, momentum=0.9) for each in (ours, model)]
+
+    def step(net: nn.Module, given: torch.Tensor, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(net, given)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    eager = Launches()
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_UPS):
+            step(ours, x, optimizers[0])
+    torch.cuda.current_stream().wait_stream(stream)
+    for _ in range(WARM_UPS):
+        step(model, data(0), optimizers[1])
+    seen = None if eager.seen is None else [launch["kernel"] + launch["workload"] for launch in eager.seen]
+
+    graph, captured = torch.cuda.CUDAGraph(), Launches()
+    with torch.cuda.graph(graph, stream=stream):
+        loss = step(ours, x, optimizers[0])
+    same(ours, model)  # nothing has run
+    if captured.seen is not None and seen is not None:
+        assert all(launch["captured"] for launch in captured.seen)
+        assert WARM_UPS * [launch["kernel"] + launch["workload"] for launch in captured.seen] == seen
+
+    for seed in (1, 2):
+        x.copy_(data(seed))
+        graph.replay()
+        wanted = step(model, data(seed), optimizers[1])
+        torch.testing.assert_close(loss.detach().cpu(), wanted.detach(), rtol=1e-4, atol=1e-5)
+        same(ours, model)
+
+
+def test_what_waits_cannot_be_captured() -> None:
+    """So that nobody takes a stand-in that allows more than a GPU for a GPU."""
+    x = torch.ones(3, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    usual = torch.cuda.current_stream()
+    with pytest.raises(RuntimeError, match="captur"), torch.cuda.graph(graph):
+        x.sum().item()
+    torch.cuda.set_stream(usual)  # a capture that fails leaves its own
+    assert torch.equal(x.cpu(), torch.ones(3))

@@ -1,0 +1,108 @@
+"""Run a Python command where there seems to be a GPU.
+
+From a shell: ``python -m tests.standin.run [--computing WAY] -- -m bench cuda --seconds 600``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tests.standin import compiled
+from tests.standin import faults as planted
+from tests.standin.faults import Fault
+
+Computing = Literal["reference", "simulator", "nothing"]
+PATIENCE_S = 300.0
+"""For what takes seconds on a quiet machine."""
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    journal: Path
+
+    @property
+    def launches(self) -> list[dict[str, Any]]:
+        """Every launch that the driver was told, in order: its kernel, config, stream, whether it was captured, …"""
+        return [line for line in self._lines() if line["what"] == "launch"]
+
+    @property
+    def problems(self) -> list[str]:
+        """What a GPU would have refused, or done wrong, and what went wrong in the stand-in."""
+        return [line["reason"] for line in self._lines() if line["what"] == "problem"]
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.journal.read_text().splitlines()] if self.journal.exists() else []
+
+
+def run_on_stand_in(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    computing: Computing = "reference",
+    faults: Mapping[Fault, int] | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = PATIENCE_S,
+) -> Done:
+    """Run ``python *command`` with the stand-in in place of a GPU, in it and in all Python processes that it starts.
+
+    ``folder`` is for the journal, and what is tuned goes there too. ``computing``: who computes what is launched: the
+    reference (soon), the simulator of GPUs (slowly, and it finds faults), or nobody, where only times matter.
+    ``faults``: which candidate has which, by number, in the order in which they are built or launched; ``environment``:
+    what else to set.
+    Raises subprocess.TimeoutExpired."""
+    journal = folder / "journal.jsonl"
+    told = environment_of(folder, computing=computing, faults=faults) | dict(environment or {})
+    done = subprocess.run(
+        [sys.executable, *command], env=told, cwd=_ROOT, capture_output=True, text=True, timeout=timeout_s
+    )
+    return Done(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr, journal=journal)
+
+
+def environment_of(
+    folder: Path, *, computing: Computing = "reference", faults: Mapping[Fault, int] | None = None
+) -> dict[str, str]:
+    """The environment of such a process. Compiles what has to be compiled."""
+    libraries = compiled.usual_folder()
+    compiled.driver(libraries)
+    compiled.device(libraries)
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": compiled.library_path(libraries),
+        "PYTHONPATH": os.pathsep.join([str(_HERE / "on_path"), str(_ROOT), str(_ROOT / "tests")]),
+        "DWCONV_TUNING_LOGS": str(folder / "logs"),
+        "STAND_IN_FOLDER": str(libraries),
+        "STAND_IN_JOURNAL": str(folder / "journal.jsonl"),
+        "STAND_IN_COMPUTING": computing,
+        planted.VARIABLE: json.dumps(dict(faults or {})),
+        planted.FOLDER_VARIABLE: str(folder),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.standin.run", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--computing", choices=get_args(Computing), default="reference")
+    parser.add_argument("--folder", type=Path, default=Path("stand-in"), help="for the journal and the tuning logs")
+    parser.add_argument("command", nargs="+", help="of Python, after --")
+    given = parser.parse_args()
+    environment = environment_of(given.folder.resolve(), computing=given.computing)
+    return subprocess.run([sys.executable, *given.command], env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""The tests for a GPU, on what stands in for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.standin.conftest import OnStandIn
+from tests.turns import slow
+
+PYTEST = ("-m", "pytest", "-p", "no:cacheprovider")
+
+
+@pytest.mark.parametrize("marked", ["not slow", slow("slow")])
+def test_what_a_gpu_must_do(on_stand_in: OnStandIn, marked: str) -> None:
+    done = on_stand_in([*PYTEST, "-m", marked, "tests/standin/on_gpu"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.launches
+    assert not done.problems
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("objects")
+def test_the_kernels_themselves_are_run_in_the_simulator(on_stand_in: OnStandIn) -> None:
+    file = "tests/standin/on_gpu/test_templates.py"
+    done = on_stand_in([*PYTEST, "-k", "several_kernels", file], computing="simulator")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.problems

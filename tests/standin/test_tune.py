@@ -1,0 +1,65 @@
+"""``python -m dwconv.tune`` where there is a GPU, and where some candidates do what bad kernels do to a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Status, TuningRecord
+from tests.standin.conftest import OnStandIn
+from tests.standin.faults import Fault, config_with
+
+OPTIONS = ("--target", "cuda", "--shape", "2,8,9,9", "--kernel", "3", "--passes", "fprop", "--jobs", "1", "--json")
+LIMIT_S = 10
+"""For building, or running, a candidate; it does not count the time in which a process waits for a core."""
+IMPATIENT = f"""
+import sys
+from dwconv import settings
+settings.BUILD_TIMEOUT_S = settings.RUN_TIMEOUT_S = {LIMIT_S}.0
+from dwconv import tune
+sys.exit(tune.main(sys.argv[1:]))
+"""
+
+
+def records(folder: Path) -> list[TuningRecord]:
+    return [record for path in (folder / "logs").glob("*.jsonl") for record in TuningLog(path).load().records]
+
+
+@pytest.mark.slow
+def test_tunes_on_a_gpu(on_stand_in: OnStandIn, tmp_path: Path) -> None:
+    done = on_stand_in(["-m", "dwconv.tune", *OPTIONS, "--trials", "1"])
+    assert done.returncode == 0, done.stderr
+    assert not done.problems
+    (result,) = json.loads(done.stdout)["results"]
+    assert result["confirmed"] and result["median_us"] > 0 and result["baseline"].startswith("aten-")
+    trial, final = records(tmp_path)
+    assert (trial.status, trial.confirmed, final.status, final.confirmed) == (Status.OK, False, Status.OK, True)
+    assert {launch["template"] for launch in done.launches} == {final.config.template}
+
+
+@pytest.mark.slow
+def test_a_faulty_candidate_alone_pays(on_stand_in: OnStandIn, tmp_path: Path) -> None:
+    faults: dict[Fault, int] = {"slow build": 1, "memory": 0, "sticky": 2, "hang": 3, "wrong": 4, "launch": 5}
+    done = on_stand_in(["-c", IMPATIENT, *OPTIONS, "--trials", "9", "--patience", "9"], faults=faults)
+    assert done.returncode == 0, done.stderr
+    assert not done.problems
+    known = records(tmp_path)
+    statuses = {
+        "slow build": Status.TIMEOUT, "memory": Status.RUNTIME_ERROR, "sticky": Status.RUNTIME_ERROR,
+        "hang": Status.TIMEOUT, "wrong": Status.WRONG, "launch": Status.RUNTIME_ERROR,
+    }  # fmt: skip
+    words = {"memory": "out of memory", "sticky": "illegal", "wrong": "value", "launch": "OUT_OF_RESOURCES"}
+    bad = []
+    for fault, number in faults.items():
+        config = config_with(fault, number, tmp_path)
+        assert config is not None, f"nobody came as far as {fault}"
+        bad.append(config)
+        found = [record for record in known if record.config.to_dict() == config]
+        assert [record.status for record in found] == [statuses[fault]], fault
+        assert words.get(fault, "") in found[0].detail.lower() + found[0].detail.upper(), fault
+    good = [record for record in known if record.config.to_dict() not in bad]
+    assert {record.status for record in good} == {Status.OK}
+    assert any(record.confirmed for record in good)
