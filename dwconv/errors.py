@@ -57,6 +57,14 @@ class Shortage(str, Enum):
     CORES = "processor time"
 
 
+class CannotBeCaptured(DwconvError):
+    """A call that a CUDA graph cannot hold; the message says why."""
+
+
+class DeviceLost(DwconvError):
+    """An error of a kernel that ended the CUDA context of this process; the message is CUDA's own."""
+
+
 class EnvironmentFailure(DwconvError):
     """The machine stayed short of something; the message names it and the way out."""
 

@@ -147,7 +147,7 @@ def _parser() -> ArgumentParser:
         "--caches",
         choices=_CACHES,
         default="warm",
-        help="CPU: time candidates on the same tensors again and again (warm), or with the caches as a training step "
+        help="time candidates on the same tensors again and again (warm), or with the caches as a training step "
         "finds them; keep the two in logs of their own; default warm",
     )
     output = parser.add_argument_group("output")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -12,12 +12,14 @@ import torch
 from dwconv import native, settings
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
-from dwconv.measure.caches import Caches, InTurn, inputs_in_turn, results_held
+from dwconv.errors import CannotBeCaptured, DeviceLost
+from dwconv.measure.caches import Caches, inputs_in_turn, results_held
 from dwconv.measure.cases import Case, cases_of_finalists, fresh_case, make_case
+from dwconv.measure.cuda_clock import CudaClock
 from dwconv.measure.providers import better_layout, pytorch_calls
-from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, CpuClock, CudaClock, time_in_turns
+from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, CpuClock, InTurn, time_in_turns
 from dwconv.measure.verify import LoadedKernel, verify, verify_call, verify_finalist
-from dwconv.measure.worker import locate
+from dwconv.measure.worker import locate, one_line
 from dwconv.records.record import Measurement, Verdict
 from dwconv.target import CpuTarget, Target
 from dwconv.workload import Workload
@@ -38,7 +40,7 @@ class MeasureSetup:
     load: str = LOAD
     """``module:name`` of what loads an artifact; the tests plant faults here."""
     caches: Caches = "warm"
-    """How a CPU kernel finds its memory while it is timed."""
+    """How a kernel finds its memory while it is timed."""
 
 
 @message
@@ -95,8 +97,7 @@ class Measurer:
     def __init__(self, setup: MeasureSetup) -> None:
         if isinstance(setup.target, CpuTarget):
             torch.set_num_threads(setup.target.threads)
-        self._device = setup.target.kind
-        self._fast_math = setup.target.fast_math
+        self._target = setup.target
         self._caches = setup.caches
         self._clock: Clock = CudaClock() if setup.target.kind == "cuda" else CpuClock()
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
@@ -104,31 +105,40 @@ class Measurer:
         if setup.load == LOAD:
             import tvm  # noqa: F401  takes a second or two, in which others can do something
 
-            if self._device == "cpu":  # compiled the first time, which takes longer than a candidate may
+            if setup.target.kind == "cpu":  # compiled the first time, which takes longer than a candidate may
                 native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
             else:
                 native.leave_out("the clock of a GPU does not see how long a call takes")
 
     def __call__(self, request: Prepare | Trial | Check | Final) -> Measured:
         with torch.inference_mode():
-            if isinstance(request, Prepare):
-                prepared = self._prepare(request.workload)
-                if request.finalists:
-                    prepared.make_finalists_cases()
-                return Measured()
-            if isinstance(request, Trial):
-                return self._trial(request)
-            if isinstance(request, Check):
-                return self._check(request.artifact)
-            return self._final(request.artifacts)
+            if self._target.kind == "cpu":
+                return self._answer(request)
+            try:
+                answer = self._answer(request)
+                torch.cuda.synchronize()  # what a kernel did late is not the next one's fault
+            except Exception as error:
+                _raise_if_lost(error)
+                raise
+            return answer
+
+    def _answer(self, request: Prepare | Trial | Check | Final) -> Measured:
+        if isinstance(request, Prepare):
+            prepared = self._prepare(request.workload)
+            if request.finalists:
+                prepared.make_finalists_cases()
+            return Measured()
+        if isinstance(request, Trial):
+            return self._trial(request)
+        if isinstance(request, Check):
+            return self._check(request.artifact)
+        return self._final(request.artifacts)
 
     def _prepare(self, workload: Workload) -> _Prepared:
         """What all candidates of a workload share; kept until another workload comes."""
         if self._prepared is None or self._prepared.workload != workload:
             self._prepared = None  # free the memory of the one before
-            self._prepared = _Prepared(
-                workload, device=self._device, fast_math=self._fast_math, clock=self._clock, caches=self._caches
-            )
+            self._prepared = _Prepared(workload, target=self._target, clock=self._clock, caches=self._caches)
         return self._prepared
 
     def _trial(self, request: Trial) -> Measured:
@@ -168,6 +178,26 @@ class Measurer:
         )
 
 
+def _raise_if_lost(cause: Exception) -> None:
+    """Raises DeviceLost if CUDA is of no more use to this process."""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        raise DeviceLost(one_line(cause)) from error
+
+
+def _ready(calls: Mapping[str, Call], clock: Clock) -> dict[str, Call]:
+    """Those that the clock can time. Raises CannotBeCaptured if there are none."""
+    ready: dict[str, Call] = {}
+    for name, call in calls.items():
+        try:
+            ready[name] = clock.ready(call)
+        except CannotBeCaptured:
+            if name == list(calls)[-1] and not ready:
+                raise
+    return ready
+
+
 def _explained(verdict: Verdict, when: str) -> Verdict:
     """The same, saying when it was wrong, if it was."""
     return verdict if verdict.right else dataclasses.replace(verdict, reason=f"{verdict.reason} ({when})")
@@ -176,18 +206,17 @@ def _explained(verdict: Verdict, when: str) -> Verdict:
 class _Prepared:
     """What all candidates of a workload share."""
 
-    def __init__(self, workload: Workload, *, device: str, fast_math: bool, clock: Clock, caches: Caches) -> None:
+    def __init__(self, workload: Workload, *, target: Target, clock: Clock, caches: Caches) -> None:
         self.workload = workload
-        self.exact = make_case(workload, data="integers", device=device)
-        self._inputs = inputs_in_turn(workload, self.exact.inputs, caches=caches)
-        self._held = results_held(workload, caches=caches)
+        self._device = target.kind
+        self._fast_math = target.fast_math
+        self.exact = make_case(workload, data="integers", device=self._device)
+        self._inputs = inputs_in_turn(workload, self.exact.inputs, caches=caches, target=target)
+        self._held = results_held(workload, caches=caches, target=target)
         calls = [pytorch_calls(workload, *inputs) for inputs in self._inputs]
-        self.providers: dict[str, Call] = {
-            name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]
-        }
+        in_turn = {name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]}
+        self.providers = _ready(in_turn, clock)
         self.baseline = better_layout(self.providers, clock=clock)
-        self._device = device
-        self._fast_math = fast_math
 
     @cached_property
     def finalists_cases(self) -> list[Case]:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from dwconv import settings
 from dwconv.build.artifact import Artifact
-from dwconv.errors import WorkerDied, WorkerError, WorkerTimeout
+from dwconv.errors import DeviceLost, WorkerDied, WorkerError, WorkerTimeout
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
 from dwconv.measure.caches import Caches
@@ -224,7 +224,7 @@ class LocalRunner:
             try:
                 answer: Measured = measurer.call(body, timeout_s=self._run_timeout_s * share)
             except WorkerError as error:
-                if self._target.kind == "cuda":  # an error of a kernel ends the CUDA context with it
+                if str(error).startswith(DeviceLost.__name__):
                     measurer.kill()
                 if patience.again(error):
                     continue

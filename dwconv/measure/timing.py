@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +69,10 @@ class Lap:
 class Clock(Protocol):
     """Times calls that run on a device."""
 
+    def ready(self, call: Call) -> Call:
+        """What laps are taken of: made once, for many laps. What is ready stays as it is."""
+        ...
+
     def lap(self, call: Call, *, times: int) -> Lap: ...
 
     def overall(self) -> Callable[[], float]:
@@ -83,6 +88,9 @@ class CpuClock:
         # Threads of our own that wait for each other look as if other work had their cores.
         self._crowded = bool(contention.crowding(torch.get_num_threads()))
 
+    def ready(self, call: Call) -> Call:
+        return call
+
     def lap(self, call: Call, *, times: int) -> Lap:
         before = contention.read()
         started = time.perf_counter()
@@ -97,23 +105,20 @@ class CpuClock:
         return lambda: contention.lost_to_the_machine(before, contention.load(), crowded=self._crowded)
 
 
-class CudaClock:
-    """CUDA events around the calls, on the device's own clock. The device waits for the first launch, and for every one
-    that takes longer to come than the kernel before it to run: so does who calls it. CUDA graphs leave that out.
+class InTurn:
+    """A call that is another one each time, and that holds on to the last results, so that the next ones go to other
+    memory."""
 
-    Not yet run on a GPU."""
+    def __init__(self, calls: Sequence[Call], *, held: int) -> None:
+        self._calls = tuple(calls)
+        self._next = 0
+        self._held: deque[object] = deque(maxlen=held)
+        self.turns = max(len(self._calls), held + 1)
+        """After so many calls, all is as it was."""
 
-    def lap(self, call: Call, *, times: int) -> Lap:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        start.record()
-        for _ in range(times):
-            call()
-        end.record()
-        end.synchronize()
-        return Lap(seconds=start.elapsed_time(end) / 1e3)
-
-    def overall(self) -> Callable[[], float]:
-        return lambda: 0.0
+    def __call__(self) -> None:
+        self._held.append(self._calls[self._next]())
+        self._next = (self._next + 1) % len(self._calls)
 
 
 def time_in_turns(
@@ -154,10 +159,10 @@ class _Turns:
     """Rounds of some calls, in turns."""
 
     def __init__(self, calls: Mapping[str, Call], *, clock: Clock, round_s: float) -> None:
-        self._calls = calls
+        self._calls = {name: clock.ready(call) for name, call in calls.items()}
         self._clock = clock
         self._usual_round_s = self._round_s = round_s
-        self._least_s = {name: self._warm_up(call) for name, call in calls.items()}
+        self._least_s = {name: self._warm_up(call) for name, call in self._calls.items()}
         self._turns: list[dict[str, _Round]] = []
         self.undisturbed = 0
         """Turns in which no round was disturbed."""

@@ -37,6 +37,10 @@ STARTS = 4
 FINALISTS = 4
 _OVERTIME = 1.25
 """Share of the time budget that finishing a batch may take: what was built is soon measured."""
+_MOST_GROUPS = 4
+"""Of finalists, where none passes."""
+_CONFIRM_S = 30.0
+"""After this, or the seconds that the search may take, no other group of finalists begins."""
 _ATTEMPTS = 3
 _TRIAL_WAIT_S = 3.0
 """After a batch with contended trials the machine may become quiet for so long, and no longer than a tenth of what the
@@ -167,14 +171,18 @@ def _search(state: _State, strategy: Strategy, log: TuningLog, measuring: Callab
 def _confirm(state: _State, log: TuningLog, measuring: Callable[[], Runner]) -> None:
     """Verify and time the finalists once more, side by side; where none of them passes, the next best.
 
-    What an earlier run confirmed is not confirmed again, unless something new was measured since. A machine that was
-    busy with something else while it confirmed is given another chance when it is quiet. If it stays busy, nothing is
-    confirmed: the next run does that.
+    Where many are wrong in a row, or have taken as long as the search might, the rest is for the next run. What an
+    earlier run confirmed is not confirmed again, unless something new was measured since. A machine that was busy with
+    something else while it confirmed is given another chance when it is quiet. If it stays busy, nothing is confirmed:
+    the next run does that.
     """
     if state.nothing_new and state.has_confirmed:
         return
-    ranking = state.ranking
+    ranking = state.ranking[: _MOST_GROUPS * FINALISTS]
+    until_s = time.monotonic() + max(_CONFIRM_S, state.budget_s)
     for start in range(0, len(ranking), FINALISTS):
+        if start and time.monotonic() > until_s:
+            return
         records = _confirm_together(ranking[start : start + FINALISTS], state, log, measuring)
         if not records or any(record.confirmed for record in records):
             return
@@ -252,6 +260,11 @@ class _State:
         self.analytic: Analytic | None = None
         self.starting = False
         """Workers are about to start: the clock runs from the first record, or short budgets would see nothing else."""
+
+    @property
+    def budget_s(self) -> float:
+        """Seconds that the search may take; 0 if nobody said."""
+        return self._budget.seconds or 0.0
 
     @property
     def nothing_new(self) -> bool:

@@ -47,6 +47,9 @@ def test_results_lie_as_the_inputs_do():
 
 def test_better_layout_is_the_fastest():
     class Clock:
+        def ready(self, call):
+            return call
+
         def lap(self, call, *, times):
             return Lap(seconds=call() * times)
 
