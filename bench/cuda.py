@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cases import gpu_workloads, odd_workloads
-from bench.gpu_budget import Budget
+from bench.gpu_budget import Budget, Interrupted, interrupted_after
 from bench.gpu_race import FIRST_S as RACE_S
 from bench.gpu_race import in_words, race_stage
 from bench.gpu_rank import FIRST_S as RANK_S
@@ -52,13 +52,17 @@ class Stage:
 
 
 STAGES = {
-    "smoke": Stage(run=smoke_stage, weight=3, most_s=SMOKE_MOST_S),
+    "smoke": Stage(run=smoke_stage, weight=4, most_s=SMOKE_MOST_S),
     "verify": Stage(run=verify_stage, weight=5),
     "tune": Stage(run=tune_stage, weight=9, first_s=LEAST_S + BESIDE_S),
-    "race": Stage(run=race_stage, weight=6, first_s=RACE_S),
-    "train": Stage(run=train_stage, weight=4, first_s=TRAIN_S),
+    "race": Stage(run=race_stage, weight=7, first_s=RACE_S),
+    "train": Stage(run=train_stage, weight=6, first_s=TRAIN_S),
     "rank": Stage(run=rank_stage, weight=1, first_s=RANK_S),
 }
+
+
+_GRACE = 0.02
+"""Of the seconds of all stages, what one may take more before it is interrupted."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -104,8 +108,13 @@ def run_stages(
 ) -> int:
     """Run some stages and sum up; the exit status is 0 if none failed."""
     ended: dict[str, Ended] = {}
+    grace_s = max(1.0, _GRACE * budget.left_s)
     try:
         for position, name in enumerate(stages):
+            if budget.left_s <= 0:
+                ended[name] = Ended(line="time was up before it started")
+                say(name, ended[name].line)
+                continue
             stage = STAGES[name]
             pace = budget.pace(
                 stages[position:],
@@ -118,6 +127,7 @@ def run_stages(
                 name,
                 Run(target=target, state=state, pace=pace, workloads=workloads, odd=odd, one_process=here),
                 alone=len(stages) == 1,
+                within_s=pace.left_s + grace_s,
             )
             state.flush()
             say(name, ended[name].line)
@@ -127,10 +137,13 @@ def run_stages(
     return int(any(each.failed for each in ended.values()))
 
 
-def _ended(name: str, run: Run, *, alone: bool) -> Ended:
+def _ended(name: str, run: Run, *, alone: bool, within_s: float) -> Ended:
     """What a stage showed; or why it could not run, the others go on."""
     try:
-        return STAGES[name].run(run)
+        with interrupted_after(within_s):
+            return STAGES[name].run(run)
+    except Interrupted:
+        return Ended(line="time was up in the middle of something; what was known by then is kept")
     except BrokenInstallation as error:  # ranking needs what nothing else does
         return Ended(line=f"could not run: {one_line(str(error))}", failed=alone or name != "rank")
     except DwconvError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 from bench.gpu_run import Ended, Run, of_all, say
 from bench.gpu_state import has_failed
@@ -27,19 +28,24 @@ def rank_stage(run: Run) -> Ended:
     for key in run.state.left("rank", measured):
         if not run.pace.fits:
             break
+        answer: dict[str, Any]
         with run.pace.item():
             try:
-                answer: dict[str, object] = dict(rank_correlation(measured[key][:MOST], run.target))
+                found = rank_correlation(measured[key][:MOST], run.target, enough=lambda: run.pace.left_s <= 0)
             except BrokenInstallation:  # of every workload alike
                 raise
             except DwconvError as error:
                 answer = {"failed": str(error)}
+            else:
+                answer = dict(found)
+        if run.pace.left_s <= 0 and answer.get("candidates", 0) < LEAST:  # chance would decide
+            break
         run.state.put("rank", key, answer)
         say("rank", f"{key}: {answer}")
     answers = [run.state.of("rank")[key] for key in measured if key in run.state.of("rank")]
-    found = [answer["spearman"] for answer in answers if not has_failed(answer)]
-    told = f"Spearman's ρ {median(found):.2f}, least {min(found):.2f}, " if found else ""
-    return Ended(line=f"{told}{len(found)} of {len(measured)} workloads ranked{of_all(len(answers), len(measured))}")
+    orders = [answer["spearman"] for answer in answers if not has_failed(answer)]
+    told = f"Spearman's ρ {median(orders):.2f}, least {min(orders):.2f}, " if orders else ""
+    return Ended(line=f"{told}{len(orders)} of {len(measured)} workloads ranked{of_all(len(answers), len(measured))}")
 
 
 def _measured(run: Run) -> dict[str, list[TuningRecord]]:

@@ -4,10 +4,12 @@ call takes. A step that fails is told, and the next goes on.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from bench.gpu_budget import Interrupted, interrupted_after
 from bench.gpu_device import clock_of, host_us, made_ready, timed_as_made
 from bench.gpu_run import Ended, Run, say
 from bench.gpu_verify import RIGHT, VerifierSetup, in_words, verified
@@ -25,7 +28,7 @@ from dwconv.errors import DwconvError
 from dwconv.measure.cases import make_case
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.runner import Workers
-from dwconv.measure.timing import GLANCE
+from dwconv.measure.timing import GLANCE, Call
 from dwconv.measure.worker import locate
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.target import Target
@@ -79,10 +82,10 @@ class FirstContact:
             kernel = self._load(
                 build(Candidate(workload, template.space(workload, self._target).default), self._target)
             )
-            call = partial(kernel, x, w)
+            call: Call = partial(kernel, x, w)
         else:
             padding = tuple(before for before, _ in workload.padding)
-            call = lambda: F.conv2d(x, w, None, workload.stride, padding, workload.dilation, workload.channels)  # noqa: E731
+            call = partial(F.conv2d, x, w, None, workload.stride, padding, workload.dilation, workload.channels)
         times = {"host": f"{host_us(call, target=self._target):.1f} µs"}
         clock = clock_of(self._target)
         taken = timed_as_made({who: made_ready(call, clock=clock)}, clock=clock, effort=GLANCE)
@@ -136,10 +139,11 @@ def _templates(run: Run, *, workers: Workers, gpu: GpuWorker) -> tuple[int, int]
         except DwconvError as error:
             say("smoke", f"{workload.key}: {error}")
     right = 0
-    for name, answer in verified(list(candidates.values()), run, workers=workers, gpu=gpu):
-        run.state.put("smoke", name, answer)
-        right += answer == {"verdict": RIGHT}
-        say("smoke", f"{name}: {in_words(answer)}")
+    with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # not to wait for a build
+        for name, answer in verified(list(candidates.values()), run, workers=workers, gpu=gpu):
+            run.state.put("smoke", name, answer)
+            right += answer == {"verdict": RIGHT}
+            say("smoke", f"{name}: {in_words(answer)}")
     return right, len(candidates)
 
 

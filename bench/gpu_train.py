@@ -1,7 +1,7 @@
 """Stage ``train``: training steps of two networks in mixed precision, plain against converted, in turns.
 
-The layers that nobody tuned yet are tuned first, those that move most first, with half of the time. Each network then
-runs in a process of its own.
+The layers that nobody tuned yet are tuned first, those that move most before the others, with at most half of the time.
+Each network then runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from bench.gpu_budget import Pace
 from bench.gpu_run import Ended, Run, of_all, say
 from bench.gpu_state import has_failed
-from bench.gpu_tune import tune_all
+from bench.gpu_tune import BESIDE_S, LEAST_S, tune_all
 from bench.models import NETWORKS, Network
 from bench.train import raced, workloads_of
 from dwconv import settings
 from dwconv.errors import WorkerDied
 from dwconv.records.database import Database
 
-FIRST_S = 40.0
+FIRST_S = 20.0
 """What a network is expected to take, until one is seen."""
 _MOST_S = 120.0
 _STEPS = 20
@@ -71,8 +71,10 @@ def _tune_what_is_untuned(networks: Sequence[Network], run: Run, *, autocast: st
     if not untuned:
         return
     say("train", f"{len(untuned)} of {len(wanted)} passes of the networks' layers are untuned")
-    pace = Pace(_TUNING_SHARE * run.pace.left_s, first_s=FIRST_S / 4)
-    tune_all(sorted(untuned, key=lambda workload: -workload.bytes), dataclasses.replace(run, pace=pace), stage="train")
+    to_race_s = len(networks) * run.pace.expected_s
+    pace = Pace(min(_TUNING_SHARE * run.pace.left_s, run.pace.left_s - to_race_s), first_s=LEAST_S + BESIDE_S)
+    by_traffic = sorted(untuned, key=lambda workload: -workload.bytes)
+    tune_all(by_traffic, dataclasses.replace(run, pace=pace), stage="train")
 
 
 def _in_words(answer: dict[str, Any]) -> str:

@@ -66,15 +66,17 @@ def _tuned(workload: Workload, run: Run, *, seconds: float, workers: Workers) ->
             )
             if result.stopped is Stop.INTERRUPTED and not up.is_set():
                 raise KeyboardInterrupt
-    except Interrupted:
-        return None
+    except Interrupted as interrupted:
+        return {"failed": str(interrupted)} if run.pace.left_s > LEAST_S else None
     except NoTemplate as error:
         return {"none": str(error)}
     except (WorkerCannotStart, EnvironmentFailure, LogError):
         raise
     except DwconvError as error:
         return {"failed": str(error)}
-    return _answer(result) if result.best or result.stopped is not Stop.INTERRUPTED else None
+    if result.best is None and result.stopped is Stop.INTERRUPTED and run.pace.left_s <= LEAST_S:
+        return None
+    return _answer(result)
 
 
 def _answer(result: TuningResult) -> dict[str, Any]:

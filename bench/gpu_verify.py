@@ -5,6 +5,7 @@ candidates ──► builders, all at once ──► one process with the GPU �
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from bench.gpu_budget import Interrupted, interrupted_after
 from bench.gpu_device import warm_up
 from bench.gpu_run import Ended, Run, of_all, say
 from bench.gpu_worker import GpuFailure, GpuWorker, Refused, careful
@@ -82,11 +84,12 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     ):
         gpu.start()
         told = 0
-        for name, answer in verified([candidates[name] for name in left], run, workers=workers, gpu=gpu):
-            run.state.put("verify", name, answer)
-            if answer != {"verdict": RIGHT} and told < _TOLD:
-                told += 1
-                say("verify", f"{name}: {in_words(answer)}")
+        with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # not to wait for a build
+            for name, answer in verified([candidates[name] for name in left], run, workers=workers, gpu=gpu):
+                run.state.put("verify", name, answer)
+                if answer != {"verdict": RIGHT} and told < _TOLD:
+                    told += 1
+                    say("verify", f"{name}: {in_words(answer)}")
     return _ended(candidates, run)
 
 
