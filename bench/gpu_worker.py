@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-import torch
-
 from dwconv.build.wire import message
 from dwconv.errors import DwconvError, WorkerCannotStart, WorkerError, one_line
 from dwconv.measure.process import IsolatedProcess
@@ -54,6 +52,8 @@ def is_broken(device: str) -> bool:
     """True if ``device`` does not work for this process any more."""
     if device != "cuda":
         return False
+    import torch
+
     try:
         torch.cuda.synchronize()
     except RuntimeError:
