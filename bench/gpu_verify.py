@@ -146,16 +146,16 @@ def verified(
             return
         name = name_of(candidates[position])
         if isinstance(built, WorkerError):
-            yield name, {"unbuilt": str(built)}
+            yield name, {"failed": f"unbuilt: {built}"}
             continue
         try:
             verdict: Verdict = gpu.ask(built, timeout_s=settings.RUN_TIMEOUT_S, within_s=run.pace.left_s, again=False)
         except GpuFailure as failure:
             if run.pace.left_s <= 0:  # it may have had too little of it
                 return
-            yield name, {"failed": str(failure)}
+            yield name, {"failed": f"broken: {failure}"}
         else:
-            yield name, {"verdict": RIGHT if verdict.right else f"wrong: {verdict.reason}"}
+            yield name, {"verdict": RIGHT} if verdict.right else {"failed": f"wrong: {verdict.reason}"}
 
 
 def name_of(candidate: Candidate) -> str:
@@ -164,17 +164,16 @@ def name_of(candidate: Candidate) -> str:
 
 
 def in_words(answer: dict[str, str]) -> str:
-    """``right``, ``wrong: …``, ``failed: …`` or ``unbuilt: …``."""
-    ((kind, text),) = answer.items()
-    return text if kind == "verdict" else f"{kind}: {text}"
+    """``right``, ``wrong: …``, ``broken: …`` or ``unbuilt: …``."""
+    return answer.get("verdict") or answer["failed"]
 
 
 def _ended(candidates: Iterable[str], run: Run) -> Ended:
     names = list(candidates)
     answers = [run.state.of("verify")[name] for name in names if name in run.state.of("verify")]
     counts = Counter(in_words(answer).partition(":")[0] for answer in answers)
-    found = ", ".join(f"{counts[kind]} {kind}" for kind in (RIGHT, "wrong", "failed", "unbuilt") if counts[kind])
+    found = ", ".join(f"{counts[kind]} {kind}" for kind in (RIGHT, "wrong", "broken", "unbuilt") if counts[kind])
     return Ended(
         line=f"{found or 'none verified'}, of {len(names)} candidates{of_all(len(answers), len(names))}",
-        failed=bool(counts["wrong"] or counts["failed"] or not counts[RIGHT]),
+        failed=bool(counts["wrong"] or counts["broken"] or not counts[RIGHT]),
     )

@@ -11,7 +11,7 @@ import pytest
 from dwconv.records import record
 from dwconv.tuner import loop
 
-sys.path.append(str(Path(__file__).parent))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "measure")]
 
 
 @pytest.fixture(autouse=True)
