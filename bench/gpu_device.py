@@ -9,7 +9,7 @@ import torch
 
 from dwconv.measure.timing import Call, Clock, CpuClock, CudaClock, Effort, Lap, time_in_turns
 from dwconv.records.record import Measurement
-from dwconv.target import Target, last_cache_bytes
+from dwconv.target import Target
 
 
 def clock_of(target: Target) -> Clock:
@@ -19,7 +19,7 @@ def clock_of(target: Target) -> Clock:
 
 def cache_bytes(target: Target) -> int:
     """Size of the last cache before the memory."""
-    return target.limits.cache_bytes if target.limits else last_cache_bytes()
+    return target.limits.cache_bytes if target.kind == "cuda" else target.cache_bytes
 
 
 def warm_up(target: Target) -> None:

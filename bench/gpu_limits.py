@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,10 @@ from dwconv.measure.timing import Call, Effort
 from dwconv.target import Limits, Target
 
 EFFORT = Effort(round_s=0.004, rounds=15, budget_s=0.6)
+
+
+_LEAST_RATE = 1e-6
+"""Nothing is divided by zero."""
 
 
 @message
@@ -39,13 +44,12 @@ def limits_of(target: Target, sizes: Sizes) -> dict[str, float]:
 
 def as_limits(known: dict[str, float], target: Target) -> Limits:
     """What was measured, as far as it was; the rest is what is published of the device."""
-    nominal = target.limits or Limits(memory_gb_per_s=0, cache_gb_per_s=0, cache_bytes=0, peak_gflop_per_s=0)
-    return Limits(
-        memory_gb_per_s=known.get("memory_gb_per_s") or nominal.memory_gb_per_s,
-        cache_gb_per_s=known.get("cache_gb_per_s") or nominal.cache_gb_per_s,
-        cache_bytes=cache_bytes(target),
-        peak_gflop_per_s=known.get("peak_gflop_per_s") or nominal.peak_gflop_per_s,
-    )
+    nominal = dataclasses.asdict(target.limits) if target.limits else {}
+    rates = {
+        name: max(known.get(name) or nominal.get(name, 0.0), _LEAST_RATE)
+        for name in ("memory_gb_per_s", "cache_gb_per_s", "peak_gflop_per_s")
+    }
+    return Limits(cache_bytes=cache_bytes(target), **rates)
 
 
 def copy_gb_per_s(size_bytes: int, target: Target) -> float:
