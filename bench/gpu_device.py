@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from dwconv import native, settings
 from dwconv.measure.timing import Call, Clock, CpuClock, CudaClock, Effort, Lap, time_in_turns
 from dwconv.records.record import Measurement
 from dwconv.target import Target
@@ -23,7 +24,12 @@ def cache_bytes(target: Target) -> int:
 
 
 def warm_up(target: Target) -> None:
-    """Make the device ready, which takes seconds at its first use in a process; raises its error."""
+    """Make the device and what loads kernels ready, which takes seconds at its first use in a process; raises the
+    device's error."""
+    import tvm  # noqa: F401
+
+    if target.kind == "cpu":  # the short way of calls is compiled the first time
+        native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
     torch.zeros(1, device=target.kind)
     synchronize(target)
 

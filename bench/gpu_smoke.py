@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from bench.gpu_budget import Interrupted, interrupted_after
-from bench.gpu_device import clock_of, host_us, made_ready, timed_as_made
+from bench.gpu_device import clock_of, host_us, made_ready, timed_as_made, warm_up
 from bench.gpu_run import Ended, Run, say
 from bench.gpu_verify import RIGHT, VerifierSetup, in_words, verified
 from bench.gpu_worker import GpuFailure, GpuWorker, Refused, careful
@@ -62,6 +62,7 @@ class FirstContact:
     def __init__(self, setup: VerifierSetup) -> None:
         self._target = setup.target
         self._load: Callable[..., Any] = locate(setup.load)
+        self._is_warm = False
 
     def __call__(self, request: Look) -> dict[str, str] | Refused:
         return careful(self._look, request, device=self._target.kind)
@@ -72,6 +73,9 @@ class FirstContact:
         if request.step == "device":
             return _device(self._target)
         assert request.workload is not None
+        if not self._is_warm:  # before times are taken
+            warm_up(self._target)
+            self._is_warm = True
         with torch.inference_mode():
             return self._times(request.step, request.workload)
 
