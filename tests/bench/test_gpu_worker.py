@@ -59,6 +59,12 @@ def test_a_hang_ends_and_is_not_tried_again_where_there_is_no_time(worker, notes
     assert asked(notes).count("hang") == 1
 
 
+def test_a_broken_process_is_replaced_where_there_is_no_time_to_try_again(worker, notes):
+    with pytest.raises(GpuFailure):
+        worker.ask("break", timeout_s=20, within_s=0.2)
+    assert worker.ask("answer", timeout_s=20) and asked(notes) == ["break", "answer"]
+
+
 def test_in_this_process_nothing_is_tried_again(notes):
     with GpuWorker("planted_gpu:Sticky", str(notes), here=True) as worker:
         assert worker.ask("answer", timeout_s=20) == {"pid": os.getpid()}
