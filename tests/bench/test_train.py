@@ -85,8 +85,11 @@ def test_small_gradients_survive_float16():
     with torch.no_grad():
         model[2].weight.mul_(1e-6)
     step = race.step_of(model, autocast="float16")
+    seen = []
+    model[0].register_forward_hook(lambda layer, inputs, result: seen.append(result.dtype))
     for _ in range(8):  # the scale has to come down first
-        step(torch.randn(2, 3, 4, 4), torch.zeros(2, dtype=torch.long))
+        step(torch.randn(64, 3, 4, 4), torch.zeros(64, dtype=torch.long))
+    assert set(seen) == {torch.float16}
     assert not torch.equal(model[0].weight, before)
 
 
