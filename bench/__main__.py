@@ -16,7 +16,7 @@ BENCHMARKS = {
     "compile": "how long candidates for the CPU take to build",
     "search": "the default search against the best of many random candidates",
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
-    "cuda": "on a machine with a GPU: verify every template, tune, measure against everybody else",
+    "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
 }
 """What each does; the module of that name in this folder has its ``main``."""
 

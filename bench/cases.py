@@ -62,22 +62,21 @@ GPU_LAYERS = (
 )
 
 
-def gpu_workloads() -> list[Workload]:
-    """All passes of every layer in float16 and float32, in both layouts; bfloat16, which runs like float16, of a few.
+OWN: tuple[tuple[DType, Layout], ...] = (("float16", "nhwc"), ("float32", "nchw"))
+"""What networks are trained in on a GPU: mixed precision as channels_last, and PyTorch's defaults."""
+_OTHERS: tuple[tuple[DType, Layout], ...] = (("float16", "nchw"), ("float32", "nhwc"), ("bfloat16", "nhwc"))
+
+
+def gpu_workloads(*, every: bool = False) -> list[Workload]:
+    """All passes of every layer in the types and layouts of ``OWN``, or in ``every`` one of them; bfloat16 runs like
+    float16.
 
     One type and layout of all layers comes before the next, so that a budget that ends early has seen something of
     everything."""
-    sweeps: tuple[tuple[DType, Layout, int], ...] = (
-        ("float16", "nhwc", len(GPU_LAYERS)),
-        ("float32", "nchw", len(GPU_LAYERS)),
-        ("float16", "nchw", len(GPU_LAYERS)),
-        ("float32", "nhwc", len(GPU_LAYERS)),
-        ("bfloat16", "nhwc", 3),
-    )
     return [
         workload
-        for dtype, layout, count in sweeps
-        for layer in GPU_LAYERS[:count]
+        for dtype, layout in (*OWN, *(_OTHERS if every else ()))
+        for layer in GPU_LAYERS
         for workload in layer.workloads(dtype=dtype, layout=layout)
     ]
 

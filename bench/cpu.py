@@ -21,7 +21,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, cpu_target
+from dwconv.target import CpuTarget, Target, cpu_target
 from dwconv.tuner.loop import tune_workload
 from dwconv.workload import LAYOUTS, Workload
 
@@ -76,7 +76,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
 
 
 def estimate(
-    workloads: Sequence[Workload], target: CpuTarget, *, known: Database, seconds: float, measuring_s: float
+    workloads: Sequence[Workload], target: Target, *, known: Database, seconds: float, measuring_s: float
 ) -> str:
     """What there is to tune, and about how long that takes with what is measured then."""
     untuned = sum(known.best(workload, target.device) is None for workload in workloads)
@@ -86,7 +86,7 @@ def estimate(
 
 
 def tuned(
-    workload: Workload, target: CpuTarget, *, log: TuningLog, known: Database, workers: Workers, seconds: float
+    workload: Workload, target: Target, *, log: TuningLog, known: Database, workers: Workers, seconds: float
 ) -> TuningRecord | None:
     """The best that some seconds of search find, None if no candidate worked."""
     return tune_workload(

@@ -1,31 +1,68 @@
-"""``python -m bench cuda``: on a machine with a GPU, verify every template, tune, and measure against everybody else.
+"""``python -m bench cuda [STAGE …]``: on a machine with a GPU, in stages, from first contact to training.
 
-    limits ──► verify ──► tune ──► measure ──► rank
-    what the   every      a set    dwconv and  does the computed
-    device     template,  of       everybody,  cost order the
-    can do     every type layers   in turns    candidates?
+    smoke ──► verify ──► tune ──► race ──────► train ──► rank
+    a minute  every      layers   dwconv and   steps of  does the computed
+    of first  template,  of       everybody,   two       cost order the
+    contact   type       networks in turns     networks  candidates?
 
-Each part writes DIR/cuda.json as it goes, and tuning its log beside it; run again, it goes on where it stopped.
+Each stage can be asked for alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
+beside it; run again, each goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import math
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.cases import gpu_workloads, odd_workloads
+from bench.gpu_budget import Budget, Interrupted, interrupted_after
+from bench.gpu_race import FIRST_S as RACE_S
+from bench.gpu_race import in_words, race_stage
+from bench.gpu_rank import FIRST_S as RANK_S
+from bench.gpu_rank import rank_stage
+from bench.gpu_run import Ended, Run, say
+from bench.gpu_smoke import MOST_S as SMOKE_MOST_S
+from bench.gpu_smoke import smoke_stage
+from bench.gpu_state import FILE, State
+from bench.gpu_train import FIRST_S as TRAIN_S
+from bench.gpu_train import train_stage
+from bench.gpu_tune import BESIDE_S, LEAST_S, tune_stage
+from bench.gpu_verify import verify_stage
 from dwconv.arguments import ArgumentParser, run
-from dwconv.errors import DwconvError, LogError, NoTemplate
-from dwconv.target import CudaTarget, parse_target
+from dwconv.errors import BrokenInstallation, DwconvError, one_line
+from dwconv.target import CudaTarget, Target, parse_target
 from dwconv.workload import Workload
 
-SHARES = {"limits": 0.03, "verify": 0.22, "tune": 0.45, "measure": 0.28, "rank": 0.02}
-"""Of the seconds that are given, what each part may have used up when it ends, on top of those before it."""
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """How a stage is run, and what it may take of the time that it and those after it have."""
+
+    run: Callable[[Run], Ended]
+    weight: int
+    first_s: float = 0.0
+    """What its first item is expected to take."""
+    most_s: float = math.inf
+
+
+STAGES = {
+    "smoke": Stage(run=smoke_stage, weight=4, most_s=SMOKE_MOST_S),
+    "verify": Stage(run=verify_stage, weight=5),
+    "tune": Stage(run=tune_stage, weight=9, first_s=LEAST_S + BESIDE_S),
+    "race": Stage(run=race_stage, weight=7, first_s=RACE_S),
+    "train": Stage(run=train_stage, weight=6, first_s=TRAIN_S),
+    "rank": Stage(run=rank_stage, weight=1, first_s=RANK_S),
+}
+
+
+_GRACE = 0.02
+"""Of the seconds of all stages, what one may take more before it is interrupted."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,215 +71,112 @@ def main(argv: Sequence[str]) -> int:
 
 def _cuda(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cuda", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=480, help="for everything, default 480")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)}; default: all, in that order")
+    parser.add_argument("--seconds", type=_seconds, default=480.0, help="for all stages together, default 480")
     parser.add_argument("--out", type=Path, default=Path("bench-cuda"), help="folder for the results")
-    parser.add_argument("--dry-run", action="store_true", help="print the plan with predicted costs; needs no GPU")
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N workloads of each part")
+    parser.add_argument(
+        "--continue-from", type=Path, metavar="FILE", help=f"the {FILE} of an earlier run, to go on from"
+    )
+    parser.add_argument("--first", type=_count, metavar="N", help="tune, race and rank only the first N workloads")
+    parser.add_argument("--all", action="store_true", help="tune, race and rank every type in every layout")
+    parser.add_argument("--one-process", action="store_true", help="smoke and verify run kernels in this process")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan with computed costs; needs no GPU")
     arguments = parser.parse_args(argv)
+    if unknown := [name for name in arguments.stages if name not in STAGES]:
+        parser.error(f"stage {unknown[0]} is unknown; use {', '.join(STAGES)}")
+    stages = [name for name in STAGES if name in arguments.stages or not arguments.stages]
+    workloads = gpu_workloads(every=arguments.all)[: arguments.first]
     if arguments.dry_run:
-        return _dry_run(arguments)
+        return _dry_run(stages, workloads, seconds=arguments.seconds)
+    budget = Budget(arguments.seconds)
     target = parse_target("cuda")
-    assert isinstance(target, CudaTarget)
-    state = State(arguments.out / "cuda.json")
-    started = time.monotonic()
-    ends = 0.0
-    for name, share in SHARES.items():
-        ends += share * arguments.seconds
-        print(f"[{name}] until {ends:.0f} s", flush=True)
-        part = Part(name, state, ends_at=started + ends, most=arguments.first)
-        _PARTS[name](part, target, arguments.out)
-    print(_summary(state))
-    return 0
+    state = State.open(arguments.out, device=target.device, continue_from=arguments.continue_from)
+    return run_stages(
+        stages, target, state, budget=budget, workloads=workloads, odd=odd_workloads(), here=arguments.one_process
+    )
 
 
-class State:
-    """What is known so far, on disk after every answer."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.known: dict[str, dict[str, Any]] = {}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists():
-                self.known = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise LogError(f"out={path} cannot be read or written: {error}; name another folder with --out") from error
-
-    def save(self, part: str, key: str, answer: Any) -> None:
-        self.known.setdefault(part, {})[key] = answer
-        new = self.path.with_suffix(".new")
-        new.write_text(json.dumps(self.known, indent=1))
-        new.replace(self.path)
-
-
-class Part:
-    """One part's time and its answers."""
-
-    def __init__(self, name: str, state: State, *, ends_at: float, most: int | None = None) -> None:
-        self.name = name
-        self._state = state
-        self._ends_at = ends_at
-        self._most = most
-
-    @property
-    def seconds_left(self) -> float:
-        return self._ends_at - time.monotonic()
-
-    @property
-    def answers(self) -> dict[str, Any]:
-        return self.answers_of(self.name)
-
-    def answers_of(self, part: str) -> dict[str, Any]:
-        return self._state.known.get(part, {})
-
-    def todo(self, workloads: Sequence[Workload]) -> Iterator[tuple[Workload, float]]:
-        """Workloads without an answer, each with its share of the seconds left; ends with the time."""
-        left = [workload for workload in workloads[: self._most] if workload.key not in self.answers]
-        for position, workload in enumerate(left):
-            if self.seconds_left <= 0:
-                print(f"[{self.name}] time is up: {len(left) - position} of {len(left)} left", flush=True)
-                return
-            yield workload, self.seconds_left / (len(left) - position)
-
-    def answer(self, key: str, answer: Any) -> None:
-        self._state.save(self.name, key, answer)
-        print(f"[{self.name}] {key}: {json.dumps(answer)[:300]}", flush=True)
-
-
-# -- the parts -------------------------------------------------------------------------------------------------------
-
-
-def _limits(part: Part, target: CudaTarget, out: Path) -> None:
-    """Copy bandwidth and multiply-add rate, measured: the denominators of everything after."""
-    if part.answers:
-        return
-    from bench.gpu_limits import copy_gb_per_s, fma_gflop_per_s
-
-    part.answer("memory_gb_per_s", round(copy_gb_per_s(1 << 30), 1))
-    part.answer("cache_gb_per_s", round(copy_gb_per_s(target.limits.cache_bytes // 4), 1))
-    part.answer("peak_gflop_per_s", round(fma_gflop_per_s(), 1))
-
-
-def _verify(part: Part, target: CudaTarget, out: Path) -> None:
-    """The default and a few other configurations of every template that fits, on sizes that no tile divides."""
-    import random
-
-    from dwconv.measure.runner import LocalRunner, Workers
-    from dwconv.schedules.template import Candidate, templates_for
-
-    with Workers(target, jobs=_jobs()) as workers:
-        for workload, _ in part.todo(odd_workloads()):
-            try:
-                templates = templates_for(workload, target)
-            except NoTemplate as error:
-                part.answer(workload.key, {"none": str(error)})
+def run_stages(
+    stages: Sequence[str],
+    target: Target,
+    state: State,
+    *,
+    budget: Budget,
+    workloads: list[Workload],
+    odd: list[Workload],
+    here: bool = False,
+) -> int:
+    """Run some stages and sum up; the exit status is 0 if none failed."""
+    ended: dict[str, Ended] = {}
+    grace_s = max(1.0, _GRACE * budget.left_s)
+    try:
+        for position, name in enumerate(stages):
+            if budget.left_s <= 0:
+                ended[name] = Ended(line="time was up before it started")
+                say(name, ended[name].line)
                 continue
-            rng = random.Random(0)
-            configs = []
-            for template in templates:
-                space = template.space(workload, target)
-                drawn = (space.default, space.sample(rng), space.sample(rng))
-                configs += list(dict.fromkeys(config for config in drawn if config))
-            with LocalRunner(workload, target, workers=workers) as runner:
-                records = list(runner.measure([Candidate(workload, config) for config in configs]))
-            part.answer(
-                workload.key,
-                {
-                    f"{record.config.template} {record.config}": f"{record.status.value} {record.detail}".strip()
-                    for record in records
-                },
+            stage = STAGES[name]
+            pace = budget.pace(
+                stages[position:],
+                weights={name: stage.weight for name, stage in STAGES.items()},
+                first_s=stage.first_s,
+                most_s=stage.most_s,
             )
-
-
-def _tune(part: Part, target: CudaTarget, out: Path) -> None:
-    from dwconv.measure.runner import Workers
-    from dwconv.records.log import TuningLog
-    from dwconv.tuner.loop import tune_workload
-
-    log = TuningLog(out / f"{target.device}.jsonl")
-    with Workers(target, jobs=_jobs()) as workers:
-        for workload, seconds in part.todo(gpu_workloads()):
-            try:
-                # The rest of its share goes into confirming the best.
-                budget_s = max(1.0, 0.7 * seconds)
-                result = tune_workload(
-                    workload, target, log=log, trials=None, seconds=budget_s, jobs=_jobs(), workers=workers
-                )
-            except NoTemplate as error:
-                part.answer(workload.key, {"none": str(error)})
-                continue
-            best = result.best
-            part.answer(
-                workload.key,
-                {
-                    "trials": result.trials,
-                    "failures": result.failures,
-                    "config": best.config.to_dict() if best else None,
-                    "median_us": result.median_us,
-                    "speedup": best.speedup if best else None,
-                },
+            say(name, f"at most {pace.left_s:.0f} of {budget.left_s:.0f} s")
+            ended[name] = _ended(
+                name,
+                Run(target=target, state=state, pace=pace, workloads=workloads, odd=odd, one_process=here),
+                alone=len(stages) == 1,
+                within_s=pace.left_s + grace_s,
             )
+            state.flush()
+            say(name, ended[name].line)
+    finally:  # after ctrl-C, too
+        state.flush()
+        print(_summary(ended, state), flush=True)
+    return int(any(each.failed for each in ended.values()))
 
 
-def _measure(part: Part, target: CudaTarget, out: Path) -> None:
-    """The best configuration against everybody, in turns: caches warm, caches cold, and in a CUDA graph."""
-    from bench.gpu_race import race
-    from dwconv.records.database import Database
-
-    database = Database.load([out])
-    for workload, seconds in part.todo(gpu_workloads()):
-        record = database.best(workload, target.device)
-        if record is None:
-            continue
-        try:
-            answer = race(record, target, limits=part.answers_of("limits"), compiled=seconds > 30, seconds=seconds)
-        except (DwconvError, RuntimeError) as error:
-            answer = {"error": str(error).partition("\n")[0]}
-        part.answer(workload.key, answer)
-
-
-def _rank(part: Part, target: CudaTarget, out: Path) -> None:
-    """Spearman's correlation of computed cost and measured time over the candidates of each workload."""
-    from bench.ranking import rank_correlation
-    from dwconv.records.log import TuningLog
-
-    records = TuningLog(out / f"{target.device}.jsonl").load().records
-    for workload, _ in part.todo(gpu_workloads()):
-        tried = [record for record in records if record.workload == workload and record.measured]
-        if len(tried) >= 8:
-            part.answer(workload.key, rank_correlation(tried[:16], target))
+def _ended(name: str, run: Run, *, alone: bool, within_s: float) -> Ended:
+    """What a stage showed; or why it could not run, the others go on."""
+    try:
+        with interrupted_after(within_s):
+            return STAGES[name].run(run)
+    except Interrupted:
+        return Ended(line="time was up in the middle of something; what was known by then is kept")
+    except BrokenInstallation as error:  # ranking needs what nothing else does
+        return Ended(line=f"could not run: {one_line(str(error))}", failed=alone or name != "rank")
+    except DwconvError as error:
+        return Ended(line=f"could not run: {one_line(str(error))}", failed=True)
+    except Exception as error:  # noqa: BLE001  on a device seen for the first time the other stages still tell much
+        traceback.print_exc(file=sys.stderr)
+        return Ended(line=one_line(f"could not run: {type(error).__name__}: {error}", most=300), failed=True)
 
 
-_PARTS: dict[str, Callable[[Part, CudaTarget, Path], None]] = {
-    "limits": _limits, "verify": _verify, "tune": _tune, "measure": _measure, "rank": _rank,
-}  # fmt: skip
-
-
-def _jobs() -> int:
-    return max(1, min(12, (os.cpu_count() or 2) - 2))
-
-
-# -- what it says ----------------------------------------------------------------------------------------------------
-
-
-def _summary(state: State) -> str:
-    verified = [status for answers in state.known.get("verify", {}).values() for status in answers.values()]
-    lines = [
-        f"verified: {sum(status == 'ok' for status in verified)} of {len(verified)} candidates right",
-        f"tuned: {len(state.known.get('tune', {}))} workloads",
-    ]
-    for key, answer in state.known.get("measure", {}).items():
-        if "error" in answer:
-            lines.append(f"  {key}: {answer['error']}")
-            continue
-        lines.append(
-            f"  {key}: {answer['dwconv_us']:.1f} µs, {answer['ratio']:.2f}× {answer['best_other']}, "
-            f"{answer['percent_of_limit']:.0f} % of limit"
-        )
+def _summary(ended: dict[str, Ended], state: State) -> str:
+    lines = ["", f"summary, from {state.path}:"]
+    for name, each in ended.items():
+        lines.append(f"  {name:7} {'FAILED: ' if each.failed else ''}{each.line}")
+        if name == "race":
+            lines += [f"    {key}: {in_words(answer)}" for key, answer in state.of("race").items()]
     return "\n".join(lines)
 
 
-def _dry_run(arguments: argparse.Namespace) -> int:
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text} is no number of seconds; give 0 or more")
+
+
+def _count(text: str) -> int:
+    with contextlib.suppress(ValueError):
+        if (count := int(text)) >= 1:
+            return count
+    raise argparse.ArgumentTypeError(f"{text} is no number of workloads; give 1 or more")
+
+
+def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], *, seconds: float) -> int:
     """The plan, and what each workload is computed to cost on an sm_90 with the default configuration that is estimated
     to cost least."""
     from dwconv.build import build
@@ -252,11 +186,12 @@ def _dry_run(arguments: argparse.Namespace) -> int:
 
     target = parse_target("cuda:sm_90")
     assert isinstance(target, CudaTarget)
-    for name, share in SHARES.items():
-        print(f"{name:8} {share * arguments.seconds:5.0f} s")
-    workloads = gpu_workloads()
-    print(f"\n{len(odd_workloads())} workloads to verify every template on; {len(workloads)} to tune and measure:")
-    for workload in workloads[: arguments.first]:
+    weights = sum(STAGES[name].weight for name in stages)
+    for name in stages:
+        planned_s = min(STAGES[name].most_s, seconds * STAGES[name].weight / weights)
+        print(f"{name:8} {planned_s:5.0f} s, and what those before it leave")
+    print(f"\n{len(odd_workloads())} workloads to verify every template on; {len(workloads)} to tune, race and rank:")
+    for workload in workloads:
         limit_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
         try:
             defaults = [template.space(workload, target).default for template in templates_for(workload, target)]

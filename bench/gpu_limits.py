@@ -1,28 +1,76 @@
-"""What a GPU can do, measured: the denominators that nominal figures flatter."""
+"""What a device can do, measured: the denominators that nominal figures flatter."""
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
+
 import torch
 
-from dwconv.measure.timing import FINAL, CudaClock, time_in_turns
+from bench.gpu_device import cache_bytes, clock_of
+from dwconv.build.wire import message
+from dwconv.measure.timing import Call, Effort, time_in_turns
+from dwconv.target import Limits, Target
+
+EFFORT = Effort(round_s=0.004, rounds=15, budget_s=0.6)
 
 
-def copy_gb_per_s(size_bytes: int) -> float:
-    """Bytes read plus bytes written in a copy of ``size_bytes``, per nanosecond."""
-    source = torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    taken = time_in_turns({"copy": lambda: target.copy_(source)}, clock=CudaClock(), effort=FINAL)
-    return 2 * size_bytes / taken["copy"].median_us / 1e3
+_LEAST_RATE = 1e-6
+"""Nothing is divided by zero."""
 
 
-def fma_gflop_per_s(size: int = 8192) -> float:
-    """Float32 multiply-adds of a large matrix product without tensor cores, two operations each: within some per cent
-    of what the device can issue."""
-    a, b = (torch.randn(size, size, device="cuda") for _ in range(2))
+@message
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What the limits are measured on."""
+
+    memory_bytes: int = 1 << 30
+    """Copied from and to the memory: many times the cache."""
+    small_bytes: int = 4 << 20
+    """Copied as small maps are, which lie in the cache and are over before all of the device is at work."""
+    product: int = 8192
+    """Rows and columns of the matrices that are multiplied."""
+
+
+def limits_of(target: Target, sizes: Sizes) -> dict[str, float]:
+    """Copy bandwidths in GB/s, read and written bytes together, and float32 multiply-adds in GFLOP/s."""
+    return {
+        "memory_gb_per_s": copy_gb_per_s(sizes.memory_bytes, target),
+        "cache_gb_per_s": copy_gb_per_s(cache_bytes(target) // 4, target),
+        "small_gb_per_s": copy_gb_per_s(sizes.small_bytes, target),
+        "peak_gflop_per_s": fma_gflop_per_s(sizes.product, target),
+    }
+
+
+def as_limits(known: dict[str, float], target: Target) -> Limits:
+    """What was measured, as far as it was; the rest is what is published of the device."""
+    nominal = dataclasses.asdict(target.limits) if target.limits else {}
+    rates = {
+        name: max(known.get(name) or nominal.get(name, 0.0), _LEAST_RATE)
+        for name in ("memory_gb_per_s", "cache_gb_per_s", "peak_gflop_per_s")
+    }
+    return Limits(cache_bytes=cache_bytes(target), **rates)
+
+
+def copy_gb_per_s(size_bytes: int, target: Target) -> float:
+    """Of a copy from one place of ``size_bytes`` to another."""
+    source = torch.zeros(max(1, size_bytes), dtype=torch.uint8, device=target.kind)
+    copied = torch.empty_like(source)
+    return 2 * source.nbytes / _median_us(lambda: copied.copy_(source), target) / 1e3
+
+
+def fma_gflop_per_s(size: int, target: Target) -> float:
+    """Two operations a multiply-add, of a large matrix product without tensor cores: within some per cent of what the
+    device can issue."""
+    a, b = (torch.randn(size, size, device=target.kind) for _ in range(2))
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     try:
-        taken = time_in_turns({"product": lambda: a @ b}, clock=CudaClock(), effort=FINAL)
+        return 2 * size**3 / _median_us(lambda: a @ b, target) / 1e3
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    return 2 * size**3 / taken["product"].median_us / 1e3
+
+
+def _median_us(call: Call, target: Target) -> float:
+    taken = time_in_turns({"call": call}, clock=clock_of(target), effort=EFFORT)
+    return max(taken["call"].median_us, 1e-6)

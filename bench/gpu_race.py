@@ -1,113 +1,160 @@
-"""One workload, everybody who can run it, in turns: with warm caches, with cold ones, and inside a CUDA graph."""
+"""Stage ``race``: dwconv's best configuration of each workload against everybody, in a process that is replaced when
+the device does not work for it any more. The limits of the device come first: what the figures are held against.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import math
 from typing import Any
 
-import torch
-
-from bench.providers import gpu_providers
-from dwconv.build.cache import build_cached
-from dwconv.build.kernel import Kernel
-from dwconv.measure.cases import make_case
-from dwconv.measure.timing import CudaClock, Effort, Lap, time_in_turns
-from dwconv.measure.verify import verify
+from bench.gpu_limits import Sizes, as_limits
+from bench.gpu_racing import OURS, MeasureLimits, Race, Raced, RacerSetup
+from bench.gpu_run import Ended, Run, of_all, say
+from bench.gpu_state import has_failed
+from bench.gpu_worker import GpuFailure, GpuWorker
+from dwconv.measure.measuring import LOAD
+from dwconv.records.database import Database
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.target import CudaTarget, Limits
+from dwconv.target import CpuTarget
 
-Call = Callable[[], object]
-
-_EFFORT = Effort(round_s=0.002, rounds=15, budget_s=0.6)
-_COLD = Effort(round_s=0.0, rounds=15, budget_s=0.4)  # one call a round: the second would be warm
-_CALLS_A_GRAPH = 20
-_GRAPH_BELOW_US = 50.0
-
-
-class ColdClock(CudaClock):
-    """Sweeps the caches before each lap, outside of what is timed."""
-
-    def __init__(self, sweep_bytes: int) -> None:
-        self._sweep = torch.empty(sweep_bytes, dtype=torch.uint8, device="cuda")
-
-    def lap(self, call: Call, *, times: int) -> Lap:
-        self._sweep.zero_()
-        return super().lap(call, times=times)
+FIRST_S = 6.0
+"""What a race is expected to take, until one is seen."""
+_MOST_S = 40.0
+_COMPILED = 3
+"""So many workloads, the first, are raced against torch.compile, too."""
+_COMPILING_S = 60.0
+_START_S = 30.0
+"""A race may take so much longer in a process that has just started."""
 
 
-def race(
-    record: TuningRecord, target: CudaTarget, *, limits: dict[str, float], compiled: bool, seconds: float
-) -> dict[str, Any]:
-    """Medians in µs of everybody; the ratio of the best other to dwconv; per cent of the measured limit."""
-    started = time.monotonic()
-    workload = record.workload
-    case = make_case(workload, data="integers", device="cuda")
-    kernel = Kernel.load(build_cached(Candidate(workload, record.config), target))
-    verdict = verify(kernel, case)
-    if not verdict.right:
-        return {"error": f"wrong: {verdict.reason}"}
-    calls: dict[str, Call] = {"dwconv": lambda: kernel(*case.inputs)}
-    refused: dict[str, str] = {}
-    for name, make in gpu_providers(case, compiled=compiled):
-        if time.monotonic() - started > 0.6 * seconds and len(calls) > 2:
-            refused[name] = "no time"
-            continue
-        try:
-            call = make()
-            call()
-            torch.cuda.synchronize()
-        except Exception as error:  # noqa: BLE001  a library refuses in its own words; the others still race
-            refused[name] = (str(error) or type(error).__name__).partition("\n")[0][:200]
-            continue
-        calls[name] = call
-    warm = time_in_turns(calls, clock=CudaClock(), effort=_EFFORT)
-    cold = time_in_turns(calls, clock=ColdClock(4 * target.limits.cache_bytes), effort=_COLD)
-    answer = _answer(record, warm, limits=limits, target=target)
-    answer["cold_us"] = {name: taken.median_us for name, taken in cold.items()}
-    answer["refused"] = refused
-    if warm["dwconv"].median_us < _GRAPH_BELOW_US:
-        answer["graph_us"] = _in_graphs(calls)
-    return answer
+def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD, cache_bytes: int | None = None) -> Ended:
+    """The run fails if nothing could be raced, though something is tuned."""
+    threads = run.target.threads if isinstance(run.target, CpuTarget) else 1
+    setup = RacerSetup(target=run.target, load=load, cache_bytes=cache_bytes)
+    with GpuWorker("bench.gpu_racing:Racer", setup, threads=threads) as racer:
+        racer.start()
+        _limits(run, racer, sizes or Sizes())
+        return _race_all(run, racer)
 
 
-def _answer(
-    record: TuningRecord, warm: dict[str, Measurement], *, limits: dict[str, float], target: CudaTarget
-) -> dict[str, Any]:
-    others = {name: taken for name, taken in warm.items() if name != "dwconv"}
-    best_other = min(others, key=lambda name: others[name].median_us, default="nobody")
-    ours_us = warm["dwconv"].median_us
-    measured = Limits(
-        memory_gb_per_s=limits.get("memory_gb_per_s", target.limits.memory_gb_per_s),
-        cache_gb_per_s=limits.get("cache_gb_per_s", target.limits.cache_gb_per_s),
-        cache_bytes=target.limits.cache_bytes,
-        peak_gflop_per_s=limits.get("peak_gflop_per_s", target.limits.peak_gflop_per_s),
+def _limits(run: Run, racer: GpuWorker, sizes: Sizes) -> None:
+    if not run.state.left("limits", ["device"]) or not run.pace.fits:
+        return
+    try:
+        answer = racer.ask(MeasureLimits(sizes=sizes), timeout_s=_START_S, within_s=run.pace.left_s)
+        known: dict[str, Any] = {name: round(value, 1) for name, value in answer.items()}
+    except GpuFailure as failure:
+        known = {"failed": str(failure)}
+    run.state.put("limits", "device", known)
+    say("race", f"limits of the device: {', '.join(f'{name} {value}' for name, value in known.items())}")
+
+
+def _race_all(run: Run, racer: GpuWorker) -> Ended:
+    database = Database.load([run.log.path])
+    records = {workload.key: database.best(workload, run.target.device) for workload in run.workloads}
+    tuned = {key: record for key, record in records.items() if record is not None}
+    if not tuned:
+        return Ended(line=f"nothing is tuned of {len(records)} workloads; run the stage tune first", failed=True)
+    compiled = set(list(records)[:_COMPILED])
+    for key in run.state.left("race", tuned):
+        if not run.pace.fits:
+            break
+        with run.pace.item():
+            answer = _raced(tuned[key], run, racer, compiled=key in compiled)
+        if answer is None:
+            break
+        run.state.put("race", key, answer)
+        say("race", f"{key}: {in_words(answer)}")
+    answers = {key: run.state.of("race")[key] for key in tuned if key in run.state.of("race")}
+    return _ended(answers, count=len(tuned))
+
+
+def _raced(record: TuningRecord, run: Run, racer: GpuWorker, *, compiled: bool) -> dict[str, Any] | None:
+    """None if the time was up before there was an answer."""
+    compiled = compiled and run.pace.left_s > 2 * _COMPILING_S
+    most_s = _MOST_S + _COMPILING_S * compiled
+    left_s = run.pace.left_s
+    race = Race(
+        candidate=Candidate(record.workload, record.config),
+        seconds=max(1.0, min(most_s, left_s)),
+        compiled=compiled,
     )
-    limit_us = measured.limit_us(bytes_moved=record.workload.bytes, flops=record.workload.flops)
+    try:
+        raced: Raced = racer.ask(race, timeout_s=most_s + _START_S, within_s=left_s)
+    except GpuFailure as failure:
+        return None if run.pace.left_s <= 0 else {"failed": str(failure)}
+    limits = as_limits({} if _unknown(run) else run.state.of("limits")["device"], run.target)
+    limit_us = limits.limit_us(bytes_moved=record.workload.bytes, flops=record.workload.flops)
+    return answer_of(record, raced, limit_us=limit_us)
+
+
+def _unknown(run: Run) -> bool:
+    known = run.state.of("limits").get("device")
+    return known is None or has_failed(known)
+
+
+def answer_of(record: TuningRecord, raced: Raced, *, limit_us: float) -> dict[str, Any]:
+    """Medians in µs of everybody; how many times as fast dwconv is as the best of the others, of all and of those in
+    its own layout; per cent of the limit."""
+    ours = raced.warm[OURS]
+    layout = record.workload.layout
     return {
         "config": record.config.to_dict(),
-        "dwconv_us": ours_us,
-        "best_other": best_other,
-        "ratio": others[best_other].median_us / ours_us if others else None,
-        "percent_of_limit": 100 * limit_us / ours_us,
-        "warm_us": {name: taken.median_us for name, taken in warm.items()},
-        "spread_us": {name: taken.spread_us for name, taken in warm.items()},
+        "dwconv_us": ours.median_us,
+        "warm": _against(raced.warm, layout=layout),
+        "cold": _against(raced.cold, layout=layout),
+        "percent_of_limit": 100 * limit_us / max(ours.median_us, 1e-6),
+        "spread_us": {name: taken.spread_us for name, taken in raced.warm.items()},
+        "refused": raced.refused,
     }
 
 
-def _in_graphs(calls: dict[str, Call]) -> dict[str, float | str]:
-    """µs a call when many are captured in one CUDA graph: the time without the launches from Python."""
-    graphs: dict[str, Call] = {}
-    failed: dict[str, float | str] = {}
-    for name, call in calls.items():
-        try:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                for _ in range(_CALLS_A_GRAPH):
-                    call()
-            graphs[name] = graph.replay
-        except RuntimeError as error:
-            failed[name] = str(error).partition("\n")[0][:200]
-    taken = time_in_turns(graphs, clock=CudaClock(), effort=_EFFORT) if graphs else {}
-    return {**{name: measured.median_us / _CALLS_A_GRAPH for name, measured in taken.items()}, **failed}
+def _against(taken: dict[str, Measurement], *, layout: str) -> dict[str, Any]:
+    us = {name: measured.median_us for name, measured in taken.items()}
+    others = {name: median_us for name, median_us in us.items() if name != OURS}
+    if OURS not in us or not others:
+        return {"us": us, "best_other": None, "ratio": None, "ratio_own_layout": None}
+    best = min(others, key=lambda name: others[name])
+    own = [median_us for name, median_us in others.items() if name.endswith(layout)]
+    ours_us = max(us[OURS], 1e-6)
+    return {
+        "us": us,
+        "best_other": best,
+        "ratio": others[best] / ours_us,
+        "ratio_own_layout": min(own) / ours_us if own else None,
+    }
+
+
+def in_words(answer: dict[str, Any]) -> str:
+    """One line of an answer."""
+    if has_failed(answer):
+        return f"failed: {answer['failed']}"
+    warm, cold = answer["warm"], answer["cold"]
+    parts = [f"{answer['dwconv_us']:.1f} µs"]
+    if warm["ratio"] is not None:
+        parts.append(f"{warm['ratio']:.2f}× {warm['best_other']}")
+    if cold["ratio"] is not None:
+        parts.append(f"cold {cold['us'][OURS]:.1f} µs, {cold['ratio']:.2f}× {cold['best_other']}")
+    return ", ".join([*parts, f"{answer['percent_of_limit']:.0f} % of limit"])
+
+
+def _ended(answers: dict[str, dict[str, Any]], *, count: int) -> Ended:
+    raced = {key: answer for key, answer in answers.items() if not has_failed(answer)}
+    failed = len(answers) - len(raced)
+    parts = [f"{len(raced)} of {count} tuned workloads raced"]
+    for caches in ("warm", "cold"):
+        ratios = [answer[caches]["ratio"] for answer in raced.values() if answer[caches]["ratio"]]
+        if ratios:
+            parts.append(
+                f"{caches} {geometric_mean(ratios):.2f}× the best other, least {min(ratios):.2f}, "
+                f"{sum(ratio < 1 for ratio in ratios)} slower"
+            )
+    if failed:
+        parts.append(f"{failed} failed")
+    return Ended(line="; ".join(parts) + of_all(len(answers), count), failed=bool(answers) and not raced)
+
+
+def geometric_mean(values: list[float]) -> float:
+    """Of values above zero."""
+    return math.exp(sum(map(math.log, values)) / len(values))

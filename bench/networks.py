@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import importlib
+from contextlib import AbstractContextManager
 
 import torch
 from torch import nn
@@ -47,13 +49,24 @@ def _made_by(name: str) -> Network:
         raise InvalidWorkload(f"--model {name}: {error}; write one of {known}, or MODULE:CLASS") from error
 
 
-def image_for(network: Network, *, contiguous: bool) -> torch.Tensor:
+def add_device_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--device`` and ``--autocast``."""
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
+    parser.add_argument("--autocast", choices=("float16", "bfloat16"), help="train in mixed precision")
+
+
+def mixed_precision(device: str, autocast: str | None) -> AbstractContextManager[object]:
+    """Under it a forward pass runs in the type ``autocast``; None: as it is."""
+    return torch.autocast(device, dtype=getattr(torch, autocast)) if autocast else contextlib.nullcontext()
+
+
+def image_for(network: Network, *, contiguous: bool, device: str = "cpu") -> torch.Tensor:
     """A batch of made-up images."""
-    image = torch.randn(network.batch, 3, network.image, network.image)
+    image = torch.randn(network.batch, 3, network.image, network.image, device=device)
     return image.to(memory_format=torch.contiguous_format if contiguous else torch.channels_last)
 
 
-def explain_layers(model: nn.Module, image: torch.Tensor) -> list[Explanation]:
+def explain_layers(model: nn.Module, image: torch.Tensor, *, autocast: str | None = None) -> list[Explanation]:
     """What would run each depthwise layer of a converted model."""
     explained: list[Explanation] = []
 
@@ -73,6 +86,6 @@ def explain_layers(model: nn.Module, image: torch.Tensor) -> list[Explanation]:
     for layer in looked_at.modules():
         if isinstance(layer, dwconv.nn.DepthwiseConv2d | dwconv.nn.DepthwiseConv1d):
             layer.register_forward_pre_hook(note)
-    with torch.no_grad():
+    with torch.no_grad(), mixed_precision(image.device.type, autocast):
         looked_at(image)
     return explained

@@ -1,73 +1,113 @@
-"""Everybody who can run a workload on a GPU: the choices a user of PyTorch has.
+"""Everybody else who can run a workload on a device: the choices a user of PyTorch has, each by the name of what runs.
 
-    aten-<layout>      PyTorch's own CUDA kernels, cuDNN switched off
-    cudnn-<layout>     cuDNN through PyTorch, with its search for the best algorithm (benchmark=True)
-    cudnn-op-<layout>  cuDNN's operator called directly, where PyTorch would not choose it (forward only)
-    inductor-<layout>  torch.compile(mode="max-autotune")
+    aten-<layout>       PyTorch's own CUDA kernels
+    cudnn-<layout>      cuDNN through PyTorch's operator, with its search for the best algorithm (benchmark=True)
+    cudnn-op-<layout>   an operator of cuDNN's called directly, where PyTorch cannot be made to choose cuDNN
+    inductor-<layout>   torch.compile(mode="max-autotune-no-cudagraphs")
 
+Who runs PyTorch's operator under which settings is asked of PyTorch: a name says what it is, and nobody races twice.
 Tensors already lie in the provider's layout: nobody pays for a copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 
-from dwconv.measure.cases import Case
-from dwconv.measure.providers import laid_out, pytorch_call
+from dwconv.measure.providers import laid_out, pytorch_call, pytorch_calls
+from dwconv.measure.timing import Call
 from dwconv.workload import LAYOUTS, Layout, Workload
 
-Call = Callable[[], object]
+Settings = Callable[[], AbstractContextManager[None]]
+"""What PyTorch is set to while a call is made, first run and captured; never while it is timed."""
+Inputs = Sequence[torch.Tensor]
 
 
-def gpu_providers(case: Case, *, compiled: bool) -> Iterator[tuple[str, Callable[[], Call]]]:
-    """Names, and for each what makes its call; making it may take long (a compiler, a search) or fail.
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """``make`` gives a call on inputs, or raises what the library says; it may take long (a compiler, a search)."""
 
-    ``compiled``: torch.compile too, which takes some ten seconds."""
-    for layout in LAYOUTS:
-        yield f"aten-{layout}", lambda layout=layout: _aten(case, layout)
-        yield f"cudnn-{layout}", lambda layout=layout: _cudnn(case, layout)
-        if case.workload.pass_ == "fprop" and not case.workload.bias and _is_symmetric(case.workload):
-            yield f"cudnn-op-{layout}", lambda layout=layout: _cudnn_op(case, layout)
+    name: str
+    make: Callable[[Inputs], Call]
+    settings: Settings = contextlib.nullcontext
+    slow: bool = False
+    """To make one takes some ten seconds."""
+
+
+def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> Iterator[Provider]:
+    """Those in the workload's own layout first; ``compiled``: torch.compile, too."""
+    own: list[Layout] = sorted(LAYOUTS, key=lambda layout: layout != workload.layout)
+    for layout in own:
+        names = []
+        for settings in settings_of_pytorch():
+            with settings():
+                name = next(name for name in pytorch_calls(workload, *inputs) if name.endswith(layout))
+            if name not in names:
+                names.append(name)
+                yield Provider(name=name, make=partial(_pytorch, workload, layout), settings=settings)
+        if inputs[0].device.type == "cuda" and f"cudnn-{layout}" not in names:
+            yield Provider(name=f"cudnn-op-{layout}", make=partial(cudnn_op, workload, layout))
         if compiled:
-            yield f"inductor-{layout}", lambda layout=layout: _inductor(case, layout)
+            make = partial(_inductor, workload, layout)
+            yield Provider(name=f"inductor-{layout}", make=make, settings=_as_chosen, slow=True)
 
 
-def _aten(case: Case, layout: Layout) -> Call:
-    call = pytorch_call(case.workload, *laid_out(case.workload, *case.inputs, layout=layout))
-
-    def run() -> object:
-        with torch.backends.cudnn.flags(enabled=False):
-            return call()
-
-    return run
+def settings_of_pytorch() -> list[Settings]:
+    """Ways to set PyTorch that change who runs its operator: its own choice, told to use cuDNN (where it can be), and
+    without cuDNN."""
+    told = hasattr(torch.backends.cudnn, "depthwise_kernel")  # newer than PyTorch 2.11
+    return [_as_chosen, *([_told_to_use_cudnn] if told else []), _without_cudnn]
 
 
-def _cudnn(case: Case, layout: Layout) -> Call:
-    call = pytorch_call(case.workload, *laid_out(case.workload, *case.inputs, layout=layout))
-
-    def run() -> object:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
-            return call()
-
-    return run
+def _as_chosen() -> AbstractContextManager[None]:
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False)
 
 
-def _cudnn_op(case: Case, layout: Layout) -> Call:
-    x, w = laid_out(case.workload, *case.inputs, layout=layout)
-    workload = case.workload
-    padding = [workload.padding[0][0], workload.padding[1][0]]
-    return lambda: torch.ops.aten.cudnn_convolution(
-        x, w, padding, workload.stride, workload.dilation, workload.channels, True, False, False
-    )
+def _told_to_use_cudnn() -> AbstractContextManager[None]:
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False, depthwise_kernel="cudnn")
 
 
-def _inductor(case: Case, layout: Layout) -> Call:
-    call = pytorch_call(case.workload, *laid_out(case.workload, *case.inputs, layout=layout))
-    compiled: Call = torch.compile(call, mode="max-autotune-no-cudagraphs")
+def _without_cudnn() -> AbstractContextManager[None]:
+    return torch.backends.cudnn.flags(enabled=False)
+
+
+def _pytorch(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
+    return pytorch_call(workload, *laid_out(workload, *inputs, layout=layout))
+
+
+def _inductor(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
+    compiled: Call = torch.compile(_pytorch(workload, layout, inputs), mode="max-autotune-no-cudagraphs")
     return compiled
 
 
-def _is_symmetric(workload: Workload) -> bool:
-    return all(before == after for before, after in workload.padding)
+def cudnn_op(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
+    """cuDNN's operators as PyTorch has them: of the input's gradient, the transposed convolution. Raises ValueError for
+    what they do not do."""
+    if workload.pass_ == "wgrad":
+        raise ValueError("PyTorch has no operator for cuDNN's weight gradient alone")
+    if workload.bias:
+        raise ValueError("cuDNN's operator adds no bias")
+    if any(before != after for before, after in workload.padding):
+        raise ValueError("cuDNN's operator pads both sides alike")
+    first, w = laid_out(workload, *inputs, layout=layout)
+    padding = [before for before, _ in workload.padding]
+    flags = (True, False, False)  # benchmark, deterministic, allow_tf32
+    if workload.pass_ == "fprop":
+        operator = torch.ops.aten.cudnn_convolution
+        return lambda: operator(first, w, padding, workload.stride, workload.dilation, workload.channels, *flags)
+    transpose, over = torch.ops.aten.cudnn_convolution_transpose, _not_covered(workload)
+    return lambda: transpose(first, w, padding, over, workload.stride, workload.dilation, workload.channels, *flags)
+
+
+def _not_covered(workload: Workload) -> list[int]:
+    """Rows and columns at the end of the input that the last output does not reach, padding included."""
+    sizes = zip(workload.input_size, workload.kernel, workload.stride, workload.padding, workload.dilation, strict=True)
+    return [
+        (size + sum(padding) - dilation * (kernel - 1) - 1) % stride
+        for size, kernel, stride, padding, dilation in sizes
+    ]

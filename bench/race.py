@@ -24,11 +24,19 @@ import torch
 from torch import nn
 
 import dwconv
-from bench.networks import add_network_arguments, explain_layers, image_for, network_from
+from bench.networks import (
+    add_device_arguments,
+    add_network_arguments,
+    explain_layers,
+    image_for,
+    mixed_precision,
+    network_from,
+)
 from bench.step_profile import FEW_STEPS, STEPS, Step, profiles, ratio_at_most
 from dwconv.arguments import ArgumentParser, run
 from dwconv.measure.timing import CpuClock, Lap
 from dwconv.records.record import CONTENDED
+from dwconv.target import parse_target
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,6 +46,7 @@ def main(argv: Sequence[str]) -> int:
 def _race(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench.race", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
+    add_device_arguments(parser)
     parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
     parser.add_argument("--warmup", type=int, default=5, help="steps before, whose losses are compared, default 5")
     parser.add_argument("--seed", type=int, default=0)
@@ -47,18 +56,20 @@ def _race(argv: Sequence[str] | None) -> int:
 
     torch.manual_seed(arguments.seed)
     network = network_from(arguments)
-    image = image_for(network, contiguous=arguments.contiguous)
+    if arguments.device == "cuda":
+        parse_target("cuda")  # raises NoDevice without one
+    image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
     memory_format = torch.contiguous_format if arguments.contiguous else torch.channels_last
-    plain = network.make().train().to(memory_format=memory_format)
+    plain = network.make().train().to(arguments.device).to(memory_format=memory_format)
     converted = copy.deepcopy(plain)
     dwconv.convert(converted)
-    models = {"plain": plain, "converted": converted, "rounded": _moved_by_one_rounding(plain)}
-    steps = {name: step_of(model) for name, model in models.items()}
+    models = {"plain": plain, "converted": converted, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
+    steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
     losses = compare_losses(steps, image, count=arguments.warmup)
     laps = _take_turns({name: steps[name] for name in ("plain", "converted")}, image, count=arguments.steps)
     figures: dict[str, Any] = {
-        "layers": where_layers_run(converted, image),
+        "layers": where_layers_run(converted, image, autocast=arguments.autocast),
         **summary(laps),
         "threads": torch.get_num_threads(),
         "loss_difference": losses,
@@ -77,15 +88,20 @@ CLASSES = 2
 """Of the made-up labels: any model has as many."""
 
 
-def step_of(model: nn.Module) -> Step:
-    """Steps by SGD with momentum."""
+def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
+    """Steps by SGD with momentum. In float16 the loss is scaled, or small gradients would be lost. A step ends when the
+    device is done: its loss is asked for last."""
+    device = next(model.parameters()).device.type
+    scaler = torch.amp.GradScaler(device, enabled=autocast == "float16")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> float:
         optimizer.zero_grad(set_to_none=True)
-        loss = nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
+        with mixed_precision(device, autocast):
+            loss = nn.functional.cross_entropy(model(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         return loss.item()
 
     return step
@@ -93,7 +109,7 @@ def step_of(model: nn.Module) -> Step:
 
 def made_up(image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Images and labels."""
-    return torch.randn_like(image), torch.randint(0, CLASSES, (image.shape[0],))
+    return torch.randn_like(image), torch.randint(0, CLASSES, (image.shape[0],), device=image.device)
 
 
 def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, float]:
@@ -133,19 +149,23 @@ def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     }
 
 
-def where_layers_run(model: nn.Module, image: torch.Tensor) -> dict[str, int]:
+def where_layers_run(model: nn.Module, image: torch.Tensor, *, autocast: str | None = None) -> dict[str, int]:
     """How many layers run on each provider, pass by pass: ``{"fprop dwconv": 15}``."""
     providers: Counter[str] = Counter()
-    for explained in explain_layers(model, image):
+    for explained in explain_layers(model, image, autocast=autocast):
         providers.update(f"{decision.pass_} {decision.provider}" for decision in explained.passes)
     return dict(sorted(providers.items()))
 
 
-def _moved_by_one_rounding(model: nn.Module) -> nn.Module:
+def _moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.Module:
+    """In the precision that convolutions run in."""
     moved = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in moved.parameters():
-            parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
+            if autocast:
+                parameter.mul_(1 + torch.finfo(getattr(torch, autocast)).eps)
+            else:
+                parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
     return moved
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dwconv.build.cache import build_cached
 from dwconv.errors import BuildError
@@ -13,10 +13,15 @@ from dwconv.tuner import ranking
 from dwconv.tuner.cost_model import computed_cost
 
 
-def rank_correlation(records: Sequence[TuningRecord], target: CudaTarget) -> dict[str, float | int]:
-    """Spearman's ρ of computed cost and measured median: 1 is the same order, 0 none."""
+def rank_correlation(
+    records: Sequence[TuningRecord], target: CudaTarget, *, enough: Callable[[], bool] = lambda: False
+) -> dict[str, float | int]:
+    """Spearman's ρ of computed cost and measured median: 1 is the same order, 0 none; of those candidates that were
+    computed before ``enough``."""
     computed, measured = [], []
     for record in records:
+        if enough():
+            break
         assert record.measurement is not None
         try:
             artifact = build_cached(Candidate(record.workload, record.config), target)

@@ -18,7 +18,7 @@ from typing import Any
 from dwconv.measure.limits import known_limits
 from dwconv.measure.runner import versions
 from dwconv.records.record import CONTENDED
-from dwconv.target import CpuTarget
+from dwconv.target import CpuTarget, Target
 
 FOLDER = Path("bench/results")
 
@@ -36,16 +36,16 @@ def add_log_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def write_results(name: str, *, target: CpuTarget, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:
+def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:
     """Write ``rows`` and ``facts``; returns where. Times in ``rows`` have their units in their names. Says so if other
     work disturbed some, which their ``contention`` tells: the share of the time that it took."""
-    limits = target.limits or known_limits(target)
+    limits = target.limits or (known_limits(target) if isinstance(target, CpuTarget) else None)
     results = {
         "benchmark": name,
         "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "device": target.device,
-        "threads": target.threads,
+        "threads": target.threads if isinstance(target, CpuTarget) else None,
         "limits": dataclasses.asdict(limits) if limits else None,
         "versions": {**versions(), "python": platform.python_version()},
         **facts,

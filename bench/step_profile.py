@@ -1,7 +1,7 @@
 """Where the time of a training step goes, by kind of work, as PyTorch's profiler sees it.
 
 The own time of every op counts for the nearest op around it, itself included, that has a kind. What is left of a step
-is Python between the ops.
+is Python between the ops. On a GPU the time is that of the kernels, and what is left is the time in which none ran.
 """
 
 from __future__ import annotations
@@ -53,13 +53,20 @@ def profiles(
 
 
 def _profile(step: Step, image: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
+    on_gpu = image.device.type == "cuda"
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if on_gpu:
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
         started = time.perf_counter()
         step(image, labels)
         whole_ms = (time.perf_counter() - started) * 1e3
     found: dict[str, float] = defaultdict(float)
     for event in profiler.events() or ():
-        found[_kind_around(event)] += event.self_cpu_time_total / 1e3
+        if not on_gpu:
+            found[_kind_around(event)] += event.self_cpu_time_total / 1e3
+        elif event.device_type is torch.autograd.DeviceType.CPU:  # kernels count for the op that launched them
+            found[_kind_around(event)] += event.self_device_time_total / 1e3
     found["between the ops"] = whole_ms - sum(found.values())
     return dict(sorted(found.items(), key=lambda item: -item[1])) | {"step": whole_ms}
 
@@ -67,7 +74,7 @@ def _profile(step: Step, image: torch.Tensor, labels: torch.Tensor) -> dict[str,
 def ratio_at_most(profile: Mapping[str, float]) -> float:
     """How many times as fast the step would be if its depthwise convolutions cost nothing."""
     depthwise_ms = sum(profile.get(kind, 0.0) for kind in _DEPTHWISE)
-    return profile["step"] / (profile["step"] - depthwise_ms)
+    return profile["step"] / max(profile["step"] - depthwise_ms, 1e-9)
 
 
 def table(profiles: dict[str, dict[str, float]]) -> str:

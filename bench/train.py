@@ -2,12 +2,14 @@
 
 What is untuned is tuned first, with the caches as a training step finds them. Each network then runs in processes of
 its own: once with memory kept between the steps (both sides, as the tuner measures), once with the allocator as glibc
-has it, as users run without further ado.
+has it, as users run without further ado. On a GPU (``--device cuda``) PyTorch's own allocator is the only one;
+``--autocast`` trains in mixed precision, both sides.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
@@ -22,22 +24,25 @@ from typing import Any
 import dwconv
 from bench.cpu import estimate, tuned
 from bench.models import NETWORKS, Network
-from bench.networks import add_network_arguments, explain_layers, image_for, network_from
+from bench.networks import add_device_arguments, add_network_arguments, explain_layers, image_for, network_from
 from bench.race import made_up, step_of
 from bench.results import add_log_argument, add_out_argument, write_results
 from bench.step_profile import table
 from dwconv import settings
 from dwconv.arguments import ArgumentParser, run
-from dwconv.errors import DwconvWarning, WorkerDied
+from dwconv.errors import DwconvWarning, WorkerDied, WorkerTimeout
+from dwconv.measure.caches import Caches
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
-from dwconv.target import CpuTarget, cpu_target
+from dwconv.target import CpuTarget, Target, cpu_target, parse_target
 from dwconv.workload import PASSES, Workload
 
 ALLOCATORS = {"memory kept": settings.ALLOCATOR_ENVIRONMENT, "glibc as it is": {}}
 """How a process allocates, and the environment that makes it so."""
+GPU_ALLOCATOR = "PyTorch's"
 RACE_START_S = 8.0
+_FEW_IMAGES = 2
 STEPS_BESIDE = 18
 """Steps of a race that are not timed: to warm up, to compare losses, and to see what the depthwise layers take."""
 
@@ -49,6 +54,7 @@ def main(argv: Sequence[str]) -> int:
 def _train(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench train", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
+    add_device_arguments(parser)
     parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
     parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
     add_log_argument(parser)
@@ -56,7 +62,7 @@ def _train(argv: Sequence[str] | None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
-    target = cpu_target()
+    target = parse_target("cuda") if arguments.device == "cuda" else cpu_target()
 
     rows: list[dict[str, Any]] = []
     networks = [network_from(arguments)] if arguments.model else NETWORKS
@@ -66,8 +72,13 @@ def _train(argv: Sequence[str] | None) -> int:
             continue
         if arguments.seconds:
             _tune_what_is_untuned(network, target, arguments)
-        for allocator in ALLOCATORS:
-            figures = _race(network, arguments, allocator=allocator)
+        for allocator in allocators(arguments.device):
+            figures = raced(
+                network,
+                options_of(arguments),
+                steps=arguments.steps,
+                environment=_environment(allocator, arguments.log),
+            )
             rows.append({"network": network.name, "goal": network.goal, "allocator": allocator, **figures})
             print(_line(rows[-1]) if len(rows) > 1 else f"{_HEAD}\n{_line(rows[-1])}", flush=True)
             if arguments.profile:
@@ -76,50 +87,61 @@ def _train(argv: Sequence[str] | None) -> int:
         return 0
     print(_where(rows))
     layout = "nchw" if arguments.contiguous else "nhwc"
-    write_results(f"train-{layout}", target=target, rows=rows, folder=arguments.out)
+    precision = f"-{arguments.autocast}" if arguments.autocast else ""
+    write_results(f"train-{layout}{precision}", target=target, rows=rows, folder=arguments.out)
     return 0
 
 
-def _estimate(network: Network, target: CpuTarget, arguments: argparse.Namespace) -> str:
+def allocators(device: str) -> Sequence[str]:
+    """How processes that train on ``device`` may allocate."""
+    return (GPU_ALLOCATOR,) if device == "cuda" else tuple(ALLOCATORS)
+
+
+def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -> str:
     """What there is to tune, and how long it takes with the races, by the time that one plain step takes."""
-    image = image_for(network, contiguous=arguments.contiguous)
-    step = step_of(network.make().train())
+    image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
+    step = step_of(network.make().train().to(arguments.device), autocast=arguments.autocast)
     for _ in range(2):
         started = time.perf_counter()
         step(*made_up(image))
-    races_s = len(ALLOCATORS) * (RACE_START_S + (STEPS_BESIDE + 2 * arguments.steps) * (time.perf_counter() - started))
-    workloads = _workloads(network, contiguous=arguments.contiguous)
+    step_s = time.perf_counter() - started
+    races_s = len(allocators(arguments.device)) * (RACE_START_S + (STEPS_BESIDE + 2 * arguments.steps) * step_s)
+    workloads = workloads_of(network, contiguous=arguments.contiguous, autocast=arguments.autocast)
     known = Database.usual(arguments.log)
     return estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=races_s)
 
 
-def _tune_what_is_untuned(network: Network, target: CpuTarget, arguments: argparse.Namespace) -> None:
+def _tune_what_is_untuned(network: Network, target: Target, arguments: argparse.Namespace) -> None:
     """Every pass of every depthwise layer that no log knows."""
     from dwconv.measure.limits import with_limits
     from dwconv.measure.runner import Workers
 
     known = Database.usual(arguments.log)
-    untuned = [workload for workload in _workloads(network, contiguous=arguments.contiguous)
-               if not known.records(workload, target.device)]  # fmt: skip
+    workloads = workloads_of(network, contiguous=arguments.contiguous, autocast=arguments.autocast)
+    untuned = [workload for workload in workloads if not known.records(workload, target.device)]
     if not untuned:
         return
-    target = with_limits(target)
+    caches: Caches = "warm"
+    if isinstance(target, CpuTarget):
+        target, caches = with_limits(target), "training"
     log = TuningLog(arguments.log or log_path(target))
-    with Workers(target, jobs=os.cpu_count() or 1, caches="training") as workers:
+    with Workers(target, jobs=os.cpu_count() or 1, caches=caches) as workers:
         for workload in untuned:
             best = tuned(workload, target, log=log, known=known, workers=workers, seconds=arguments.seconds)
             print(f"tuned {workload.key}: {_praise(best)}", flush=True)
 
 
-def _workloads(network: Network, *, contiguous: bool) -> list[Workload]:
-    """The passes of a network's depthwise layers, each once."""
-    image = image_for(network, contiguous=contiguous)
+def workloads_of(network: Network, *, contiguous: bool = False, autocast: str | None = None) -> list[Workload]:
+    """The passes of a network's depthwise layers, each once. Looked up with few images, on the CPU: the batch and the
+    device change nothing else."""
+    image = image_for(dataclasses.replace(network, batch=_FEW_IMAGES), contiguous=contiguous)
     model = network.make()
     dwconv.convert(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DwconvWarning)  # of what is untuned
-        explained = explain_layers(model, image)
-    return list(dict.fromkeys(layer.problem.workload(pass_) for layer in explained for pass_ in PASSES))
+        explained = explain_layers(model, image, autocast=autocast)
+    workloads = dict.fromkeys(layer.problem.workload(pass_) for layer in explained for pass_ in PASSES)
+    return [workload.with_batch(network.batch) for workload in workloads]
 
 
 def _praise(best: TuningRecord | None) -> str:
@@ -128,14 +150,31 @@ def _praise(best: TuningRecord | None) -> str:
     return f"{best.measurement.median_us:.0f} µs, {best.speedup:.2f}× PyTorch's better layout"
 
 
-def _race(network: Network, arguments: argparse.Namespace, *, allocator: str) -> dict[str, Any]:
-    """The figures of one race, run in a process of its own. Raises WorkerDied."""
+def options_of(arguments: argparse.Namespace) -> list[str]:
+    """What a race is started with as this command was."""
+    options = [option for option in ("--contiguous", "--profile") if getattr(arguments, option[2:])]
+    if arguments.autocast:
+        options += ["--autocast", arguments.autocast]
+    return [*options, "--device", arguments.device]
+
+
+def raced(
+    network: Network,
+    options: Sequence[str],
+    *,
+    steps: int,
+    environment: dict[str, str],
+    timeout_s: float | None = None,
+) -> dict[str, Any]:
+    """The figures of one race, run in a process of its own. Raises WorkerDied, WorkerTimeout."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
         command = [sys.executable, "-m", "bench.race", "--model", network.name, "--out", str(out)]
-        command += ["--batch", str(network.batch), "--image", str(network.image), "--steps", str(arguments.steps)]
-        command += [option for option in ("--contiguous", "--profile") if getattr(arguments, option[2:])]
-        ended = subprocess.run(command, env=_environment(allocator, arguments.log), check=False)
+        command += ["--batch", str(network.batch), "--image", str(network.image), "--steps", str(steps)]
+        try:
+            ended = subprocess.run([*command, *options], env=environment, check=False, timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise WorkerTimeout(f"training {network.name}: no end after {timeout_s:.0f} s") from error
         if ended.returncode:
             raise WorkerDied(f"training {network.name}: the process ended with code {ended.returncode}")
         figures: dict[str, Any] = json.loads(out.read_text())
@@ -145,7 +184,7 @@ def _race(network: Network, arguments: argparse.Namespace, *, allocator: str) ->
 def _environment(allocator: str, log: Path | None) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in settings.ALLOCATOR_ENVIRONMENT}
     inherited = {**settings.PROFILER_ENVIRONMENT, **inherited}
-    return {**inherited, **ALLOCATORS[allocator], **({"DWCONV_TUNING_LOGS": str(log)} if log else {})}
+    return {**inherited, **ALLOCATORS.get(allocator, {}), **({"DWCONV_TUNING_LOGS": str(log)} if log else {})}
 
 
 # -- what is printed -------------------------------------------------------------------------------------------------

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import json
 import subprocess
 import sys
 
 import pytest
 import torch
+from gpu_runs import run_of
 from models import TinyNet
 from torch import nn
 
 import dwconv
-from bench import race, train
+from bench import gpu_train, race, train
+from bench.gpu_budget import Pace
+from bench.models import Network
 from bench.networks import explain_layers
 from bench.step_profile import profiles, ratio_at_most, table
+from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.timing import Lap
+
+TINY = Network(name="Tiny", make=TinyNet, batch=3, image=12)
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -55,6 +63,118 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
     row = {"network": "TinyNet", "goal": 1.0, "allocator": "memory kept", **figures}
     assert "TinyNet" in train._line(row)
     assert "3 wgrad pytorch" in train._where([row, row])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_a_race_in_mixed_precision_runs_in_it(logs, tmp_path, precision):
+    out = tmp_path / "figures.json"
+    options = ["--model", "models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
+    assert race.main([*options, "--device", "cpu", "--autocast", precision, "--out", str(out)]) == 0
+    figures = json.loads(out.read_text())
+    assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
+    assert figures["loss_difference"]["converted"] == 0.0 < figures["loss_difference"]["rounded"]
+    (first, *_) = train.workloads_of(TINY, autocast=precision)
+    assert (first.dtype, first.layout, first.batch) == (precision, "nhwc", TINY.batch)
+    assert train.workloads_of(TINY, contiguous=True)[0].dtype == "float32"
+
+
+def test_small_gradients_survive_float16():
+    """Where the loss is not scaled they are zero."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Flatten(), nn.Linear(4 * 16, 2))
+    with torch.no_grad():
+        model[2].weight.mul_(1e-5)
+    step = race.step_of(model, autocast="float16")
+    seen = []
+    model[0].register_forward_hook(lambda layer, inputs, result: seen.append(result.dtype))
+    step(torch.randn(64, 3, 4, 4), torch.zeros(64, dtype=torch.long))
+    assert set(seen) == {torch.float16}
+    assert model[0].weight.grad.abs().max() > 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_training_on_it_is_refused_in_one_line(capsys, tmp_path):
+    assert train.main(["--device", "cuda"]) == 2
+    assert race.main(["--model", "models:TinyNet", "--device", "cuda", "--out", str(tmp_path / "out")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 2 and err.count("no GPU") == 2
+
+
+def test_a_race_is_started_as_the_command_was_and_bounded(monkeypatch, tmp_path):
+    seen = {}
+
+    def started(command, *, env, check, timeout):
+        seen.update(command=command, timeout=timeout)
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", started)
+    with pytest.raises(WorkerTimeout, match="training Tiny: no end after 7 s"):
+        train.raced(TINY, ["--autocast", "float16"], steps=3, environment={}, timeout_s=7.0)
+    assert seen["timeout"] == 7.0 and seen["command"][-2:] == ["--autocast", "float16"]
+    options = train.options_of(argparse.Namespace(contiguous=True, profile=False, autocast="bfloat16", device="cuda"))
+    assert options == ["--contiguous", "--autocast", "bfloat16", "--device", "cuda"]
+    assert train.allocators("cuda") == (train.GPU_ALLOCATOR,) and train._environment(train.GPU_ALLOCATOR, None)
+
+
+# -- the stage train of bench cuda -----------------------------------------------------------------------------------
+
+FIGURES = {
+    "median_ms": {"plain": 22.0, "converted": 20.0},
+    "ratio": {"median": 1.1, "quartiles": [1.05, 1.15], "at_most": 1.3},
+    "layers": {"fprop dwconv": 2, "wgrad pytorch": 1},
+    "loss_difference": {"converted": 1e-3, "rounded": 2e-3},
+}
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    def train_networks(*answers, pace=None):
+        asked, tuned, plan = [], [], list(answers)
+
+        def raced(network, options, *, steps, environment, timeout_s):
+            asked.append((network.name, options, environment["DWCONV_TUNING_LOGS"], timeout_s))
+            answer = plan.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(gpu_train, "raced", raced)
+        monkeypatch.setattr(gpu_train, "tune_all", lambda workloads, run, stage: tuned.append((workloads, run)))
+        run = run_of(tmp_path, pace=pace)
+        networks = [dataclasses.replace(TINY, name=name) for name in "AB"]
+        ended = gpu_train.train_stage(run, networks=networks)
+        run.state.flush()
+        return ended, asked, tuned, run
+
+    return train_networks
+
+
+def test_two_networks_are_trained_in_mixed_precision_each_bounded(trained):
+    ended, asked, ((workloads, tuning_run),), run = trained(FIGURES, FIGURES)
+    assert [name for name, *_ in asked] == ["A", "B"] and not ended.failed
+    for _, options, logs, timeout_s in asked:
+        assert options == ["--device", "cpu", "--autocast", "float16"] and logs == str(run.log.path)
+        assert 0 < timeout_s <= 120
+    assert "A float16 20.0 ms, 1.10 times as fast (1.05 to 1.15, at most 1.30), 2 of 3 passes by dwconv" in ended.line
+    assert {workload.dtype for workload in workloads} == {"float16"} and len(workloads) == 9
+    sizes = [workload.bytes for workload in workloads]
+    assert sizes == sorted(sizes, reverse=True) and tuning_run.pace.left_s <= 300 <= run.pace.left_s
+    ended, asked, *_ = trained()
+    assert asked == [] and ended.line.startswith("A float16 20.0 ms"), "it goes on where it stopped"
+
+
+def test_a_network_that_fails_is_told_and_the_next_is_trained(trained):
+    ended, asked, *_ = trained(WorkerDied("training A: it ended with code 1"), FIGURES)
+    assert len(asked) == 2 and "A float16 failed: training A: it ended with code 1; B" in ended.line
+    assert not ended.failed
+
+
+def test_if_no_network_can_be_trained_the_run_fails(trained):
+    assert trained(WorkerDied("boom"), WorkerTimeout("no end"))[0].failed
+
+
+def test_training_that_does_not_fit_is_not_begun(trained):
+    ended, asked, *_ = trained(pace=Pace(10, first_s=20))
+    assert asked == [] and ended.line == "no network was trained; time is up, 2 of 2 left" and not ended.failed
 
 
 def test_the_allocators_differ_in_nothing_else(logs, monkeypatch):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from dwconv.measure.timing import GLANCE, CudaClock, time_in_turns
+from dwconv.measure.cuda_clock import CudaClock
+from dwconv.measure.timing import GLANCE, time_in_turns
 from dwconv.workload import Workload
 from tests.standin.on_gpu.kernels import Launches, default
 

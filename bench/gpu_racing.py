@@ -1,0 +1,156 @@
+"""Inside the process of stage ``race``: one workload, dwconv and everybody else, in turns.
+
+    warm   the same tensors again and again: small ones stay in the cache
+    cold   copies of the tensors in turn, together larger than the cache, each result in memory of its own
+
+What is timed was made ready before, under the settings of its provider: settings cost nobody anything.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from bench.gpu_device import cache_bytes, clock_of, synchronize, warm_up
+from bench.gpu_limits import Sizes, limits_of
+from bench.gpu_worker import Refused, careful
+from bench.providers import Inputs, Provider, providers
+from dwconv.build.artifact import Artifact
+from dwconv.build.cache import build_cached
+from dwconv.build.wire import message
+from dwconv.errors import BuildError
+from dwconv.measure.cases import make_case
+from dwconv.measure.measuring import LOAD
+from dwconv.measure.timing import Call, Effort, InTurn, time_in_turns
+from dwconv.measure.verify import LoadedKernel, verify
+from dwconv.measure.worker import locate
+from dwconv.records.record import Measurement
+from dwconv.schedules.template import Candidate
+from dwconv.target import Target
+
+message(Measurement)
+
+OURS = "dwconv"
+_TIMES_THE_CACHE = 2
+_MOST_COPIES = 256
+_MAKING_SHARE = 0.6
+"""Of the seconds of a race, what making the calls may take: who comes later does not race."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class RacerSetup:
+    target: Target
+    load: str = LOAD
+    """``module:name`` of what loads an artifact; the tests plant faults here."""
+    cache_bytes: int | None = None
+    """What cold copies have to be larger than; None: the target's cache."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class MeasureLimits:
+    """Ask for the limits of the device."""
+
+    sizes: Sizes
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """Ask for the times of everybody on one workload."""
+
+    candidate: Candidate
+    seconds: float
+    compiled: bool = False
+    """torch.compile races, too."""
+    effort_s: float = 0.5
+    """For the timing of all, warm and again cold."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Raced:
+    """Times of a call by provider, warm and cold, and why others have none."""
+
+    warm: dict[str, Measurement]
+    cold: dict[str, Measurement]
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Racer:
+    """Handler: MeasureLimits or Race in; limits by name, or Raced out."""
+
+    def __init__(self, setup: RacerSetup) -> None:
+        self._target = setup.target
+        self._clock = clock_of(setup.target)
+        self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
+        self._cache_bytes = cache_bytes(setup.target) if setup.cache_bytes is None else setup.cache_bytes
+        warm_up(setup.target)
+
+    def __call__(self, request: MeasureLimits | Race) -> Raced | dict[str, float] | Refused:
+        return careful(self._answer, request, device=self._target.kind)
+
+    def _answer(self, request: MeasureLimits | Race) -> Raced | dict[str, float]:
+        with torch.inference_mode():
+            if isinstance(request, MeasureLimits):
+                return limits_of(self._target, request.sizes)
+            return self._race(request)
+
+    def _race(self, request: Race) -> Raced:
+        """Raises BuildError if our kernel is wrong."""
+        making_ends_s = time.monotonic() + _MAKING_SHARE * request.seconds
+        workload = request.candidate.workload
+        case = make_case(workload, data="integers", device=self._target.kind)
+        kernel = self._load(build_cached(request.candidate, self._target))
+        verdict = verify(kernel, case)
+        if not verdict.right:
+            raise BuildError(f"wrong: {verdict.reason}")
+        copies = [case.inputs, *(_copied(case.inputs) for _ in range(self._count(workload.bytes) - 1))]
+        ours = Provider(name=OURS, make=lambda inputs: partial(kernel, *inputs))
+        warm: dict[str, Call] = {}
+        cold: dict[str, Call] = {}
+        refused: dict[str, str] = {}
+        for provider in (ours, *providers(workload, case.inputs, compiled=request.compiled)):
+            if time.monotonic() > making_ends_s and len(warm) > 1:
+                refused[provider.name] = "no time"
+                continue
+            try:
+                warm[provider.name], chilled = self._made(provider, copies)
+            except Exception as error:
+                if provider is ours:
+                    raise
+                refused[provider.name] = (str(error) or type(error).__name__).partition("\n")[0][:200]
+                synchronize(self._target)  # or the device is gone, and with it the race
+                continue
+            if chilled is not None:
+                cold[provider.name] = chilled
+        effort = Effort(round_s=0.002, rounds=15, budget_s=request.effort_s)
+        return Raced(
+            warm=time_in_turns(warm, clock=self._clock, effort=effort),
+            cold=time_in_turns(cold, clock=self._clock, effort=effort) if cold else {},
+            refused=refused,
+        )
+
+    def _made(self, provider: Provider, copies: Sequence[Inputs]) -> tuple[Call, Call | None]:
+        """A provider's call, warm and cold, ready to be timed. Compiling once is enough: that one is not timed cold."""
+        with provider.settings():
+            calls = [provider.make(inputs) for inputs in (copies[:1] if provider.slow else copies)]
+            for call in calls:
+                call()  # a library chooses, allocates and compiles in its first calls
+            synchronize(self._target)
+            warm = self._clock.ready(calls[0])
+            return warm, None if provider.slow else self._clock.ready(InTurn(calls, held=len(calls)))
+
+    def _count(self, bytes_moved: int) -> int:
+        """How many copies of a workload's tensors drive each other from the cache."""
+        return max(2, min(_MOST_COPIES, math.ceil(_TIMES_THE_CACHE * self._cache_bytes / max(1, bytes_moved))))
+
+
+def _copied(inputs: Inputs) -> tuple[torch.Tensor, ...]:
+    return tuple(tensor.clone() for tensor in inputs)

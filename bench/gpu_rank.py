@@ -1,0 +1,61 @@
+"""Stage ``rank``: does the computed cost order candidates as the device does? Spearman's ρ of each workload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from bench.gpu_run import Ended, Run, of_all, say
+from bench.gpu_state import has_failed
+from bench.ranking import rank_correlation
+from dwconv.errors import BrokenInstallation, DwconvError
+from dwconv.records.record import TuningRecord
+from dwconv.target import CudaTarget
+from dwconv.workload import Workload
+
+FIRST_S = 10.0
+"""What a workload is expected to take, until one is seen."""
+LEAST = 8
+"""Candidates of a workload; with fewer, chance decides."""
+MOST = 16
+
+
+def rank_stage(run: Run) -> Ended:
+    """Raises BrokenInstallation where machine code cannot be read."""
+    assert isinstance(run.target, CudaTarget)
+    measured = _measured(run)
+    for key in run.state.left("rank", measured):
+        if not run.pace.fits:
+            break
+        answer: dict[str, Any]
+        with run.pace.item():
+            try:
+                found = rank_correlation(measured[key][:MOST], run.target, enough=lambda: run.pace.left_s <= 0)
+            except BrokenInstallation:  # of every workload alike
+                raise
+            except DwconvError as error:
+                answer = {"failed": str(error)}
+            else:
+                answer = dict(found)
+        if run.pace.left_s <= 0 and answer.get("candidates", 0) < LEAST:  # chance would decide
+            break
+        run.state.put("rank", key, answer)
+        say("rank", f"{key}: {answer}")
+    answers = [run.state.of("rank")[key] for key in measured if key in run.state.of("rank")]
+    orders = [answer["spearman"] for answer in answers if not has_failed(answer)]
+    told = f"Spearman's ρ {median(orders):.2f}, least {min(orders):.2f}, " if orders else ""
+    return Ended(line=f"{told}{len(orders)} of {len(measured)} workloads ranked{of_all(len(answers), len(measured))}")
+
+
+def _measured(run: Run) -> dict[str, list[TuningRecord]]:
+    """Measured candidates of each workload that has enough, by its key."""
+    records = run.log.load().records
+    of_each = {workload.key: _of(workload, records) for workload in run.workloads}
+    return {key: found for key, found in of_each.items() if len(found) >= LEAST}
+
+
+def _of(workload: Workload, records: Sequence[TuningRecord]) -> list[TuningRecord]:
+    """The last measurement of each configuration."""
+    latest = {record.config: record for record in records if record.workload == workload and record.measured}
+    return list(latest.values())

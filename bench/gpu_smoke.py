@@ -1,0 +1,217 @@
+"""Stage ``smoke``: first contact, in a minute. What is installed, what the device is, each template once, and what a
+call takes. A step that fails is told, and the next goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from bench.gpu_budget import Interrupted, interrupted_after
+from bench.gpu_device import clock_of, host_us, warm_up
+from bench.gpu_run import Ended, Run, say
+from bench.gpu_verify import RIGHT, VerifierSetup, in_words, verified
+from bench.gpu_worker import GpuFailure, GpuWorker, Refused, careful
+from dwconv.build import build
+from dwconv.build.wire import message
+from dwconv.errors import DwconvError
+from dwconv.measure.cases import make_case
+from dwconv.measure.measuring import LOAD
+from dwconv.measure.runner import Workers
+from dwconv.measure.timing import GLANCE, Call
+from dwconv.measure.worker import locate
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import Target
+from dwconv.workload import LAYOUTS, PASSES, DType, Workload
+
+MOST_S = 60.0
+_STEP_S = 30.0
+_TYPES: tuple[DType, ...] = ("float32", "float16")
+_PACKAGES = (
+    "torch", "apache-tvm", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-nvdisasm"
+)  # fmt: skip
+TIMED = Workload(
+    pass_="fprop", batch=64, channels=384, input_size=(14, 14), kernel=(7, 7), padding=((3, 3), (3, 3)),
+    dtype="float16", layout="nhwc",
+)  # fmt: skip
+"""What a call is timed on."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Ask for one step: ``libraries``, ``device``, or the times of ``dwconv`` or ``conv2d`` on a workload."""
+
+    step: str
+    workload: Workload | None = None
+
+
+class FirstContact:
+    """Handler: Look in, what there is to see out, as text by name."""
+
+    def __init__(self, setup: VerifierSetup) -> None:
+        self._target = setup.target
+        self._load: Callable[..., Any] = locate(setup.load)
+        self._is_warm = False
+
+    def __call__(self, request: Look) -> dict[str, str] | Refused:
+        return careful(self._look, request, device=self._target.kind)
+
+    def _look(self, request: Look) -> dict[str, str]:
+        if request.step == "libraries":
+            return libraries()
+        if request.step == "device":
+            return _device(self._target)
+        assert request.workload is not None
+        if not self._is_warm:  # before times are taken
+            warm_up(self._target)
+            self._is_warm = True
+        with torch.inference_mode():
+            return self._times(request.step, request.workload)
+
+    def _times(self, who: str, workload: Workload) -> dict[str, str]:
+        x, w = make_case(workload, data="integers", device=self._target.kind).inputs
+        if who == "dwconv":
+            (template, *_) = templates_for(workload, self._target)
+            kernel = self._load(
+                build(Candidate(workload, template.space(workload, self._target).default), self._target)
+            )
+            call: Call = partial(kernel, x, w)
+        else:
+            padding = tuple(before for before, _ in workload.padding)
+            call = partial(F.conv2d, x, w, None, workload.stride, padding, workload.dilation, workload.channels)
+        times = {"host": f"{host_us(call, target=self._target):.1f} µs"}
+        taken = time_in_turns({who: call}, clock=clock_of(self._target), effort=GLANCE)
+        return {**times, "device": f"{taken[who].median_us:.1f} µs"}
+
+
+def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED) -> Ended:
+    """The run fails if no template is right."""
+    setup = VerifierSetup(target=run.target, load=load)
+    role = "bench.gpu_smoke:FirstContact"
+    with (
+        Workers(run.target, jobs=run.jobs) as workers,
+        GpuWorker(role, setup, here=run.one_process) as contact,
+        GpuWorker("bench.gpu_verify:Verifier", setup, here=run.one_process) as gpu,
+    ):
+        workers.builders.start()
+        contact.start()
+        gpu.start()
+        for step in ("libraries", "device"):
+            for name, seen in _step(Look(step=step), contact, run).items():
+                say("smoke", f"{name}: {seen}")
+        right, tried = _templates(run, workers=workers, gpu=gpu)
+        times = []
+        for who in ("dwconv", "conv2d"):
+            seen_times = _step(Look(step=who, workload=timed), contact, run)
+            times.append(f"{who} " + ", ".join(f"{name} {seen}" for name, seen in seen_times.items()))
+            say("smoke", f"a call of {times[-1]}")
+    return Ended(line=f"{right} of {tried} templates and types right; {'; '.join(times)}", failed=not right)
+
+
+def _step(request: Look, worker: GpuWorker, run: Run) -> dict[str, str]:
+    """What is seen; the error, where that fails."""
+    if run.pace.left_s <= 0:
+        return {request.step: "time is up"}
+    try:
+        seen: dict[str, str] = worker.ask(request, timeout_s=_STEP_S, within_s=run.pace.left_s, again=False)
+    except GpuFailure as failure:
+        return {request.step: f"failed: {failure}"}
+    run.state.put("smoke", request.step, seen)
+    return seen
+
+
+def _templates(run: Run, *, workers: Workers, gpu: GpuWorker) -> tuple[int, int]:
+    """How many candidates are right, of how many: each template once in each type."""
+    candidates: dict[tuple[str, str], Candidate] = {}
+    for workload in small_odd_workloads():
+        try:
+            for template in templates_for(workload, run.target):
+                config = template.space(workload, run.target).default
+                candidates.setdefault((template.name, workload.dtype), Candidate(workload, config))
+        except DwconvError as error:
+            say("smoke", f"{workload.key}: {error}")
+    right = 0
+    with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # not to wait for a build
+        for name, answer in verified(list(candidates.values()), run, workers=workers, gpu=gpu):
+            run.state.put("smoke", name, answer)
+            right += answer == {"verdict": RIGHT}
+            say("smoke", f"{name}: {in_words(answer)}")
+    return right, len(candidates)
+
+
+def small_odd_workloads() -> list[Workload]:
+    """One odd problem that most templates run, and an even one for the others."""
+    problems: tuple[dict[str, Any], ...] = (
+        {"input_size": (13, 10), "kernel": (3, 5), "stride": (2, 2), "padding": ((1, 2), (2, 1))},
+        {"input_size": (9, 11), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
+    )
+    return [
+        Workload(pass_=pass_, batch=3, channels=20, dtype=dtype, layout=layout, **problem)
+        for problem in problems
+        for dtype in _TYPES
+        for layout in LAYOUTS
+        for pass_ in PASSES
+    ]
+
+
+# -- what there is ---------------------------------------------------------------------------------------------------
+
+
+def libraries() -> dict[str, str]:
+    """Versions, and which of several libraries of one name were loaded. What is missing says so."""
+    found = {"python": sys.version.partition(" ")[0]}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "missing"
+    found["CUDA of PyTorch"] = f"{torch.version.cuda}, cuDNN {_or_error(torch.backends.cudnn.version)}"
+    found["driver"] = _or_error(lambda: _call("cuda.bindings.driver", "cuDriverGetVersion"))
+    found["NVRTC"] = _or_error(lambda: _call("cuda.bindings.nvrtc", "nvrtcVersion"))
+    found["toolkit that TVM finds"] = _or_error(lambda: importlib.import_module("tvm.support.nvcc").find_cuda_path())
+    found["loaded"] = _or_error(_loaded)
+    return found
+
+
+def _call(module: str, function: str) -> str:
+    status, *values = getattr(importlib.import_module(module), function)()
+    return ".".join(map(str, values)) if not status.value else str(status.name)
+
+
+def _loaded() -> str:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    paths = {line.split()[-1] for line in lines if "/" in line}
+    wanted = ("libcuda.so", "libnvrtc.so", "libcudart.so", "libcudnn.so", "libtvm")
+    return ", ".join(sorted(path for path in paths if Path(path).name.startswith(wanted))) or "none of CUDA's"
+
+
+def _or_error(look: Callable[[], object]) -> str:
+    try:
+        return str(look())
+    except Exception as error:  # noqa: BLE001  a library that is not there, or broken, is what is looked for
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+
+
+def _device(target: Target) -> dict[str, str]:
+    """What the device is, and that it computes."""
+    ones = torch.ones(1 << 10, device=target.kind)
+    found = {"target": str(target), "a sum on it": f"{float((ones + ones).sum()):g}, 2048 is right"}
+    if target.kind == "cuda":
+        facts = torch.cuda.get_device_properties(torch.cuda.current_device())
+        free, whole = torch.cuda.mem_get_info()
+        found["device"] = (
+            f"{facts.name}, sm_{facts.major}{facts.minor}, {facts.multi_processor_count} SMs, "
+            f"{free / 2**30:.0f} of {whole / 2**30:.0f} GiB free, L2 {facts.L2_cache_size / 2**20:.0f} MiB"
+        )
+    return found

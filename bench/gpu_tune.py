@@ -1,0 +1,100 @@
+"""Stage ``tune``: the layers of well-known networks, one workload after the other, each with its share of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.gpu_budget import Interrupted, interrupted_after
+from bench.gpu_run import Ended, Run, of_all, say
+from bench.gpu_state import has_failed
+from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
+from dwconv.measure.runner import Workers
+from dwconv.tuner.loop import tune_workload
+from dwconv.tuner.result import Stop, TuningResult
+from dwconv.workload import Workload
+
+LEAST_S = 4.0
+"""With less a search sees too little."""
+MOST_S = 60.0
+BESIDE_S = 6.0
+"""What a workload is expected to take beside its search until one is seen: preparing it, confirming the best."""
+_PATIENCE = 3.0
+"""A workload is interrupted when it takes so many times as long as was planned for it."""
+
+
+def tune_stage(run: Run) -> Ended:
+    """The run fails if nothing could be tuned; if that is so of the first workload, the others are not tried."""
+    by_key = {workload.key: workload for workload in run.workloads}
+    tune_all([by_key[key] for key in run.state.left("tune", by_key)], run)
+    answers = [run.state.of("tune")[key] for key in by_key if key in run.state.of("tune")]
+    tuned = [answer for answer in answers if answer.get("config")]
+    ratios = [answer["speedup"] for answer in tuned if answer["speedup"]]
+    against = f", {min(ratios):.2f} to {max(ratios):.2f} times as fast as PyTorch" if ratios else ""
+    left = of_all(len(answers), len(by_key))
+    return Ended(line=f"{len(tuned)} of {len(by_key)} workloads tuned{against}{left}", failed=not tuned)
+
+
+def tune_all(workloads: Sequence[Workload], run: Run, *, stage: str = "tune") -> None:
+    """Tune as many as there is time for. Raises WorkerCannotStart, EnvironmentFailure and LogError: then nothing else
+    could be tuned either."""
+    with Workers(run.target, jobs=run.jobs) as workers:
+        for position, workload in enumerate(workloads):
+            seconds = run.pace.grant_s(items=len(workloads) - position, least_s=LEAST_S, most_s=MOST_S)
+            if seconds is None:
+                return
+            with run.pace.item(granted_s=seconds):
+                answer = _tuned(workload, run, seconds=seconds, workers=workers)
+            if answer is None:
+                say(stage, f"{workload.key}: time is up before a candidate was right")
+                return
+            run.state.put("tune", workload.key, answer)
+            say(stage, f"{workload.key}: {_in_words(answer)}")
+            if has_failed(answer) and not any(known.get("config") for known in run.state.of("tune").values()):
+                say(stage, "no candidate of the first workload worked; the others are not tried")
+                return
+
+
+def _tuned(workload: Workload, run: Run, *, seconds: float, workers: Workers) -> dict[str, Any] | None:
+    """None if the time was up before there was an answer."""
+    planned_s = seconds + (run.pace.expected_s if run.pace.expected_s > seconds else BESIDE_S)
+    most_s = max(1.0, min(_PATIENCE * planned_s, run.pace.left_s))
+    try:
+        with interrupted_after(most_s) as up:
+            result = tune_workload(
+                workload, run.target, log=run.log, trials=None, seconds=seconds, jobs=run.jobs, workers=workers
+            )
+            if result.stopped is Stop.INTERRUPTED and not up.is_set():
+                raise KeyboardInterrupt
+    except Interrupted as interrupted:
+        return {"failed": str(interrupted)} if run.pace.left_s > LEAST_S else None
+    except NoTemplate as error:
+        return {"none": str(error)}
+    except (WorkerCannotStart, EnvironmentFailure, LogError):
+        raise
+    except DwconvError as error:
+        return {"failed": str(error)}
+    if result.best is None and result.stopped is Stop.INTERRUPTED and run.pace.left_s <= LEAST_S:
+        return None
+    return _answer(result)
+
+
+def _answer(result: TuningResult) -> dict[str, Any]:
+    seen: dict[str, Any] = {"trials": result.trials, "failures": result.failures}
+    if result.best is None:
+        return {**seen, "failed": f"no candidate worked: {result.failure_detail}"}
+    return {
+        **seen,
+        "config": result.best.config.to_dict(),
+        "median_us": result.median_us,
+        "speedup": result.best.speedup,
+        "percent_of_limit": result.percent_of_limit,
+        "confirmed": result.best.confirmed,
+    }
+
+
+def _in_words(answer: dict[str, Any]) -> str:
+    if "config" not in answer:
+        return str(answer.get("failed") or answer.get("none"))
+    speedup = "" if answer["speedup"] is None else f", {answer['speedup']:.2f}× PyTorch"
+    return f"{answer['median_us']:.1f} µs{speedup}, {answer['trials']} trials, failures {answer['failures'] or 'none'}"

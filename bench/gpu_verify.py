@@ -1,0 +1,179 @@
+"""Stage ``verify``: several configurations of every template, on sizes that no tile divides, in every type.
+
+candidates ──► builders, all at once ──► one process with the GPU ──► right or wrong
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from bench.gpu_budget import Interrupted, interrupted_after
+from bench.gpu_device import warm_up
+from bench.gpu_run import Ended, Run, of_all, say
+from bench.gpu_worker import GpuFailure, GpuWorker, Refused, careful
+from dwconv import settings
+from dwconv.build.artifact import Artifact
+from dwconv.build.wire import message
+from dwconv.errors import NoTemplate, WorkerError
+from dwconv.measure.cases import Case, make_case
+from dwconv.measure.measuring import LOAD
+from dwconv.measure.pool import Pool
+from dwconv.measure.runner import Workers
+from dwconv.measure.verify import LoadedKernel, verify
+from dwconv.measure.worker import locate
+from dwconv.records.record import Verdict
+from dwconv.schedules.template import Candidate, templates_for
+from dwconv.target import Target
+from dwconv.workload import Workload
+
+message(Verdict)
+
+DRAWN = 2
+"""Configurations of a template beside its default, for each workload."""
+RIGHT = "right"
+_FEW = 12
+"""Workloads whose candidates are chosen in this process."""
+_TOLD = 5
+"""So many of the faults are told in full."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class VerifierSetup:
+    target: Target
+    load: str = LOAD
+    """``module:name`` of what loads an artifact; the tests plant faults here."""
+
+
+class Verifier:
+    """Handler: an Artifact in, its Verdict out."""
+
+    def __init__(self, setup: VerifierSetup) -> None:
+        self._device = setup.target.kind
+        self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
+        self._cases: dict[Workload, Case] = {}
+        warm_up(setup.target)
+
+    def __call__(self, artifact: Artifact) -> Verdict | Refused:
+        return careful(self._verdict, artifact, device=self._device)
+
+    def _verdict(self, artifact: Artifact) -> Verdict:
+        workload = artifact.candidate.workload
+        with torch.inference_mode():
+            if workload not in self._cases:
+                self._cases[workload] = make_case(workload, data="integers", device=self._device)
+            return verify(self._load(artifact), self._cases[workload])
+
+
+def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
+    """The run fails if a candidate is wrong or breaks down, and if none is right."""
+    candidates = {name_of(candidate): candidate for candidate in candidates_on(run.odd, run.target, jobs=run.jobs)}
+    left = run.state.left("verify", candidates)
+    say("verify", f"{len(candidates)} candidates, {len(left)} to verify")
+    with (
+        Workers(run.target, jobs=run.jobs) as workers,
+        GpuWorker(
+            "bench.gpu_verify:Verifier", VerifierSetup(target=run.target, load=load), here=run.one_process
+        ) as gpu,
+    ):
+        gpu.start()
+        told = 0
+        with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # not to wait for a build
+            for name, answer in verified([candidates[name] for name in left], run, workers=workers, gpu=gpu):
+                run.state.put("verify", name, answer)
+                if answer != {"verdict": RIGHT} and told < _TOLD:
+                    told += 1
+                    say("verify", f"{name}: {in_words(answer)}")
+    return _ended(candidates, run)
+
+
+def candidates_on(workloads: Sequence[Workload], target: Target, *, jobs: int = 1) -> list[Candidate]:
+    """Every template that fits: its defaults on all workloads first, then configurations drawn from its space. Chosen
+    in ``jobs`` processes, as large spaces take their time."""
+    if jobs == 1 or len(workloads) < _FEW:
+        chosen = [_chosen(workload, target) for workload in workloads]
+    else:
+        pool = Pool("bench.gpu_verify:Chooser", VerifierSetup(target=target), size=jobs, threads=1)
+        answers = dict(pool.map(workloads, timeout_s=settings.WORKER_START_TIMEOUT_S))
+        pool.kill()
+        for answer in answers.values():
+            if isinstance(answer, WorkerError):
+                raise answer
+        chosen = [list(answers[position]) for position in range(len(workloads))]
+    in_rounds = [candidate for of_workload in chosen for candidate in of_workload]
+    return [candidate for _, candidate in sorted(in_rounds, key=lambda item: item[0])]
+
+
+class Chooser:
+    """Handler: a Workload in, its candidates out, each with the round it belongs to."""
+
+    def __init__(self, setup: VerifierSetup) -> None:
+        self._target = setup.target
+
+    def __call__(self, workload: Workload) -> tuple[tuple[int, Candidate], ...]:
+        return tuple(_chosen(workload, self._target))
+
+
+def _chosen(workload: Workload, target: Target) -> list[tuple[int, Candidate]]:
+    try:
+        templates = templates_for(workload, target)
+    except NoTemplate:
+        return []
+    rng, chosen = random.Random(0), []
+    for template in templates:
+        space = template.space(workload, target)
+        configs = [space.default, *(space.sample(rng) for _ in range(DRAWN))]
+        chosen += [
+            (number, Candidate(workload, config))
+            for number, config in enumerate(configs)
+            if config is not None and config not in configs[:number]
+        ]
+    return chosen
+
+
+def verified(
+    candidates: Sequence[Candidate], run: Run, *, workers: Workers, gpu: GpuWorker
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Names and answers of candidates, as they are known; ends with the time."""
+    for position, built in workers.builders.map(candidates, timeout_s=settings.BUILD_TIMEOUT_S):
+        if run.pace.left_s <= 0:
+            return
+        name = name_of(candidates[position])
+        if isinstance(built, WorkerError):
+            yield name, {"failed": f"unbuilt: {built}"}
+            continue
+        try:
+            verdict: Verdict = gpu.ask(built, timeout_s=settings.RUN_TIMEOUT_S, within_s=run.pace.left_s, again=False)
+        except GpuFailure as failure:
+            if run.pace.left_s <= 0:  # it may have had too little of it
+                return
+            yield name, {"failed": f"broken: {failure}"}
+        else:
+            yield name, {"verdict": RIGHT} if verdict.right else {"failed": f"wrong: {verdict.reason}"}
+
+
+def name_of(candidate: Candidate) -> str:
+    """The same for the same candidate."""
+    return f"{candidate.config.template} {candidate.workload.key} {candidate.config}"
+
+
+def in_words(answer: dict[str, str]) -> str:
+    """``right``, ``wrong: …``, ``broken: …`` or ``unbuilt: …``."""
+    return answer.get("verdict") or answer["failed"]
+
+
+def _ended(candidates: Iterable[str], run: Run) -> Ended:
+    names = list(candidates)
+    answers = [run.state.of("verify")[name] for name in names if name in run.state.of("verify")]
+    counts = Counter(in_words(answer).partition(":")[0] for answer in answers)
+    found = ", ".join(f"{counts[kind]} {kind}" for kind in (RIGHT, "wrong", "broken", "unbuilt") if counts[kind])
+    return Ended(
+        line=f"{found or 'none verified'}, of {len(names)} candidates{of_all(len(answers), len(names))}",
+        failed=bool(counts["wrong"] or counts["broken"] or not counts[RIGHT]),
+    )

@@ -1,0 +1,117 @@
+"""A process that uses the GPU for ``bench cuda``: what breaks in it costs one request, and is tried again in another.
+
+After an illegal access every call of CUDA fails in the process that made it. So the handler says with each refusal
+whether the device still works for it, and its process is replaced if not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from dwconv.build.wire import message
+from dwconv.errors import DwconvError, WorkerCannotStart, WorkerError, one_line
+from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.worker import locate
+
+_LEAST_S = 1.0
+"""With less a request is not tried again."""
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Why a handler has no answer; ``broken`` if its process is good for nothing any more."""
+
+    reason: str
+    broken: bool
+
+
+class GpuFailure(DwconvError):
+    """A request that failed; the message is its reason. ``broken``: it took its process along."""
+
+    def __init__(self, reason: str, *, broken: bool) -> None:
+        super().__init__(reason)
+        self.broken = broken
+
+
+def careful(answer: Callable[[Any], Any], request: Any, *, device: str) -> Any:
+    """What ``answer`` gives, or Refused with what it raised."""
+    try:
+        return answer(request)
+    except Exception as error:  # noqa: BLE001  whatever a kernel or a library does is the request's own fault
+        reason = one_line(f"{type(error).__name__}: {error}", most=400)
+        return Refused(reason=reason, broken=is_broken(device))
+
+
+def is_broken(device: str) -> bool:
+    """True if ``device`` does not work for this process any more."""
+    if device != "cuda":
+        return False
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+class GpuWorker:
+    """Asks the handler ``role`` (``module:name``), made from ``setup``, in a process of its own; with ``here``, in this
+    one. A context manager: its end ends the process."""
+
+    def __init__(self, role: str, setup: object, *, here: bool = False, threads: int = 1) -> None:
+        self._handler: Callable[[Any], Any] | None = locate(role)(setup) if here else None
+        self._process = IsolatedProcess(role, setup, threads=threads)
+
+    def __enter__(self) -> GpuWorker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+
+    def start(self) -> None:
+        """Start the process, without waiting."""
+        if self._handler is None:
+            self._process.start()
+
+    def ask(self, request: object, *, timeout_s: float, within_s: float = math.inf, again: bool = True) -> Any:
+        """The answer. A request that broke its process is tried once more in a fresh one; with ``again``, every one
+        that failed is. ``timeout_s`` is for each try, ``within_s`` for both. Raises GpuFailure, WorkerCannotStart."""
+        until_s = time.monotonic() + max(_LEAST_S, within_s)
+        try:
+            return self._ask(request, timeout_s=min(timeout_s, until_s - time.monotonic()))
+        except GpuFailure as failure:
+            if failure.broken and self._handler is None:
+                self._process.kill()
+            left_s = until_s - time.monotonic()
+            if self._handler is not None or left_s < _LEAST_S or not (failure.broken or again):
+                raise
+            self._process.kill()
+        try:
+            return self._ask(request, timeout_s=min(timeout_s, left_s))
+        except GpuFailure as failure:
+            if failure.broken:
+                self._process.kill()
+            raise
+
+    def _ask(self, request: object, *, timeout_s: float) -> Any:
+        if self._handler is not None:
+            answer = self._handler(request)
+        else:
+            try:
+                answer = self._process.call(request, timeout_s=timeout_s)
+            except WorkerCannotStart:
+                raise
+            except WorkerError as error:
+                raise GpuFailure(one_line(str(error)), broken=True) from error
+        if isinstance(answer, Refused):
+            raise GpuFailure(answer.reason, broken=answer.broken)
+        return answer

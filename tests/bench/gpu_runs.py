@@ -1,0 +1,108 @@
+"""Runs of stages of bench cuda on the CPU: workers that are not there, and kernels that compute with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bench.gpu_budget import Pace
+from bench.gpu_run import Run
+from bench.gpu_state import State
+from dwconv.build.artifact import Argument, Artifact, Extent
+from dwconv.errors import BuildError, RequestFailed
+from dwconv.reference import reference
+from dwconv.schedules.template import Candidate
+from dwconv.target import CpuTarget
+from dwconv.workload import Layout, Pass, Workload
+
+TARGET = CpuTarget(device="made-up-1t", threads=1, vector_bytes=32, cache_bytes=1 << 14)
+
+
+faults: dict[str, str] = {}
+"""What is wrong with the kernels of a template: ``wrong`` or ``raises``."""
+
+
+def workload(pass_: Pass = "fprop", *, layout: Layout = "nhwc") -> Workload:
+    """A small one."""
+    return Workload(
+        pass_=pass_, batch=2, channels=6, input_size=(9, 7), kernel=(3, 3), padding=((1, 1), (1, 1)), layout=layout
+    )
+
+
+class ReferenceKernel:
+    """Right on any device, if slow; or wrong, as ``faults`` say."""
+
+    def __init__(self, built: Artifact) -> None:
+        self.artifact = built
+        self._fault = faults.get(built.candidate.config.template)
+        self._nhwc = built.candidate.template.layout == "nhwc"
+        if self._fault == "raises":
+            raise BuildError("CUDA driver: CUDA_ERROR_INVALID_VALUE")
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        of = self.artifact.candidate.workload.with_batch(inputs[0].shape[0])
+        (result,) = (each.to(inputs[0].dtype) for each in reference(of, *inputs))
+        if self._fault == "wrong":
+            result[(0,) * result.dim()] += 1
+        return result
+
+    def run_into(self, inputs: Sequence[Tensor], results: Sequence[Tensor], workspaces: Sequence[Tensor]) -> None:
+        computed = self(*(self._permuted(tensor, 0, 3, 1, 2) for tensor in inputs))
+        results[0].copy_(self._permuted(computed, 0, 2, 3, 1).reshape(results[0].shape))
+
+    def _permuted(self, tensor: Tensor, *order: int) -> Tensor:
+        return tensor.permute(order) if self._nhwc and tensor.dim() == 4 and tensor.shape[1] != 1 else tensor
+
+
+load = ReferenceKernel
+
+
+def artifact(candidate: Candidate) -> Artifact:
+    """As if it was built."""
+    of = candidate.workload
+    channels_last = candidate.template.layout == "nhwc"
+
+    def image(channels: int, size: tuple[int, int]) -> tuple[Any, ...]:
+        return (Extent(), *size, channels) if channels_last else (Extent(), channels, *size)
+
+    shapes: dict[str, tuple[Any, ...]] = {
+        "x": image(of.channels, of.input_size), "y": image(of.out_channels, of.output_size), "w": of.weight_shape
+    }  # fmt: skip
+    shapes |= {f"d{name}": shape for name, shape in shapes.items()}
+    arguments = tuple(Argument(name, of.dtype, shapes[name]) for name in (*of.inputs, *of.results))
+    return Artifact(candidate=candidate, kind="cpu", source="", arguments=arguments, resources={})
+
+
+def run_of(
+    folder: Path, workloads: Sequence[Workload] = (), *, odd: Sequence[Workload] = (), pace: Pace | None = None
+) -> Run:
+    """In this process, with time enough."""
+    return Run(
+        target=TARGET, state=State.open(folder, device=TARGET.device), pace=pace or Pace(600, first_s=1),
+        workloads=list(workloads), odd=list(odd), one_process=True, jobs=1,
+    )  # fmt: skip
+
+
+class NoWorkers:
+    """For ``Workers``: builds in no time what is planted; candidates that ``unbuildable`` picks cannot be built."""
+
+    def __init__(
+        self, target: object, *, jobs: int, unbuildable: Callable[[Any], bool] = lambda candidate: False
+    ) -> None:
+        self.builders = self
+        self._unbuildable = unbuildable
+
+    def start(self) -> None: ...
+
+    def __enter__(self) -> NoWorkers:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def map(self, bodies: Sequence[Any], *, timeout_s: float) -> Iterator[tuple[int, Any]]:
+        for position, candidate in enumerate(bodies):
+            refused = self._unbuildable(candidate)
+            yield position, RequestFailed("BuildError: too many registers") if refused else artifact(candidate)

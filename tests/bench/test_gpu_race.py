@@ -1,0 +1,266 @@
+"""Stage race of bench cuda: who races, under which settings, with which caches, and what becomes of failures."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+from gpu_runs import TARGET, artifact, faults, run_of, workload
+from planted_records import record_of
+from still_clock import StillClock
+
+from bench import gpu_race, gpu_racing
+from bench.gpu_budget import Pace
+from bench.gpu_limits import Sizes, as_limits
+from bench.gpu_race import answer_of, in_words, race_stage
+from bench.gpu_racing import MeasureLimits, Race, Raced, Racer, RacerSetup
+from bench.gpu_worker import GpuFailure, Refused
+from bench.providers import Provider
+from dwconv.errors import WorkerCannotStart
+from dwconv.measure import timing
+from dwconv.records.record import Measurement
+from dwconv.schedules.template import Candidate, templates_for
+
+SIZES = Sizes(memory_bytes=1 << 12, small_bytes=1 << 10, product=8)
+PROBLEM = workload()
+
+
+def candidate():
+    (template,) = templates_for(PROBLEM, TARGET)
+    return Candidate(PROBLEM, template.space(PROBLEM, TARGET).default)
+
+
+# -- in its process --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    still = StillClock()
+    monkeypatch.setattr(gpu_racing, "clock_of", lambda target: still)
+    return still
+
+
+@pytest.fixture
+def racer(monkeypatch, clock):
+    faults.clear()
+    monkeypatch.setattr(gpu_racing, "build_cached", lambda candidate, target: artifact(candidate))
+    return Racer(RacerSetup(target=TARGET, load="gpu_runs:load"))
+
+
+def race(**changes):
+    return Race(**{"candidate": candidate(), "seconds": 60.0, "effort_s": 0.0, **changes})
+
+
+def test_everybody_races_warm_and_cold_the_own_layout_first(racer):
+    raced = racer(race())
+    assert next(iter(raced.warm)) == "dwconv" and list(raced.warm) == list(raced.cold)
+    assert [name.rpartition("-")[2] for name in list(raced.warm)[1:]] == ["nhwc", "nchw"]
+    assert raced.refused == {}
+    for taken in raced.warm.values():
+        assert taken.median_us == pytest.approx(10)
+
+
+def test_cold_calls_are_on_copies_that_fill_the_cache_twice_and_hold_their_results(racer, clock):
+    racer(race())
+    turn = clock.ready_for[1]
+    results = turn()
+    assert len(results) * PROBLEM.bytes >= 2 * TARGET.cache_bytes > (len(results) - 1) * PROBLEM.bytes
+    assert len({result.data_ptr() for result in results}) == len(results) >= 2
+    first = [call.args[0].data_ptr() for call in turn.args[0]]
+    assert len(set(first)) == len(results)
+
+
+def test_a_cold_time_is_of_one_call(racer):
+    raced = racer(race())
+    assert 1 < 10 / raced.cold["dwconv"].median_us == pytest.approx(-(-2 * TARGET.cache_bytes // PROBLEM.bytes))
+
+
+def test_settings_are_around_making_and_capturing_not_around_what_is_timed(racer, clock, monkeypatch):
+    inside = []
+    seen = {"made": [], "captured": [], "timed": []}
+
+    @contextlib.contextmanager
+    def settings():
+        inside.append(1)
+        yield
+        inside.pop()
+
+    def made(inputs):
+        seen["made"].append(len(inside))
+        return lambda: seen["timed"].append(len(inside)) if clock.laps else None
+
+    monkeypatch.setattr(clock, "ready", lambda call: seen["captured"].append(len(inside)) or call)
+    monkeypatch.setattr(
+        gpu_racing, "providers", lambda *of, compiled: [Provider(name="other-nhwc", make=made, settings=settings)]
+    )
+    assert "other-nhwc" in racer(race()).warm
+    assert set(seen["made"]) == {1} and seen["captured"][2:] == [1, 1] and set(seen["timed"]) == {0}
+
+
+def test_what_cannot_be_captured_is_refused_with_its_reason(racer, monkeypatch):
+    racer._clock = StillClock(uncapturable=(2,))
+    raced = racer(race())
+    assert len(raced.warm) == 2 and list(raced.refused.values()) == ["it cannot be captured: it waits for the device"]
+
+
+def test_who_comes_too_late_does_not_race(racer):
+    raced = racer(race(seconds=0.0))
+    assert list(raced.warm) == ["dwconv", next(iter(raced.warm.keys() - {"dwconv"}))]
+    assert list(raced.refused.values()) == ["no time"]
+
+
+def test_what_compiles_is_not_timed_cold(racer, monkeypatch):
+    made = []
+    slow = Provider(name="inductor-nhwc", make=lambda inputs: made.append(1) or (lambda: None), slow=True)
+    monkeypatch.setattr(gpu_racing, "providers", lambda *of, compiled: [slow] if compiled else [])
+    raced = racer(race(compiled=True))
+    assert "inductor-nhwc" in raced.warm and "inductor-nhwc" not in raced.cold and len(made) == 1
+
+
+@pytest.mark.parametrize(("fault", "reason"), [("wrong", "BuildError: wrong: "), ("raises", "BuildError: CUDA driver")])
+def test_our_kernel_does_not_race_if_it_is_no_good(racer, fault, reason):
+    faults[candidate().config.template] = fault
+    refused = racer(race())
+    assert isinstance(refused, Refused) and refused.reason.startswith(reason) and not refused.broken
+
+
+def test_limits_are_measured(racer, monkeypatch):
+    monkeypatch.setattr("bench.gpu_limits.clock_of", lambda target: StillClock())
+    found = racer(MeasureLimits(sizes=SIZES))
+    assert found["memory_gb_per_s"] == pytest.approx(2 * SIZES.memory_bytes / 10 / 1e3)
+    assert found["small_gb_per_s"] == pytest.approx(2 * SIZES.small_bytes / 10 / 1e3)
+    assert found["peak_gflop_per_s"] == pytest.approx(2 * SIZES.product**3 / 10 / 1e3)
+    limits = as_limits(found, TARGET)
+    assert limits.memory_gb_per_s == found["memory_gb_per_s"] and limits.cache_bytes == TARGET.cache_bytes
+
+
+def test_no_effort_and_no_size_divide_by_nothing(racer, monkeypatch):
+    monkeypatch.setattr(gpu_racing, "Effort", lambda **how: timing.Effort(round_s=0.0, rounds=15, budget_s=0.0))
+    assert racer(race(seconds=0.0)).warm
+    assert racer(MeasureLimits(sizes=Sizes(memory_bytes=0, small_bytes=0, product=0)))
+
+
+# -- the stage -------------------------------------------------------------------------------------------------------
+
+
+def measured(us):
+    return Measurement(median_us=us, spread_us=0.1, rounds=9)
+
+
+RACED = Raced(
+    warm={"dwconv": measured(10.0), "cudnn-nhwc": measured(30.0), "aten-nchw": measured(20.0)},
+    cold={"dwconv": measured(20.0), "cudnn-nhwc": measured(30.0), "aten-nchw": measured(40.0)},
+    refused={"cudnn-op-nchw": "no"},
+)
+WORKLOADS = [workload(pass_) for pass_ in ("fprop", "dgrad", "wgrad")]
+
+
+class Answers:
+    """For ``GpuWorker``: answers each race with the next of its answers; notes what it was asked."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+        self.asked = []
+
+    def __call__(self, role, setup, *, threads):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error): ...
+
+    def start(self): ...
+
+    def ask(self, request, *, timeout_s, within_s):
+        assert timeout_s > 0
+        self.asked.append(request)
+        if isinstance(request, MeasureLimits):
+            return {"memory_gb_per_s": 0.001, "cache_gb_per_s": 0.001, "peak_gflop_per_s": 1000.0}
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def raced(tmp_path, monkeypatch):
+    def run_races(*answers, tuned=WORKLOADS, pace=None):
+        worker = Answers(*answers)
+        monkeypatch.setattr(gpu_race, "GpuWorker", worker)
+        run = run_of(tmp_path, WORKLOADS, pace=pace)
+        if not run.log.path.exists():
+            for each in tuned:
+                run.log.append(record_of(each, device=TARGET.device))
+        ended = race_stage(run, sizes=SIZES)
+        run.state.flush()
+        return ended, run.state, worker
+
+    return run_races
+
+
+def test_a_race_that_fails_is_kept_as_failed_and_the_next_goes_on(raced, capsys):
+    ended, state, worker = raced(RACED, GpuFailure("an illegal memory access", broken=True), RACED)
+    answers = state.of("race")
+    assert answers[WORKLOADS[1].key] == {"failed": "an illegal memory access"}
+    assert answers[WORKLOADS[2].key]["warm"]["ratio"] == 2.0
+    assert ended.line == (
+        "2 of 3 tuned workloads raced; warm 2.00× the best other, least 2.00, 0 slower; "
+        "cold 1.50× the best other, least 1.50, 0 slower; 1 failed"
+    )
+    assert not ended.failed and "failed: an illegal memory access" in capsys.readouterr().out
+    assert [type(request) for request in worker.asked] == [MeasureLimits, Race, Race, Race]
+    ended, state, worker = raced(RACED)
+    assert [request.candidate.workload for request in worker.asked] == [WORKLOADS[1]], "the limits are known"
+    assert ended.line.startswith("3 of 3")
+
+
+def test_if_every_race_fails_the_run_does(raced):
+    ended, _, _ = raced(*(GpuFailure("boom", broken=False) for _ in WORKLOADS))
+    assert ended.failed and ended.line == "0 of 3 tuned workloads raced; 3 failed"
+
+
+def test_without_a_process_the_stage_cannot_run(raced):
+    with pytest.raises(WorkerCannotStart):
+        raced(WorkerCannotStart("no GPU"))
+
+
+def test_nothing_tuned_nothing_raced(raced):
+    ended, _, _ = raced(tuned=())
+    assert ended.failed and ended.line == "nothing is tuned of 3 workloads; run the stage tune first"
+
+
+def test_racing_ends_with_the_time(raced):
+    at = [0.0]
+    slow = Pace(30, first_s=6, now=lambda: at[0])
+
+    class Slow(Raced):
+        def __getattribute__(self, name):
+            at[0] += 2.0
+            return super().__getattribute__(name)
+
+    ended, state, _ = raced(*(Slow(warm=RACED.warm, cold=RACED.cold) for _ in WORKLOADS), pace=slow)
+    assert len(state.of("race")) < 3 and "time is up" in ended.line and at[0] <= 30 * 1.05 + 10
+
+
+def test_figures_are_held_against_the_limits_and_against_the_own_layout():
+    answer = answer_of(record_of(PROBLEM), RACED, limit_us=4.0)
+    assert answer["percent_of_limit"] == 40 and answer["refused"] == {"cudnn-op-nchw": "no"}
+    assert (answer["warm"]["best_other"], answer["warm"]["ratio"]) == ("aten-nchw", 2.0)
+    assert (answer["warm"]["ratio_own_layout"], answer["cold"]["ratio_own_layout"]) == (3.0, 1.5)
+    assert in_words(answer) == "10.0 µs, 2.00× aten-nchw, cold 20.0 µs, 1.50× cudnn-nhwc, 40 % of limit"
+    alone = answer_of(record_of(PROBLEM), Raced(warm={"dwconv": measured(0.0)}, cold={}), limit_us=4.0)
+    assert alone["warm"]["ratio"] is None and "0.0 µs" in in_words(alone)
+
+
+@pytest.mark.slow
+def test_a_race_in_a_process_of_its_own(tmp_path):
+    """With a real kernel, and one that breaks its process."""
+    run = run_of(tmp_path, WORKLOADS)
+    for each in WORKLOADS:
+        (template,) = templates_for(each, TARGET)
+        run.log.append(record_of(each, config=template.space(each, TARGET).default, device=TARGET.device))
+    ended = race_stage(run, sizes=SIZES)
+    assert ended.line.startswith("3 of 3 tuned workloads raced"), ended
+    assert torch.get_num_threads() >= 1

@@ -1,0 +1,263 @@
+"""The stages smoke, verify, tune and rank of bench cuda, with planted kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import pytest
+import torch
+from gpu_runs import TARGET, NoWorkers, faults, run_of, workload
+from planted_records import record_of
+
+from bench import gpu_rank, gpu_smoke, gpu_tune, gpu_verify, ranking
+from bench.gpu_budget import Pace
+from bench.gpu_rank import rank_stage
+from bench.gpu_smoke import smoke_stage
+from bench.gpu_tune import tune_stage
+from bench.gpu_verify import candidates_on, verify_stage
+from dwconv.errors import BrokenInstallation, BuildError, NoTemplate, WorkerCannotStart
+from dwconv.schedules.space import Config
+from dwconv.target import parse_target
+from dwconv.tuner.result import Budget, Stop, TuningResult
+
+ODD = [workload(layout="nchw"), workload("wgrad")]
+LOAD = "gpu_runs:load"
+
+
+@pytest.fixture(autouse=True)
+def _no_workers(monkeypatch):
+    faults.clear()
+    for module in (gpu_verify, gpu_smoke, gpu_tune):
+        monkeypatch.setattr(module, "Workers", NoWorkers)
+
+
+def verified(*arguments, **options):
+    run = run_of(*arguments, **options)
+    ended = verify_stage(run, load=LOAD)
+    run.state.flush()
+    return ended
+
+
+# -- verify ----------------------------------------------------------------------------------------------------------
+
+
+def test_all_templates_are_verified_their_defaults_first():
+    candidates = candidates_on(ODD, TARGET)
+    assert {candidate.config.template for candidate in candidates} == {
+        "cpu.fprop_nchw", "cpu.fprop_nhwc", "cpu.wgrad_nhwc",
+    }  # fmt: skip
+    assert len(set(candidates)) == len(candidates) > 6
+    assert len({(candidate.workload, candidate.config.template) for candidate in candidates[:3]}) == 3
+    assert candidates_on(ODD, TARGET) == candidates, "the same at every run"
+
+
+def test_right_candidates_are_not_verified_again(tmp_path, capsys, monkeypatch):
+    count = len(candidates_on(ODD, TARGET))
+    ended = verified(tmp_path, odd=ODD)
+    assert ended.line == f"{count} right, of {count} candidates" and not ended.failed
+    monkeypatch.setattr(NoWorkers, "map", lambda self, bodies, timeout_s: iter(bodies and [1 / 0]))
+    assert verified(tmp_path, odd=ODD) == ended
+    assert f"{count} candidates, 0 to verify" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("fault", "kind"), [("wrong", "wrong"), ("raises", "broken")])
+def test_a_candidate_that_is_wrong_or_breaks_down_fails_the_run(tmp_path, capsys, fault, kind):
+    faults["cpu.wgrad_nhwc"] = fault
+    ended = verified(tmp_path, odd=ODD)
+    assert ended.failed and f" {kind}" in ended.line and " right" in ended.line
+    assert "wgrad_nhwc wgrad-n2" in capsys.readouterr().out
+    faults.clear()
+    assert not verified(tmp_path, odd=ODD).failed, "what failed is verified again"
+
+
+def test_what_cannot_be_built_is_told_and_fails_the_run_only_where_nothing_is_right(tmp_path, monkeypatch):
+    picky = partial(NoWorkers, unbuildable=lambda candidate: candidate.config.template == "cpu.wgrad_nhwc")
+    monkeypatch.setattr(gpu_verify, "Workers", picky)
+    ended = verified(tmp_path / "a", odd=ODD)
+    assert not ended.failed and " unbuilt" in ended.line
+    monkeypatch.setattr(gpu_verify, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
+    assert verified(tmp_path / "b", odd=ODD).failed
+
+
+def test_verifying_ends_with_the_time(tmp_path):
+    at = iter(range(1000))
+    ended = verified(tmp_path, odd=ODD, pace=Pace(6, first_s=0, now=lambda: next(at)))
+    count = len(candidates_on(ODD, TARGET))
+    assert f"time is up, {count - 2} of {count} left" in ended.line
+
+
+# -- smoke -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick_calls(monkeypatch):
+    monkeypatch.setattr(gpu_smoke, "host_us", lambda call, target: 3.5)
+    monkeypatch.setattr(gpu_smoke, "time_in_turns", lambda calls, **how: {name: Took() for name in calls})
+
+
+class Took:
+    median_us = 12.25
+
+
+def test_first_contact_tells_all_that_it_sees(tmp_path, capsys, monkeypatch, quick_calls):
+    monkeypatch.setattr(
+        gpu_smoke, "build", lambda candidate, target: next(NoWorkers(0, jobs=1).map([candidate], timeout_s=1))[1]
+    )
+    ended = smoke_stage(run_of(tmp_path), load=LOAD, timed=workload())
+    out = capsys.readouterr().out
+    for told in (f"torch: {torch.__version__}", "toolkit that TVM finds: ", "NVRTC: ", "driver: ", "target: cpu"):
+        assert f"[smoke] {told}" in out
+    assert out.count("-float32-") == out.count(": right") == 6
+    assert ended.line == (
+        "6 of 6 templates and types right; dwconv host 3.5 µs, device 12.2 µs; conv2d host 3.5 µs, device 12.2 µs"
+    )
+    assert not ended.failed
+
+
+def test_a_step_that_fails_is_told_and_the_next_goes_on(tmp_path, capsys, monkeypatch, quick_calls):
+    def broken(*args):
+        raise RuntimeError("CUDA error: no kernel image")
+
+    monkeypatch.setattr(gpu_smoke, "libraries", broken)
+    monkeypatch.setattr(gpu_smoke, "build", broken)
+    faults["cpu.fprop_nchw"] = "raises"
+    ended = smoke_stage(run_of(tmp_path), load=LOAD, timed=workload())
+    out = capsys.readouterr().out
+    assert "libraries: failed: RuntimeError: CUDA error: no kernel image" in out and "target: cpu" in out
+    assert "broken: BuildError: CUDA driver: CUDA_ERROR_INVALID_VALUE" in out
+    assert ended.line.startswith("5 of 6 templates and types right; dwconv dwconv failed: RuntimeError: CUDA error")
+    assert "conv2d host 3.5 µs" in ended.line and not ended.failed
+
+
+def test_without_a_right_template_first_contact_failed(tmp_path, monkeypatch, quick_calls):
+    monkeypatch.setattr(gpu_smoke, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
+    assert smoke_stage(run_of(tmp_path), load=LOAD, timed=workload()).failed
+
+
+# -- tune ------------------------------------------------------------------------------------------------------------
+
+WORKLOADS = [workload(pass_) for pass_ in ("fprop", "dgrad", "wgrad")]
+
+
+class Tuner:
+    """For ``tune_workload``: ``plan`` says how each workload ends, by number. Turns its clock as it is asked to."""
+
+    def __init__(self, *plan, beside_s=0.0):
+        self._plan, self._beside_s = list(plan), beside_s
+        self.at = 0.0
+        self.seconds = []
+
+    def __call__(self, workload, target, *, log, trials, seconds, jobs, workers):
+        self.seconds.append(seconds)
+        self.at += seconds + self._beside_s
+        end = self._plan[len(self.seconds) - 1]
+        if isinstance(end, Exception):
+            raise end
+        budget = Budget(trials=None, seconds=seconds, patience=None)
+        return TuningResult(
+            workload=workload, device=target.device, budget=budget, trials=4, failures={} if end else {"wrong": 4},
+            best=record_of(workload) if end else None, failure_detail="" if end else "boom", stopped=Stop.SECONDS,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def tuned(tmp_path, monkeypatch):
+    def tune(*plan, seconds=600.0, beside_s=0.0):
+        tuner = Tuner(*plan, beside_s=beside_s)
+        monkeypatch.setattr(gpu_tune, "tune_workload", tuner)
+        run = run_of(tmp_path, WORKLOADS, pace=Pace(seconds, first_s=10, now=lambda: tuner.at))
+        ended = tune_stage(run)
+        run.state.flush()
+        return ended, run.state.of("tune"), tuner
+
+    return tune
+
+
+def test_a_workload_whose_tuning_fails_costs_only_itself(tuned, capsys):
+    ended, answers, _ = tuned(True, BuildError("no way"), True)
+    assert ended.line == "2 of 3 workloads tuned, 2.00 to 2.00 times as fast as PyTorch" and not ended.failed
+    assert answers[WORKLOADS[1].key] == {"failed": "no way"}
+    assert f"[tune] {WORKLOADS[1].key}: no way" in capsys.readouterr().out
+    ended, answers, tuner = tuned(True)
+    assert len(tuner.seconds) == 1 and ended.line.startswith("3 of 3"), "only what failed is tuned again"
+
+
+@pytest.mark.parametrize("first", [False, BuildError("no way")])
+def test_if_nothing_works_for_the_first_workload_the_others_are_not_tried(tuned, first):
+    ended, _, tuner = tuned(first, True, True)
+    assert ended.failed and ended.line.startswith("0 of 3 workloads tuned") and len(tuner.seconds) == 1
+
+
+def test_no_template_is_no_failure_of_tuning(tuned):
+    ended, answers, _ = tuned(NoTemplate("none fits"), True, False)
+    assert answers[WORKLOADS[0].key] == {"none": "none fits"} and "failed" in answers[WORKLOADS[2].key]
+    assert not ended.failed
+
+
+def test_without_workers_tuning_ends(tuned):
+    with pytest.raises(WorkerCannotStart):
+        tuned(True, WorkerCannotStart("no memory"), True)
+
+
+def test_the_time_is_shared_by_what_was_seen_to_take_long(tuned):
+    ended, _, tuner = tuned(True, True, True, seconds=60, beside_s=11)
+    assert tuner.seconds == [60 / 3 - 6, (60 - 25) / 2 - 11, pytest.approx(60 - 25 - 17.5 - 11)]
+    assert tuner.at == pytest.approx(60) and "time is up" not in ended.line
+
+
+def test_what_does_not_fit_is_not_begun(tuned):
+    ended, answers, tuner = tuned(True, True, True, seconds=20, beside_s=14)
+    assert len(tuner.seconds) == len(answers) == 1
+    assert ended.line.endswith("time is up, 2 of 3 left") and not ended.failed
+
+
+# -- rank ------------------------------------------------------------------------------------------------------------
+
+GPU = dataclasses.replace(parse_target("cuda:sm_90"), device="nvidia-made-up", present=True)
+
+
+def ranked(tmp_path, *, pace=None):
+    run = dataclasses.replace(run_of(tmp_path, WORKLOADS[:2]), target=GPU, pace=pace or Pace(600, first_s=1))
+    if not run.log.load().records:
+        for workload, count in zip(WORKLOADS, (9, 3), strict=False):
+            for number in range(count):
+                config = Config.of("cuda.made_up", block_h=number)
+                run.log.append(record_of(workload, config=config, device=GPU.device, median_us=10.0 + number))
+    ended = rank_stage(run)
+    run.state.flush()
+    return ended
+
+
+def test_workloads_with_enough_candidates_are_ranked_once(tmp_path, monkeypatch):
+    asked = []
+
+    def correlation(records, target, *, enough):
+        asked.append(len(records))
+        return {"candidates": len(records), "spearman": 0.75}
+
+    monkeypatch.setattr(gpu_rank, "rank_correlation", correlation)
+    assert ranked(tmp_path).line == "Spearman's ρ 0.75, least 0.75, 1 of 1 workloads ranked"
+    assert ranked(tmp_path).line == "Spearman's ρ 0.75, least 0.75, 1 of 1 workloads ranked" and asked == [9]
+
+
+def test_missing_machine_code_is_the_stages_business(tmp_path, monkeypatch):
+    def missing(*arguments):
+        raise BrokenInstallation("no nvdisasm")
+
+    monkeypatch.setattr(ranking, "build_cached", lambda candidate, target: None)
+    monkeypatch.setattr(ranking, "computed_cost", missing)
+    with pytest.raises(BrokenInstallation):
+        ranked(tmp_path)
+
+
+def test_ranking_ends_with_the_time(tmp_path, monkeypatch):
+    at = [0.0]
+
+    def slow(candidate, target):
+        at[0] += 2.0
+        raise BuildError("not this one")
+
+    monkeypatch.setattr(ranking, "build_cached", slow)
+    ended = ranked(tmp_path, pace=Pace(5, first_s=1, now=lambda: at[0]))
+    assert at[0] == 6 and ended.line == "0 of 1 workloads ranked; time is up, 1 of 1 left"

@@ -1,0 +1,103 @@
+"""Everybody else who can run a workload: named for what runs, set up as they are used."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bench import providers
+from bench.cases import odd_workloads
+from bench.providers import cudnn_op
+from dwconv.measure.cases import make_case
+from dwconv.workload import LAYOUTS, Workload
+
+FPROP = Workload(
+    pass_="fprop", batch=2, channels=6, input_size=(9, 8), kernel=(3, 3), padding=((1, 1), (1, 1)), layout="nhwc"
+)
+SYMMETRIC = [
+    workload
+    for workload in odd_workloads()
+    if workload.dtype == "float32" and all(before == after for before, after in workload.padding)
+]
+
+
+def named(monkeypatch, library_of):
+    """The names of the providers of a device where ``library_of`` says who runs PyTorch's operator in a layout."""
+    monkeypatch.setattr(
+        providers, "pytorch_calls", lambda workload, *inputs: {f"{library_of(each)}-{each}": None for each in LAYOUTS}
+    )
+    on_gpu = SimpleNamespace(device=torch.device("cuda"))
+    return [provider.name for provider in providers.providers(FPROP, [on_gpu])]
+
+
+def chosen(layout):
+    """As PyTorch 2.11 chooses: cuDNN for channels_last alone, and never where it is switched off."""
+    return "cudnn" if layout == "nhwc" and torch.backends.cudnn.enabled else "aten"
+
+
+def test_everybody_is_named_for_what_runs_and_nobody_races_twice(monkeypatch):
+    monkeypatch.setattr(providers, "settings_of_pytorch", lambda: [providers._as_chosen, providers._without_cudnn])
+    assert named(monkeypatch, chosen) == ["cudnn-nhwc", "aten-nhwc", "aten-nchw", "cudnn-op-nchw"]
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "depthwise_kernel"), reason="PyTorch has no such switch")
+def test_where_pytorch_can_be_told_to_use_cudnn_its_operator_is_not_called_directly(monkeypatch):
+    def told(layout):
+        forced = torch.backends.cudnn.enabled and torch.backends.cudnn.depthwise_kernel == "cudnn"
+        return "cudnn" if forced else chosen(layout)
+
+    assert named(monkeypatch, told) == ["cudnn-nhwc", "aten-nhwc", "aten-nchw", "cudnn-nchw"]
+
+
+def test_settings_end_where_they_should():
+    def now():
+        return torch.backends.cudnn.enabled, torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
+
+    before = now()
+    seen = []
+    for settings in providers.settings_of_pytorch():
+        with settings():
+            seen.append(now())
+        assert now() == before
+    assert seen[0] == (True, True, False) and seen[-1][0] is False and len(seen) >= 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"pass_": "wgrad"}, "no operator for cuDNN's weight gradient"),
+        ({"bias": True}, "adds no bias"),
+        ({"padding": ((1, 2), (1, 1))}, "pads both sides alike"),
+    ],
+)
+def test_what_cudnns_operators_do_not_do_is_refused_with_a_reason(changes, why):
+    with pytest.raises(ValueError, match=why):
+        cudnn_op(dataclasses.replace(FPROP, **changes), "nhwc", [])
+
+
+@pytest.mark.parametrize("workload", [each for each in SYMMETRIC if each.pass_ != "wgrad"], ids=lambda each: each.key)
+def test_cudnns_operators_are_called_with_what_gives_the_result(monkeypatch, workload):
+    """By PyTorch's operators of the same meaning, which run anywhere."""
+
+    def convolution(x, w, padding, stride, dilation, groups, benchmark, deterministic, allow_tf32):
+        return F.conv2d(x, w, None, stride, padding, dilation, groups)
+
+    def transpose(dy, w, padding, output_padding, stride, dilation, groups, benchmark, deterministic, allow_tf32):
+        assert all(over < step for over, step in zip(output_padding, stride, strict=True))
+        return F.conv_transpose2d(dy, w, None, stride, padding, output_padding, groups, dilation)
+
+    with monkeypatch.context() as patched:
+        for name, same in (("cudnn_convolution", convolution), ("cudnn_convolution_transpose", transpose)):
+            operator = getattr(torch.ops.aten, name).default
+            count = len(operator._schema.arguments)
+            patched.setattr(torch.ops.aten, name, lambda *given, same=same, count=count: same(*given[:count]))
+        for stride in (workload.stride, (3, 2)):
+            strided = dataclasses.replace(workload, stride=stride)
+            case = make_case(strided, data="integers")
+            got = cudnn_op(strided, strided.layout, case.inputs)()
+            (pytorch, *_) = providers.providers(strided, case.inputs)
+            assert torch.equal(got, pytorch.make(case.inputs)())
