@@ -145,7 +145,7 @@ class Racer:
                 call()  # a library chooses, allocates and compiles in its first calls
             synchronize(self._target)
             warm = self._clock.ready(calls[0])
-            return warm, None if provider.slow else self._clock.ready(InTurn(calls, held=len(calls)))
+            return warm, None if provider.slow else self._clock.ready(InTurn(calls, held=len(calls) - 1))
 
     def _count(self, bytes_moved: int) -> int:
         """How many copies of a workload's tensors drive each other from the cache."""

@@ -28,7 +28,7 @@ from dwconv.errors import DwconvError
 from dwconv.measure.cases import make_case
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.runner import Workers
-from dwconv.measure.timing import GLANCE, Call
+from dwconv.measure.timing import GLANCE, Call, time_in_turns
 from dwconv.measure.worker import locate
 from dwconv.schedules.template import Candidate, templates_for
 from dwconv.target import Target
