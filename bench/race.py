@@ -60,10 +60,12 @@ def _race(argv: Sequence[str] | None) -> int:
         parse_target("cuda")  # raises NoDevice without one
     image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
     memory_format = torch.contiguous_format if arguments.contiguous else torch.channels_last
-    plain = network.make().train().to(arguments.device).to(memory_format=memory_format)
+    plain = network.make().train()
     converted = copy.deepcopy(plain)
     dwconv.convert(converted)
     models = {"plain": plain, "converted": converted, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
+    for model in models.values():
+        model.to(arguments.device).to(memory_format=memory_format)
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
     losses = compare_losses(steps, image, count=arguments.warmup)

@@ -15,7 +15,7 @@ import torch
 from planted_handlers import SOCKET, Faulty, first_time
 
 from dwconv.build.artifact import Argument, Artifact, Extent
-from dwconv.errors import BuildError
+from dwconv.errors import BuildError, DeviceLost
 from dwconv.reference import reference
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
@@ -119,6 +119,8 @@ class PlantedKernel:
         workspaces[0].fill_(1.0)
         if self.fault == "raises":
             raise RuntimeError("device lost\nsecond line")
+        if self.fault == "loses the device":
+            raise DeviceLost("CUDA error: an illegal memory access was encountered")
         if self.fault == "is killed once" and first_time(self.artifact.candidate.config.mark):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault == "finds no memory once" and first_time(self.artifact.candidate.config.mark):

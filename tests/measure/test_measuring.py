@@ -5,7 +5,9 @@ import torch
 from planted_kernels import artifact, candidate, workload
 
 from dwconv import native
-from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial
+from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
+from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial, _ready
+from dwconv.measure.timing import CpuClock
 from dwconv.target import CpuTarget, parse_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
@@ -91,13 +93,50 @@ def test_a_right_kernel_is_confirmed(pass_, layout, changes):
     assert verdict.right and 0 < verdict.max_error <= verdict.allowed_error < 1e-3  # on data that rounds
 
 
-@pytest.mark.parametrize(("target", "compiled"), [("cpu", 1), ("cuda:sm_90", 0)])
-def test_the_short_way_of_calls_is_compiled_for_the_cpu_alone(target, compiled, monkeypatch):
+@pytest.mark.parametrize(("target", "expected"), [("cpu", ["compiled"]), ("cuda:sm_90", ["left out"])])
+def test_the_short_way_of_calls_is_compiled_for_the_cpu_alone(target, expected, monkeypatch):
     asked = []
-    monkeypatch.setattr(native, "native", lambda **options: asked.append(options))
+    monkeypatch.setattr(native, "native", lambda **options: asked.append("compiled"))
+    monkeypatch.setattr(native, "leave_out", lambda reason: asked.append("left out"))
     threads = torch.get_num_threads()
     try:
         Measurer(MeasureSetup(target=parse_target(target)))
     finally:
         torch.set_num_threads(threads)
-    assert len(asked) == compiled
+    assert asked == expected
+
+
+@pytest.mark.parametrize(("lost", "raised"), [(False, BuildError), (True, DeviceLost)])
+def test_an_error_that_broke_the_context_is_told_from_others(monkeypatch, lost, raised):
+    synchronized = []
+
+    def synchronize():
+        synchronized.append(1)
+        if lost:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def load(artifact):
+        raise BuildError("LLVM cannot load it")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    monkeypatch.setattr(measurer, "_target", parse_target("cuda:sm_90"))
+    monkeypatch.setattr(measurer, "_load", load)
+    with pytest.raises(raised, match="LLVM cannot load it"):
+        measurer(Check(artifact=artifact(candidate())))
+    assert synchronized
+
+
+def test_calls_that_cannot_be_captured_do_not_take_part():
+    class Clock(CpuClock):
+        def ready(self, call):
+            if call is not fine:
+                raise CannotBeCaptured("it waits")
+            return call
+
+    def fine():
+        return None
+
+    assert list(_ready({"a": fine, "b": lambda: None}, Clock())) == ["a"]
+    with pytest.raises(CannotBeCaptured):
+        _ready({"b": lambda: None}, Clock())

@@ -140,6 +140,14 @@ def test_a_finalist_that_goes_wrong_while_it_is_timed_is_not_confirmed(runner):
     assert wrong.detail.startswith("value: ") and wrong.detail.endswith("(after it was timed)")
 
 
+def test_only_an_error_that_broke_the_device_costs_the_worker(runner, workers):
+    starts = workers.measurer.starts + (not workers.measurer.running)
+    for fault, running in (("raises", True), ("loses the device", False)):
+        (record,) = runner.measure([candidate(fault)])
+        assert record.status is Status.RUNTIME_ERROR
+        assert workers.measurer.running is running and workers.measurer.starts == starts
+
+
 def test_one_finalist_that_dies_does_not_take_the_others_along(runner):
     finalists = [candidate(), candidate("dies when timed")]
     records = named(runner.confirm(finalists))

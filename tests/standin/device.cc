@@ -172,6 +172,15 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
       size, stride, &allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA), dtype.value_or(at::kFloat))));
 }
 
+// As copy.deepcopy makes a tensor.
+at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size,
+                        c10::IntArrayRef stride) {
+  auto* own = self.unsafeGetTensorImpl();
+  own->set_storage_keep_dtype(std::move(source));
+  own->set_sizes_and_strides(size, stride, offset);
+  return self;
+}
+
 }  // namespace standin
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&standin::run_on_the_host>()); }
@@ -179,6 +188,7 @@ TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFun
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("empty.memory_format", &standin::empty);
   m.impl("empty_strided", &standin::empty_strided);
+  m.impl("set_.source_Storage_storage_offset", &standin::set_storage);
   // PyTorch would look at the device itself, for kernels that only its CUDA library has.
   for (const char* name : {"copy_", "convolution", "convolution_backward"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&standin::run_on_the_host>());

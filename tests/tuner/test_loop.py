@@ -247,6 +247,23 @@ def test_the_best_is_a_confirmed_one_though_others_looked_faster(log):
     assert result.median_us == 9 * min(map(fake.time_us, runner.measured))
 
 
+def test_where_all_finalists_are_wrong_the_rest_is_for_the_next_run(log):
+    runner = fake.FakeRunner(confirmed=lambda config: None)
+    tune(log, runner)
+    assert len(runner.confirmed) == 4 * loop.FINALISTS < len(runner.measured)
+    again = fake.FakeRunner()
+    result = tune(log, again)
+    assert again.measured == [] and len(again.confirmed) == loop.FINALISTS and result.best.confirmed
+    assert not set(again.confirmed) & set(runner.confirmed)
+
+
+def test_after_some_time_no_other_finalists_begin(log, monkeypatch):
+    monkeypatch.setattr(loop, "_CONFIRM_S", 0.0)
+    runner = fake.FakeRunner(confirmed=lambda config: None)
+    tune(log, runner)
+    assert len(runner.confirmed) == loop.FINALISTS
+
+
 def test_where_no_finalist_passes_the_next_best_are_confirmed(log):
     runner = fake.FakeRunner(confirmed=lambda config: None if len(runner.confirmed) <= loop.FINALISTS else 7.0)
     result = tune(log, runner)

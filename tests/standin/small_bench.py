@@ -1,0 +1,52 @@
+"""``python -m tests.standin.small_bench DIR``: the stages of bench cuda, each on little work.
+
+Training is left out: it is profiled, and PyTorch's profiler asks CUDA itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from bench import cuda, gpu_smoke, gpu_tune
+from bench.cases import Layer
+from bench.gpu_budget import Budget
+from bench.gpu_limits import Sizes
+from bench.gpu_race import race_stage
+from bench.gpu_smoke import smoke_stage
+from bench.gpu_state import State
+from dwconv.target import parse_target
+
+TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
+WORKLOADS = list(TINY.workloads(dtype="float32", layout="nhwc"))[:1]
+ODD = list(dataclasses.replace(TINY, channels=20, size=9).workloads(dtype="float16", layout="nchw"))[:1]
+
+
+def stages() -> dict[str, cuda.Stage]:
+    """Without time for what does not come first in its stage."""
+    sizes = Sizes(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
+    small = {
+        "smoke": partial(smoke_stage, timed=WORKLOADS[0]),
+        "race": partial(race_stage, sizes=sizes),
+    }
+    return {
+        name: dataclasses.replace(stage, run=small.get(name, stage.run), first_s=0.0, most_s=600.0)
+        for name, stage in cuda.STAGES.items()
+        if name != "train"
+    }
+
+
+def main(folder: Path) -> int:
+    os.environ["DWCONV_NATIVE"] = "0"  # nobody waits until the C++ is compiled
+    gpu_smoke._TYPES = ("float32",)
+    gpu_tune.LEAST_S = gpu_tune.MOST_S = 0.5
+    cuda.STAGES = stages()
+    target = parse_target("cuda")
+    state = State.open(folder, device=target.device)
+    return cuda.run_stages(list(cuda.STAGES), target, state, budget=Budget(3000), workloads=WORKLOADS, odd=ODD)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
