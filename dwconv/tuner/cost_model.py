@@ -250,7 +250,9 @@ def _guessed(code: Code, launch: Launch, *, workload: Workload, blocks: int, war
     for instruction in code.instructions:
         issued[instruction.kind] += warps
     sizes = {name: size / blocks for name, size in _sizes(launch, batch=workload.batch).items()}
-    written = [name for name in sizes if name in workload.results] or [list(sizes)[-1]]
+    written = [name for name in sizes if name not in workload.inputs]  # results, or workspaces that become one
+    if set(written) & set(workload.results):
+        written = [name for name in written if name in workload.results]
     return BlockTrace(
         issued=issued,
         global_lines=workload.bytes / LINE_BYTES / blocks,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dwconv.build import build
-from dwconv.build.artifact import Artifact
+from dwconv.build.artifact import Argument, Artifact, Launch
 from dwconv.build.sass import Code, Instruction
 from dwconv.schedules.cuda import fprop_nchw
 from dwconv.schedules.template import Candidate, templates_for
@@ -45,6 +45,20 @@ def _built(**knobs: Any) -> Artifact:
 
 def _cost(workload: Workload = LAYER, **knobs: Any) -> Cost:
     return computed_cost(_built(**knobs), workload, SM_90)
+
+
+@pytest.mark.parametrize(
+    ("names", "written"), [(("dy", "workspace0", "x"), ["workspace0"]), (("dw", "workspace0"), ["dw"])]
+)
+def test_a_guess_takes_results_for_written_or_what_they_are_summed_from(
+    names: tuple[str, ...], written: list[str]
+) -> None:
+    workload = LAYER.for_pass("wgrad")
+    arguments = tuple(Argument(name, "float32", (8,)) for name in names)
+    launch = Launch(kernel="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0, arguments=arguments)
+    trace = cost_model._guessed(Code(kernel="k", instructions=()), launch, workload=workload, blocks=2, warp=32)
+    assert trace.written_bytes == dict.fromkeys(written, 16)
+    assert trace.read_bytes == {name: 16 for name in names if name not in written}
 
 
 @pytest.mark.parametrize(
