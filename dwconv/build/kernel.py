@@ -75,7 +75,7 @@ class Kernel:
             from dwconv.build.load import load_cpu
 
             call, entry = load_cpu(artifact)
-            return cls(artifact, call, code=entry and (lambda compiled: compiled.MachineCode(entry, call)))
+            return cls(artifact, call, code=(lambda compiled: compiled.MachineCode(entry, call)) if entry else None)
         from dwconv.build.launch import load_cuda
 
         launcher = load_cuda(artifact)

@@ -38,7 +38,7 @@ class CudaClock:
         if isinstance(call, Captured):
             return call
         stream = torch.cuda.current_stream()
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(stream)
         with torch.cuda.stream(side):
             for _ in range(_FIRST_CALLS):
@@ -95,4 +95,5 @@ def _seconds(call: Call, *, times: int) -> float:
         call()
     end.record()
     end.synchronize()
-    return start.elapsed_time(end) / 1e3 / times
+    taken_ms: float = start.elapsed_time(end)
+    return taken_ms / 1e3 / times

@@ -19,6 +19,7 @@ from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import simulate
 from dwconv.measure.simulator.smaller import MOST_PRODUCTS, products, smaller, source_only
 from dwconv.measure.simulator.translate import translate
+from dwconv.records.record import Verdict
 from dwconv.schedules.cuda import fprop_nchw
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, parse_target
@@ -30,6 +31,7 @@ SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
 LAYER = Workload(pass_="fprop", batch=4, channels=8, input_size=(20, 20), kernel=(3, 3), padding=((1, 1), (1, 1)))
 MIDDLING = dataclasses.replace(LAYER, batch=64, channels=144, input_size=(56, 56))
+RIGHT = Verdict(right=True, max_error=0.0, allowed_error=0.0)
 LARGE = dataclasses.replace(LAYER, batch=64, channels=288, input_size=(112, 112))
 
 
@@ -87,6 +89,14 @@ def test_of_a_large_workload_blocks_are_counted_and_fewer_channels_verified(
     assert report.counts.blocks == 8 and simulation.resources == report.counts.resources()
     faulty = simulate(without_barriers(artifact), SM_90, folder=objects)
     assert faulty.verdict.reason.startswith("race") and len(ran) == 1, "found in the blocks that were counted"
+
+
+def test_at_least_one_image_is_verified(objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Workload] = []
+    monkeypatch.setattr(simulating, "MOST_OF_TWO_IMAGES", 0)
+    monkeypatch.setattr(simulating, "verified", lambda artifact, of, **_: (ran.append(of), (RIGHT, None))[1])
+    assert simulate(lowered(MIDDLING), SM_90, folder=objects).verdict is RIGHT
+    assert [of.batch for of in ran] == [1]
 
 
 def test_a_workload_is_made_smaller_by_channels_alone() -> None:
