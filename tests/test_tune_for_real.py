@@ -37,7 +37,7 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     """Interrupted as soon as the first records are there; resumed; and then there is nothing left to measure."""
     log = tmp_path / "log.jsonl"
     options = ["--shape", "2,16,8,8", "--kernel", "3", "--layout", "nhwc", "--target", "cpu", "--passes", "fprop",
-               "--jobs", "1", "--log", str(log), "--json"]  # fmt: skip
+               "--jobs", "1", "--search", "random", "--log", str(log), "--json"]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "dwconv.tune", *options, "--trials", "500", "--patience", "500"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

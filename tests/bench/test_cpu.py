@@ -41,6 +41,7 @@ def test_a_line_names_both_layouts_of_pytorch():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_ranking")
 def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
     small = (cpu.Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3),)
     monkeypatch.setattr(cpu, "CPU_LAYERS", small)

@@ -46,6 +46,7 @@ def test_loops_are_held_against_the_sum_of_their_parts(tmp_path, capsys, monkeyp
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_ranking")
 def test_two_searches_are_compared_and_the_second_run_measures_nothing_again(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(search, "CPU_LAYERS", TINY)
     monkeypatch.setattr(search, "with_limits", lambda target: target)

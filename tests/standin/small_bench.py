@@ -1,4 +1,4 @@
-"""``python -m tests.standin.small_bench DIR``: the stages of bench cuda, each on little work.
+"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work.
 
 Training is left out: it is profiled, and PyTorch's profiler asks CUDA itself."""
 
@@ -38,15 +38,15 @@ def stages() -> dict[str, cuda.Stage]:
     }
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, names: list[str]) -> int:
     os.environ["DWCONV_NATIVE"] = "0"  # nobody waits until the C++ is compiled
     gpu_smoke._TYPES = ("float32",)
     gpu_tune.LEAST_S = gpu_tune.MOST_S = 0.5
     cuda.STAGES = stages()
     target = parse_target("cuda")
     state = State.open(folder, device=target.device)
-    return cuda.run_stages(list(cuda.STAGES), target, state, budget=Budget(3000), workloads=WORKLOADS, odd=ODD)
+    return cuda.run_stages(names, target, state, budget=Budget(3000), workloads=WORKLOADS, odd=ODD)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
