@@ -27,7 +27,7 @@ from dwconv.native.once import OutOfTime, made_once, note_failure
 _NAME = "dwconv_native"
 _SOURCES = ("convolve.cpp", "calls.h", "kernel.h", "code.h")
 """The first is what is compiled."""
-_FLAGS = ("-std=c++20", "-O2", "-fvisibility=hidden", "-shared", "-fPIC", "-w")
+_FLAGS = ("-std=c++20", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-w")
 _LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")
 LIMIT_S = 300.0
 """For compiling it, or for waiting until another process has: half a minute is enough on a quiet machine."""
