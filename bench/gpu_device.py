@@ -29,6 +29,8 @@ def warm_up(target: Target) -> None:
 
     if target.kind == "cpu":  # the short way of calls is compiled the first time
         native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
+    else:
+        native.leave_out("compiling it takes half a minute, and the clock of a GPU does not see how long a call takes")
     torch.zeros(1, device=target.kind)
     synchronize(target)
 
