@@ -31,3 +31,9 @@ def in_turns(first: Sequence[Any], second: Sequence[Any], *, quick_of: int = 1) 
         for number, one in enumerate(first)
         for turn, other in enumerate(second)
     ]
+
+
+def alternating(first: Sequence[Any], second: Sequence[Any], *, quick_of: int = 1) -> list[Any]:
+    """Each of ``first`` with one of ``second``, which take turns. One in ``quick_of`` is quick."""
+    pairs = [(one, second[number % len(second)]) for number, one in enumerate(first)]
+    return every(quick_of, pairs)

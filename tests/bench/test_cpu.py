@@ -43,19 +43,21 @@ def test_a_line_names_both_layouts_of_pytorch():
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_ranking")
 def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
-    small = (cpu.Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3),)
-    monkeypatch.setattr(cpu, "CPU_LAYERS", small)
+    layer = cpu.Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
+    monkeypatch.setattr(cpu, "CPU_LAYERS", (layer,))
+    first, *_ = layer.workloads(dtype="float32", layout="nchw")
+    monkeypatch.setattr(cpu.Layer, "workloads", lambda *_, **__: iter([first]))
     arguments = ["--layout", "nchw", "--seconds", "0.5", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]
     assert main(["cpu", *arguments]) == 0
     out = capsys.readouterr().out
     (written,) = tmp_path.glob("cpu-nchw-*.json")
     rows = json.loads(written.read_text())["rows"]
-    assert [row["pass"] for row in rows] == ["fprop", "dgrad", "wgrad"]
+    assert [row["pass"] for row in rows] == ["fprop"]
     measured = [row for row in rows if "failed" not in row]  # on a busy machine a candidate may run out of time
     assert measured
     for row in measured:
         assert row["dwconv_us"] > 0 and len(row["pytorch_us"]) == 2
-    assert out.count("Tiny 16×8² k3") == 3
+    assert out.count("Tiny 16×8² k3") == 1
 
 
 def test_the_dry_run_counts_what_is_untuned(tmp_path, capsys):

@@ -47,16 +47,13 @@ def test_loops_are_held_against_the_sum_of_their_parts(tmp_path, capsys, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_ranking")
-def test_two_searches_are_compared_and_the_second_run_measures_nothing_again(tmp_path, capsys, monkeypatch):
+def test_two_searches_are_compared(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(search, "CPU_LAYERS", TINY)
     monkeypatch.setattr(search, "with_limits", lambda target: target)
     options = ["--trials", "2", "--random", "3", "--only", "wgrad", "--logs", str(tmp_path), "--out", str(tmp_path)]
     assert main(["search", *options]) == 0
-    known = {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
-    assert sorted("random" in path.name for path in known) == [False, True]
+    assert sorted("random" in path.name for path in tmp_path.glob("*.jsonl")) == [False, True]
     (written,) = tmp_path.glob("search-nhwc-*.json")
     (row,) = json.loads(written.read_text())["rows"]
     assert row["pass"] == "wgrad" and row["ratio"] == row["us"][0] / row["us"][1]
     assert row["trials"] == [2, 3]
-    assert main(["search", *options]) == 0
-    assert known == {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}

@@ -26,7 +26,7 @@ from dwconv.workload import DTYPES, DType, Pass, Workload
 from tests.conftest import Golden
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SHAPES, SM_90, assert_right_and_clean, drawn
-from tests.turns import every, in_turns
+from tests.turns import alternating, every, in_turns
 
 TEMPLATES = {"fprop": fprop_nhwc.TEMPLATE, "dgrad": dgrad_nhwc.TEMPLATE}
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad")
@@ -150,7 +150,7 @@ LEAN = [
 
 @pytest.mark.parametrize(
     ("lean", "pass_"),
-    in_turns(LEAN, PASSES, quick_of=4),
+    alternating(LEAN, PASSES, quick_of=2),
     ids=lambda value: value[0].key if isinstance(value, tuple) else None,
 )
 def test_defaults_leave_time_for_the_memory(lean: tuple[Workload, float], pass_: Pass) -> None:
@@ -168,7 +168,7 @@ def test_defaults_leave_time_for_the_memory(lean: tuple[Workload, float], pass_:
     assert issued / (55 / 8 * workload.bytes / results) <= share
 
 
-@pytest.mark.parametrize(("dtype", "pass_"), in_turns(DTYPES, PASSES))
+@pytest.mark.parametrize(("dtype", "pass_"), alternating(DTYPES, PASSES))
 @pytest.mark.parametrize("kernel", every(2, [31, 7]))
 def test_large_kernels_spill_nothing(kernel: int, dtype: DType, pass_: Pass) -> None:
     workload = square(128, 28, kernel, dtype=dtype, pass_=pass_)

@@ -27,7 +27,7 @@ from dwconv.workload import DTYPES, DType, Workload
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, drawn
 from tests.schedules.test_cuda_wgrad import artifact_of, layer
-from tests.turns import in_turns, slow
+from tests.turns import alternating, in_turns, slow
 
 TEMPLATE = all_templates()["cuda.wgrad_nchw_plane"]
 
@@ -124,7 +124,7 @@ def test_the_same_bits_every_time(objects: Path) -> None:
 
 @pytest.mark.parametrize(
     ("workload", "dtype"),
-    in_turns(REGIMES, ["float32", "float16"], quick_of=3),
+    alternating(REGIMES, ["float32", "float16"], quick_of=3),
     ids=lambda value: f"{value.input_size[0]}²" if isinstance(value, Workload) else None,
 )
 def test_defaults_are_lean(workload: Workload, dtype: DType) -> None:
