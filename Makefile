@@ -16,7 +16,7 @@ help:  ## this list
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
 tune: $(VENV)/installed  ## tune SHAPE=N,C,H,W KERNEL=K on this machine, about a minute
@@ -31,7 +31,7 @@ test-all: $(VENV)/installed  ## all of it: every template, pass and type on ever
 lint: $(VENV)/installed  ## style, types, and who may import whom
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
-	rm -rf build && $(PY) -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --target build/lint .
+	rm -rf build && $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target build/lint .
 	cd build/lint && $(CURDIR)/$(VENV)/bin/lint-imports --config $(CURDIR)/pyproject.toml
 	cd build/lint && $(CURDIR)/$(VENV)/bin/mypy --config-file $(CURDIR)/pyproject.toml -p dwconv
 

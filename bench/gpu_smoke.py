@@ -114,7 +114,8 @@ def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED) -> Ended
         times = []
         for who in ("dwconv", "conv2d"):
             seen_times = _step(Look(step=who, workload=timed), contact, run)
-            times.append(f"{who} " + ", ".join(f"{name} {seen}" for name, seen in seen_times.items()))
+            told = (seen if name == who else f"{name} {seen}" for name, seen in seen_times.items())
+            times.append(f"{who} {', '.join(told)}")
             say("smoke", f"a call of {times[-1]}")
     return Ended(line=f"{right} of {tried} templates and types right; {'; '.join(times)}", failed=not right)
 

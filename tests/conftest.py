@@ -21,6 +21,7 @@ from dwconv.measure.simulator.compile import available
 from dwconv.tuner import strategies
 
 Golden = Callable[[Path, str], None]
+_FOLDER = "DWCONV_TESTS_FOLDER"
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
 # look for more: `--hypothesis-profile=lucky`. What failed is printed in a form that can be pasted into the test, and
@@ -48,10 +49,11 @@ def pytest_configure(config: pytest.Config) -> None:
     of it, where a shell that runs the tests in the background ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit the environment
-        folder = tempfile.mkdtemp(prefix="dwconv-tests-")
-        os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
-        os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        if os.environ.get(_FOLDER) is None:  # tests that a test runs use what is compiled already
+            folder = os.environ[_FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
+            os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
+            os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
+            config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         if config.getoption("numprocesses", None):
             _compile_beside_the_tests(config)
 

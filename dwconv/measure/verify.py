@@ -234,7 +234,7 @@ def _judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
     allowed = torch.nan_to_num(allowed, posinf=_HUGE)
     wrong = ~right
     worst = int((torch.where(wrong, error, -1.0) if wrong.any() else error / allowed).argmax())
-    at = [int(index) for index in torch.unravel_index(torch.tensor(worst), error.shape)]
+    at = [worst // math.prod(error.shape[axis + 1 :]) % size for axis, size in enumerate(error.shape)]
     reason = ""
     if count := int(wrong.sum()):
         reason = (

@@ -28,7 +28,7 @@ def compute(artifact: Artifact, addresses: dict[str, int], batch: int, *, wrong:
     with torch.inference_mode():
         tensors = {each.name: _at(addresses[each.name], each, batch) for each in artifact.arguments}
         if way == "simulator":
-            _simulate(artifact, list(tensors.values()))
+            _simulate(artifact, batch, list(tensors.values()))
         else:
             _refer(artifact, tensors, batch)
         if wrong:
@@ -42,7 +42,7 @@ def _at(address: int, argument: Argument, batch: int) -> torch.Tensor:
     return torch.frombuffer(memory, dtype=dtype).view(shape)
 
 
-def _simulate(artifact: Artifact, tensors: list[torch.Tensor]) -> None:
+def _simulate(artifact: Artifact, batch: int, tensors: list[torch.Tensor]) -> None:
     """Raises RuntimeError for a fault of the kernel."""
     from dwconv.measure.simulator.machine import Machine  # which imports what this stands in for
 
@@ -51,7 +51,7 @@ def _simulate(artifact: Artifact, tensors: list[torch.Tensor]) -> None:
         folder = settings.cache_folder() / "simulator"
         folder.mkdir(0o700, parents=True, exist_ok=True)
         machine = _machines[id(artifact)] = Machine(artifact, folder=folder)
-    machine(*tensors)
+    machine(batch, *(tensor.data_ptr() for tensor in tensors))
     if machine.report is not None and not machine.report.clean:
         raise RuntimeError(f"{artifact.candidate.config}: {machine.report.faults[0]}")
 
