@@ -23,6 +23,7 @@ def test_a_pair_differs_in_one_thing(pair):
     assert even["channels"] % 16 == 0 and even["size"] % 7 == 0
 
 
+@pytest.mark.slow
 def test_shares_of_the_limit_are_compared(tmp_path, capsys, monkeypatch, logs):
     monkeypatch.setattr(cliffs, "PAIRS", ((TINY, dataclasses.replace(TINY, channels=32)),))
     monkeypatch.setattr(cliffs, "with_limits", lambda target: dataclasses.replace(target, limits=TARGET.limits))

@@ -126,7 +126,7 @@ def test_a_step_that_fails_is_told_and_the_next_goes_on(tmp_path, capsys, monkey
     out = capsys.readouterr().out
     assert "libraries: failed: RuntimeError: CUDA error: no kernel image" in out and "target: cpu" in out
     assert "broken: BuildError: CUDA driver: CUDA_ERROR_INVALID_VALUE" in out
-    assert ended.line.startswith("5 of 6 templates and types right; dwconv dwconv failed: RuntimeError: CUDA error")
+    assert ended.line.startswith("5 of 6 templates and types right; dwconv failed: RuntimeError: CUDA error")
     assert "conv2d host 3.5 µs" in ended.line and not ended.failed
 
 

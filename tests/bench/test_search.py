@@ -14,6 +14,7 @@ from dwconv.measure.timing import GLANCE
 TINY = (Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3),)
 
 
+@pytest.mark.slow
 def test_builds_are_timed_pass_by_pass(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(compile, "CPU_LAYERS", TINY)
     assert main(["compile", "--samples", "2", "--out", str(tmp_path)]) == 0

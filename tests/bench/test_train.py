@@ -65,7 +65,7 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
     assert "3 wgrad pytorch" in train._where([row, row])
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_a_race_in_mixed_precision_runs_in_it(logs, tmp_path, precision):
     out = tmp_path / "figures.json"
     options = ["--model", "models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]

@@ -125,6 +125,7 @@ def test_the_same_call_gives_the_same_bits_for_every_number_of_threads(kernels):
     assert all(torch.equal(results[0], result) for result in results)
 
 
+@pytest.mark.slow
 def test_a_config_says_how_many_threads_it_takes_at_most():
     """Seen in a process of its own: this one has started its threads already."""
     code = """

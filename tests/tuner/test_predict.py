@@ -39,7 +39,7 @@ def candidates() -> list[Candidate]:
     return [Candidate(LAYER, config) for config in (*good, wild)]
 
 
-@pytest.mark.parametrize("check", [slow(False), pytest.param(True, marks=simulator)])
+@pytest.mark.parametrize("check", [slow(False), pytest.param(True, marks=[simulator, pytest.mark.slow])])
 def test_one_record_a_candidate_computed_and_marked(candidates: list[Candidate], check: bool) -> None:
     candidates = candidates[-2:] if check else candidates  # a simulation takes seconds
     with PredictRunner(LAYER, SM_90, check=check, jobs=2) as runner:
@@ -62,6 +62,7 @@ def test_one_record_a_candidate_computed_and_marked(candidates: list[Candidate],
     assert "planes=3" in wild.detail
 
 
+@pytest.mark.slow
 def test_a_candidate_that_takes_too_long_is_ended(candidates: list[Candidate]) -> None:
     with PredictRunner(LAYER, SM_90, check=False, timeout_s=0.001) as runner:
         (record,) = runner.measure(candidates[:1])
