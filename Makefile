@@ -31,9 +31,8 @@ test-all: $(VENV)/installed  ## all of it: every template, pass and type on ever
 lint: $(VENV)/installed  ## style, types, and who may import whom
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
-	rm -rf build && $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target build/lint .
-	cd build/lint && $(CURDIR)/$(VENV)/bin/lint-imports --config $(CURDIR)/pyproject.toml
-	cd build/lint && $(CURDIR)/$(VENV)/bin/mypy --config-file $(CURDIR)/pyproject.toml -p dwconv
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/mypy -p dwconv -p bench
 
 format: $(VENV)/installed  ## rewrite in the house style
 	$(VENV)/bin/ruff check --fix

@@ -25,12 +25,12 @@ class Layer:
 
     def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
         """Its three passes."""
-        square = {"kernel": (self.kernel, self.kernel), "stride": (self.stride, self.stride)}
-        padding = resolve_padding(None, **square, dilation=(1, 1))
+        kernel, stride = (self.kernel, self.kernel), (self.stride, self.stride)
+        padding = resolve_padding(None, kernel=kernel, stride=stride, dilation=(1, 1))
         for pass_ in PASSES:
             yield Workload(
                 pass_=pass_, batch=self.batch, channels=self.channels, input_size=(self.size, self.size),
-                padding=padding, dtype=dtype, layout=layout, **square,
+                kernel=kernel, stride=stride, padding=padding, dtype=dtype, layout=layout,
             )  # fmt: skip
 
 

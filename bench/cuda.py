@@ -21,19 +21,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cases import gpu_workloads, odd_workloads
-from bench.gpu_budget import Budget, Interrupted, interrupted_after
-from bench.gpu_race import FIRST_S as RACE_S
-from bench.gpu_race import in_words, race_stage
-from bench.gpu_rank import FIRST_S as RANK_S
-from bench.gpu_rank import rank_stage
-from bench.gpu_run import Ended, Run, say
-from bench.gpu_smoke import MOST_S as SMOKE_MOST_S
-from bench.gpu_smoke import smoke_stage
-from bench.gpu_state import FILE, State
-from bench.gpu_train import FIRST_S as TRAIN_S
-from bench.gpu_train import train_stage
-from bench.gpu_tune import BESIDE_S, LEAST_S, tune_stage
-from bench.gpu_verify import verify_stage
+from bench.gpu.budget import Budget, Interrupted, interrupted_after
+from bench.gpu.race import FIRST_S as RACE_S
+from bench.gpu.race import in_words, race_stage
+from bench.gpu.rank import FIRST_S as RANK_S
+from bench.gpu.rank import rank_stage
+from bench.gpu.run import Ended, Run, say
+from bench.gpu.smoke import MOST_S as SMOKE_MOST_S
+from bench.gpu.smoke import smoke_stage
+from bench.gpu.state import FILE, State
+from bench.gpu.train import FIRST_S as TRAIN_S
+from bench.gpu.train import train_stage
+from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage
+from bench.gpu.verify import verify_stage
 from dwconv.arguments import ArgumentParser, run
 from dwconv.errors import BrokenInstallation, DwconvError, one_line
 from dwconv.target import CudaTarget, Target, parse_target

@@ -67,21 +67,28 @@ def fma_share(cost: Cost) -> float:
     return issued["fma"] / sum(issued.values())
 
 
+_GOALS: tuple[tuple[DType, float, float], ...] = (
+    ("float32", 0.35, 0.6), ("float16", 0.55, 0.9), ("bfloat16", 0.55, 0.9)
+)  # fmt: skip
+"""Most of the issue budget that a 3×3 may take; the second, on the smallest maps."""
+_OTHERS: tuple[tuple[DType, int], ...] = (("float32", 57), ("float32", 112), ("float16", 112))
+
+
 def regimes() -> Iterator[Regime]:
     """3×3 on every map size, pass, layout and type; then larger kernels and strides."""
     for pass_ in ("fprop", "dgrad", "wgrad"):
         for layout in ("nchw", "nhwc"):
-            for dtype, goal, small_goal in (("float32", 0.35, 0.6), ("float16", 0.55, 0.9), ("bfloat16", 0.55, 0.9)):
+            for dtype, goal, small_goal in _GOALS:
                 for size in (56, 28, 14, 7):
-                    at = _workload(pass_, size=size, dtype=dtype, layout=layout)  # type: ignore[arg-type]
+                    at = _workload(pass_, size=size, dtype=dtype, layout=layout)
                     yield Regime(workload=at, most_of_budget=small_goal if size == 7 else goal)
-            for dtype, size in (("float32", 57), ("float32", 112), ("float16", 112)):
+            for dtype, size in _OTHERS:
                 stride = 2 if size == 112 else 1
-                yield Regime(workload=_workload(pass_, size=size, stride=stride, dtype=dtype, layout=layout))  # type: ignore[arg-type]
-            yield Regime(workload=_workload(pass_, size=28, kernel=5, layout=layout), most_of_budget=0.6)  # type: ignore[arg-type]
-            yield Regime(workload=_workload(pass_, size=56, kernel=7, layout=layout), least_fma=0.85)  # type: ignore[arg-type]
-            yield Regime(workload=_workload(pass_, size=56, kernel=7, dtype="float16", layout=layout))  # type: ignore[arg-type]
-            yield Regime(workload=_workload(pass_, size=28, kernel=31, layout=layout), least_fma=0.9)  # type: ignore[arg-type]
+                yield Regime(workload=_workload(pass_, size=size, stride=stride, dtype=dtype, layout=layout))
+            yield Regime(workload=_workload(pass_, size=28, kernel=5, layout=layout), most_of_budget=0.6)
+            yield Regime(workload=_workload(pass_, size=56, kernel=7, layout=layout), least_fma=0.85)
+            yield Regime(workload=_workload(pass_, size=56, kernel=7, dtype="float16", layout=layout))
+            yield Regime(workload=_workload(pass_, size=28, kernel=31, layout=layout), least_fma=0.9)
 
 
 def _workload(

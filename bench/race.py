@@ -65,7 +65,7 @@ def _race(argv: Sequence[str] | None) -> int:
     dwconv.convert(converted)
     models = {"plain": plain, "converted": converted, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
     for model in models.values():
-        model.to(arguments.device).to(memory_format=memory_format)
+        model.to(arguments.device).to(memory_format=memory_format)  # type: ignore[call-overload]
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
     losses = compare_losses(steps, image, count=arguments.warmup)
@@ -101,7 +101,7 @@ def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
         optimizer.zero_grad(set_to_none=True)
         with mixed_precision(device, autocast):
             loss = nn.functional.cross_entropy(model(images), labels)
-        scaler.scale(loss).backward()
+        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         scaler.step(optimizer)
         scaler.update()
         return loss.item()

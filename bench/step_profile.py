@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch._C._autograd import DeviceType
 
 STEPS = 8
 """Of each model, to tell them apart by their kinds of work. The profiler slows all of them alike."""
@@ -65,7 +66,7 @@ def _profile(step: Step, image: torch.Tensor, labels: torch.Tensor) -> dict[str,
     for event in profiler.events() or ():
         if not on_gpu:
             found[_kind_around(event)] += event.self_cpu_time_total / 1e3
-        elif event.device_type is torch.autograd.DeviceType.CPU:  # kernels count for the op that launched them
+        elif event.device_type is DeviceType.CPU:  # kernels count for the op that launched them
             found[_kind_around(event)] += event.self_device_time_total / 1e3
     found["between the ops"] = whole_ms - sum(found.values())
     return dict(sorted(found.items(), key=lambda item: -item[1])) | {"step": whole_ms}

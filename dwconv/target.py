@@ -94,6 +94,11 @@ class CudaTarget:
 
     kind = "cuda"
 
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the last-level cache."""
+        return self.limits.cache_bytes
+
     def __str__(self) -> str:
         return "cuda" if self.present else f"cuda:{self.arch}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -21,9 +22,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     files = listed.stdout.split() if listed.returncode == 0 else []
     for name in files or [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file() and ".venv" not in p.parts]:
-        if (ROOT / name).is_file():
+        if (ROOT / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
+            shutil.copy(ROOT / name, source / name, follow_symlinks=False)
     pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
     return next(folder.glob("dwconv-*.whl"))
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import torch
 
 from dwconv.measure import memory
-from dwconv.target import CudaTarget, Target, last_cache_bytes
+from dwconv.target import Target
 from dwconv.workload import ITEMSIZE, Workload
 
 Caches = Literal["warm", "training", "cold"]
@@ -47,9 +47,6 @@ def results_held(workload: Workload, *, caches: Caches, target: Target) -> int:
 
 def _count(tensor_bytes: int, target: Target) -> int:
     """How many tensors of that size drive each other from the last cache."""
-    if isinstance(target, CudaTarget):
-        cache_bytes, free_bytes = target.limits.cache_bytes, torch.cuda.mem_get_info()[0]
-    else:
-        cache_bytes, free_bytes = last_cache_bytes(), memory.available_bytes()
-    room = min(_TIMES_THE_CACHE * cache_bytes, free_bytes // 8)
+    free_bytes = torch.cuda.mem_get_info()[0] if target.kind == "cuda" else memory.available_bytes()
+    room = min(_TIMES_THE_CACHE * target.cache_bytes, free_bytes // 8)
     return max(1, min(_MOST_TENSORS, math.ceil(room / tensor_bytes)))

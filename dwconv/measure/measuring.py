@@ -9,15 +9,14 @@ from functools import cached_property, partial
 
 import torch
 
-from dwconv import native, settings
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
 from dwconv.errors import CannotBeCaptured, DeviceLost
 from dwconv.measure.caches import Caches, inputs_in_turn, results_held
 from dwconv.measure.cases import Case, cases_of_finalists, fresh_case, make_case
-from dwconv.measure.cuda_clock import CudaClock
+from dwconv.measure.device import clock_of, get_ready, is_lost, synchronize
 from dwconv.measure.providers import better_layout, pytorch_calls
-from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, CpuClock, InTurn, time_in_turns
+from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, InTurn, time_in_turns
 from dwconv.measure.verify import LoadedKernel, verify, verify_call, verify_finalist
 from dwconv.measure.worker import locate, one_line
 from dwconv.records.record import Measurement, Verdict
@@ -99,26 +98,20 @@ class Measurer:
             torch.set_num_threads(setup.target.threads)
         self._target = setup.target
         self._caches = setup.caches
-        self._clock: Clock = CudaClock() if setup.target.kind == "cuda" else CpuClock()
+        self._clock = clock_of(setup.target)
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         self._prepared: _Prepared | None = None
         if setup.load == LOAD:
-            import tvm  # noqa: F401  takes a second or two, in which others can do something
-
-            if setup.target.kind == "cpu":  # compiled the first time, which takes longer than a candidate may
-                native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
-            else:
-                native.leave_out("the clock of a GPU does not see how long a call takes")
+            get_ready(setup.target)  # now, and not in the time of the first candidate
 
     def __call__(self, request: Prepare | Trial | Check | Final) -> Measured:
         with torch.inference_mode():
-            if self._target.kind == "cpu":
-                return self._answer(request)
             try:
                 answer = self._answer(request)
-                torch.cuda.synchronize()  # what a kernel did late is not the next one's fault
+                synchronize(self._target)  # what a kernel did late is not the next one's fault
             except Exception as error:
-                _raise_if_lost(error)
+                if is_lost(self._target):
+                    raise DeviceLost(one_line(error)) from error
                 raise
             return answer
 
@@ -176,14 +169,6 @@ class Measurer:
         return Measured(
             verdicts_after=tuple(verdicts), kernels=tuple(taken.pop(name) for name in calls), providers=taken
         )
-
-
-def _raise_if_lost(cause: Exception) -> None:
-    """Raises DeviceLost if CUDA is of no more use to this process."""
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError as error:
-        raise DeviceLost(one_line(cause)) from error
 
 
 def _ready(calls: Mapping[str, Call], clock: Clock) -> dict[str, Call]:

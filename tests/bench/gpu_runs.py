@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from bench.gpu_budget import Pace
-from bench.gpu_run import Run
-from bench.gpu_state import State
+from bench.gpu.budget import Pace
+from bench.gpu.run import Run
+from bench.gpu.state import State
 from dwconv.build.artifact import Argument, Artifact, Extent
 from dwconv.errors import BuildError, RequestFailed
 from dwconv.reference import reference

@@ -6,8 +6,11 @@ import os
 import time
 from pathlib import Path
 
-from bench.gpu_worker import Refused, careful
+from bench.gpu.worker import Refused, careful
 from dwconv.errors import BuildError
+from dwconv.target import CpuTarget
+
+TARGET = CpuTarget(device="made-up-1t", threads=1, vector_bytes=32)
 
 
 class Sticky:
@@ -26,7 +29,7 @@ class Sticky:
         if self._broken:
             return Refused(reason="an illegal memory access", broken=True)
         if request == "refuse":
-            return careful(self._refuse, request, device="cpu")
+            return careful(self._refuse, request, target=TARGET)
         if request == "die":
             os._exit(3)
         if request == "hang":

@@ -12,8 +12,8 @@ import torch
 from bench import cuda
 from bench.__main__ import main
 from bench.cases import GPU_LAYERS, OWN, gpu_workloads, odd_workloads
-from bench.gpu_run import Ended
-from bench.gpu_state import FILE
+from bench.gpu.run import Ended
+from bench.gpu.state import FILE
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.target import parse_target
 from dwconv.workload import DTYPES, LAYOUTS, PASSES

@@ -10,12 +10,14 @@ import torch
 from gpu_runs import TARGET, NoWorkers, faults, run_of, workload
 from planted_records import record_of
 
-from bench import gpu_rank, gpu_smoke, gpu_tune, gpu_verify, ranking
-from bench.gpu_budget import Pace
-from bench.gpu_rank import rank_stage
-from bench.gpu_smoke import smoke_stage
-from bench.gpu_tune import tune_stage
-from bench.gpu_verify import candidates_on, verify_stage
+from bench import ranking
+from bench.gpu import rank, smoke, verify
+from bench.gpu import tune as tune_module
+from bench.gpu.budget import Pace
+from bench.gpu.rank import rank_stage
+from bench.gpu.smoke import smoke_stage
+from bench.gpu.tune import tune_stage
+from bench.gpu.verify import candidates_on, verify_stage
 from dwconv.errors import BrokenInstallation, BuildError, NoTemplate, WorkerCannotStart
 from dwconv.schedules.space import Config
 from dwconv.target import parse_target
@@ -28,7 +30,7 @@ LOAD = "gpu_runs:load"
 @pytest.fixture(autouse=True)
 def _no_workers(monkeypatch):
     faults.clear()
-    for module in (gpu_verify, gpu_smoke, gpu_tune):
+    for module in (verify, smoke, tune_module):
         monkeypatch.setattr(module, "Workers", NoWorkers)
 
 
@@ -73,10 +75,10 @@ def test_a_candidate_that_is_wrong_or_breaks_down_fails_the_run(tmp_path, capsys
 
 def test_what_cannot_be_built_is_told_and_fails_the_run_only_where_nothing_is_right(tmp_path, monkeypatch):
     picky = partial(NoWorkers, unbuildable=lambda candidate: candidate.config.template == "cpu.wgrad_nhwc")
-    monkeypatch.setattr(gpu_verify, "Workers", picky)
+    monkeypatch.setattr(verify, "Workers", picky)
     ended = verified(tmp_path / "a", odd=ODD)
     assert not ended.failed and " unbuilt" in ended.line
-    monkeypatch.setattr(gpu_verify, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
+    monkeypatch.setattr(verify, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
     assert verified(tmp_path / "b", odd=ODD).failed
 
 
@@ -92,8 +94,8 @@ def test_verifying_ends_with_the_time(tmp_path):
 
 @pytest.fixture
 def quick_calls(monkeypatch):
-    monkeypatch.setattr(gpu_smoke, "host_us", lambda call, target: 3.5)
-    monkeypatch.setattr(gpu_smoke, "time_in_turns", lambda calls, **how: {name: Took() for name in calls})
+    monkeypatch.setattr(smoke, "host_us", lambda call, target: 3.5)
+    monkeypatch.setattr(smoke, "time_in_turns", lambda calls, **how: {name: Took() for name in calls})
 
 
 class Took:
@@ -102,7 +104,7 @@ class Took:
 
 def test_first_contact_tells_all_that_it_sees(tmp_path, capsys, monkeypatch, quick_calls):
     monkeypatch.setattr(
-        gpu_smoke, "build", lambda candidate, target: next(NoWorkers(0, jobs=1).map([candidate], timeout_s=1))[1]
+        smoke, "build", lambda candidate, target: next(NoWorkers(0, jobs=1).map([candidate], timeout_s=1))[1]
     )
     ended = smoke_stage(run_of(tmp_path), load=LOAD, timed=workload())
     out = capsys.readouterr().out
@@ -119,8 +121,8 @@ def test_a_step_that_fails_is_told_and_the_next_goes_on(tmp_path, capsys, monkey
     def broken(*args):
         raise RuntimeError("CUDA error: no kernel image")
 
-    monkeypatch.setattr(gpu_smoke, "libraries", broken)
-    monkeypatch.setattr(gpu_smoke, "build", broken)
+    monkeypatch.setattr(smoke, "libraries", broken)
+    monkeypatch.setattr(smoke, "build", broken)
     faults["cpu.fprop_nchw"] = "raises"
     ended = smoke_stage(run_of(tmp_path), load=LOAD, timed=workload())
     out = capsys.readouterr().out
@@ -131,7 +133,7 @@ def test_a_step_that_fails_is_told_and_the_next_goes_on(tmp_path, capsys, monkey
 
 
 def test_without_a_right_template_first_contact_failed(tmp_path, monkeypatch, quick_calls):
-    monkeypatch.setattr(gpu_smoke, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
+    monkeypatch.setattr(smoke, "Workers", partial(NoWorkers, unbuildable=lambda candidate: True))
     assert smoke_stage(run_of(tmp_path), load=LOAD, timed=workload()).failed
 
 
@@ -165,7 +167,7 @@ class Tuner:
 def tuned(tmp_path, monkeypatch):
     def tune(*plan, seconds=600.0, beside_s=0.0):
         tuner = Tuner(*plan, beside_s=beside_s)
-        monkeypatch.setattr(gpu_tune, "tune_workload", tuner)
+        monkeypatch.setattr(tune_module, "tune_workload", tuner)
         run = run_of(tmp_path, WORKLOADS, pace=Pace(seconds, first_s=10, now=lambda: tuner.at))
         ended = tune_stage(run)
         run.state.flush()
@@ -236,7 +238,7 @@ def test_workloads_with_enough_candidates_are_ranked_once(tmp_path, monkeypatch)
         asked.append(len(records))
         return {"candidates": len(records), "spearman": 0.75}
 
-    monkeypatch.setattr(gpu_rank, "rank_correlation", correlation)
+    monkeypatch.setattr(rank, "rank_correlation", correlation)
     assert ranked(tmp_path).line == "Spearman's ρ 0.75, least 0.75, 1 of 1 workloads ranked"
     assert ranked(tmp_path).line == "Spearman's ρ 0.75, least 0.75, 1 of 1 workloads ranked" and asked == [9]
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from planted_records import record_of, workload_of
 
-from bench.gpu_state import FILE, State, has_failed
+from bench.gpu.state import FILE, State, has_failed
 from dwconv.errors import LogError
 from dwconv.records.log import TuningLog
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from bench.gpu_worker import GpuFailure, GpuWorker
+from bench.gpu.worker import GpuFailure, GpuWorker
 from dwconv.errors import WorkerCannotStart
 
 

@@ -15,8 +15,9 @@ from models import TinyNet
 from torch import nn
 
 import dwconv
-from bench import gpu_train, race, train
-from bench.gpu_budget import Pace
+from bench import race, train
+from bench.gpu import train as gpu_train
+from bench.gpu.budget import Pace
 from bench.models import Network
 from bench.networks import explain_layers
 from bench.step_profile import profiles, ratio_at_most, table

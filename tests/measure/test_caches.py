@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 
-from dwconv.measure import caches as module
 from dwconv.measure.caches import inputs_in_turn, results_held
 from dwconv.measure.timing import InTurn
 from dwconv.reference import operands
@@ -16,13 +15,8 @@ from dwconv.target import CudaTarget, cpu_target, parse_target
 from dwconv.workload import PASSES, Workload
 
 WORKLOAD = Workload(pass_="fprop", batch=2, channels=16, input_size=(8, 8), kernel=(3, 3), padding=((1, 1), (1, 1)))
-TARGET = cpu_target()
 TENSOR_BYTES = 4 * 2 * 16 * 8 * 8
-
-
-@pytest.fixture(autouse=True)
-def small_cache(monkeypatch):
-    monkeypatch.setattr(module, "last_cache_bytes", lambda: 3 * TENSOR_BYTES)
+TARGET = dataclasses.replace(cpu_target(), cache_bytes=3 * TENSOR_BYTES)
 
 
 def test_calls_take_turns_and_results_stay_alive():

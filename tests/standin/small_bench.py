@@ -10,13 +10,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from bench import cuda, gpu_smoke, gpu_tune
+from bench import cuda
 from bench.cases import Layer
-from bench.gpu_budget import Budget
-from bench.gpu_limits import Sizes
-from bench.gpu_race import race_stage
-from bench.gpu_smoke import smoke_stage
-from bench.gpu_state import State
+from bench.gpu import smoke, tune
+from bench.gpu.budget import Budget
+from bench.gpu.limits import Sizes
+from bench.gpu.race import race_stage
+from bench.gpu.smoke import smoke_stage
+from bench.gpu.state import State
 from dwconv.target import parse_target
 
 TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
@@ -40,8 +41,8 @@ def stages() -> dict[str, cuda.Stage]:
 
 def main(folder: Path, names: list[str]) -> int:
     os.environ["DWCONV_NATIVE"] = "0"  # nobody waits until the C++ is compiled
-    gpu_smoke._TYPES = ("float32",)
-    gpu_tune.LEAST_S = gpu_tune.MOST_S = 0.5
+    smoke._TYPES = ("float32",)
+    tune.LEAST_S = tune.MOST_S = 0.5
     cuda.STAGES = stages()
     target = parse_target("cuda")
     state = State.open(folder, device=target.device)

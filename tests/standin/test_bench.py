@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu_state import FILE
+from bench.gpu.state import FILE
 from tests.standin.conftest import OnStandIn
 
 COMMAND = ("-m", "tests.standin.small_bench")

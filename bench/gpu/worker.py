@@ -11,12 +11,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from dwconv.build.wire import message
 from dwconv.errors import DwconvError, WorkerCannotStart, WorkerError, one_line
 from dwconv.measure.process import IsolatedProcess
 from dwconv.measure.worker import locate
+from dwconv.target import Target
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
 
 _LEAST_S = 1.0
 """With less a request is not tried again."""
@@ -39,26 +43,15 @@ class GpuFailure(DwconvError):
         self.broken = broken
 
 
-def careful(answer: Callable[[Any], Any], request: Any, *, device: str) -> Any:
+def careful(answer: Callable[[Request], Answer], request: Request, *, target: Target) -> Answer | Refused:
     """What ``answer`` gives, or Refused with what it raised."""
     try:
         return answer(request)
     except Exception as error:  # noqa: BLE001  whatever a kernel or a library does is the request's own fault
+        from dwconv.measure.device import is_lost  # imports PyTorch, which not every handler needs
+
         reason = one_line(f"{type(error).__name__}: {error}", most=400)
-        return Refused(reason=reason, broken=is_broken(device))
-
-
-def is_broken(device: str) -> bool:
-    """True if ``device`` does not work for this process any more."""
-    if device != "cuda":
-        return False
-    import torch
-
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError:
-        return True
-    return False
+        return Refused(reason=reason, broken=is_lost(target))
 
 
 class GpuWorker:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.gpu_budget import Interrupted, interrupted_after
-from bench.gpu_run import Ended, Run, of_all, say
-from bench.gpu_state import has_failed
+from bench.gpu.budget import Interrupted, interrupted_after
+from bench.gpu.run import Ended, Run, of_all, say
+from bench.gpu.state import has_failed
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.runner import Workers
 from dwconv.tuner.loop import tune_workload

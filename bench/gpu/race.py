@@ -7,11 +7,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from bench.gpu_limits import Sizes, as_limits
-from bench.gpu_racing import OURS, MeasureLimits, Race, Raced, RacerSetup
-from bench.gpu_run import Ended, Run, of_all, say
-from bench.gpu_state import has_failed
-from bench.gpu_worker import GpuFailure, GpuWorker
+from bench.gpu.limits import Sizes, as_limits
+from bench.gpu.racer import OURS, MeasureLimits, Race, Raced, RacerSetup
+from bench.gpu.run import Ended, Run, of_all, say
+from bench.gpu.state import has_failed
+from bench.gpu.worker import GpuFailure, GpuWorker
 from dwconv.measure.measuring import LOAD
 from dwconv.records.database import Database
 from dwconv.records.record import Measurement, TuningRecord
@@ -28,11 +28,11 @@ _START_S = 30.0
 """A race may take so much longer in a process that has just started."""
 
 
-def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD, cache_bytes: int | None = None) -> Ended:
+def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD) -> Ended:
     """The run fails if nothing could be raced, though something is tuned."""
     threads = run.target.threads if isinstance(run.target, CpuTarget) else 1
-    setup = RacerSetup(target=run.target, load=load, cache_bytes=cache_bytes)
-    with GpuWorker("bench.gpu_racing:Racer", setup, threads=threads) as racer:
+    setup = RacerSetup(target=run.target, load=load)
+    with GpuWorker("bench.gpu.racer:Racer", setup, threads=threads) as racer:
         racer.start()
         _limits(run, racer, sizes or Sizes())
         return _race_all(run, racer)

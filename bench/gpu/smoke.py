@@ -17,15 +17,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from bench.gpu_budget import Interrupted, interrupted_after
-from bench.gpu_device import clock_of, host_us, warm_up
-from bench.gpu_run import Ended, Run, say
-from bench.gpu_verify import RIGHT, VerifierSetup, in_words, verified
-from bench.gpu_worker import GpuFailure, GpuWorker, Refused, careful
+from bench.gpu.budget import Interrupted, interrupted_after
+from bench.gpu.device import host_us, warm_up
+from bench.gpu.run import Ended, Run, say
+from bench.gpu.verify import RIGHT, VerifierSetup, in_words, verified
+from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
 from dwconv.build import build
 from dwconv.build.wire import message
 from dwconv.errors import DwconvError
 from dwconv.measure.cases import make_case
+from dwconv.measure.device import clock_of
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.runner import Workers
 from dwconv.measure.timing import GLANCE, Call, time_in_turns
@@ -65,7 +66,7 @@ class FirstContact:
         self._is_warm = False
 
     def __call__(self, request: Look) -> dict[str, str] | Refused:
-        return careful(self._look, request, device=self._target.kind)
+        return careful(self._look, request, target=self._target)
 
     def _look(self, request: Look) -> dict[str, str]:
         if request.step == "libraries":
@@ -98,11 +99,11 @@ class FirstContact:
 def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED) -> Ended:
     """The run fails if no template is right."""
     setup = VerifierSetup(target=run.target, load=load)
-    role = "bench.gpu_smoke:FirstContact"
+    role = "bench.gpu.smoke:FirstContact"
     with (
         Workers(run.target, jobs=run.jobs) as workers,
         GpuWorker(role, setup, here=run.one_process) as contact,
-        GpuWorker("bench.gpu_verify:Verifier", setup, here=run.one_process) as gpu,
+        GpuWorker("bench.gpu.verify:Verifier", setup, here=run.one_process) as gpu,
     ):
         workers.builders.start()
         contact.start()

@@ -8,7 +8,6 @@ What is timed was made ready before, under the settings of its provider: setting
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +15,17 @@ from functools import partial
 
 import torch
 
-from bench.gpu_device import cache_bytes, clock_of, synchronize, warm_up
-from bench.gpu_limits import Sizes, limits_of
-from bench.gpu_worker import Refused, careful
+from bench.gpu.device import warm_up
+from bench.gpu.limits import Sizes, limits_of
+from bench.gpu.worker import Refused, careful
 from bench.providers import Inputs, Provider, providers
 from dwconv.build.artifact import Artifact
 from dwconv.build.cache import build_cached
 from dwconv.build.wire import message
 from dwconv.errors import BuildError
+from dwconv.measure.caches import inputs_in_turn, results_held
 from dwconv.measure.cases import make_case
+from dwconv.measure.device import clock_of, synchronize
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.timing import Call, Effort, InTurn, time_in_turns
 from dwconv.measure.verify import LoadedKernel, verify
@@ -36,8 +37,6 @@ from dwconv.target import Target
 message(Measurement)
 
 OURS = "dwconv"
-_TIMES_THE_CACHE = 2
-_MOST_COPIES = 256
 _MAKING_SHARE = 0.6
 """Of the seconds of a race, what making the calls may take: who comes later does not race."""
 
@@ -48,8 +47,6 @@ class RacerSetup:
     target: Target
     load: str = LOAD
     """``module:name`` of what loads an artifact; the tests plant faults here."""
-    cache_bytes: int | None = None
-    """What cold copies have to be larger than; None: the target's cache."""
 
 
 @message
@@ -90,11 +87,10 @@ class Racer:
         self._target = setup.target
         self._clock = clock_of(setup.target)
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
-        self._cache_bytes = cache_bytes(setup.target) if setup.cache_bytes is None else setup.cache_bytes
         warm_up(setup.target)
 
     def __call__(self, request: MeasureLimits | Race) -> Raced | dict[str, float] | Refused:
-        return careful(self._answer, request, device=self._target.kind)
+        return careful(self._answer, request, target=self._target)
 
     def _answer(self, request: MeasureLimits | Race) -> Raced | dict[str, float]:
         with torch.inference_mode():
@@ -111,7 +107,8 @@ class Racer:
         verdict = verify(kernel, case)
         if not verdict.right:
             raise BuildError(f"wrong: {verdict.reason}")
-        copies = [case.inputs, *(_copied(case.inputs) for _ in range(self._count(workload.bytes) - 1))]
+        copies = inputs_in_turn(workload, case.inputs, caches="cold", target=self._target)
+        held = results_held(workload, caches="cold", target=self._target)
         ours = Provider(name=OURS, make=lambda inputs: partial(kernel, *inputs))
         warm: dict[str, Call] = {}
         cold: dict[str, Call] = {}
@@ -121,7 +118,7 @@ class Racer:
                 refused[provider.name] = "no time"
                 continue
             try:
-                warm[provider.name], chilled = self._made(provider, copies)
+                warm[provider.name], chilled = self._made(provider, copies, held=held)
             except Exception as error:
                 if provider is ours:
                     raise
@@ -137,7 +134,7 @@ class Racer:
             refused=refused,
         )
 
-    def _made(self, provider: Provider, copies: Sequence[Inputs]) -> tuple[Call, Call | None]:
+    def _made(self, provider: Provider, copies: Sequence[Inputs], *, held: int) -> tuple[Call, Call | None]:
         """A provider's call, warm and cold, ready to be timed. Compiling once is enough: that one is not timed cold."""
         with provider.settings():
             calls = [provider.make(inputs) for inputs in (copies[:1] if provider.slow else copies)]
@@ -145,12 +142,4 @@ class Racer:
                 call()  # a library chooses, allocates and compiles in its first calls
             synchronize(self._target)
             warm = self._clock.ready(calls[0])
-            return warm, None if provider.slow else self._clock.ready(InTurn(calls, held=len(calls) - 1))
-
-    def _count(self, bytes_moved: int) -> int:
-        """How many copies of a workload's tensors drive each other from the cache."""
-        return max(2, min(_MOST_COPIES, math.ceil(_TIMES_THE_CACHE * self._cache_bytes / max(1, bytes_moved))))
-
-
-def _copied(inputs: Inputs) -> tuple[torch.Tensor, ...]:
-    return tuple(tensor.clone() for tensor in inputs)
+            return warm, None if provider.slow else self._clock.ready(InTurn(calls, held=held))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from bench.gpu_run import Ended, Run, of_all, say
-from bench.gpu_state import has_failed
+from bench.gpu.run import Ended, Run, of_all, say
+from bench.gpu.state import has_failed
 from bench.ranking import rank_correlation
 from dwconv.errors import BrokenInstallation, DwconvError
 from dwconv.records.record import TuningRecord

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.gpu_device import cache_bytes, clock_of
 from dwconv.build.wire import message
+from dwconv.measure.device import clock_of
 from dwconv.measure.timing import Call, Effort, time_in_turns
 from dwconv.target import Limits, Target
 
@@ -36,7 +36,7 @@ def limits_of(target: Target, sizes: Sizes) -> dict[str, float]:
     """Copy bandwidths in GB/s, read and written bytes together, and float32 multiply-adds in GFLOP/s."""
     return {
         "memory_gb_per_s": copy_gb_per_s(sizes.memory_bytes, target),
-        "cache_gb_per_s": copy_gb_per_s(cache_bytes(target) // 4, target),
+        "cache_gb_per_s": copy_gb_per_s(target.cache_bytes // 4, target),
         "small_gb_per_s": copy_gb_per_s(sizes.small_bytes, target),
         "peak_gflop_per_s": fma_gflop_per_s(sizes.product, target),
     }
@@ -49,7 +49,7 @@ def as_limits(known: dict[str, float], target: Target) -> Limits:
         name: max(known.get(name) or nominal.get(name, 0.0), _LEAST_RATE)
         for name in ("memory_gb_per_s", "cache_gb_per_s", "peak_gflop_per_s")
     }
-    return Limits(cache_bytes=cache_bytes(target), **rates)
+    return Limits(cache_bytes=target.cache_bytes, **rates)
 
 
 def copy_gb_per_s(size_bytes: int, target: Target) -> float:

@@ -11,10 +11,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from bench.gpu_budget import Pace
-from bench.gpu_run import Ended, Run, of_all, say
-from bench.gpu_state import has_failed
-from bench.gpu_tune import BESIDE_S, LEAST_S, tune_all
+from bench.gpu.budget import Pace
+from bench.gpu.run import Ended, Run, of_all, say
+from bench.gpu.state import has_failed
+from bench.gpu.tune import BESIDE_S, LEAST_S, tune_all
 from bench.models import NETWORKS, Network
 from bench.train import raced, workloads_of
 from dwconv import settings

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.gpu_budget import Interrupted, interrupted_after
-from bench.gpu_device import warm_up
-from bench.gpu_run import Ended, Run, of_all, say
-from bench.gpu_worker import GpuFailure, GpuWorker, Refused, careful
+from bench.gpu.budget import Interrupted, interrupted_after
+from bench.gpu.device import warm_up
+from bench.gpu.run import Ended, Run, of_all, say
+from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
 from dwconv import settings
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
@@ -55,19 +55,19 @@ class Verifier:
     """Handler: an Artifact in, its Verdict out."""
 
     def __init__(self, setup: VerifierSetup) -> None:
-        self._device = setup.target.kind
+        self._target = setup.target
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         self._cases: dict[Workload, Case] = {}
         warm_up(setup.target)
 
     def __call__(self, artifact: Artifact) -> Verdict | Refused:
-        return careful(self._verdict, artifact, device=self._device)
+        return careful(self._verdict, artifact, target=self._target)
 
     def _verdict(self, artifact: Artifact) -> Verdict:
         workload = artifact.candidate.workload
         with torch.inference_mode():
             if workload not in self._cases:
-                self._cases[workload] = make_case(workload, data="integers", device=self._device)
+                self._cases[workload] = make_case(workload, data="integers", device=self._target.kind)
             return verify(self._load(artifact), self._cases[workload])
 
 
@@ -79,7 +79,7 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     with (
         Workers(run.target, jobs=run.jobs) as workers,
         GpuWorker(
-            "bench.gpu_verify:Verifier", VerifierSetup(target=run.target, load=load), here=run.one_process
+            "bench.gpu.verify:Verifier", VerifierSetup(target=run.target, load=load), here=run.one_process
         ) as gpu,
     ):
         gpu.start()
@@ -99,13 +99,16 @@ def candidates_on(workloads: Sequence[Workload], target: Target, *, jobs: int = 
     if jobs == 1 or len(workloads) < _FEW:
         chosen = [_chosen(workload, target) for workload in workloads]
     else:
-        pool = Pool("bench.gpu_verify:Chooser", VerifierSetup(target=target), size=jobs, threads=1)
-        answers = dict(pool.map(workloads, timeout_s=settings.WORKER_START_TIMEOUT_S))
-        pool.kill()
-        for answer in answers.values():
-            if isinstance(answer, WorkerError):
-                raise answer
-        chosen = [list(answers[position]) for position in range(len(workloads))]
+        pool = Pool("bench.gpu.verify:Chooser", VerifierSetup(target=target), size=jobs, threads=1)
+        answers: dict[int, list[tuple[int, Candidate]]] = {}
+        try:
+            for position, answer in pool.map(workloads, timeout_s=settings.WORKER_START_TIMEOUT_S):
+                if isinstance(answer, WorkerError):
+                    raise answer
+                answers[position] = list(answer)
+        finally:
+            pool.kill()
+        chosen = [answers[position] for position in range(len(workloads))]
     in_rounds = [candidate for of_workload in chosen for candidate in of_workload]
     return [candidate for _, candidate in sorted(in_rounds, key=lambda item: item[0])]
 

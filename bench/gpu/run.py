@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.gpu_budget import Pace
-from bench.gpu_state import State
+from bench.gpu.budget import Pace
+from bench.gpu.state import State
 from dwconv.records.log import TuningLog
 from dwconv.target import Target
 from dwconv.workload import Workload

@@ -1,0 +1,31 @@
+"""What ``bench cuda`` asks of the device it runs on, beside its clock; the same on a CPU, where tests run it."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from dwconv.measure.device import get_ready, synchronize
+from dwconv.measure.timing import Call
+from dwconv.target import Target
+
+
+def warm_up(target: Target) -> None:
+    """Use the device once, which takes seconds the first time in a process; raises its error."""
+    get_ready(target)
+    torch.zeros(1, device=target.kind)
+    synchronize(target)
+
+
+def host_us(call: Call, *, target: Target, calls: int = 200) -> float:
+    """What a call takes the caller, who does not wait for the device."""
+    for _ in range(10):
+        call()
+    synchronize(target)
+    started_s = time.perf_counter()
+    for _ in range(calls):
+        call()
+    taken_s = time.perf_counter() - started_s
+    synchronize(target)
+    return taken_s / max(1, calls) * 1e6

@@ -1,0 +1,40 @@
+"""The device that a process measures on: its clock, making it ready, and whether it still works."""
+
+from __future__ import annotations
+
+import torch
+
+from dwconv import native, settings
+from dwconv.measure.cuda_clock import CudaClock
+from dwconv.measure.timing import Clock, CpuClock
+from dwconv.target import Target
+
+
+def clock_of(target: Target) -> Clock:
+    """Times calls on the target."""
+    return CudaClock() if target.kind == "cuda" else CpuClock()
+
+
+def get_ready(target: Target) -> None:
+    """Import and compile what loads kernels, which takes seconds the first time in a process."""
+    import tvm  # noqa: F401
+
+    if target.kind == "cpu":
+        native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
+    else:
+        native.leave_out("compiling it takes half a minute, and the clock of a GPU does not see how long a call takes")
+
+
+def synchronize(target: Target) -> None:
+    """Wait until the device has done what it was given; raises its error."""
+    if target.kind == "cuda":
+        torch.cuda.synchronize()
+
+
+def is_lost(target: Target) -> bool:
+    """True if the device does not work for this process any more: after an illegal access every call of CUDA fails."""
+    try:
+        synchronize(target)
+    except RuntimeError:
+        return True
+    return False
