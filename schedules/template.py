@@ -1,8 +1,8 @@
 """ScheduleTemplate: a function from (workload, config, target) to a TVM schedule, and the registry of them.
 
-A template is one module in ``schedules/cpu`` or ``schedules/cuda``, named after its pass (``fprop_nhwc.py``), that
-ends with ``TEMPLATE = ScheduleTemplate(…)``; a module put there is found, nothing else needs to know it. It imports TVM
-inside ``schedule``, so that asking which templates fit stays quick.
+Templates of one family are a folder of ``schedules/cpu`` or ``schedules/cuda``, with a module ``templates.py`` that
+ends with ``TEMPLATES = (ScheduleTemplate(…), …)``; a folder put there is found, nothing else needs to know it. It
+imports TVM inside ``schedule``, so that asking which templates fit stays quick.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.schedules.space import Config, ConfigSpace
@@ -22,10 +23,12 @@ from dwconv.workload import PASSES, Layout, Pass, Workload
 if TYPE_CHECKING:
     from tvm import s_tir
 
+AnyTarget = TypeVar("AnyTarget", bound=Target)
+
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleTemplate:
-    """One way to run one pass on one kind of device.
+class ScheduleTemplate(Generic[AnyTarget]):
+    """One way to run one pass on one kind of device, whose targets its functions take.
 
     The scheduled PrimFunc is called ``main``. Its parameters are, in order, the workload's ``inputs``, its ``results``
     and then the workspaces it needs (``workspace``, ``workspace_1``, …), in the template's ``layout``, with a symbolic
@@ -39,11 +42,11 @@ class ScheduleTemplate:
     pass_: Pass
     layout: Layout
     """How the kernel's tensors lie in memory."""
-    misfit: Callable[[Workload, Any], str | None]
+    misfit: Callable[[Workload, AnyTarget], str | None]
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
-    space: Callable[[Workload, Any], ConfigSpace]
-    schedule: Callable[[Workload, Config, Any], s_tir.Schedule]
-    estimate: Callable[[Workload, Config, Any], float] | None = None
+    space: Callable[[Workload, AnyTarget], ConfigSpace]
+    schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule]
+    estimate: Callable[[Workload, Config, AnyTarget], float] | None = None
     """Microseconds that a configuration may take, from plain integers, where the template knows more than its knobs'
     names tell; it orders candidates before any is built."""
 
@@ -56,7 +59,7 @@ class Candidate:
     config: Config
 
     @property
-    def template(self) -> ScheduleTemplate:
+    def template(self) -> ScheduleTemplate[Any]:
         return template(self.config.template)
 
     def schedule(self, target: Target) -> s_tir.Schedule:
@@ -68,19 +71,22 @@ class Candidate:
 
 
 @cache
-def all_templates() -> dict[str, ScheduleTemplate]:
-    """Every template by name."""
-    found: dict[str, ScheduleTemplate] = {}
+def all_templates() -> dict[str, ScheduleTemplate[Any]]:
+    """Every template by name, in the order of their names."""
+    found: dict[str, ScheduleTemplate[Any]] = {}
     for device in ("cpu", "cuda"):
         folder: Any = importlib.import_module(f"dwconv.schedules.{device}")
         for module in pkgutil.iter_modules(folder.__path__):
-            if module.name.startswith(PASSES):
-                candidate = importlib.import_module(f"{folder.__name__}.{module.name}").TEMPLATE
+            name = f"{folder.__name__}.{module.name}"
+            if module.ispkg and find_spec(f"{name}.templates"):
+                found.update({each.name: each for each in importlib.import_module(f"{name}.templates").TEMPLATES})
+            elif module.name.startswith(PASSES):
+                candidate = importlib.import_module(name).TEMPLATE
                 found[candidate.name] = candidate
-    return found
+    return dict(sorted(found.items()))
 
 
-def template(name: str) -> ScheduleTemplate:
+def template(name: str) -> ScheduleTemplate[Any]:
     """The template of that name. Raises InvalidConfig for an unknown one."""
     known = all_templates()
     if name not in known:
@@ -88,7 +94,7 @@ def template(name: str) -> ScheduleTemplate:
     return known[name]
 
 
-def fitting(name: str, workload: Workload, target: Target) -> ScheduleTemplate:
+def fitting(name: str, workload: Workload, target: Target) -> ScheduleTemplate[Any]:
     """The template of that name. Raises InvalidConfig, saying why, if it is unknown or cannot run ``workload`` on
     ``target``: its kernels would read and write other tensors than they are given."""
     found = template(name)
@@ -97,7 +103,7 @@ def fitting(name: str, workload: Workload, target: Target) -> ScheduleTemplate:
     return found
 
 
-def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate]:
+def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate[Any]]:
     """Templates that can run ``workload`` on ``target``; raises NoTemplate, saying why, if none can."""
     meant = [found for found in all_templates().values() if not _why_not_for(found, workload, target)]
     misfits = {found.name: _why_unfit(found, workload, target) for found in meant}
@@ -108,14 +114,14 @@ def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate]:
     raise NoTemplate(f"no template runs {workload.key} on {target}: {reasons}")
 
 
-def _why_not_for(candidate: ScheduleTemplate, workload: Workload, target: Target) -> str | None:
+def _why_not_for(candidate: ScheduleTemplate[Any], workload: Workload, target: Target) -> str | None:
     """What the template is meant for, where that is something else: another device or another pass."""
     if candidate.device != target.kind:
         return f"it is for {candidate.device}"
     return None if candidate.pass_ == workload.pass_ else f"it is for {candidate.pass_}"
 
 
-def _why_unfit(candidate: ScheduleTemplate, workload: Workload, target: Target) -> str | None:
+def _why_unfit(candidate: ScheduleTemplate[Any], workload: Workload, target: Target) -> str | None:
     """Why a template for this device and pass cannot run the workload; None if it can.
 
     On the CPU a kernel of one layout also runs the other, through a copy; on a GPU the copy costs as much as the
