@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dwconv.schedules.taps import Axis
-from dwconv.workload import Workload
+from dwconv.workload import Pass, Workload
+
+GATHERS: tuple[Pass, ...] = ("fprop", "dgrad")
+"""The passes that are such a sum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +28,11 @@ class Gather:
     fan_out: int = 1
     bias: bool = False
     """Whether one is added to every sum."""
+
+    @classmethod
+    def of(cls, workload: Workload) -> Gather:
+        """Of an fprop or a dgrad."""
+        return cls.of_convolution(workload) if workload.pass_ == "fprop" else cls.of_input_gradient(workload)
 
     @classmethod
     def of_convolution(cls, workload: Workload) -> Gather:

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from dwconv.workload import Workload
@@ -83,6 +84,14 @@ class Axis:
         origin = self.origin(start)
         return {at: pairs for at, pairs in self.reads(width).items() if 0 <= origin + at < self.inputs}
 
+    def tile_reads(self, width: int, *, tiles: int) -> dict[int, list[tuple[int, int]]]:
+        """``reads`` of one of ``tiles`` tiles side by side: one that is alone reads no padding."""
+        return _tile_reads(self, width, alone=tiles == 1)
+
+    def covered(self, width: int) -> int:
+        """Outputs that tiles of ``width`` compute, wanted or not."""
+        return -(-self.outputs // width) * width
+
     def is_interior(self, start: int, width: int) -> bool:
         """Whether a whole tile at ``start`` lies in the output and reads no padding."""
         return start + width <= self.outputs and len(self.live_reads(start, width)) == len(self.reads(width))
@@ -105,6 +114,11 @@ class Axis:
                 count = (self.taps - 1 - first) // period + 1
                 return TapLoop(first=first, period=period, count=count, at=at, delta=period * self.step // self.down)
         return None
+
+
+@cache
+def _tile_reads(axis: Axis, width: int, *, alone: bool) -> dict[int, list[tuple[int, int]]]:
+    return axis.live_reads(0, width) if alone else axis.reads(width)
 
 
 @dataclass(frozen=True, kw_only=True)

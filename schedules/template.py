@@ -23,6 +23,8 @@ from dwconv.workload import PASSES, Layout, Pass, Workload
 if TYPE_CHECKING:
     from tvm import s_tir
 
+    from dwconv.schedules.cuda.gpu.cost import BlockWork
+
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
 
@@ -46,9 +48,8 @@ class ScheduleTemplate(Generic[AnyTarget]):
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, AnyTarget], ConfigSpace]
     schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule]
-    estimate: Callable[[Workload, Config, AnyTarget], float] | None = None
-    """Microseconds that a configuration may take, from plain integers, where the template knows more than its knobs'
-    names tell; it orders candidates before any is built."""
+    work: Callable[[Workload, Config, AnyTarget], tuple[BlockWork, ...]] | None = None
+    """What the blocks of each kernel do, in plain integers: its price orders a GPU's candidates before one is built."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from dwconv.build.sass import CLASSES, Code, Instruction, width_bytes
 from dwconv.build.sass_integers import Action, action
 from dwconv.build.sass_registers import LONG, Number, Operand, Registers, Truth, operand
 from dwconv.errors import BuildError
-from dwconv.tuner.transactions import SECTOR_BYTES, WARP, sectors_asked, shared_turns
+from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES, WARP
+from dwconv.tuner.transactions import sectors_asked, shared_turns
 
 Array = NDArray[Any]
 

@@ -13,37 +13,12 @@ from dataclasses import dataclass
 from dwconv.build.artifact import Argument, Artifact, Extent, Launch
 from dwconv.build.sass import CLASSES, Code, bytes_in_flight, disassemble
 from dwconv.errors import BuildError
+from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, RESOURCES, BlockWork, missed, price
+from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES
+from dwconv.schedules.cuda.gpu.occupancy import Occupancy, occupancy
 from dwconv.target import CudaTarget
 from dwconv.tuner.block_trace import BlockTrace, Untraceable, local_lines, trace_block
-from dwconv.tuner.transactions import LINE_BYTES
 from dwconv.workload import ITEMSIZE, Workload
-
-RESOURCES = ("dram", "cache", "load_store", "fma", "issue", "latency")
-"""Memory; second-level cache; load/store units, shared memory's and global memory's turns; multiply-adds; issue slots;
-and the time that blocks take one after the other, however idle the SM."""
-LAUNCH_US = 2.0
-"""From one kernel to the next on a stream."""
-NOT_HIDDEN = 0.05
-"""Share of a resource's time that adds to the slowest one's: of candidates that the memory holds up alike, the lean one
-costs less."""
-DRAM_LATENCY_CYCLES = 800
-BYTES_IN_FLIGHT_PER_SM = 50_000
-"""What an SM must have asked for at any time to draw its share of the bandwidth."""
-
-# How an SM hands out its resources, since sm_80.
-_REGISTERS_PER_UNIT = 256  # to a warp
-_SHARED_BYTES_PER_UNIT = 128
-_SHARED_BYTES_OF_SYSTEM = 1024  # in every block
-
-
-@dataclass(frozen=True, kw_only=True)
-class Occupancy:
-    """How many blocks share an SM, and what keeps it from holding more."""
-
-    blocks_per_sm: int
-    limiter: str
-    """``registers``, ``shared_bytes``, ``threads`` or ``blocks``."""
-    threads_per_sm: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,23 +138,6 @@ def issue_budget(workload: Workload, target: CudaTarget) -> float:
     return lanes_per_s / (target.limits.memory_gb_per_s * 1e9) * workload.bytes / outputs_of(workload)
 
 
-def occupancy(*, threads: int, registers: int, shared_bytes: int, target: CudaTarget) -> Occupancy:
-    """Blocks of ``threads`` threads, with ``registers`` each and ``shared_bytes`` together, that an SM holds."""
-    warps = -(-threads // target.warp)
-    registers_per_warp = _round_up(max(registers, 1) * target.warp, _REGISTERS_PER_UNIT)
-    shared = _round_up(shared_bytes + _SHARED_BYTES_OF_SYSTEM, _SHARED_BYTES_PER_UNIT)
-    slots = target.issue_slots
-    warps_by_registers = target.registers_per_sm // registers_per_warp // slots * slots
-    room = {
-        "registers": warps_by_registers // warps,
-        "shared_bytes": target.shared_bytes_per_sm // shared,
-        "threads": target.threads_per_sm // (warps * target.warp),
-        "blocks": target.blocks_per_sm,
-    }
-    limiter = min(room, key=lambda name: room[name])
-    return Occupancy(blocks_per_sm=room[limiter], limiter=limiter, threads_per_sm=room[limiter] * threads)
-
-
 def _kernel_cost(
     artifact: Artifact, launch: Launch, code: Code, workload: Workload, target: CudaTarget, *, written: set[str]
 ) -> tuple[KernelCost, set[str]]:
@@ -196,38 +154,36 @@ def _kernel_cost(
     trace, note = _traced(code, launch, workload=workload, target=target, blocks=blocks)
     at_a_time = min(blocks, held.blocks_per_sm * target.sms)
     traffic = _Traffic(launch, trace, blocks=blocks, at_a_time=at_a_time, batch=workload.batch, target=target)
-    dram_bytes, cache_bytes = traffic.dram_bytes(written), traffic.cache_bytes
-    in_flight = held.threads_per_sm * bytes_in_flight(code)
-    busy = dict.fromkeys(RESOURCES, math.inf)
-    if at_a_time:
-        cycles = _cycles_of_a_block(trace, target=target)
-        # What an SM has asked for at a time is its share of the bandwidth; blocks may be too few for all SMs.
-        drawn = min(1.0, max(1, in_flight) / BYTES_IN_FLIGHT_PER_SM) * min(1.0, blocks / target.sms)
-        busy["dram"] = dram_bytes / (target.limits.memory_gb_per_s * drawn) / 1e3
-        busy["cache"] = cache_bytes / (target.limits.cache_gb_per_s * drawn) / 1e3
-        # The SM with the most blocks is the last to finish.
-        for name in ("load_store", "fma", "issue"):
-            busy[name] = _microseconds(math.ceil(blocks / target.sms) * cycles[name], target)
-        alone = DRAM_LATENCY_CYCLES + cycles["issue"] * target.issue_slots / -(-threads // target.warp)
-        busy["latency"] = _microseconds(math.ceil(blocks / at_a_time) * alone, target)
-    limiter = max(busy, key=lambda name: busy[name])
-    lanes = target.warp * blocks / outputs_of(workload)
+    work = BlockWork(
+        blocks=blocks,
+        threads=threads,
+        registers=resources.get("registers", 0),
+        shared_bytes=resources.get("shared_bytes", 0),
+        instructions=trace.instructions,
+        fma=trace.issued["fma"],
+        lines=trace.global_lines + trace.local_lines,
+        bank_turns=trace.wavefronts,
+        dram_bytes=traffic.dram_bytes(written),
+        cache_bytes=traffic.cache_bytes,
+        bytes_in_flight=threads * bytes_in_flight(code),
+    )
+    priced, lanes = price(work, target), target.warp * blocks / outputs_of(workload)
     cost = KernelCost(
         kernel=launch.kernel,
-        microseconds=(1 - NOT_HIDDEN) * busy[limiter] + NOT_HIDDEN * sum(busy.values()) + LAUNCH_US,
-        limiter=limiter,
-        busy_us={**busy, "launch": LAUNCH_US},
+        microseconds=priced.microseconds,
+        limiter=priced.limiter,
+        busy_us={**priced.busy_us, "launch": LAUNCH_US},
         resources=resources,
         threads=threads,
         blocks=blocks,
-        occupancy=held,
+        occupancy=priced.occupancy,
         waves=blocks / at_a_time if at_a_time else math.inf,
         issued_per_output={kind: count * lanes for kind, count in trace.issued.items()},
-        bytes_in_flight_per_sm=in_flight,
+        bytes_in_flight_per_sm=int(priced.bytes_in_flight_per_sm),
         conflicts=trace.conflicts,
         sectors_over_ideal=trace.sectors_over_ideal,
-        dram_bytes=dram_bytes,
-        cache_bytes=cache_bytes,
+        dram_bytes=work.dram_bytes,
+        cache_bytes=work.cache_bytes,
         local_bytes=trace.local_lines * LINE_BYTES * blocks,
         note=note,
     )
@@ -266,16 +222,6 @@ def _guessed(code: Code, launch: Launch, *, workload: Workload, blocks: int, war
     )
 
 
-def _cycles_of_a_block(trace: BlockTrace, *, target: CudaTarget) -> dict[str, float]:
-    """Cycles for which one block keeps the units of an SM busy."""
-    flops_per_cycle = target.limits.peak_gflop_per_s / (target.sms * target.clock_ghz)  # of one SM
-    return {
-        "load_store": trace.wavefronts + trace.global_lines + trace.local_lines,
-        "fma": trace.issued["fma"] * target.warp * 2 / flops_per_cycle,
-        "issue": trace.instructions / target.issue_slots,
-    }
-
-
 class _Traffic:
     """Bytes of one launch between DRAM and the second-level cache, and between that and the SMs.
 
@@ -291,7 +237,7 @@ class _Traffic:
         self._read = {name: size * blocks for name, size in trace.read_bytes.items()}
         self._written = {name: size * blocks for name, size in trace.written_bytes.items()}
         touched = at_a_time * (sum(trace.read_bytes.values()) + sum(trace.written_bytes.values()))
-        self._missed = max(0.0, 1 - self._cache / touched) if touched else 0.0
+        self._missed = missed(touched, target)
 
     @property
     def cache_bytes(self) -> float:
@@ -318,11 +264,3 @@ def _sizes(launch: Launch, *, batch: int) -> dict[str, int]:
         for argument in launch.arguments
         if isinstance(argument, Argument)
     }
-
-
-def _microseconds(cycles: float, target: CudaTarget) -> float:
-    return cycles / (target.clock_ghz * 1e3)
-
-
-def _round_up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SECTOR_BYTES = 32
-LINE_BYTES = 128
-WARP = 32
-BANKS = 32
-BANK_BYTES = 4
+from dwconv.schedules.cuda.gpu.banks import Turns, turns_of_warp
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, WARP
 
 Array = NDArray[Any]
 
@@ -53,23 +50,13 @@ def shared_turns(address: Array, active: Array, *, width: int) -> tuple[int, int
         if takes_part.any():
             relative = lanes[takes_part] - lanes[takes_part].min()
             of_warp = _turns_of_a_warp(relative.tobytes(), takes_part.tobytes(), width)
-            turns, least = turns + of_warp[0], least + of_warp[1]
+            turns, least = turns + of_warp.taken, least + of_warp.least
     return turns, least
 
 
 @lru_cache(maxsize=65536)
-def _turns_of_a_warp(relative: bytes, takes_part: bytes, width: int) -> tuple[int, int]:
-    """Wide accesses go in halves or quarters of a warp; words of one bank one after the other, the same word at once. A
-    constant offset changes nothing, so ``relative`` is without."""
-    lanes = np.nonzero(np.frombuffer(takes_part, np.bool_))[0]
-    words_each = max(1, width // BANK_BYTES)
-    words = (np.frombuffer(relative, np.int64) // BANK_BYTES)[:, None] + np.arange(words_each)
-    distinct = np.unique(words)
-    least = -(-len(distinct) // BANKS)
-    if len(distinct) <= BANKS and np.bincount(distinct % BANKS).max() == 1:
-        return 1, least
-    turns = 0
-    for group in range(words_each):
-        of_group = np.unique(words[lanes // (WARP // words_each) == group])
-        turns += int(np.bincount(of_group % BANKS).max()) if len(of_group) else 0
-    return turns, least
+def _turns_of_a_warp(relative: bytes, takes_part: bytes, width: int) -> Turns:
+    """A constant offset changes nothing, so ``relative`` is without."""
+    words = iter((np.frombuffer(relative, np.int64) // BANK_BYTES).tolist())
+    places = [next(words) if takes else None for takes in np.frombuffer(takes_part, np.bool_)]
+    return turns_of_warp(places, words=max(1, width // BANK_BYTES))

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.schedules.cuda.plane_tile import Planes, exact_vectors
-from dwconv.schedules.cuda.reach import Reach, both
-from dwconv.schedules.cuda.strip_space import aligned_lanes, vectors
-from dwconv.schedules.cuda.wide_space import Wide, spread_vectors
-from dwconv.schedules.gather import Gather
+from dwconv.schedules.cuda.emit.reach import Reach, both
+from dwconv.schedules.cuda.gpu.banks import spread_vectors
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, exact_vectors, least_vectors
+from dwconv.schedules.cuda.resident_planes.cut import Cut as PlanesCut
+from dwconv.schedules.cuda.staged_rows.cut import Cut as RowsCut
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import all_templates, templates_for
 from dwconv.target import CudaTarget, parse_target
@@ -72,7 +72,7 @@ def test_there_are_planes_to_search(name: str, size: int, kernel: int, stride: i
 def test_planes_are_copied_in_whole_vectors_and_no_bank_is_met_twice(name: str, dtype: str, size: int) -> None:
     workload = of(name, 384, size, 3, dtype=dtype, batch=64)
     default = all_templates()[name].space(workload, SM_90).default
-    tiles = Planes.of(Gather.of_convolution(workload), default, workload.dtype)
+    tiles = PlanesCut.of(workload, default)
     width = {"float32": 4, "float16": 2, "bfloat16": 2}
     for held in (tiles.source, tiles.result):
         assert held.copied_lanes * width[tiles.held] == 16, "the widest of shared memory"
@@ -98,7 +98,7 @@ def test_strips_are_as_wide_as_a_vector_and_several_planes_share_a_block(name: s
 def test_wide_rows_of_a_small_map_are_whole() -> None:
     workload = of(WIDE[0], 256, 28, 31)
     default = all_templates()[WIDE[0]].space(workload, SM_90).default
-    tiles = Wide.of(Gather.of_convolution(workload), default, workload.dtype)
+    tiles = RowsCut.of(workload, default)
     assert (tiles.tile_w, tiles.column_tiles) == (28, 1)
     assert 2 * tiles.shared_bytes < SM_90.shared_bytes_per_sm
 
@@ -155,7 +155,7 @@ def test_every_workload_has_a_template_and_each_of_them_a_default(  # type: igno
     [(4, 56, 4, 4), (8, 56, 2, 8), (8, 28, 2, 4), (4, 57, 4, 1), (2, 14, 4, 2), (0, 28, 4, 4)],
 )
 def test_vectors_are_as_wide_as_memory_is_aligned(step: int, pitch: int, itemsize: int, expected: int) -> None:
-    assert aligned_lanes(step, pitch, itemsize) == expected
+    assert aligned_lanes(step, pitch, itemsize=itemsize) == expected
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_is_stored_is_cut_into_aligned_vectors(start: int, stop: int, lanes
     ],
 )
 def test_the_halo_is_read_in_the_smallest_aligned_part(wanted: range, lanes: int, expected: list) -> None:  # type: ignore[type-arg]
-    assert vectors(wanted, lanes) == expected
+    assert least_vectors(wanted, lanes) == expected
 
 
 @given(

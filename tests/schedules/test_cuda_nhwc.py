@@ -16,7 +16,7 @@ from dwconv.build import build
 from dwconv.build.sass import disassemble
 from dwconv.errors import InvalidConfig
 from dwconv.measure.simulator.smaller import source_only
-from dwconv.schedules.cuda import dgrad_nhwc, fprop_nhwc
+from dwconv.schedules.cuda.channels_last.templates import TEMPLATES as CHANNELS_LAST
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.cost_model import computed_cost
@@ -28,7 +28,7 @@ from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SHAPES, SM_90, assert_right_and_clean, drawn
 from tests.turns import alternating, every, in_turns
 
-TEMPLATES = {"fprop": fprop_nhwc.TEMPLATE, "dgrad": dgrad_nhwc.TEMPLATE}
+TEMPLATES = {template.pass_: template for template in CHANNELS_LAST}
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad")
 GOLDEN = Path(__file__).parent.parent / "build" / "golden"
 

@@ -1,4 +1,4 @@
-"""The partition that CUDA templates share."""
+"""The two-level partition, and rows spread over the banks of shared memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import s_tir, te, tirx
 
-from dwconv.schedules.two_level import BANKS, Partition, Tile, keep_in_registers, spread_over_banks, two_level
+from dwconv.schedules.cuda.block_tile.cut import AxisTile
+from dwconv.schedules.cuda.block_tile.partition import Partition, keep_in_registers, two_level
+from dwconv.schedules.cuda.gpu.banks import spread_words
+from dwconv.schedules.cuda.gpu.hardware import BANKS
 
 
 def test_a_block_tile_is_its_levels_multiplied() -> None:
-    assert Tile(vthreads=2, threads=28, registers=3).block == 168
-    assert Tile().block == 1
+    assert AxisTile(vthreads=2, threads=28, registers=3).block == 168
+    assert AxisTile().block == 1
 
 
 def test_loops_are_bound_to_blocks_virtual_threads_and_threads() -> None:
-    sch, partition = _partitioned(rows=Tile(threads=4, registers=2), columns=Tile(vthreads=2, threads=8))
+    sch, partition = _partitioned(rows=AxisTile(threads=4, registers=2), columns=AxisTile(vthreads=2, threads=8))
     assert _bound(sch) == {
         "blockIdx.x": {"n * 2"},
         "vthread.y": {"1"},
@@ -33,7 +36,7 @@ def test_loops_are_bound_to_blocks_virtual_threads_and_threads() -> None:
 
 
 def test_the_sum_has_no_guard_and_the_store_has_one() -> None:
-    sch, _ = _partitioned(rows=Tile(threads=4, registers=2), columns=Tile(vthreads=2, threads=8))
+    sch, _ = _partitioned(rows=AxisTile(threads=4, registers=2), columns=AxisTile(vthreads=2, threads=8))
     guards = {name: str(_realize(sch, name).predicate) for name in ("sum", "y")}
     assert guards["sum"] in ("True", "T.bool(True)")
     assert "< 13" in guards["y"]
@@ -41,7 +44,7 @@ def test_the_sum_has_no_guard_and_the_store_has_one() -> None:
 
 def test_virtual_threads_stride_the_tile() -> None:
     """Column of the tile = vthread · threads + thread, so neighbouring threads own neighbouring columns."""
-    sch, _ = _partitioned(rows=Tile(threads=4, registers=2), columns=Tile(vthreads=2, threads=8))
+    sch, _ = _partitioned(rows=AxisTile(threads=4, registers=2), columns=AxisTile(vthreads=2, threads=8))
     column = str(_realize(sch, "sum").iter_values[2])
     assert column.count("* 8") == 1 and "* 2" not in column
 
@@ -53,7 +56,7 @@ def test_virtual_threads_stride_the_tile() -> None:
     rows=st.integers(1, 16),
 )
 def test_rows_are_spread_over_the_banks(held: int, threads: tuple[int, int], rows: int) -> None:
-    apart = spread_over_banks(held, threads=threads, words=((rows, 1),))
+    apart = spread_words(held, threads=threads, words=((rows, 1),))
     assert held <= apart < held + BANKS
     assert _most_in_a_bank(apart, threads, rows) == min(
         _most_in_a_bank(other, threads, rows) for other in range(held, held + BANKS)
@@ -62,7 +65,7 @@ def test_rows_are_spread_over_the_banks(held: int, threads: tuple[int, int], row
 
 @pytest.mark.parametrize("threads", [(4, 8), (2, 16), (1, 32), (8, 4)])
 def test_odd_strips_meet_no_bank_twice(threads: tuple[int, int]) -> None:
-    apart = spread_over_banks(58, threads=threads, words=((7, 1),))
+    apart = spread_words(58, threads=threads, words=((7, 1),))
     assert _most_in_a_bank(apart, threads, 7) == 1
 
 
@@ -71,7 +74,7 @@ def _most_in_a_bank(apart: int, threads: tuple[int, int], rows: int) -> int:
     return max(Counter((lane // threads[1] * rows * apart + lane % threads[1]) % BANKS for lane in lanes).values())
 
 
-def _partitioned(*, rows: Tile, columns: Tile) -> tuple[s_tir.Schedule, Partition]:
+def _partitioned(*, rows: AxisTile, columns: AxisTile) -> tuple[s_tir.Schedule, Partition]:
     """Row sums of three neighbours on 13 × 16 outputs, padded to 16 × 16."""
     batch = te.var("n", "int32")
     x = te.placeholder((batch, 16, 18), "float32", name="x")

@@ -20,7 +20,7 @@ from dwconv.measure.simulator.simulate import simulate
 from dwconv.measure.simulator.smaller import MOST_PRODUCTS, products, smaller, source_only
 from dwconv.measure.simulator.translate import translate
 from dwconv.records.record import Verdict
-from dwconv.schedules.cuda import fprop_nchw
+from dwconv.schedules.cuda.block_tile import templates as block_tile
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget, parse_target
 from dwconv.workload import Workload
@@ -36,7 +36,7 @@ LARGE = dataclasses.replace(LAYER, batch=64, channels=288, input_size=(112, 112)
 
 
 def lowered(workload: Workload = LAYER) -> Artifact:
-    return source_only(Candidate(workload, fprop_nchw.space(workload, SM_90).default), SM_90)
+    return source_only(Candidate(workload, block_tile.space(workload, SM_90).default), SM_90)
 
 
 def without_barriers(artifact: Artifact) -> Artifact:
@@ -100,7 +100,7 @@ def test_at_least_one_image_is_verified(objects: Path, monkeypatch: pytest.Monke
 
 
 def test_a_workload_is_made_smaller_by_channels_alone() -> None:
-    default = Candidate(LARGE, fprop_nchw.space(LARGE, SM_90).default)
+    default = Candidate(LARGE, block_tile.space(LARGE, SM_90).default)
     small = smaller(default, SM_90)
     assert small.config == default.config
     assert small.workload == dataclasses.replace(LARGE, channels=small.workload.channels)

@@ -1,0 +1,139 @@
+"""What a block of the two-level partition does, in plain integers. No TVM here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dwconv.schedules.cuda.block_tile.cut import BlockTile
+from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.hardware import WARP
+from dwconv.schedules.cuda.gpu.vectors import lines_of_warp
+from dwconv.schedules.space import Config
+from dwconv.target import CudaTarget
+from dwconv.workload import ITEMSIZE, Workload
+
+FETCH_INSTRUCTIONS = 6
+"""To find out where an element of a staged patch comes from, and whether it exists."""
+START = 40
+"""Instructions with which a thread finds its place."""
+LOADS_IN_FLIGHT = 12
+"""Of one thread while it stages: enough for a busy SM to have the 50 KB on their way that saturate the memory."""
+OTHER_REGISTERS = 24
+"""For addresses, counters and the values in flight."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reads:
+    """How the input reaches the threads of a block, for one block tile."""
+
+    instructions: float
+    """Of a thread."""
+    lines: float
+    bank_turns: float
+    bytes_in_flight: float
+
+
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
+    """``workload`` is an fprop."""
+    tile, itemsize = BlockTile.of(config), ITEMSIZE[workload.dtype]
+    sizes = zip((workload.out_channels, *workload.output_size), (tile.planes, tile.rows, tile.columns), strict=True)
+    tiles = workload.batch * math.prod(-(-size // part) for size, part in sizes)
+    threads = tile.planes * tile.threads_h * tile.threads_w
+    warps = -(-threads // WARP)
+    outputs, taps = outputs_of(config), math.prod(workload.kernel)
+    reads = _staged(workload, config, tile, threads) if config.stage == "shared" else _direct(workload, config, tile)
+    converted = 0.75 * outputs if itemsize == 2 else 0.0
+    fma = float(outputs * taps)
+    instructions = fma + taps + reads.instructions + outputs + converted
+    written = float(workload.batch * workload.out_channels * math.prod(workload.output_size) * itemsize)
+    patch_h, patch_w = tile.patch(workload)
+    planes = -(-tile.planes // workload.multiplier)
+    read = float(tiles * planes * min(patch_h, workload.input_size[0]) * itemsize)
+    read *= min(patch_w * workload.stride[1], workload.input_size[1])
+    lines = warps * outputs * lines_of_warp(tile.threads_w, config.tile_w * itemsize)
+    return BlockWork(
+        blocks=-(-tiles // config.turns),
+        threads=threads,
+        registers=min(registers_of(workload, config), target.registers_per_thread),
+        shared_bytes=staged_bytes(workload, config) if config.stage == "shared" else 0,
+        instructions=warps * (config.turns * instructions + START),
+        fma=config.turns * warps * fma,
+        lines=config.turns * (lines + reads.lines),
+        bank_turns=config.turns * reads.bank_turns,
+        dram_bytes=float(workload.bytes),
+        cache_bytes=max(read, workload.bytes - written) + written,
+        bytes_in_flight=reads.bytes_in_flight,
+    )
+
+
+def _direct(workload: Workload, config: Config, tile: BlockTile) -> _Reads:
+    """Every thread reads the patch of its own outputs, all at once."""
+    itemsize = ITEMSIZE[workload.dtype]
+    words, threads = patch_words(workload, config), tile.planes * tile.threads_h * tile.threads_w
+    apart = config.tile_w * workload.stride[1] * itemsize
+    return _Reads(
+        instructions=2 * words + (0.75 * words if itemsize == 2 else 0),
+        lines=-(-threads // WARP) * words * lines_of_warp(tile.threads_w, apart),
+        bank_turns=0.0,
+        bytes_in_flight=float(threads * words * itemsize),
+    )
+
+
+def _staged(workload: Workload, config: Config, tile: BlockTile, threads: int) -> _Reads:
+    """All threads fetch the patch of the block together; each reads a row of it for every row of taps."""
+    itemsize = ITEMSIZE[workload.dtype]
+    rows, columns = tile.patch(workload)
+    planes = -(-tile.planes // workload.multiplier)
+    fetched = planes * rows * columns * workload.stride[1]
+    lanes = tile.copy_lanes(workload) if config.pipeline > 1 else 1
+    moves = fetched / lanes / threads
+    rows_read = (config.tile_h - 1) * workload.stride[0] + workload.dilation[0] * (workload.kernel[0] - 1) + 1
+    read = config.vthread_w * workload.kernel[1] * min(rows_read, config.tile_h * workload.kernel[0])
+    if config.unroll == "row":
+        read = outputs_of(config) * math.prod(workload.kernel)
+    converted = 0.75 * (fetched / threads if config.pipeline == 1 else read) if itemsize == 2 else 0.0
+    in_flight = (config.pipeline - 1) * fetched if config.pipeline > 1 else min(fetched, LOADS_IN_FLIGHT * threads)
+    warps = -(-threads // WARP)
+    return _Reads(
+        instructions=(FETCH_INSTRUCTIONS + 2) * moves + read + converted,
+        lines=warps * moves * lines_of_warp(columns * workload.stride[1] // lanes or 1, lanes * itemsize),
+        bank_turns=warps * (moves * lanes + read),
+        bytes_in_flight=float(in_flight * itemsize),
+    )
+
+
+# -- what one thread has ---------------------------------------------------------------------------------------------
+
+
+def outputs_of(config: Config) -> int:
+    """Outputs of one thread."""
+    return int(config.tile_h * config.vthread_w * config.tile_w)
+
+
+def registers_of(workload: Workload, config: Config) -> int:
+    """About how many a thread needs."""
+    return outputs_of(config) + patch_words(workload, config) + OTHER_REGISTERS
+
+
+def patch_words(workload: Workload, config: Config) -> int:
+    """Input words a thread holds: what it fetches at a time, or the patch of its own outputs."""
+    if config.stage == "shared":
+        return max(LOADS_IN_FLIGHT, workload.kernel[1])
+    kernel, stride, dilation = workload.kernel, workload.stride, workload.dilation
+    height = (config.tile_h - 1) * stride[0] + dilation[0] * (kernel[0] - 1) + 1
+    width = (config.tile_w - 1) * stride[1] + dilation[1] * (kernel[1] - 1) + 1
+    return int(height * width)
+
+
+STAGED_BYTES = 4
+"""Of an element: what is staged by threads is float32."""
+
+
+def staged_bytes(workload: Workload, config: Config) -> int:
+    """Shared memory of a block: the patches that exist at a time."""
+    tile = BlockTile.of(config)
+    if config.pipeline > 1:
+        return int(config.pipeline * tile.copied_bytes(workload))
+    planes = -(-config.planes // workload.multiplier)
+    return planes * tile.plane_words(workload) * STAGED_BYTES

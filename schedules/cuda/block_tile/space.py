@@ -1,0 +1,158 @@
+"""The tiles of the two-level schedule, NCHW: which there are, and which of them fit."""
+
+from __future__ import annotations
+
+import math
+
+from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
+from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_of, staged_bytes
+from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.hardware import BANKS
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.target import CudaTarget
+from dwconv.workload import Workload
+
+
+def block_tile_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
+    """Knobs: the block tile, its threads, virtual threads and register tile, where the input is staged, unrolling; how
+    many patches of the input shared memory holds at a time, while a block goes through several tiles in turns."""
+    out_h, out_w = workload.output_size
+    planes, heights, widths = _plane_counts(workload), _cuts(out_h, most=64), _cuts(out_w, most=128, least=7)
+    return ConfigSpace(
+        name,
+        Knob("planes", planes),
+        Knob("block_h", heights),
+        Knob("tile_h", sorted({part for height in heights for part in divisors(height, most=min(height, 14))})),
+        Knob("threads_w", widths),
+        Knob("vthread_w", [1, 2, 4]),
+        Knob("tile_w", [1, 2, 4]),
+        Knob("stage", ["shared", "registers"]),
+        Knob("unroll", ["kernel", "row"] if workload.kernel[0] > 3 else ["kernel"]),
+        Knob("pipeline", [1, 2, 3] if _copyable(workload) else [1]),
+        Knob("turns", [1, 4, 8] if _copyable(workload) else [1]),
+        rules=_rules(workload, target, most_threads=planes[-1] * heights[-1] * widths[-1]),
+        preferred=_preferred(workload, heights=heights, widths=widths),
+    )
+
+
+def least_tile_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why not even a small block tile fits; None if it does."""
+    out_h, out_w = workload.output_size
+    columns = min(out_w, 64)
+    least = BlockTile(planes=1, rows=min(out_h, -(-64 // columns)), columns=columns, threads_h=1, threads_w=1)
+    needed = least.plane_words(workload) * STAGED_BYTES
+    if needed > target.shared_bytes_per_block:
+        return f"the input of a block tile is {needed} bytes, shared memory {target.shared_bytes_per_block}"
+    return None
+
+
+def _copyable(workload: Workload) -> bool:
+    """Columns lie apart, or planes are needed twice: then threads must put the input in its place themselves."""
+    return workload.stride == (1, 1) and workload.multiplier == 1
+
+
+def _plane_counts(workload: Workload) -> list[int]:
+    """Output channels of a block: those of whole input channels; where these are too many, an equal part of them."""
+    multiplier, channels = workload.multiplier, workload.out_channels
+    if multiplier > MOST_PLANES:
+        return divisors(multiplier, most=MOST_PLANES)
+    counts = {multiplier * count for count in (1, 2, 4, 8, 16, 32, workload.channels)}
+    return sorted(c for c in counts if c <= MOST_PLANES and round_up(channels, c) <= channels * MOST_PADDED)
+
+
+def _cuts(size: int, *, most: int, least: int = 1) -> list[int]:
+    """Ways to cut ``size``: its divisors, powers of two and even parts, where the last piece leaves little idle."""
+    powers = [1, 2, 4, 8, 16, 32, 64, 128]
+    parts = [-(-size // count) for count in (1, 2, 3, 4)]
+    cuts = {cut for cut in (*divisors(size, most=min(size, most)), *powers, *parts) if cut <= most}
+    snug = sorted(cut for cut in cuts if round_up(size, cut) <= size * MOST_PADDED)
+    return [cut for cut in snug if cut >= min(least, size)] or snug
+
+
+def _preferred(workload: Workload, *, heights: list[int], widths: list[int]) -> dict[str, Value]:
+    """About 256 threads, little waste, two columns a thread where there are enough, strips of 7 or more rows, and as
+    many threads across as divide the banks of shared memory, or a multiple."""
+    out_h, out_w = workload.output_size
+    vthreads = 2 if out_w > 32 else 1
+    narrow = [w for w in widths if w <= BANKS]
+    even = [w for w in narrow if BANKS % w == 0 and w >= min(8, narrow[-1])]
+    width = min(even or narrow or widths[:1], key=lambda w: (round_up(out_w, w * vthreads), -w))
+    strips = {height: max(divisors(height, most=min(height, 8))) for height in heights if height <= 32}
+    height = min(strips, key=lambda h: (round_up(out_h, h) * (1 + 1 / min(strips[h], 7)), -h))
+    outputs = strips[height] * vthreads
+    return {
+        "planes": max(1, 256 // (width * (height // strips[height]))),
+        "block_h": height,
+        "tile_h": strips[height],
+        "threads_w": width,
+        "vthread_w": vthreads,
+        "pipeline": 1,
+        "turns": 1,
+        "unroll": "kernel" if (outputs + 1) * math.prod(workload.kernel) <= MOST_UNROLLED else "row",
+    }
+
+
+# -- what cannot run, or cannot be fast -----------------------------------------------------------------------------
+
+MOST_UNROLLED = 1300
+"""Beyond it compiling takes more than a second, and the code leaves the instruction cache."""
+MOST_PLANES = 32
+"""A plane is a thread on z, where CUDA allows 64."""
+
+
+def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list[Rule]:
+    out_h, out_w = workload.output_size
+    least_threads = min(LEAST_THREADS, -(-most_threads // 2))
+    wanted = workload.out_channels * out_h * out_w
+    kernel_h, kernel_w = workload.kernel
+
+    def computed(config: Config) -> int:
+        sizes = zip((workload.out_channels, out_h, out_w), axis_tiles(config), strict=True)
+        planes, rows, columns = (round_up(size, tile.block) for size, tile in sizes)
+        return planes * rows * columns
+
+    def tiles_of_image(config: Config) -> int:
+        sizes = zip((workload.out_channels, out_h, out_w), axis_tiles(config), strict=True)
+        return math.prod(-(-size // tile.block) for size, tile in sizes)
+
+    def unrolled(config: Config) -> int:
+        taps = kernel_w * (kernel_h if config.unroll == "kernel" else 1)
+        return taps * (outputs_of(config) + 1)  # and one load of each weight
+
+    return [
+        Rule("tile_h does not divide block_h", lambda c: c.block_h % c.tile_h != 0),
+        Rule(
+            "in shared memory columns are strided, by vthread_w: tile_w is 1", lambda c: in_shared(c) and c.tile_w > 1
+        ),
+        Rule("in registers columns are neighbours: vthread_w is 1", lambda c: not in_shared(c) and c.vthread_w > 1),
+        Rule("registers cannot be indexed: unroll=kernel", lambda c: not in_shared(c) and c.unroll != "kernel"),
+        Rule(f"more than {target.threads_per_block} threads", lambda c: _threads(c) > target.threads_per_block),
+        Rule(f"fewer than {least_threads} threads", lambda c: _threads(c) < least_threads),
+        Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
+        Rule(f"more than {MOST_UNROLLED} FMAs and weights unrolled", lambda c: unrolled(c) > MOST_UNROLLED),
+        Rule(
+            "more registers than there are",
+            lambda c: (
+                registers_of(workload, c) > min(target.registers_per_thread, target.registers_per_sm // _threads(c))
+            ),
+        ),
+        Rule(
+            "only a block that takes turns can copy ahead: pipeline is 1 if turns is",
+            lambda c: (c.pipeline > 1) != (c.turns > 1),
+        ),
+        Rule("copied ahead is what is staged in shared memory", lambda c: c.pipeline > 1 and not in_shared(c)),
+        Rule("turns does not divide the tiles of an image", lambda c: tiles_of_image(c) % c.turns != 0),
+        Rule("cp.async copies 4 bytes at least", lambda c: c.pipeline > 1 and not BlockTile.of(c).copy_lanes(workload)),
+        Rule(
+            f"more than {target.shared_bytes_per_block} bytes of shared memory",
+            lambda c: in_shared(c) and staged_bytes(workload, c) > target.shared_bytes_per_block,
+        ),
+    ]
+
+
+def in_shared(config: Config) -> bool:
+    return bool(config.stage != "registers")
+
+
+def _threads(config: Config) -> int:
+    return int(config.planes * (config.block_h // config.tile_h) * config.threads_w)

@@ -1,0 +1,1 @@
+"""Strips of pixels with channels innermost: fprop and dgrad, NHWC."""

@@ -1,0 +1,276 @@
+"""How a configuration cuts fprop or dgrad, NHWC, on CUDA, in plain integers. No TVM here.
+
+image                 block tile                            strip: what one thread owns
+┌───────┬───────┐     ┌──────┬──────┬──── columns           ┌────┬────┬────┬────┐
+│ block │ block │     │ t 0  │ t 2  │  threads_w    tile_h  │ vv │ vv │ vv │ vv │   vv: a vector of channels;
+├───────┼───────┤ ──► ├──────┼──────┤               ──►     ├────┼────┼────┼────┤   neighbouring threads own
+│ block │ block │     │ t 1  │ t 3  │  × threads_c          │ vv │ vv │ vv │ vv │   neighbouring vectors
+└───────┴───────┘     └─ threads_h ─┘    channel vectors    └────┴────┴────┴────┘
+                                                                   tile_w
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dwconv.schedules.cuda.channels_last.patch import Patch, Side, fetchers, row_pitch
+from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axis
+from dwconv.workload import ITEMSIZE, DType, Workload
+
+MOST_FAN_IN = 4
+"""Source channels of a result channel that are summed in straight code; more of them, in a loop."""
+MOST_ROWS_TOGETHER = 4
+"""Stride up to which all rows of a strip are summed in one loop over source rows; beyond it, one after the other."""
+
+Reads = dict[int, list[tuple[int, int]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisCut:
+    """An axis of ``size`` results in strips of ``tile``, ``threads`` of them side by side in a block."""
+
+    size: int
+    tile: int
+    threads: int
+    vthreads: int = 1
+    """Virtual threads: strips of a thread, each ``threads`` strips after the one before, so that neighbouring threads
+    have neighbouring strips."""
+
+    @property
+    def strips(self) -> int:
+        return -(-self.size // self.tile)
+
+    @property
+    def block_strips(self) -> int:
+        return self.threads * self.vthreads
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.strips // self.block_strips)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there are threads without a strip."""
+        return self.strips % self.block_strips != 0
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last strip ends beyond the axis."""
+        return self.size % self.tile != 0
+
+    @property
+    def computed(self) -> int:
+        """Results that all threads compute, wanted or not."""
+        return self.blocks * self.block_strips * self.tile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageCut(AxisCut):
+    """The cut of rows or columns."""
+
+    axis: Axis
+
+    @property
+    def step(self) -> int:
+        """Inputs from the origin of one strip to that of the next."""
+        return self.tile * self.axis.up // self.axis.down
+
+    @property
+    def reads(self) -> Reads:
+        """For every input that a strip reads, counted from its origin, the (output, tap) pairs that it meets. A strip
+        that is alone reads no padding; others may."""
+        return self.axis.tile_reads(self.tile, tiles=self.strips)
+
+    @property
+    def products(self) -> int:
+        """Pairs of an output of a strip and a tap."""
+        return sum(map(len, self.reads.values()))
+
+    def may_be_before(self, at: int) -> bool:
+        """Whether input ``at`` of some strip lies in the padding in front."""
+        return self.strips > 1 and at < 0
+
+    def may_be_behind(self, at: int) -> bool:
+        """Whether input ``at`` of some strip lies in the padding at the end, or beyond it."""
+        return self.strips > 1 and (self.strips - 1) * self.step + at >= self.axis.inputs
+
+    def may_be_padding(self, at: int) -> bool:
+        return self.may_be_before(at) or self.may_be_behind(at)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The inputs that a strip reads in pieces, (first, stop): in each, ``may_be_before`` and ``may_be_behind`` are
+        the same for all."""
+        found: list[tuple[int, int]] = []
+        for at in self.reads:
+            if found and found[-1][1] == at and self._same(at - 1, at):
+                found[-1] = (found[-1][0], at + 1)
+            else:
+                found.append((at, at + 1))
+        return found
+
+    def _same(self, one: int, other: int) -> bool:
+        sides = (self.may_be_before, self.may_be_behind)
+        return all(side(one) == side(other) for side in sides)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A pass, cut as a configuration says."""
+
+    gather: Gather
+    dtype: DType
+    rows: ImageCut
+    columns: ImageCut
+    channels: AxisCut
+    weights: str
+    stage: str
+    unroll: str
+
+    @classmethod
+    def of(cls, workload: Workload, config: Config) -> Cut:
+        gather = Gather.of(workload)
+        rows, columns = gather.rows, gather.columns
+        return cls(
+            gather=gather, dtype=workload.dtype,
+            rows=ImageCut(size=rows.outputs, tile=config.tile_h, threads=config.threads_h, axis=rows),
+            columns=ImageCut(
+                size=columns.outputs, tile=config.tile_w, threads=config.threads_w, axis=columns,
+                vthreads=config.vthread_w,
+            ),
+            channels=AxisCut(size=gather.channels, tile=config.vector_c, threads=config.threads_c),
+            weights=config.weights, stage=config.stage, unroll=config.unroll,
+        )  # fmt: skip
+
+    @property
+    def axes(self) -> tuple[AxisCut, AxisCut, AxisCut]:
+        return self.rows, self.columns, self.channels
+
+    @cached_property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.rows.threads * self.columns.threads * self.channels.threads
+
+    @property
+    def itemsize(self) -> int:
+        return ITEMSIZE[self.dtype]
+
+    def vector(self, elements: int, *, itemsize: int) -> int:
+        """Elements of the widest vectors in which ``elements`` neighbours can be moved."""
+        return min(VECTOR_BYTES // itemsize, elements & -elements)
+
+    # -- channels --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def fan_in(self) -> int:
+        """Source channels of a result channel that are summed in straight code."""
+        return self.gather.fan_in if self.gather.fan_in <= MOST_FAN_IN else 1
+
+    @property
+    def fan_turns(self) -> int:
+        """Turns of the loop over source channels of a result channel."""
+        return self.gather.fan_in // self.fan_in
+
+    @cached_property
+    def source_lanes(self) -> int:
+        """Source channels that a thread holds at a time."""
+        return max(1, self.channels.tile * self.fan_in // self.gather.fan_out)
+
+    @property
+    def weight_lanes(self) -> int:
+        """Kernels that a thread multiplies with at a time."""
+        return self.channels.tile * self.fan_in
+
+    @property
+    def strip_kernels(self) -> int:
+        """Kernels of a thread."""
+        return self.channels.tile * self.gather.fan_in
+
+    @property
+    def block_kernels(self) -> int:
+        """Kernels of a block."""
+        return self.channels.threads * self.strip_kernels
+
+    @property
+    def block_channels(self) -> int:
+        """Source channels of a block, where they are a whole number."""
+        return self.channels.threads * self.channels.tile * self.gather.fan_in // self.gather.fan_out
+
+    # -- rows and columns ------------------------------------------------------------------------------------------
+
+    @property
+    def rows_together(self) -> bool:
+        """Whether one loop over source rows can sum all rows of a strip."""
+        axis = self.gather.rows
+        return abs(axis.step) == 1 and axis.down <= MOST_ROWS_TOGETHER
+
+    @property
+    def rows_summed(self) -> int:
+        """Rows of a strip whose sums exist at the same time."""
+        return self.rows.tile if self.unroll == "taps" or self.rows_together else 1
+
+    @cached_property
+    def row_slots(self) -> int:
+        """Columns from the first to the last one that a strip reads."""
+        reads = self.columns.reads
+        return max(reads, default=0) - min(reads, default=0) + 1
+
+    # -- weights in shared memory ----------------------------------------------------------------------------------
+
+    @property
+    def taps(self) -> int:
+        return self.gather.rows.taps * self.gather.columns.taps
+
+    @property
+    def pitch(self) -> int:
+        """Words from the weights of one tap to those of the next. An odd multiple of 4: eight taps of four channels lie
+        in 32 different banks, and vectors stay aligned."""
+        fours = -(-self.block_kernels // 4)
+        return 4 * (fours + (fours % 2 == 0))
+
+    @property
+    def weight_bytes(self) -> int:
+        """In shared memory."""
+        return 4 * self.taps * self.pitch if self.weights == "shared" else 0
+
+    # -- source in shared memory -----------------------------------------------------------------------------------
+
+    @property
+    def copied_lanes(self) -> int:
+        """Elements of the vectors in which the source is copied: no vector has channels of two blocks."""
+        return aligned_lanes(self.block_channels, self.gather.source_channels, itemsize=self.itemsize)
+
+    @cached_property
+    def patch(self) -> Patch:
+        rows, columns, lanes = _side(self.rows), _side(self.columns), self.copied_lanes
+        channels, vectors = self.block_channels, self.block_channels // self.copied_lanes
+        pitch, read_turns = row_pitch(
+            columns.count * channels * self.itemsize, step=lanes * self.itemsize,
+            lane_bytes=min(self.source_lanes * self.itemsize, VECTOR_BYTES),
+            threads=(self.rows.threads, self.columns.threads, self.channels.threads),
+            rows_apart=self.rows.step,
+            bytes_apart=(self.columns.step * channels * self.itemsize, self.source_lanes * self.itemsize),
+        )  # fmt: skip
+        across, down = fetchers(
+            self.threads // vectors, rows.count, columns.count,
+            vectors=vectors, copy_bytes=lanes * self.itemsize, pitch_bytes=pitch,
+        )  # fmt: skip
+        return Patch(
+            rows=rows, columns=columns, channels=channels, lanes=lanes,
+            pitch=pitch // self.itemsize, read_turns=read_turns, across=across, down=down,
+        )  # fmt: skip
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.weight_bytes + (self.itemsize * self.patch.elements if self.stage == "shared" else 0)
+
+
+def _side(cut: ImageCut) -> Side:
+    """Inputs under a block tile."""
+    first, last = min(cut.reads, default=0), max(cut.reads, default=-1)
+    return Side(first=first, count=(min(cut.block_strips, cut.strips) - 1) * cut.step + last - first + 1)

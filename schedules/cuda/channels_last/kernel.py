@@ -1,0 +1,196 @@
+"""The kernel behind fprop and dgrad, NHWC: every result is a sum of what its taps meet in the source.
+
+    result[o, c] = bias[c] + Σ over k of source[meets(o, k), c] · w[c, k]      (schedules/taps.py says what meets what)
+
+A thread owns strips: a vector of channels × tile_h rows × tile_w columns, its sums in registers. It goes through the
+source rows that a strip meets; of each it loads the columns that it needs, once, as whole vectors, and adds them to
+all the sums that they meet. Threads share the weights and, if it is staged, the source under their strips.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cuda.channels_last.cut import Cut
+from dwconv.schedules.cuda.channels_last.place import Place, Strip, places, strips
+from dwconv.schedules.cuda.channels_last.source import Source, source_of
+from dwconv.schedules.cuda.channels_last.weights import Weights, weights_of
+from dwconv.schedules.cuda.emit.words import Registers, argument, barrier, span, unrolled
+from dwconv.schedules.emit import BATCH, Expr, bind, inside, kernel, least, most, serial, store, turns_inside, when
+from dwconv.schedules.taps import SourceLoop, source_loops, tap_groups
+
+
+def schedule_strips(cut: Cut) -> s_tir.Schedule:
+    """Parameters: source (n, H, W, C), w (kernels, KH, KW), perhaps bias (C′), result (n, OH, OW, C′)."""
+    gather, rows, columns = cut.gather, cut.gather.rows, cut.gather.columns
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        source = argument(gather.source, (n, rows.inputs, columns.inputs, gather.source_channels), cut.dtype)
+        w = argument("w", (gather.weights, rows.taps, columns.taps), cut.dtype)
+        bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
+        result = argument(gather.result, (n, rows.outputs, columns.outputs, gather.channels), cut.dtype)
+        for place in places(cut, n):
+            read = source_of(source, cut, place)
+            weights = weights_of(w, cut, place)
+            read.stage()
+            weights.stage()
+            read.wait()
+            if "shared" in (cut.stage, cut.weights):
+                barrier()
+            with when(place.has_channels(cut)):
+                weights.load()
+                start = Start(cut, bias, place)
+                for strip in strips(cut, place):
+                    with when(strip.exists(cut)):
+                        Sums(cut, strip, read, weights, start, result).add()
+    return s_tir.Schedule(builder.get())
+
+
+# -- what a thread does --------------------------------------------------------------------------------------------
+
+
+class Start:
+    """What the sums of a thread start from: its part of the bias, or zero."""
+
+    def __init__(self, cut: Cut, bias: Any, place: Place) -> None:
+        self._lanes, self._bias = cut.channels.tile, None
+        if bias is not None:
+            self._bias = Registers("bias", self._lanes, dtype=cut.dtype)
+            self._bias.put(0, bias[span(place.strip_c * self._lanes, self._lanes)], lanes=self._lanes)
+
+    def put(self, sums: Registers) -> None:
+        if self._bias is None:
+            sums.clear()
+            return
+        rows, columns, _ = sums.sizes
+        for row in unrolled("row", rows):
+            for column in unrolled("column", columns):
+                for lane in range(self._lanes):
+                    sums[row, column, lane] = self._bias.in_float32(lane)
+
+
+class Sums:
+    """The sums of one strip, and the source row that it is at."""
+
+    def __init__(self, cut: Cut, strip: Strip, source: Source, weights: Weights, start: Start, result: Any) -> None:
+        self._cut, self._strip, self._source, self._weights, self._result = cut, strip, source, weights, result
+        self._start = start
+        self._groups = tap_groups(cut.columns.axis, cut.columns.reads)
+        self._leftmost = min(cut.columns.reads, default=0)
+        self._sums = Registers("sum", cut.rows_summed, cut.columns.tile, cut.channels.tile)
+        self._loaded = Registers("loaded", cut.row_slots, cut.source_lanes, dtype=cut.dtype)
+        self._row = self._loaded
+        if cut.dtype != "float32":
+            self._row = Registers("row", cut.row_slots, cut.source_lanes)
+            self._rounded = Registers("rounded", cut.channels.tile, dtype=cut.dtype)
+
+    def add(self) -> None:
+        """Rows are written as they become complete."""
+        for row in self._rows_unrolled() if self._cut.unroll == "taps" else self._rows_in_loops():
+            self._write(row)
+
+    def _rows_unrolled(self) -> Iterator[int]:
+        """Straight code for all source rows."""
+        self._start.put(self._sums)
+        if self._cut.fan_turns == 1:
+            yield from self._add_rows(0)
+            return
+        for m in serial("m", self._cut.fan_turns):
+            for _ in self._add_rows(m):
+                pass
+        yield from range(self._cut.rows.tile)
+
+    def _add_rows(self, m: Expr) -> Iterator[int]:
+        rows = self._cut.rows
+        last = {row: at for at, pairs in rows.reads.items() for row, _ in pairs}
+        yield from (row for row in range(rows.tile) if row not in last)
+        for at, pairs in rows.reads.items():
+            self._load(self._strip.h * rows.step + at, m, read=at)
+            for row, kh in pairs:
+                self._multiply(row, kh, m)
+            yield from dict.fromkeys(row for row, _ in pairs if last[row] == at)
+
+    def _rows_in_loops(self) -> Iterator[int]:
+        """Loops over the source rows that are inside the image."""
+        rows, origin = self._cut.rows, self._strip.h * self._cut.rows.step
+        self._source.prepare(self._loaded)
+        for loop in source_loops(rows.axis, rows.tile, together=self._cut.rows_together):
+            self._start.put(self._sums)
+            bounds = self._turns(loop)
+            for m in serial("m", self._cut.fan_turns):
+                for turn in serial("turn", *bounds):
+                    source_row = origin + loop.at + turn * loop.delta
+                    with when(inside(source_row, rows.axis.inputs) if rows.threads > 1 else True):
+                        self._load(source_row, m, read=None)
+                        self._multiply_rows(loop, turn, m)
+            yield from (row for row, _, _ in loop.meetings)
+
+    def _turns(self, loop: SourceLoop) -> tuple[Expr, Expr]:
+        """The turns in which some thread of the block is inside the image: at the same time all need the same weights,
+        which shared memory gives to all at once."""
+        rows, block_h = self._cut.rows, self._strip.place.block_h
+        ends = {thread: (block_h + thread) * rows.step + loop.at for thread in (0, rows.threads - 1)}
+        bounds = [turns_inside(at, loop.delta, loop.count, size=rows.axis.inputs) for at in ends.values()]
+        firsts, stops = zip(*bounds, strict=True)
+        # Of a thread all of whose taps lie in the padding, both may be beyond the last turn.
+        first, stop = functools.reduce(least, firsts), functools.reduce(most, stops)
+        return least(first, loop.count), least(stop, loop.count)
+
+    def _multiply_rows(self, loop: SourceLoop, turn: Expr, m: Expr) -> None:
+        """Adds the source row to all rows of the strip that it meets."""
+        taps = self._cut.rows.axis.taps
+        for row, first, period in loop.meetings:
+            kh, ends = bind("kh", turn * period + first), (first, first + (loop.count - 1) * period)
+            with when(True if min(ends) >= 0 and max(ends) < taps else inside(kh, taps)):
+                self._multiply(row % self._cut.rows_summed, kh, m)
+
+    def _load(self, source_row: Expr, m: Expr, *, read: int | None) -> None:
+        """The columns of a source row that the strip reads, as float32. ``read`` counts the row from the origin of the
+        strip; None for one that is inside the image."""
+        cut = self._cut
+        self._source.load(self._loaded, self._strip, source_row, m, read=read)
+        if cut.dtype != "float32":
+            for at in cut.columns.reads:
+                for lane in range(cut.source_lanes):
+                    slot = at - self._leftmost
+                    self._row[slot, lane] = self._loaded.in_float32((slot, lane))
+
+    def _multiply(self, row: Expr, kh: Expr, m: Expr) -> None:
+        """Adds the source row, times row ``kh`` of the weights, to row ``row`` of the sums."""
+        cut, up = self._cut, self._cut.columns.axis.up
+        for group in self._groups:
+            for q in unrolled("kw", group.taps):
+                weight = self._weights.at(kh, group.tap + q * group.tap_step, m)
+                for i in unrolled("column", group.outputs):
+                    slot = group.at - self._leftmost + q * group.at_step + i * up
+                    for lane in unrolled("lane", cut.weight_lanes):
+                        to = (row, group.out + i * group.out_step, lane // cut.fan_in)
+                        value = self._row[slot, lane // cut.gather.fan_out if cut.source_lanes > 1 else 0]
+                        self._sums[to] = self._sums[to] + value * weight(lane)
+
+    def _write(self, row: int) -> None:
+        """Row ``row`` of the sums to the result, where it lies in it."""
+        cut, strip = self._cut, self._strip
+        lanes, summed = cut.channels.tile, row % cut.rows_summed
+        result_row = strip.h * cut.rows.tile + row
+        with when(result_row < cut.rows.size if cut.rows.ragged and row else True):
+            for i in unrolled("column", cut.columns.tile):
+                column = strip.w * cut.columns.tile + i
+                with when(column < cut.columns.size if cut.columns.ragged else True):
+                    value = self._sums.vector((summed, i, 0), lanes)
+                    if cut.dtype != "float32":
+                        for lane in unrolled("lane", lanes):
+                            self._rounded[(lane,)] = self._sums[summed, i, lane].astype(cut.dtype)
+                        value = self._rounded.vector((0,), lanes)
+                    store(
+                        self._result,
+                        value,
+                        strip.place.image,
+                        result_row,
+                        column,
+                        span(strip.place.strip_c * lanes, lanes),
+                    )

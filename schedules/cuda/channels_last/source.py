@@ -1,0 +1,161 @@
+"""Where the threads of the NHWC gather kernels read the source: straight from global memory, or from a patch of it that
+the block has staged in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
+from dwconv.schedules.cuda.channels_last.place import Place, Strip
+from dwconv.schedules.cuda.emit.words import (
+    Registers,
+    commit_copies,
+    copy_async,
+    shared,
+    span,
+    turns,
+    unrolled,
+    wait_for_copies,
+    zero,
+)
+from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
+from dwconv.schedules.emit import Expr, all_of, bind, inside, when
+
+
+class Source(Protocol):
+    def stage(self) -> None:
+        """What all threads of a block do together, at first."""
+
+    def wait(self) -> None:
+        """Until the thread's part of that is done."""
+
+    def prepare(self, loaded: Registers) -> None:
+        """Before the first ``load``, where rows go by in a loop."""
+
+    def load(self, loaded: Registers, strip: Strip, row: Expr, m: Expr, *, read: int | None) -> None:
+        """The columns of a source row that the strip reads; of padding, zeros. ``m`` is the source channel where these
+        go by in a loop; ``read`` counts the row from the origin of the strip, None for one that is inside the image."""
+
+
+def source_of(source: Any, cut: Cut, place: Place) -> Source:
+    return FromPatch(source, cut, place) if cut.stage == "shared" else FromMemory(source, cut)
+
+
+@dataclass
+class FromMemory:
+    """Each thread loads what it needs."""
+
+    source: Any
+    cut: Cut
+
+    def stage(self) -> None:
+        pass
+
+    def wait(self) -> None:
+        pass
+
+    def prepare(self, loaded: Registers) -> None:
+        """All rows are inside, and the same columns are padding in each: they stay zero from the beginning."""
+        loaded.clear()
+
+    def load(self, loaded: Registers, strip: Strip, row: Expr, m: Expr, *, read: int | None) -> None:
+        cut, columns = self.cut, self.cut.columns
+        leftmost = min(columns.reads, default=0)
+        row_inside = [] if read is None else _is_inside(row, cut.rows, read)
+        for first, stop in columns.spans:
+            for at in unrolled("column", first, stop):
+                column, slot = strip.w * columns.step + at, at - leftmost
+                conditions = [*row_inside, *_is_inside(column, columns, first)]
+                if conditions and read is not None:
+                    for lane in unrolled("lane", cut.source_lanes):
+                        loaded[slot, lane] = zero(cut.dtype)
+                with when(all_of(conditions)):
+                    for lane, channels, lanes in _channels(cut, strip.place.strip_c, m):
+                        loaded.put((slot, lane), self.source[strip.place.image, row, column, channels], lanes=lanes)
+
+
+@dataclass
+class FromPatch:
+    """The threads of a block copy its patch to shared memory."""
+
+    source: Any
+    cut: Cut
+    place: Place
+    _patch: Any = field(init=False)
+
+    def stage(self) -> None:
+        cut, place, patch = self.cut, self.place, self.cut.patch
+        dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
+        self._patch = shared("patch", patch.elements, dtype=cut.dtype, dynamic=dynamic)
+        vector, pixel = place.thread % patch.vectors, place.thread // patch.vectors
+        mine_w, mine_h = bind("copied_w", pixel % patch.across), bind("copied_h", pixel // patch.across)
+        channel = bind("copied_c", place.block_c * cut.block_channels // cut.channels.threads + vector * patch.lanes)
+        origin_h = bind("origin_h", place.block_h * cut.rows.step + patch.rows.first)
+        origin_w = bind("origin_w", place.block_w * cut.columns.step + patch.columns.first)
+        copiers = patch.vectors * patch.across * patch.down
+        with when(place.thread < copiers if copiers < cut.threads else True):
+            for turn_w in range(patch.turns[1]):
+                for turn_h in turns("turn_h", patch.turns[0]):
+                    h, w = turn_h * patch.down + mine_h, turn_w * patch.across + mine_w
+                    row, column = origin_h + h, origin_w + w
+                    asked = [
+                        (patch.rows.count % patch.down, h < patch.rows.count),
+                        (patch.columns.count % patch.across, w < patch.columns.count),
+                    ]
+                    valid = [
+                        (_may_be_padding(cut.rows), inside(row, cut.rows.axis.inputs)),
+                        (_may_be_padding(cut.columns), inside(column, cut.columns.axis.inputs)),
+                        (cut.channels.idle, channel < cut.gather.source_channels),
+                    ]
+                    with when(all_of([holds for unsure, holds in asked if unsure])):
+                        copy_async(
+                            self._patch, h * patch.pitch + w * patch.channels + vector * patch.lanes,
+                            self.source, place.image, row, column, channel,
+                            elements=patch.lanes, valid=all_of([holds for unsure, holds in valid if unsure]),
+                        )  # fmt: skip
+        commit_copies()
+
+    def wait(self) -> None:
+        wait_for_copies()
+
+    def prepare(self, loaded: Registers) -> None:
+        pass
+
+    def load(self, loaded: Registers, strip: Strip, row: Expr, m: Expr, *, read: int | None) -> None:
+        cut, patch, place = self.cut, self.cut.patch, self.place
+        h = row - place.block_h * cut.rows.step - patch.rows.first
+        w = strip.w_in_block(cut) * cut.columns.step - patch.columns.first
+        leftmost = min(cut.columns.reads, default=0)
+        for first, stop in cut.columns.spans:
+            for at in unrolled("column", first, stop):
+                pixel = h * patch.pitch + (w + at) * patch.channels
+                for lane, channels, lanes in _channels(cut, place.thread_c, m, offset=pixel):
+                    loaded.put((at - leftmost, lane), self._patch[channels], lanes=lanes)
+
+
+def _channels(cut: Cut, strip_c: Expr, m: Expr, *, offset: Expr = 0) -> Iterator[tuple[int, Expr, int]]:
+    """The source channels of a strip of channels in vectors: (the first lane, index, lanes)."""
+    if cut.fan_in < cut.gather.fan_in:  # every fan_in-th channel
+        first = offset + strip_c * cut.strip_kernels + m
+        for lane in unrolled("lane", cut.source_lanes):
+            yield lane, first + lane * cut.gather.fan_in, 1
+        return
+    first = offset + strip_c * (cut.channels.tile * cut.gather.fan_in) // cut.gather.fan_out
+    lanes = cut.vector(cut.source_lanes, itemsize=cut.itemsize)
+    for lane in range(0, cut.source_lanes, lanes):
+        yield lane, span(first + lane, lanes), lanes
+
+
+def _is_inside(at: Expr, axis: ImageCut, read: int) -> list[Expr]:
+    """Conditions that input ``at`` of an axis, the ``read``-th from the origin of the strip, is no padding; none where
+    that is known."""
+    before = [at >= 0] if axis.may_be_before(read) else []
+    return [*before, at < axis.axis.inputs] if axis.may_be_behind(read) else before
+
+
+def _may_be_padding(axis: ImageCut) -> bool:
+    """Whether the patch of some block reaches beyond the image."""
+    return axis.idle or any(map(axis.may_be_padding, axis.reads))

@@ -1,0 +1,144 @@
+"""The configuration space of fprop and dgrad, NHWC, CUDA: knobs, what is illegal, and where to start. No TVM here."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
+from dwconv.schedules.cuda.channels_last.start import Starts
+from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
+from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
+from dwconv.schedules.taps import Axis
+from dwconv.target import CudaTarget
+from dwconv.workload import ITEMSIZE, DType, Workload
+
+MOST_CODE = 3600
+"""Instructions in straight code. NVRTC needs 0.2 ms for each, and their 58 KB fill half of an instruction cache."""
+MOST_STRIDE = 128
+"""A thread of dgrad owns as many columns as the stride, or more."""
+TILES = (1, 2, 4, 7, 8, 14, 28)
+WIDEST = 32
+"""Up to so many rows or columns of an image may be one strip, whatever their number."""
+
+
+def strip_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why the templates cannot run a pass; None if they can."""
+    gather = Gather.of(workload)
+    stride = max(gather.rows.down, gather.columns.down)
+    return f"the stride {stride} is more than {MOST_STRIDE}" if stride > MOST_STRIDE else None
+
+
+@lru_cache(maxsize=64)
+def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
+    gather, dtype = Gather.of(workload), workload.dtype
+    knobs = [
+        Knob("vector_c", _vector_lanes(gather, dtype)),
+        Knob("threads_c", _channel_threads(gather, dtype)),
+        Knob("threads_w", [count for count in (1, 2, 4, 7, 8, 14) if count <= gather.columns.outputs]),
+        Knob("threads_h", [count for count in (1, 2, 4, 7, 14, 28) if count <= gather.rows.outputs]),
+        Knob("tile_h", _tiles(gather.rows)),
+        Knob("tile_w", _tiles(gather.columns)),
+        Knob("vthread_w", [1, 2, 4]),
+        Knob("stage", ["none", "shared"]),
+        Knob("weights", _weights(gather, target)),
+        Knob("unroll", ["taps", "kw"] if gather.rows.taps > 1 else ["taps"]),
+    ]
+    rules = _rules(workload, target)
+    space = ConfigSpace(name, *knobs, rules=rules)
+    preferred = dict((Starts(space, workload, target).best() or space.default).values)
+    return ConfigSpace(name, *knobs, rules=rules, preferred=preferred)
+
+
+# -- knobs ---------------------------------------------------------------------------------------------------------
+
+
+def _vector_lanes(gather: Gather, dtype: DType) -> list[int]:
+    """Channels of a vector, at most 16 bytes: all of one source channel, or all there are of several."""
+    lanes = [1, 2, 4, 8][: (VECTOR_BYTES // ITEMSIZE[dtype]).bit_length()]
+    whole = [count for count in lanes if gather.channels % count == 0]
+    return [count for count in whole if gather.fan_out % count == 0 or count % gather.fan_out == 0]
+
+
+def _channel_threads(gather: Gather, dtype: DType) -> list[int]:
+    """Vectors of channels in a block: powers of two, and the largest ways to share them out evenly."""
+    even = {
+        part for lanes in _vector_lanes(gather, dtype)
+        for part in divisors(gather.channels // lanes, most=min(48, gather.channels // lanes))[-2:]
+    }  # fmt: skip
+    powers = {count for count in (1, 2, 4, 8, 16, 32) if count <= gather.channels}
+    return sorted(even | powers)
+
+
+def _tiles(axis: Axis) -> list[int]:
+    """Rows or columns of a strip, multiples of ``axis.down``; all of them where they are few."""
+    phases = -(-axis.outputs // axis.down)
+    sizes = {size for size in TILES if size % axis.down == 0} | {axis.down, 2 * axis.down, 4 * axis.down}
+    whole = {phases * axis.down} if axis.outputs <= WIDEST else set()
+    return sorted({size for size in sizes if size <= phases * axis.down} | whole)
+
+
+def _weights(gather: Gather, target: CudaTarget) -> list[str]:
+    """Where the weights are. Left in global memory only if shared memory cannot hold those of a single channel."""
+    taps = gather.rows.taps * gather.columns.taps
+    fits = 4 * taps * (gather.fan_in + 8) <= target.shared_bytes_per_block
+    kept = ["registers"] if gather.fan_in <= MOST_FAN_IN else []
+    return [*kept, "shared" if fits else "global"]
+
+
+# -- rules ---------------------------------------------------------------------------------------------------------
+
+
+def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
+    gather = Gather.of(workload)
+
+    @lru_cache(maxsize=4)
+    def cut(config: Config) -> Cut:
+        return Cut.of(workload, config)
+
+    rows, columns = (-(-axis.outputs // axis.down) for axis in (gather.rows, gather.columns))
+    wanted = rows * gather.rows.down * columns * gather.columns.down * gather.channels
+    least_threads = min(LEAST_THREADS, -(-rows * columns * gather.channels // 64))
+
+    def computed(config: Config) -> int:
+        return math.prod(axis.computed for axis in cut(config).axes)
+
+    return [
+        Rule(f"more than {target.threads_per_block} threads", lambda c: cut(c).threads > target.threads_per_block),
+        Rule(f"fewer than {least_threads} threads", lambda c: cut(c).threads < least_threads),
+        Rule(
+            "a block's channels cannot be copied in vectors",
+            lambda c: c.stage == "shared" and not _can_be_staged(cut(c)),
+        ),
+        Rule(
+            "registers cannot be indexed by a loop over kernel rows",
+            lambda c: c.weights == "registers" and c.unroll == "kw",
+        ),
+        Rule(
+            "kernel rows in loops share nothing between the rows of a strip",
+            lambda c: c.unroll == "kw" and c.tile_h > gather.rows.down and not cut(c).rows_together,
+        ),
+        Rule(f"more than {MOST_PADDED}× the results wanted", lambda c: computed(c) > MOST_PADDED * wanted),
+        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
+        Rule(
+            f"more than {target.shared_bytes_per_block} bytes of shared memory",
+            lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,
+        ),
+        Rule(
+            "more registers than there are",
+            lambda c: (
+                registers_of(cut(c)) > min(target.registers_per_thread, target.registers_per_sm // cut(c).threads)
+            ),
+        ),
+    ]
+
+
+def _can_be_staged(cut: Cut) -> bool:
+    """Whether the source channels of a block are a whole number of vectors, one for each thread at most, and read."""
+    whole = cut.channels.threads * cut.channels.tile * cut.gather.fan_in % cut.gather.fan_out == 0
+    lanes = cut.copied_lanes
+    fits = lanes * cut.itemsize >= LEAST_COPY_BYTES and cut.block_channels // lanes <= cut.threads
+    return whole and fits and bool(cut.rows.reads) and bool(cut.columns.reads)

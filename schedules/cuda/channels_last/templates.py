@@ -1,0 +1,81 @@
+"""Strips of pixels, NHWC, CUDA.
+
+fprop
+
+Level one: a block owns `threads_h` × `threads_w` × `vthread_w` strips of one image, in `threads_c` vectors of channels;
+their input is read straight from memory, or staged in shared memory with its halo (`stage`).
+Level two: virtual thread by virtual thread, a thread owns a strip of `tile_h` rows × `tile_w` columns × `vector_c`
+channels, its sums in registers.
+`weights`: in registers, or in shared memory for all threads. `unroll`: all taps, or those of a kernel row ("kw").
+
+    image             block tile                      strip: what one thread owns
+    ┌───────┬───┐     ┌──────┬──────┬─ threads_w      ┌────┬────┬────┬────┐
+    │ block │   │     │ t 0  │ t 32 │        tile_h   │ vv │ vv │ vv │ vv │  vv: a vector of channels, 16 bytes of
+    ├───────┼───┤ ──► ├──────┼──────┤   ──►           ├────┼────┼────┼────┤  memory; each x is loaded once, and added
+    │       │   │     │ t 64 │ t 96 │ × threads_c     │ vv │ vv │ vv │ vv │  to all sums that it meets
+    └───────┴───┘     └─ threads_h ─┘   neighbours    └────┴────┴────┴────┘
+                                                              tile_w
+
+dgrad
+
+Level one: a block owns `threads_h` × `threads_w` × `vthread_w` strips of one image of dx, in `threads_c` vectors of
+channels; what it needs of dy is read straight from memory, or staged in shared memory with its halo (`stage`).
+Level two: a thread owns a strip of `tile_h` rows × `tile_w` columns × `vector_c` channels, its sums in registers.
+Strips are multiples of the stride: each of their positions has its own taps, the same in every strip, and no others.
+
+    dx, stride 2, kernel 3          strip, tile_h = tile_w = 2
+    ┌────┬────┬────┬────┐           ┌──────────────┬──────────────┐
+    │ a b│ a b│ a b│ a b│           │ a: tap 1,1   │ b: taps 1,0  │      dy meets each tap of each position in its
+    │ c d│ c d│ c d│ c d│    ──►    │              │     and 1,2  │      phase: 1 + 2 + 2 + 4 = 9 products for four
+    ├────┼────┼────┼────┤           ├──────────────┼──────────────┤      dx, decided when compiling: no modulo, no
+    │ a b│ a b│ a b│ a b│           │ c: taps 0,1  │ d: taps 0,0  │      atomics, no tap that meets nothing
+    │ c d│ c d│ c d│ c d│           │     and 2,1  │ 0,2 2,0 2,2  │
+    └────┴────┴────┴────┘           └──────────────┴──────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cuda.channels_last.cut import Cut
+from dwconv.schedules.cuda.channels_last.estimate import block_work
+from dwconv.schedules.cuda.channels_last.space import strip_misfit, strip_space
+from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.gather import GATHERS
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CudaTarget
+from dwconv.workload import Workload
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
+    return strip_space(f"cuda.{workload.pass_}_nhwc", workload, target)
+
+
+def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
+    return (block_work(Cut.of(workload, config), workload, target),)
+
+
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+    """Parameters: x (n, H, W, C), w (C·M, KH, KW), perhaps bias (C·M), y (n, OH, OW, C·M); or dy, w, dx."""
+    from dwconv.schedules.cuda.channels_last.kernel import schedule_strips
+
+    return schedule_strips(Cut.of(workload, config))
+
+
+TEMPLATES = tuple(
+    ScheduleTemplate(
+        name=f"cuda.{pass_}_nhwc",
+        device="cuda",
+        pass_=pass_,
+        layout="nhwc",
+        misfit=strip_misfit,
+        space=space,
+        work=work,
+        schedule=schedule,
+    )
+    for pass_ in GATHERS
+)

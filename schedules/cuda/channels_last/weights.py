@@ -1,0 +1,146 @@
+"""Where the threads of the NHWC gather kernels have their weights: in registers, in shared memory, or where they are.
+
+All give the weights of one tap as float32, a lane for each kernel that the thread multiplies with: lane l · fan_in + m
+for its l-th result channel and the m-th source channel of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dwconv.schedules.cuda.channels_last.cut import Cut
+from dwconv.schedules.cuda.channels_last.place import Place
+from dwconv.schedules.cuda.emit.words import (
+    Registers,
+    as_one_axis,
+    in_float32,
+    shared,
+    span,
+    turns,
+    unrolled,
+)
+from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
+from dwconv.schedules.emit import Expr, all_of, bind, store, when
+
+Lane = Callable[[Expr], Expr]
+"""The number of a lane -> its value."""
+
+
+class Weights(Protocol):
+    def stage(self) -> None:
+        """What all threads of a block do together, at first."""
+
+    def load(self) -> None:
+        """What each thread does before it multiplies."""
+
+    def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
+        """The weights of a tap. ``m`` is the source channel where these go by in a loop."""
+
+
+def weights_of(w: Any, cut: Cut, place: Place) -> Weights:
+    if cut.weights == "registers":
+        return InRegisters(w, cut, place.strip_c * cut.strip_kernels)
+    if cut.weights == "shared":
+        first, mine = place.block_c * cut.strip_kernels, place.thread_c * cut.strip_kernels
+        return InShared(w, cut, first, mine, place.thread)
+    return InPlace(w, cut, place.strip_c * cut.strip_kernels)
+
+
+class InRegisters:
+    """A thread's kernels lie one after the other in memory: loaded once, as whole vectors."""
+
+    def __init__(self, w: Any, cut: Cut, first: Expr) -> None:
+        self._w, self._cut, self._first = as_one_axis(w), cut, first
+
+    def stage(self) -> None:
+        pass
+
+    def load(self) -> None:
+        cut = self._cut
+        sizes = (cut.strip_kernels, cut.rows.axis.taps, cut.columns.axis.taps)
+        elements = cut.strip_kernels * cut.taps
+        lanes = cut.vector(elements, itemsize=cut.itemsize)
+        loaded = Registers("w", *sizes, dtype=cut.dtype)
+        for at in unrolled("vector", elements // lanes):
+            value = self._w[span(self._first * cut.taps + at * lanes, lanes)]
+            loaded.put((0, 0, at * lanes), value, lanes=lanes)
+        self._kernels = loaded
+        if cut.dtype != "float32":
+            self._kernels = Registers("kernel", *sizes)
+            for at in unrolled("element", elements):
+                self._kernels[0, 0, at] = in_float32(loaded[0, 0, at])
+
+    def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
+        return lambda lane: self._kernels[lane, kh, kw]
+
+
+@dataclass
+class InShared:
+    """The threads of a block bring its kernels into shared memory, channels innermost, for themselves and others.
+
+    Eight neighbouring threads fetch eight neighbouring taps of a kernel, the next eight those of the next kernel."""
+
+    w: Any
+    cut: Cut
+    first: Expr
+    """The first kernel of the block."""
+    mine: Expr
+    """The first one of the thread, counted from there."""
+    thread: Expr
+
+    def stage(self) -> None:
+        cut, w = self.cut, as_one_axis(self.w)
+        words = cut.taps * cut.pitch
+        self._shared = shared("kernels", words, dynamic=cut.shared_bytes > STATIC_SHARED_BYTES)
+        across = min(TAPS_FETCHED, cut.threads)
+        fetchers = cut.threads // across
+        mine, first_tap = bind("fetched", self.thread // across), self.thread % across
+        for turn_c in turns("turn_c", -(-cut.block_kernels // fetchers)):
+            for turn in turns("turn", -(-cut.taps // across)):
+                kernel, tap = turn_c * fetchers + mine, turn * across + first_tap
+                conditions = [
+                    (cut.threads % across, mine < fetchers),
+                    (cut.taps % across, tap < cut.taps),
+                    (cut.block_kernels % fetchers, kernel < cut.block_kernels),
+                    (cut.channels.idle, self.first + kernel < cut.gather.weights),
+                ]
+                with when(all_of([holds for unsure, holds in conditions if unsure])):
+                    value = w[(self.first + kernel) * cut.taps + tap]
+                    store(self._shared, in_float32(value), tap * cut.pitch + kernel)
+
+    def load(self) -> None:
+        self._tap = Registers("weight", self.cut.weight_lanes)
+
+    def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
+        cut, tap = self.cut, (kh * self.cut.columns.axis.taps + kw) * self.cut.pitch + self.mine
+        if cut.fan_in < cut.gather.fan_in:
+            return lambda lane: self._shared[tap + lane * cut.gather.fan_in + m]
+        lanes = cut.vector(cut.weight_lanes, itemsize=4)
+        for at in unrolled("vector", cut.weight_lanes // lanes):
+            self._tap.put((at * lanes,), self._shared[span(tap + at * lanes, lanes)], lanes=lanes)
+        return lambda lane: self._tap[(lane,)]
+
+
+TAPS_FETCHED = 8
+"""Of one kernel at a time, by neighbouring threads: a sector of float32."""
+
+
+@dataclass
+class InPlace:
+    """Read from global memory at every use: for kernels that are too large for registers and for shared memory."""
+
+    w: Any
+    cut: Cut
+    first: Expr
+
+    def stage(self) -> None:
+        pass
+
+    def load(self) -> None:
+        pass
+
+    def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
+        apart = self.cut.fan_turns
+        return lambda lane: in_float32(self.w[self.first + lane * apart + m, kh, kw])

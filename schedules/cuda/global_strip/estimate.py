@@ -1,0 +1,106 @@
+"""What a thread of direct strips does, and so a block, in plain integers. No TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from dwconv.schedules.cuda.global_strip.cut import Cut, source_pieces
+from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.hardware import WARP
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp
+from dwconv.schedules.gather import Gather
+from dwconv.target import CudaTarget
+from dwconv.workload import ITEMSIZE, DType, Workload
+
+START = 30
+"""Instructions with which a thread finds its place."""
+OTHER_REGISTERS = 20
+"""For addresses, tests and numbers of tiles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadWork:
+    """Instructions of a thread for its strip, and lines of memory that a warp of them asks for."""
+
+    fma: int
+    loads: float
+    stores: float
+    others: float
+    lines: float
+
+    @property
+    def instructions(self) -> float:
+        return self.fma + self.loads + self.stores + self.others
+
+
+@cache
+def thread_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int) -> ThreadWork:
+    """A warp reads a piece of as many rows as it takes to give 32 threads a strip each."""
+    rows, columns, itemsize = gather.rows, gather.columns, ITEMSIZE[dtype]
+    across, taps = -(-columns.outputs // tile_w), rows.taps * columns.taps
+    loads = len(rows.reads(tile_h)) * len(source_pieces(gather, tile_w, itemsize=itemsize))
+    stores = tile_h * tile_w / aligned_lanes(tile_w, columns.outputs, itemsize=itemsize)
+    lines = loads * lines_of_warp(across, columns.origin(tile_w) * itemsize)
+    lines += stores * lines_of_warp(across, tile_w * itemsize)
+    lines += taps * max(1.0, WARP / across)  # each weight once a plane
+    products = products_of(gather, tile_h, tile_w)
+    others = code_size(gather, tile_h, tile_w) - products + taps + START
+    return ThreadWork(fma=products, loads=loads, stores=stores, others=others, lines=lines)
+
+
+def block_work(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
+    """All rows of the kernel's planes are read once by each block that meets them."""
+    gather, itemsize = cut.gather, ITEMSIZE[cut.dtype]
+    rows, columns = gather.rows, gather.columns
+    alone = thread_work(gather, cut.dtype, cut.tile_h, cut.tile_w)
+    warps = -(-cut.threads // WARP)
+    planes = -(-workload.batch * gather.channels // cut.planes)
+    blocks = planes * cut.blocks_h * cut.blocks_w
+    height, width = rows.spanned(cut.threads_h * cut.tile_h)[1], columns.spanned(cut.threads_w * cut.tile_w)[1]
+    read = blocks * cut.planes * gather.fan_in * min(height, rows.inputs) * min(width, columns.inputs) * itemsize
+    written = workload.batch * gather.channels * rows.outputs * columns.outputs * itemsize
+    ahead = min(len(rows.reads(cut.tile_h)), 1 + cut.rows_ahead)
+    registers = registers_of(gather, cut.tile_h, cut.tile_w, rows_ahead=cut.rows_ahead)
+    return BlockWork(
+        blocks=blocks,
+        threads=cut.threads,
+        registers=min(registers, target.registers_per_thread),
+        shared_bytes=0,
+        instructions=warps * gather.fan_in * alone.instructions,
+        fma=float(warps * gather.fan_in * alone.fma),
+        lines=warps * gather.fan_in * alone.lines,
+        bank_turns=0.0,
+        dram_bytes=float(workload.bytes),
+        cache_bytes=float(max(read, workload.bytes - written) + written),
+        bytes_in_flight=float(cut.threads * ahead * cut.source_span * itemsize),
+    )
+
+
+def products_of(gather: Gather, tile_h: int, tile_w: int) -> int:
+    """Multiply-adds of a thread for one source plane."""
+    rows, columns = gather.rows.reads(tile_h), gather.columns.reads(tile_w)
+    return sum(map(len, rows.values())) * sum(map(len, columns.values()))
+
+
+@cache
+def code_size(gather: Gather, tile_h: int, tile_w: int) -> int:
+    """About how many instructions a thread has, none of them in a loop."""
+    read = len(gather.rows.reads(tile_h)) * len(gather.columns.reads(tile_w))
+    return products_of(gather, tile_h, tile_w) + read + tile_h * tile_w
+
+
+@cache
+def registers_of(gather: Gather, tile_h: int, tile_w: int, *, rows_ahead: int) -> int:
+    """About how many a thread needs: weights, sums under way, source rows under way."""
+    reads = gather.rows.reads(tile_h)
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for at, pairs in reads.items():
+        for out, _ in pairs:
+            first.setdefault(out, at)
+            last[out] = at
+    under_way = max(sum(first[out] <= at <= last[out] for out in first) for at in reads)
+    sums = (tile_h if gather.fan_in > 1 else under_way) * tile_w
+    weights, row = gather.rows.taps * gather.columns.taps, len(gather.columns.reads(tile_w))
+    return weights + sums + (1 + rows_ahead) * row + OTHER_REGISTERS

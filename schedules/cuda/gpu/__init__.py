@@ -1,0 +1,1 @@
+"""What a GPU is like, in plain integers: no TVM here."""

@@ -1,0 +1,115 @@
+"""What a kernel costs a GPU: how long each of its resources is busy, and so how long the kernel takes.
+
+    work of a block          resources of the GPU                     microseconds
+    instructions ─────────►  issue slots ────┐
+    of them FMAs ─────────►  FMA units ──────┤
+    lines, bank turns ────►  load/store ─────┼─►  the slowest, and a small share of the others;
+    bytes ────────────────►  cache, DRAM ────┤    a launch
+    instructions of a warp ► latency ────────┘
+
+An estimate of a configuration fills ``BlockWork`` from plain integers; the computed cost of a built candidate fills it
+from machine code. Both are priced here, so that candidates of all families stand in one list. The model ranks; it is
+not a measurement, and is not calibrated on a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dwconv.schedules.cuda.gpu.hardware import WARP
+from dwconv.schedules.cuda.gpu.occupancy import Occupancy, occupancy
+from dwconv.target import CudaTarget
+
+RESOURCES = ("dram", "cache", "load_store", "fma", "issue", "latency")
+"""Memory; second-level cache; load/store units, shared memory's and global memory's turns; multiply-adds; issue slots;
+and the time that blocks take one after the other, however idle the SM."""
+LAUNCH_US = 2.0
+"""From one kernel to the next on a stream. Source: published launch latencies of sm_80 and sm_90."""
+NOT_HIDDEN = 0.05
+"""Share of a resource's time that adds to the slowest one's: of candidates that the memory holds up alike, the lean one
+costs less. A guess."""
+DRAM_LATENCY_CYCLES = 800
+"""From a load to its data. Source: published microbenchmarks of sm_80 and sm_90."""
+BYTES_IN_FLIGHT_PER_SM = 50_000
+"""What an SM must have asked for at any time to draw its share of the bandwidth: bandwidth × latency ÷ SMs."""
+LONG_CODE = 60_000
+"""Straight-line instructions that take twice as long to issue: they come from memory, too. A guess."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockWork:
+    """A grid of ``blocks`` equal blocks, and what each of them does."""
+
+    blocks: int
+    threads: int
+    registers: int
+    """Of a thread."""
+    shared_bytes: int
+    instructions: float
+    """Issued by all warps of a block; so are the next two."""
+    fma: float
+    lines: float
+    """Lines of global memory that warps ask for, one a cycle."""
+    bank_turns: float
+    """Turns of shared memory, one a cycle."""
+    dram_bytes: float
+    """Between memory and the second-level cache, by all blocks together; see ``missed``."""
+    cache_bytes: float
+    """Between the second-level cache and the SMs, by all blocks together."""
+    bytes_in_flight: float
+    """Loads that the threads of a block have on their way at a time."""
+    waits: float = 1
+    """Times that a block waits for memory with nothing else to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """How long each resource is busy, and how long that takes in all; both infinite where no block fits on an SM."""
+
+    busy_us: dict[str, float]
+    """One for each of RESOURCES."""
+    occupancy: Occupancy
+    bytes_in_flight_per_sm: float
+
+    @property
+    def limiter(self) -> str:
+        """The slowest resource, which sets the time."""
+        return max(self.busy_us, key=lambda name: self.busy_us[name])
+
+    @property
+    def microseconds(self) -> float:
+        """With the launch."""
+        busy = self.busy_us.values()
+        return (1 - NOT_HIDDEN) * max(busy) + NOT_HIDDEN * sum(busy) + LAUNCH_US
+
+
+def price(work: BlockWork, target: CudaTarget) -> Price:
+    """How long ``target`` takes for that grid."""
+    held = occupancy(threads=work.threads, registers=work.registers, shared_bytes=work.shared_bytes, target=target)
+    at_a_time = min(work.blocks, held.blocks_per_sm * target.sms)
+    in_flight = held.blocks_per_sm * work.bytes_in_flight
+    busy = dict.fromkeys(RESOURCES, math.inf)
+    if at_a_time:
+        drawn = min(1.0, max(1.0, in_flight) / BYTES_IN_FLIGHT_PER_SM) * min(1.0, work.blocks / target.sms)
+        in_turn = math.ceil(work.blocks / target.sms)  # the SM with the most blocks is the last to finish
+        flops_per_cycle = target.limits.peak_gflop_per_s / (target.sms * target.clock_ghz)  # of one SM
+        of_a_warp = work.instructions / -(-work.threads // WARP)
+        cycles = {
+            "load_store": in_turn * (work.lines + work.bank_turns),
+            "fma": in_turn * work.fma * WARP * 2 / flops_per_cycle,
+            "issue": in_turn * work.instructions / target.issue_slots,
+            "latency": math.ceil(work.blocks / at_a_time) * (work.waits * DRAM_LATENCY_CYCLES + of_a_warp),
+        }
+        busy = {
+            "dram": work.dram_bytes / (target.limits.memory_gb_per_s * drawn) / 1e3,
+            "cache": work.cache_bytes / (target.limits.cache_gb_per_s * drawn) / 1e3,
+            **{name: count / (target.clock_ghz * 1e3) for name, count in cycles.items()},
+        }
+    return Price(busy_us=busy, occupancy=held, bytes_in_flight_per_sm=in_flight)
+
+
+def missed(touched_bytes: float, target: CudaTarget) -> float:
+    """Share of what blocks read again that comes from memory again: the second-level cache holds only so much of what
+    the blocks that run at a time touch."""
+    return max(0.0, 1 - target.limits.cache_bytes / touched_bytes) if touched_bytes else 0.0

@@ -1,0 +1,1 @@
+"""Whole planes in shared memory: fprop and dgrad, NCHW, of small maps."""

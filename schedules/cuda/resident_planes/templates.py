@@ -1,0 +1,78 @@
+"""Whole planes, NCHW, CUDA: for small maps, whose rows are too short for vectors of their own.
+
+fprop
+
+Level one: a block is `planes` planes, one piece of memory. It is copied into shared memory in vectors of 16 bytes, by
+all threads alike, wherever planes and rows begin; so are the results on their way out.
+Level two: a thread owns `tile_h` rows of `tile_w` columns (often a whole plane) of `thread_planes` planes.
+
+    x, as it lies               block, in shared memory            what one thread does
+    ┌────────────────┐          ┌─────────┬─────────┬───           x     · · · · · · ·    rows in order, in vectors
+    │ planes 0 … p−1 │          │ plane 0 │ plane 1 │ …                  · · · · · · ·
+    ├────────────────┤   ──►    │ t0      │ t2      │       ──►    sums  a a a a a a a    KH rows at a time; taps
+    │ planes p … 2p−1│          │ t1      │ t3      │                    b b b b b b b    in the padding left out
+    └────────────────┘          └─────────┴─────────┴───           y     o o o o o o o    to shared memory, then out as
+                                 odd pitch: no bank twice                                 it came: one piece
+
+dgrad
+
+Level one: a block is `planes` planes of dy, one piece of memory, copied into shared memory in vectors of 16 bytes; the
+planes of dx go out the same way.
+Level two: a thread owns `tile_h` rows of `tile_w` columns, multiples of the stride, of `thread_planes` planes of dx:
+which taps a position meets is decided when compiling, and a row of dy is read once for all rows of dx that it meets.
+
+    dy, as it lies              block, in shared memory            what one thread does (stride 2, kernel 3)
+    ┌────────────────┐          ┌─────────┬─────────┬───           dy    · · · ·          one row
+    │ planes 0 … p−1 │          │ plane 0 │ plane 1 │ …
+    ├────────────────┤   ──►    │ t0      │ t2      │       ──►    sums  a b a b a b a    tap row 2, or 0 of the next
+    │ planes p … 2p−1│          │ t1      │ t3      │                    c d c d c d c    tap row 1: written at once
+    └────────────────┘          └─────────┴─────────┴───           dx    o o o o o o o    to shared memory, then out
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.resident_planes.cut import Cut
+from dwconv.schedules.cuda.resident_planes.estimate import block_work, blocks_at_a_time
+from dwconv.schedules.cuda.resident_planes.space import plane_misfit, plane_space
+from dwconv.schedules.gather import GATHERS
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CudaTarget
+from dwconv.workload import Workload
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
+    return plane_space(f"cuda.{workload.pass_}_nchw_plane", workload, target)
+
+
+def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
+    return (block_work(Cut.of(workload, config), workload, target),)
+
+
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+    """Parameters: x (n, C, H, W), w (C, KH, KW), perhaps bias (C), y (n, C, OH, OW); or dy, w, dx."""
+    from dwconv.schedules.cuda.resident_planes.kernel import schedule_planes
+
+    cut = Cut.of(workload, config)
+    return schedule_planes(cut, at_a_time=blocks_at_a_time(cut, target))
+
+
+TEMPLATES = tuple(
+    ScheduleTemplate(
+        name=f"cuda.{pass_}_nchw_plane",
+        device="cuda",
+        pass_=pass_,
+        layout="nchw",
+        misfit=plane_misfit,
+        space=space,
+        work=work,
+        schedule=schedule,
+    )
+    for pass_ in GATHERS
+)

@@ -1,0 +1,219 @@
+"""How a weight gradient is cut over blocks and threads, in either layout: plain integers, no TVM here.
+
+The pixels of dy are cut into tiles of ``tile_h`` × ``tile_w``, the images into ``split_n`` shares (every split_n-th
+image). An item is a tile in one share: one thread's serial work. The items go over ``threads_p`` threads of a block,
+and, where there are more, over blocks: the parts that the second kernel adds up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, least_vectors
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axis
+from dwconv.workload import ITEMSIZE, Workload
+
+Pixel = tuple[int, int]
+"""(column, channel), counted from a tile's first."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """One vector of a row: ``lanes`` elements from ``first`` on, of which ``pixels`` are wanted."""
+
+    first: int
+    """Counted from the tile's first element in the row."""
+    lanes: int
+    pixels: tuple[tuple[Pixel, int], ...]
+    """Each with its place in the vector."""
+
+    @property
+    def column(self) -> int:
+        """One of its columns. It is inside the tensor as a whole, or outside."""
+        return self.pixels[0][0][0]
+
+
+def loads(columns: Sequence[int], *, channels: int, pitch: int, vector: int) -> list[Load]:
+    """The fewest loads that bring ``channels`` of each of ``columns``, each as narrow as it can be.
+
+    Pixels of a row lie ``pitch`` elements apart; a load is aligned, and of at most ``vector`` elements."""
+    wanted: dict[int, dict[Pixel, int]] = {}
+    for column in columns:
+        for channel in range(channels):
+            element = column * pitch + channel
+            wanted.setdefault(element // vector, {})[column, channel] = element
+    return [
+        Load(first, lanes, tuple((pixel, element - first) for pixel, element in elements.items()))
+        for elements in wanted.values()
+        for first, lanes in least_vectors(elements.values(), vector)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A workload, and a choice of the knobs that both layouts share."""
+
+    workload: Workload
+    vector_c: int = 1
+    """Neighbouring channels of a thread; in NCHW always 1."""
+    threads_c: int = 1
+    """Threads of a block side by side on channels."""
+    tile_h: int
+    unroll_h: int
+    """Rows of a tile in straight code; a loop goes over the tile."""
+    tile_w: int
+    group_kh: int
+    """Kernel rows that a thread sums up."""
+    threads_kh: int = 1
+    """Groups of kernel rows side by side in a block."""
+    threads_p: int = 1
+    """Threads of a block side by side on items: those whose sums meet in shared memory."""
+    split_n: int = 1
+    blocks_per_sm: int = 1
+    """At least, which sets how many registers a thread may have."""
+    edge: str
+    """Rows of padding: ``zero``, they are multiplied; ``skip``, a branch leaves them out."""
+
+    @classmethod
+    def of(cls, workload: Workload, config: Config) -> Cut:
+        return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
+
+    @cached_property
+    def rows(self) -> Axis:
+        return Axis.of_convolution(self.workload, 0)
+
+    @cached_property
+    def columns(self) -> Axis:
+        return Axis.of_convolution(self.workload, 1)
+
+    @property
+    def channel_last(self) -> bool:
+        return self.workload.layout == "nhwc"
+
+    # -- the straight code of a thread -----------------------------------------------------------------------------
+
+    @cached_property
+    def row_reads(self) -> dict[int, list[tuple[int, int]]]:
+        """For each row of x that it reads, the (dy row, kernel row of the group) pairs that meet it."""
+        reads = self.rows.part(0, self.group_kh)
+        one_place = self.tiles_h == 1 and self.unroll_h == self.tile_h and self.groups == 1
+        return reads.live_reads(0, self.unroll_h) if one_place else reads.reads(self.unroll_h)
+
+    @cached_property
+    def column_reads(self) -> dict[int, list[tuple[int, int]]]:
+        """The same for columns of x. Where a tile is as wide as dy, those in the padding are left out."""
+        return self.columns.live_reads(0, self.tile_w) if self.tiles_w == 1 else self.columns.reads(self.tile_w)
+
+    @cached_property
+    def x_loads(self) -> list[Load]:
+        """Of a row."""
+        pitch = self.workload.channels if self.channel_last else 1
+        return loads(list(self.column_reads), channels=self.x_channels, pitch=pitch, vector=self.x_vector)
+
+    @cached_property
+    def dy_loads(self) -> list[Load]:
+        pitch = self.workload.out_channels if self.channel_last else 1
+        return loads(range(self.tile_w), channels=self.vector_c, pitch=pitch, vector=self.dy_vector)
+
+    @property
+    def x_channels(self) -> int:
+        """Input channels that ``vector_c`` output channels read."""
+        return max(1, self.vector_c // self.workload.multiplier)
+
+    @property
+    def x_vector(self) -> int:
+        """Elements of x that one load may bring."""
+        return self.x_channels if self.channel_last else self._along_rows(self.columns.inputs, self.columns.up)
+
+    @property
+    def dy_vector(self) -> int:
+        return self.vector_c if self.channel_last else self._along_rows(self.columns.outputs, 1)
+
+    def _along_rows(self, size: int, step: int) -> int:
+        """The widest vector of neighbours in a row that is aligned in every row and every tile."""
+        steps = (size,) if self.tiles_w == 1 else (size, step * self.tile_w)
+        return aligned_lanes(*steps, itemsize=ITEMSIZE[self.workload.dtype])
+
+    @property
+    def sums_of_channel(self) -> int:
+        """That a thread keeps: its taps, then perhaps the bias."""
+        return self.group_kh * self.columns.taps + self.workload.bias
+
+    def sum_of(self, kernel_row: int, kernel_column: int) -> int:
+        """Which of them a tap is; rows count from the group's first."""
+        return kernel_row * self.columns.taps + kernel_column
+
+    @property
+    def sum_of_bias(self) -> int:
+        return self.sums_of_channel - 1
+
+    @property
+    def results(self) -> int:
+        """Of the pass: all of dw, and of dbias."""
+        return self.workload.out_channels * (math.prod(self.workload.kernel) + self.workload.bias)
+
+    # -- how often, and where --------------------------------------------------------------------------------------
+
+    @property
+    def tiles_h(self) -> int:
+        return -(-self.rows.outputs // self.tile_h)
+
+    @property
+    def tiles_w(self) -> int:
+        return -(-self.columns.outputs // self.tile_w)
+
+    @property
+    def items(self) -> int:
+        return self.split_n * self.tiles_h * self.tiles_w
+
+    @property
+    def parts(self) -> int:
+        return -(-self.items // self.threads_p)
+
+    @property
+    def groups(self) -> int:
+        """Of kernel rows."""
+        return -(-self.rows.taps // self.group_kh)
+
+    @property
+    def kernel_rows(self) -> int:
+        """That blocks, threads and groups cover: all, and perhaps some beyond the last."""
+        return self.blocks[2] * self.threads_kh * self.group_kh
+
+    @property
+    def last_row(self) -> int:
+        """Where the last straight code starts in dy."""
+        return self.tiles_h * self.tile_h - self.unroll_h
+
+    @property
+    def last_column(self) -> int:
+        return (self.tiles_w - 1) * self.tile_w
+
+    @property
+    def vectors(self) -> int:
+        """Of channels."""
+        return self.workload.out_channels // self.vector_c
+
+    @property
+    def blocks(self) -> tuple[int, int, int]:
+        """Of (channels, parts, groups of kernel rows)."""
+        return -(-self.vectors // self.threads_c), self.parts, -(-self.groups // self.threads_kh)
+
+    @property
+    def threads(self) -> int:
+        return self.threads_c * self.threads_kh * self.threads_p
+
+    @property
+    def padded(self) -> float:
+        """Threads over threads with work."""
+        channels, parts, _ = self.blocks
+        idle = channels * self.threads_c / self.vectors * (parts * self.threads_p / self.items)
+        return idle * self.kernel_rows / self.rows.taps
+
+    @property
+    def workspace_bytes(self) -> int:
+        return 4 * self.parts * self.results

@@ -1,0 +1,343 @@
+"""The kernel behind wgrad, in either layout: every weight is the correlation of the input with the output gradient.
+
+    dw[c, k] = Σ over n, o of x[n, o·stride + k·dilation − padding, c // multiplier] · dy[n, o, c]
+    dbias[c] = Σ over n, o of dy[n, o, c]
+
+A thread keeps its tile of pixels and goes through its images: dy of the tile is loaded once, every x once for all the
+dy that it meets, straight from global memory into registers, where the sums of all its taps stay to the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cuda.emit.split_sum import add_parts, sum_over_threads
+from dwconv.schedules.cuda.emit.words import (
+    Registers,
+    argument,
+    as_one_axis,
+    blocks,
+    blocks_per_sm,
+    in_float32,
+    span,
+    threads,
+    zero,
+)
+from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, Pixel
+from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, when
+
+
+def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
+    """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW), with a bias dbias (C·M) and, if there is more than
+    one part, workspace (parts, results): all of dw, then all of dbias."""
+    workload, parts = cut.workload, cut.parts
+    weights = math.prod(workload.weight_shape)
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        x = argument("x", _shape(cut, n, workload.channels, workload.input_size), workload.dtype)
+        dy = argument("dy", _shape(cut, n, workload.out_channels, workload.output_size), workload.dtype)
+        totals = [argument("dw", workload.weight_shape, workload.dtype)]
+        if workload.bias:
+            totals.append(argument("dbias", (workload.out_channels,), workload.dtype))
+        workspace = argument("workspace", (parts, cut.results), "float32") if parts > 1 else None
+        x, dy, totals = as_one_axis(x), as_one_axis(dy), [as_one_axis(total) for total in totals]
+        partial = None if workspace is None else as_one_axis(workspace)
+        for place in threads_of(cut):
+            reader = Reader.of(cut, x, dy)
+            sums = Registers("sums", cut.sums_of_channel, cut.vector_c)
+            sums.clear()
+            with when(place.has_work()):
+                for turn in serial("turn", tirx.truncdiv(n - place.image + (cut.split_n - 1), cut.split_n)):
+                    reader.add_image(sums, place, bind("image", place.image + turn * cut.split_n))
+            place.sum_over_mates(sums)
+            if partial is None:
+                place.write(sums, *((total, 0) for total in totals))
+            else:
+                first = place.part * cut.results
+                place.write(sums, *((partial, first + offset) for offset in (0, weights)[: len(totals)]))
+        if partial is not None:
+            add_parts(partial, totals, count=parts, dtype=workload.dtype)
+    return s_tir.Schedule(builder.get())
+
+
+def _shape(cut: Cut, n: Expr, channels: int, size: tuple[int, int]) -> tuple[Expr, ...]:
+    return (n, *size, channels) if cut.channel_last else (n, channels, *size)
+
+
+Start = tuple[Any, Expr]
+"""A tensor of one axis, and an element of it."""
+
+# -- who sums what -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One thread, and what it owns."""
+
+    cut: Cut
+    part: Expr
+    vector: Expr
+    """Which vector of channels."""
+    group: Expr
+    """Which group of kernel rows."""
+    mate: Expr
+    """Its number among the threads whose sums it meets."""
+    neighbour: tuple[Expr, Expr]
+    """Its numbers on (kernel rows, channels) in the block."""
+
+    @property
+    def channel(self) -> Expr:
+        return self.vector * self.cut.vector_c
+
+    @property
+    def kh(self) -> Expr:
+        return self.group * self.cut.group_kh
+
+    @property
+    def _item(self) -> Expr:
+        return self.part * self.cut.threads_p + self.mate
+
+    @property
+    def image(self) -> Expr:
+        """The first of its images."""
+        return self._item // (self.cut.tiles_h * self.cut.tiles_w)
+
+    @property
+    def top(self) -> Expr:
+        return self._item // self.cut.tiles_w % self.cut.tiles_h * self.cut.tile_h
+
+    @property
+    def left(self) -> Expr:
+        return self._item % self.cut.tiles_w * self.cut.tile_w
+
+    def has_work(self) -> Expr:
+        cut = self.cut
+        has_item = cut.items == cut.parts * cut.threads_p or self._item < cut.items
+        return every(has_item, self._has_channels(), cut.groups % cut.threads_kh == 0 or self.group < cut.groups)
+
+    def _has_channels(self) -> Expr:
+        return self.cut.vectors % self.cut.threads_c == 0 or self.vector < self.cut.vectors
+
+    def sum_over_mates(self, sums: Registers) -> None:
+        cut, (group, lane) = self.cut, self.neighbour
+
+        def slot(mate: Expr, width: int) -> Expr:
+            """In the order of the threads, so that those of a warp use different banks."""
+            if cut.channel_last:
+                return (group * width + mate) * cut.threads_c + lane
+            return (group * cut.threads_c + lane) * width + mate
+
+        others = cut.threads_c * cut.threads_kh
+        sum_over_threads(sums, mate=self.mate, mates=cut.threads_p, others=others, slot=slot)
+
+    def write(self, sums: Registers, weights: Start, bias: Start | None = None) -> None:
+        """To memory: each into a tensor, counted from an element."""
+        taps_h, taps_w = self.cut.rows.taps, self.cut.columns.taps
+        with when(every(self.cut.threads_p == 1 or self.mate == 0, self._has_channels())):
+            into, start = weights
+            first = bind("first", start + self.channel * (taps_h * taps_w))
+            for a in range(self.cut.group_kh):
+                with when(self.cut.kernel_rows == taps_h or self.kh + a < taps_h):
+                    for b in range(taps_w):
+                        for c in range(self.cut.vector_c):
+                            at = first + (self.kh * taps_w + (c * taps_h + a) * taps_w + b)
+                            store(into, sums[self.cut.sum_of(a, b), c].astype(into.dtype), at)
+            if bias is not None:
+                into, start = bias
+                with when(self.cut.groups == 1 or self.group == 0):
+                    for c in range(self.cut.vector_c):
+                        store(into, sums[self.cut.sum_of_bias, c].astype(into.dtype), start + self.channel + c)
+
+
+def threads_of(cut: Cut) -> Iterator[Place]:
+    """All threads of all blocks. NHWC: neighbouring threads own neighbouring channels; NCHW: neighbouring tiles."""
+    channel_blocks, parts, group_blocks = cut.blocks
+    across, down = (cut.threads_c, cut.threads_p) if cut.channel_last else (cut.threads_p, cut.threads_c)
+    for groups in blocks("groups", group_blocks, axis="y"):
+        for block in blocks("block", channel_blocks * parts):
+            for z in threads("z", cut.threads_kh, axis="z"):
+                for y in threads("y", down, axis="y"):
+                    for x in threads("x", across):
+                        lane, mate = (x, y) if cut.channel_last else (y, x)
+                        with blocks_per_sm(cut.blocks_per_sm):
+                            yield Place(
+                                cut=cut,
+                                part=block // channel_blocks,
+                                vector=block % channel_blocks * cut.threads_c + lane,
+                                group=groups * cut.threads_kh + z,
+                                mate=mate,
+                                neighbour=(z, lane),
+                            )
+
+
+# -- what a thread adds --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edge:
+    """Where an axis ends, seen from a tile: which of its pixels are inside can depend on where the tile is."""
+
+    origin: Expr
+    """Of the tile."""
+    most: int
+    """The largest that ``origin`` can be; the least is 0."""
+    size: int
+
+    def has(self, at: int) -> Expr:
+        """Whether the pixel ``at`` after the origin is inside; True or False where this is known."""
+        if isinstance(self.origin, int):
+            return 0 <= self.origin + at < self.size
+        low = at >= 0 or self.origin + at >= 0
+        high = self.most + at < self.size or self.origin + at < self.size
+        return every(low, high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """x or dy."""
+
+    name: str
+    elements: Any
+    """In one dimension."""
+    channels: int
+    channel_last: bool
+    loaded: Registers
+    """Where a thread takes the widest of its vectors apart."""
+
+    def seen_from(self, rows: Edge, columns: Edge, *, image: Expr, channel: Expr) -> Source:
+        """From the first pixel of a tile."""
+        plane, pitch = rows.size * columns.size, self.channels if self.channel_last else 1
+        first = channel if self.channel_last else channel * plane
+        at = image * (plane * self.channels) + first + (rows.origin * columns.size + columns.origin) * pitch
+        (vector,) = self.loaded.sizes  # TVM has to see that the vectors are aligned
+        at = keep(f"{self.name}_at", at // vector) * vector
+        return Source(operand=self, at=at, rows=rows, columns=columns, row_pitch=columns.size * pitch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """x or dy, seen from the first pixel of a tile."""
+
+    operand: Operand
+    at: Expr
+    """The element of that pixel."""
+    rows: Edge
+    columns: Edge
+    row_pitch: int
+    """Elements from one row to the next."""
+
+    def pixels(self, load: Load, *, row: int, condition: Expr) -> dict[Pixel, Expr]:
+        """Those of a row's vector, in float32; zero where ``condition`` does not hold."""
+        name, loaded = self.operand.name, self.operand.loaded
+        value = self.operand.elements[span(self.at + (row * self.row_pitch + load.first), load.lanes)]
+        if condition is not True:
+            value = tirx.if_then_else(condition, value, zero(loaded.dtype, load.lanes))
+        if load.lanes == 1:
+            return {pixel: bind(name, in_float32(value)) for pixel, _ in load.pixels}
+        loaded.put(0, value, lanes=load.lanes)
+        return {pixel: bind(name, loaded.in_float32(place)) for pixel, place in load.pixels}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Goes through the tile of one image, and adds to the sums what it gives."""
+
+    cut: Cut
+    x: Operand
+    dy: Operand
+
+    @classmethod
+    def of(cls, cut: Cut, x: Any, dy: Any) -> Reader:
+        """To be made by each thread: it has registers."""
+
+        def operand(name: str, elements: Any, channels: int, vector: int) -> Operand:
+            loaded = Registers(name, vector, dtype=cut.workload.dtype)
+            return Operand(
+                name=name, elements=elements, channels=channels, channel_last=cut.channel_last, loaded=loaded
+            )
+
+        return cls(
+            cut,
+            operand("x", x, cut.workload.channels, cut.x_vector),
+            operand("dy", dy, cut.workload.out_channels, cut.dy_vector),
+        )
+
+    def add_image(self, sums: Registers, place: Place, image: Expr) -> None:
+        cut, rows, columns = self.cut, self.cut.rows, self.cut.columns
+        x_channel = place.channel // cut.workload.multiplier
+        for step in serial("step", cut.tile_h // cut.unroll_h):
+            row, column = keep("dy_row", place.top + step * cut.unroll_h), keep("dy_column", place.left)
+            dy = self.dy.seen_from(
+                Edge(origin=row, most=cut.last_row, size=rows.outputs),
+                Edge(origin=column, most=cut.last_column, size=columns.outputs),
+                image=image,
+                channel=place.channel,
+            )
+            x_row = keep("x_row", rows.origin(row) + place.kh * rows.step)
+            last_x_row = rows.origin(cut.last_row) + (cut.kernel_rows - cut.group_kh) * rows.step
+            x = self.x.seen_from(
+                Edge(origin=x_row, most=last_x_row, size=rows.inputs),
+                Edge(origin=columns.origin(column), most=columns.origin(cut.last_column), size=columns.inputs),
+                image=image,
+                channel=x_channel,
+            )
+            self._add_rows(sums, x, dy)
+
+    def _add_rows(self, sums: Registers, x: Source, dy: Source) -> None:
+        """Straight code: the rows of x one by one, each with the rows of dy that it meets."""
+        skip, met = self.cut.edge == "skip", self.cut.column_reads
+        gradient: dict[int, dict[Pixel, Expr]] = {}
+        for at, pairs in self.cut.row_reads.items():
+            for row in sorted({row for row, _ in pairs} - gradient.keys()):
+                gradient[row] = self._gradient_row(sums, dy, row)
+            has_row = x.rows.has(at)
+            with when(has_row if skip else True):
+                for load in self.cut.x_loads:
+                    inside = every(skip or has_row, x.columns.has(load.column))
+                    with when(inside if skip else True):
+                        for (column, channel), value in x.pixels(load, row=at, condition=skip or inside).items():
+                            for (row, a), (out, b) in itertools.product(pairs, met[column]):
+                                for c in self._sharing(channel):
+                                    tap = self.cut.sum_of(a, b)
+                                    sums[tap, c] = sums[tap, c] + value * gradient[row][out, c]
+        if self.cut.workload.bias:
+            for row in sorted(set(range(self.cut.unroll_h)) - gradient.keys()):  # those that meet padding alone
+                self._gradient_row(sums, dy, row)
+
+    def _sharing(self, x_channel: int) -> Iterator[int]:
+        """The thread's output channels that read its ``x_channel``-th input channel."""
+        yield from (c for c in range(self.cut.vector_c) if c // self.cut.workload.multiplier == x_channel)
+
+    def _gradient_row(self, sums: Registers, dy: Source, row: int) -> dict[Pixel, Expr]:
+        """Of dy, which is also what the bias sums up."""
+        found: dict[Pixel, Expr] = {}
+        for load in self.cut.dy_loads:
+            found.update(dy.pixels(load, row=row, condition=every(dy.rows.has(row), dy.columns.has(load.column))))
+        if self.cut.workload.bias:
+            bias = self.cut.sum_of_bias
+            for (_, c), value in found.items():
+                sums[bias, c] = sums[bias, c] + value
+        return found
+
+
+def keep(name: str, value: Expr) -> Expr:
+    """Names a value for good. What is only bound TVM writes out again at every use, which takes it long here."""
+    if isinstance(value, int):
+        return value
+    kept = Registers(name, 1, dtype="int32")
+    kept[0] = value
+    return bind(name, kept[0])
+
+
+def every(*conditions: Expr) -> Expr:
+    """All of them hold; True or False where this is known."""
+    if any(condition is False for condition in conditions):
+        return False
+    unknown = [condition for condition in conditions if condition is not True]
+    return tirx.all(*unknown) if unknown else True

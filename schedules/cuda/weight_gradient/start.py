@@ -1,0 +1,149 @@
+"""Where a search of the weight gradient starts. No TVM here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.schedules.cuda.gpu.cost import price
+from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES
+from dwconv.schedules.cuda.gpu.occupancy import registers_left
+from dwconv.schedules.cuda.weight_gradient.cut import Cut
+from dwconv.schedules.cuda.weight_gradient.estimate import block_works
+from dwconv.schedules.cuda.weight_gradient.knobs import TALL_KERNEL, ZERO_KERNEL, Knobs, edges, knobs_of
+from dwconv.schedules.cuda.weight_gradient.thread_work import (
+    MOST_PRODUCTS,
+    instructions_of,
+    instructions_of_image,
+    instructions_of_sums,
+    loads_of,
+    products_of,
+    read_again,
+    registers_of,
+)
+from dwconv.schedules.space import Value
+from dwconv.target import CudaTarget
+from dwconv.workload import ITEMSIZE, Workload
+
+BLOCK_THREADS, USUAL_MATES = 256, 16
+"""A usual block, and how many of its threads have sums in common."""
+THREADS_TRIED = 3
+"""For which blocks are weighed; of tall kernels one, as instructions alone decide there."""
+ENOUGH_THREADS, MOST_HELD = 320, 1280
+"""On an SM: to hide the latency of memory, as each has many loads on their way; and what is not asked for beyond."""
+OVERLAP_LOST = 0.3
+"""Of the shorter of two times that overlap."""
+SPARE_REGISTERS, SPARE_REGISTERS_OF_TALL = 27, 64
+"""Beyond what a thread needs at least: for loads on their way, more of them where it sums up many kernel rows."""
+MOST_LOADS = 132
+"""In straight code. ptxas moves loads ahead as long as there are registers, and of too many it spills a few."""
+FREE_PRODUCTS = 25
+"""For an output, in the time that memory takes for it."""
+
+
+@lru_cache(maxsize=256)
+def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
+    """Of the threads that need the fewest instructions, if an SM holds enough of them, the blocks and the shares of the
+    images that are estimated to take the least time."""
+    knobs = knobs_of(workload)
+    tried = 1 if workload.kernel[0] >= TALL_KERNEL else THREADS_TRIED
+    threads = sorted(_threads_alone(workload, target, knobs), key=lambda cut: _slowness(cut, target))[:tried]
+    if not threads:
+        return {}
+    found = []
+    for alone in threads:
+        cut = min(_blocks_of(alone, target, knobs), key=lambda cut: _microseconds(cut, target), default=alone)
+        found.append(max(_held(cut, target, knobs["blocks_per_sm"]), key=lambda cut: cut.blocks_per_sm, default=cut))
+    cut = min(found, key=lambda cut: sum(price(each, target).microseconds for each in block_works(cut, target)))
+    return {knob: getattr(cut, knob) for knob in (*knobs, "edge")}
+
+
+def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
+    """What one thread may own."""
+    edge = "skip" if "skip" in edges(workload) and workload.kernel[0] > ZERO_KERNEL else "zero"
+    for vector_c, tile_h, unroll_h, tile_w, group_kh in itertools.product(
+        knobs.get("vector_c", [1]), knobs["tile_h"], knobs["unroll_h"], knobs["tile_w"], knobs["group_kh"]
+    ):
+        cut = Cut(
+            workload=workload, vector_c=vector_c, tile_h=tile_h, unroll_h=unroll_h, tile_w=tile_w, group_kh=group_kh,
+            threads_c=target.warp, threads_p=USUAL_MATES, edge=edge,
+        )  # fmt: skip
+        # Where a loop over straight code is not needed, it costs registers.
+        straight = unroll_h == tile_h or (cut.groups > 1 and tile_h % unroll_h == 0)
+        fits = _needed(cut) <= target.registers_per_thread
+        if straight and fits and products_of(cut) <= MOST_PRODUCTS and loads_of(cut) <= MOST_LOADS:
+            yield cut
+
+
+def _slowness(cut: Cut, target: CudaTarget) -> float:
+    """Instructions for an output; more where an SM holds too few threads to hide the latency of memory, where rows are
+    read again, and where tiles stand out over the edge."""
+    held = target.registers_per_sm // (target.warp * _needed(cut)) * target.warp
+    tiles = cut.tiles_h * cut.tiles_w
+    there_are = min(cut.workload.batch, MOST_IMAGES) * tiles * cut.vectors * cut.groups / target.sms
+    # Where products take longer than memory, fewer threads keep them busy, and reading again costs less.
+    memory = min(1.0, FREE_PRODUCTS / (cut.rows.taps * cut.columns.taps))
+    late = max(1.0, ENOUGH_THREADS * memory / min(held, there_are)) ** 0.5
+    ragged = tiles * cut.tile_h * cut.tile_w / (cut.rows.outputs * cut.columns.outputs)
+    images = max(1.0, there_are / ENOUGH_THREADS)
+    once = instructions_of_sums(cut) / (images * cut.tile_h * cut.tile_w * cut.vector_c)
+    return (instructions_of(cut) + once) * late * ragged * read_again(cut) ** (memory**2 / 2)
+
+
+def _blocks_of(alone: Cut, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
+    """Blocks of such threads, with each number of shares."""
+    for threads_c, threads_kh, threads_p, split_n in itertools.product(
+        knobs["threads_c"], knobs["threads_kh"], knobs["threads_p"], knobs["split_n"]
+    ):
+        cut = dataclasses.replace(
+            alone, threads_c=threads_c, threads_kh=threads_kh, threads_p=threads_p, split_n=split_n
+        )
+        fits = cut.threads <= target.threads_per_block and cut.padded <= MOST_PADDED
+        enough = split_n == 1 or (split_n <= cut.workload.batch and cut.workspace_bytes <= MOST_WORKSPACE_BYTES)
+        if fits and enough and _needed(cut) <= registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm):
+            yield cut
+
+
+def _microseconds(cut: Cut, target: CudaTarget) -> float:
+    """Of memory and of issue slots, whichever takes longer, and a little of the other."""
+    blocks, warps = math.prod(cut.blocks), -(-cut.threads // target.warp)
+    images = -(-min(cut.workload.batch, MOST_IMAGES) // cut.split_n)
+    instructions = warps * (images * instructions_of_image(cut) + instructions_of_sums(cut))
+    # The SM with the most blocks is the last to finish.
+    issue = -(-blocks // target.sms) * instructions / target.issue_slots / (target.clock_ghz * 1e3)
+
+    line = cut.threads_c * cut.vector_c * ITEMSIZE[cut.workload.dtype]
+    ragged = max(1.0, LINE_BYTES / line) if cut.channel_last and cut.threads_c < cut.vectors else 1.0
+    held = max((count for count in range(1, 33) if _holds(cut, target, count)), default=1) * cut.threads
+    late = max(1.0, ENOUGH_THREADS / min(held, blocks * cut.threads / target.sms)) ** 0.5
+    moved = cut.workload.bytes * ragged * late / min(1.0, blocks / target.sms) + 4 * cut.workspace_bytes
+    memory = moved / (target.limits.memory_gb_per_s * 1e3)
+
+    size = abs(math.log2(cut.threads / BLOCK_THREADS))
+    apart = cut.blocks[2] / 50  # groups of kernel rows in different blocks, which read the same
+    return (max(issue, memory) + OVERLAP_LOST * min(issue, memory)) * (1 + size / 50) * (1 + apart)
+
+
+def _held(cut: Cut, target: CudaTarget, counts: list[int]) -> Iterator[Cut]:
+    """The same with each number of blocks on an SM that leaves a thread the registers it needs, and some more."""
+    for count in counts:
+        if _holds(cut, target, count) and cut.threads * count <= MOST_HELD:
+            yield dataclasses.replace(cut, blocks_per_sm=count)
+
+
+def _needed(cut: Cut) -> int:
+    """Registers of a thread that is not to wait for every load; wide loads take several, side by side."""
+    words = max(1, cut.vector_c * ITEMSIZE[cut.workload.dtype] // 4)
+    wide = 4 * (words - 1) * cut.rows.up * cut.columns.up  # with a stride there are more loads for a product
+    spare = SPARE_REGISTERS_OF_TALL if cut.group_kh >= TALL_KERNEL else SPARE_REGISTERS + wide
+    return registers_of(cut) + spare
+
+
+def _holds(cut: Cut, target: CudaTarget, count: int) -> bool:
+    threads = cut.threads * count
+    left = registers_left(target, threads=cut.threads, blocks=count)
+    return threads <= target.threads_per_sm and _needed(cut) <= left

@@ -1,0 +1,72 @@
+"""The weight gradient by pixels, CUDA: x and dy straight from global memory, sums in registers.
+
+wgrad, NCHW
+
+    plane of dy                      a block: threads_c planes        what one thread owns
+    ┌──────┬──────┬──────┐       lanes: tiles of a plane          ┌─ tile_h rows × tile_w columns of dy, in one
+    │ t0   │ t1   │ t2 … │  ──►  t0 t1 t2 …   plane c         ──► │  channel and one share of the images, one
+    ├──────┼──────┼──────┤       t0 t1 t2 …   plane c + 1         │  image at a time;
+    │  …   │  …   │  …   │       …            (threads_p items)   └─ group_kh × KW sums in registers
+
+Neighbouring threads read neighbouring vectors of a row; on small maps a warp spans several planes and images. Where the
+kernel is tall, its rows are split into groups, side by side in the block: each keeps its sums in registers. The sum of
+dy alone, where there is a bias, is one more.
+
+wgrad, NHWC
+
+    dy and x, C innermost            a block                          what one thread owns
+    ┌──────┬──────┬──────┐       lanes: vectors of channels       ┌─ vector_c neighbouring channels of
+    │ tile │ tile │  …   │  ──►  t0 t1 … t31  item 0 = tile 0 ──► │  tile_h rows × tile_w columns of dy, in one
+    ├──────┼──────┼──────┤       t0 t1 … t31  item 1 = tile 1     │  share of the images, one image at a time;
+    │  …   │  …   │  …   │       …            (threads_p items)   └─ group_kh × KW × vector_c sums in registers
+
+Neighbouring threads read neighbouring vectors of a pixel: whole lines of memory. Where the kernel is tall, its rows are
+split into groups, side by side in the block: each keeps its sums in registers. The sum of dy alone, where there is a
+bias, is one more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.weight_gradient.cut import Cut
+from dwconv.schedules.cuda.weight_gradient.estimate import block_works
+from dwconv.schedules.cuda.weight_gradient.space import kernel_misfit, weight_gradient_space
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CudaTarget
+from dwconv.workload import LAYOUTS, Workload
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
+    return weight_gradient_space(f"cuda.wgrad_{workload.layout}", workload, target)
+
+
+def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
+    return block_works(Cut.of(workload, config), target)
+
+
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+    """Parameters: x, dy in the layout, dw (C·M, KH, KW), perhaps dbias (C·M), perhaps a workspace."""
+    from dwconv.schedules.cuda.weight_gradient.kernel import schedule_weight_gradient
+
+    return schedule_weight_gradient(Cut.of(workload, config))
+
+
+TEMPLATES = tuple(
+    ScheduleTemplate(
+        name=f"cuda.wgrad_{layout}",
+        device="cuda",
+        pass_="wgrad",
+        layout=layout,
+        misfit=kernel_misfit,
+        space=space,
+        work=work,
+        schedule=schedule,
+    )
+    for layout in LAYOUTS
+)
