@@ -71,7 +71,8 @@ def test_odd_strips_meet_no_bank_twice(threads: tuple[int, int]) -> None:
 
 def _most_in_a_bank(apart: int, threads: tuple[int, int], rows: int) -> int:
     lanes = range(min(BANKS, threads[0] * threads[1]))
-    return max(Counter((lane // threads[1] * rows * apart + lane % threads[1]) % BANKS for lane in lanes).values())
+    words = {lane // threads[1] * rows * apart + lane % threads[1] for lane in lanes}
+    return max(Counter(word % BANKS for word in words).values())
 
 
 def _partitioned(*, rows: AxisTile, columns: AxisTile) -> tuple[s_tir.Schedule, Partition]:

@@ -1,3 +1,4 @@
+import math
 import random
 import statistics
 
@@ -8,10 +9,21 @@ from dwconv.errors import NoTemplate, UnknownTarget
 from dwconv.records.record import Status
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.target import parse_target
+from dwconv.tuner import strategies
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.strategies import SEARCHES, Analytic, Strategy, make_strategy
 
 SM_90 = parse_target("cuda:sm_90")
+
+
+@pytest.fixture(autouse=True)
+def estimate_of_one_knob(monkeypatch):
+    """The fake templates have no blocks to price: an estimate that knows of one knob, and is off by the others."""
+
+    def estimated_us(workload, config, target):
+        return 100.0 * (1 + abs(math.log2(config.tile_w / 2)))
+
+    monkeypatch.setattr(strategies, "estimated_us", estimated_us)
 
 
 def union(*spaces: ConfigSpace) -> SpaceUnion:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from dwconv.schedules.cuda.block_tile.cut import BlockTile
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import WARP
-from dwconv.schedules.cuda.gpu.vectors import lines_of_warp
+from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
+from dwconv.schedules.cuda.gpu.vectors import lines_of_warp, sector_bytes
 from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import ITEMSIZE, Workload
@@ -49,13 +50,14 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     written = float(workload.batch * workload.out_channels * math.prod(workload.output_size) * itemsize)
     patch_h, patch_w = tile.patch(workload)
     planes = -(-tile.planes // workload.multiplier)
-    read = float(tiles * planes * min(patch_h, workload.input_size[0]) * itemsize)
-    read *= min(patch_w * workload.stride[1], workload.input_size[1])
+    row = min(patch_w * workload.stride[1], workload.input_size[1]) * itemsize
+    row = sector_bytes(row, whole=tile.columns >= workload.output_size[1])
+    read = float(tiles * planes * min(patch_h, workload.input_size[0]) * row)
     lines = warps * outputs * lines_of_warp(tile.threads_w, config.tile_w * itemsize)
     return BlockWork(
         blocks=-(-tiles // config.turns),
         threads=threads,
-        registers=min(registers_of(workload, config), target.registers_per_thread),
+        registers=compiled_registers(registers_of(workload, config), target),
         shared_bytes=staged_bytes(workload, config) if config.stage == "shared" else 0,
         instructions=warps * (config.turns * instructions + START),
         fma=config.turns * warps * fma,

@@ -8,13 +8,16 @@ from functools import cache
 from dwconv.schedules.cuda.global_strip.cut import Cut, source_pieces
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import WARP
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp
+from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sector_bytes
 from dwconv.schedules.gather import Gather
 from dwconv.target import CudaTarget
 from dwconv.workload import ITEMSIZE, DType, Workload
 
 START = 30
 """Instructions with which a thread finds its place."""
+ELEMENTS_AHEAD = 36
+"""Of sources and weights, that the compiler loads ahead of their use in straight code."""
 OTHER_REGISTERS = 20
 """For addresses, tests and numbers of tiles."""
 
@@ -35,10 +38,10 @@ class ThreadWork:
 
 
 @cache
-def thread_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int) -> ThreadWork:
-    """A warp reads a piece of as many rows as it takes to give 32 threads a strip each."""
+def thread_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int, *, across: int) -> ThreadWork:
+    """A warp reads a piece of as many rows as it takes to give 32 threads a strip each, ``across`` to a row."""
     rows, columns, itemsize = gather.rows, gather.columns, ITEMSIZE[dtype]
-    across, taps = -(-columns.outputs // tile_w), rows.taps * columns.taps
+    taps = rows.taps * columns.taps
     loads = len(rows.reads(tile_h)) * len(source_pieces(gather, tile_w, itemsize=itemsize))
     stores = tile_h * tile_w / aligned_lanes(tile_w, columns.outputs, itemsize=itemsize)
     lines = loads * lines_of_warp(across, columns.origin(tile_w) * itemsize)
@@ -50,30 +53,34 @@ def thread_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int) -> Threa
 
 
 def block_work(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
-    """All rows of the kernel's planes are read once by each block that meets them."""
+    """Every block reads the rows that it meets once, in whole sectors."""
     gather, itemsize = cut.gather, ITEMSIZE[cut.dtype]
     rows, columns = gather.rows, gather.columns
-    alone = thread_work(gather, cut.dtype, cut.tile_h, cut.tile_w)
+    alone = thread_work(gather, cut.dtype, cut.tile_h, cut.tile_w, across=cut.threads_w)
     warps = -(-cut.threads // WARP)
     planes = -(-workload.batch * gather.channels // cut.planes)
     blocks = planes * cut.blocks_h * cut.blocks_w
+    whole = cut.blocks_w == 1
     height, width = rows.spanned(cut.threads_h * cut.tile_h)[1], columns.spanned(cut.threads_w * cut.tile_w)[1]
-    read = blocks * cut.planes * gather.fan_in * min(height, rows.inputs) * min(width, columns.inputs) * itemsize
-    written = workload.batch * gather.channels * rows.outputs * columns.outputs * itemsize
-    ahead = min(len(rows.reads(cut.tile_h)), 1 + cut.rows_ahead)
+    row = sector_bytes(min(width, columns.inputs) * itemsize, whole=whole)
+    read = blocks * cut.planes * gather.fan_in * min(height, rows.inputs) * row
+    row = sector_bytes(min(cut.threads_w * cut.tile_w, columns.outputs) * itemsize, whole=whole)
+    written = planes * cut.planes * rows.outputs * cut.blocks_w * row
+    needed = workload.bytes - workload.batch * gather.channels * rows.outputs * columns.outputs * itemsize
+    loaded = len(rows.reads(cut.tile_h)) * cut.source_span + rows.taps * columns.taps
     registers = registers_of(gather, cut.tile_h, cut.tile_w, rows_ahead=cut.rows_ahead)
     return BlockWork(
         blocks=blocks,
         threads=cut.threads,
-        registers=min(registers, target.registers_per_thread),
+        registers=compiled_registers(registers, target),
         shared_bytes=0,
         instructions=warps * gather.fan_in * alone.instructions,
         fma=float(warps * gather.fan_in * alone.fma),
         lines=warps * gather.fan_in * alone.lines,
         bank_turns=0.0,
         dram_bytes=float(workload.bytes),
-        cache_bytes=float(max(read, workload.bytes - written) + written),
-        bytes_in_flight=float(cut.threads * ahead * cut.source_span * itemsize),
+        cache_bytes=float(max(read, needed) + written),
+        bytes_in_flight=float(cut.threads * min(loaded, ELEMENTS_AHEAD) * itemsize),
     )
 
 

@@ -129,7 +129,7 @@ def _preferred(
 def _cycles(gather: Gather, dtype: DType, tile_h: int, tile_w: int) -> float:
     """Cycles of an SM for an output: four warp instructions are issued in one, one line of 128 bytes is looked up."""
     rows, columns = gather.rows, gather.columns
-    work = thread_work(gather, dtype, tile_h, tile_w)
+    work = thread_work(gather, dtype, tile_h, tile_w, across=-(-columns.outputs // tile_w))
     idle = rows.covered(tile_h) * columns.covered(tile_w) / (rows.outputs * columns.outputs)
     busy = max(work.instructions / 4, work.lines) + work.instructions / 8 + work.loads + work.stores
     return busy * idle / (WARP * tile_h * tile_w)

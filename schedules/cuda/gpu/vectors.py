@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, VECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
 
 
 def aligned_lanes(*steps: int, itemsize: int) -> int:
@@ -43,6 +43,12 @@ def exact_vectors(start: int, stop: int, lanes: int) -> list[tuple[int, int]]:
         pieces.append((start, width))
         start += width
     return pieces
+
+
+def sector_bytes(row_bytes: int, *, whole: bool) -> int:
+    """Bytes of memory that reading or writing ``row_bytes`` of a row moves: whole sectors. ``whole`` rows go
+    on in the next."""
+    return row_bytes if whole else -(-row_bytes // SECTOR_BYTES) * SECTOR_BYTES + SECTOR_BYTES // 2
 
 
 def lines_of_warp(across: int, apart_bytes: float) -> float:

@@ -7,7 +7,7 @@ from functools import cache
 
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import occupancy
+from dwconv.schedules.cuda.gpu.occupancy import compiled_registers, occupancy
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors
 from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.target import CudaTarget
@@ -116,7 +116,7 @@ def block_work(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
     return BlockWork(
         blocks=-(-workload.batch * cut.gather.channels // cut.planes),
         threads=cut.threads,
-        registers=min(registers_of(cut), target.registers_per_thread),
+        registers=compiled_registers(registers_of(cut), target),
         shared_bytes=cut.shared_bytes,
         instructions=warps * thread.instructions,
         fma=float(warps * thread.fma),

@@ -6,7 +6,8 @@ from functools import cache
 
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, SHARED_LANES, WARP
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp
+from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sector_bytes
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.gather import Gather
 from dwconv.target import CudaTarget
@@ -44,13 +45,13 @@ def block_work(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
     stored_lines = warps * stored * lines_of_warp(cut.threads_w, cut.tile_w * itemsize)
     written = workload.batch * gather.channels * gather.rows.outputs * gather.columns.outputs * itemsize
     blocks = planes * cut.blocks_h * cut.blocks_w
-    read = blocks * cut.planes * gather.fan_in * itemsize
-    read *= min(cut.rows.size, gather.rows.inputs) * min(cut.columns.size, gather.columns.inputs)
+    row = sector_bytes(min(cut.columns.size, gather.columns.inputs) * itemsize, whole=cut.blocks_w == 1)
+    read = blocks * cut.planes * gather.fan_in * min(cut.rows.size, gather.rows.inputs) * row
     under_way = min(fetched, LOADS_IN_FLIGHT * 4 / itemsize)
     return BlockWork(
         blocks=blocks,
         threads=cut.threads,
-        registers=min(registers_of(gather, cut.tile_w), target.registers_per_thread),
+        registers=compiled_registers(registers_of(gather, cut.tile_w), target),
         shared_bytes=cut.shared_bytes,
         instructions=warps * issued,
         fma=warps * fma,
