@@ -18,6 +18,7 @@ import pytest
 
 from bench.__main__ import BENCHMARKS
 from dwconv.__main__ import COMMANDS
+from dwconv.show import WHAT
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -185,3 +186,16 @@ def test_options_belong_to_a_command(option):
 def test_every_page_is_linked_from_the_readme():
     linked = {link.text.partition("#")[0] for link in LINKS if link.page == "README.md"}
     assert {str(page.relative_to(ROOT)) for page in PAGES} - {"README.md"} <= linked
+
+
+def test_every_environment_variable_is_documented():
+    read = re.findall(r"environ\.get\(\"(\w+)\"", (ROOT / "dwconv" / "settings.py").read_text())
+    documented = (ROOT / "docs" / "environment.md").read_text()
+    assert read and all(f"`{name}`" in documented for name in read)
+
+
+def test_every_command_benchmark_and_answer_is_documented():
+    pages = {page.name: page.read_text() for page in PAGES}
+    assert all(f"python -m dwconv.{name}`" in pages["commands.md"] for name in COMMANDS)
+    assert all(f"| `{what}` |" in pages["commands.md"] for what in WHAT)
+    assert all(f"python -m bench {name} " in pages["benchmarks.md"] for name in BENCHMARKS)
