@@ -6,13 +6,13 @@ from enum import Enum
 
 
 class DwconvError(Exception):
-    """Base of all: the message is one line that names the object, the value and the way out."""
+    """Base class of all errors: the message is one line that names the object, the value and the way out."""
 
     exit_code = 2
 
 
 class InvalidWorkload(DwconvError, ValueError):
-    """A shape, stride, padding, dtype or layout that is no depthwise convolution."""
+    """Shapes, stride, padding, dtype or layout that do not make a depthwise convolution."""
 
 
 class InvalidConfig(DwconvError, ValueError):
@@ -48,7 +48,7 @@ class BuildError(DwconvError):
 
 
 class Shortage(str, Enum):
-    """What a machine can run short of. It says nothing about what was running then."""
+    """A resource that a machine can run short of; a shortage is no fault of the candidate that was running."""
 
     MEMORY = "memory"
     DISK = "disk space"
@@ -62,7 +62,7 @@ class CannotBeCaptured(DwconvError):
 
 
 class DeviceLost(DwconvError):
-    """An error of a kernel that ended the CUDA context of this process; the message is CUDA's own."""
+    """A kernel's error that ended the CUDA context of this process; the message is CUDA's own."""
 
 
 class EnvironmentFailure(DwconvError):
@@ -80,7 +80,7 @@ class WorkerError(DwconvError):
 
     @property
     def doubtful(self) -> bool:
-        """True if the request may have nothing to do with it."""
+        """True if the request may not be the cause."""
         return self.shortage is not None
 
 
@@ -97,16 +97,16 @@ class WorkerTimeout(WorkerDied):
 
 
 class NonsenseAnswer(WorkerDied):
-    """A worker process was ended because what it sent is no answer to its request."""
+    """A worker process was ended because it sent something else than an answer to its request."""
 
     @property
     def doubtful(self) -> bool:
-        """True: what an earlier request left behind may have sent it."""
+        """True: code that an earlier request left running may have sent it."""
         return True
 
 
 class RequestFailed(WorkerError):
-    """A worker process could not do what it was asked to, said why, and lives on."""
+    """A worker process could not serve a request, said why, and lives on."""
 
 
 class DwconvWarning(UserWarning):
@@ -114,7 +114,7 @@ class DwconvWarning(UserWarning):
 
 
 def one_line(text: str, *, most: int | None = None) -> str:
-    """``text`` as one line that does nothing to a terminal: white space as one blank, what does not print as ``?``; cut
-    off after ``most`` characters."""
+    """``text`` as one line that is safe to print on a terminal: runs of white space become one blank, unprintable
+    characters ``?``; cut off after ``most`` characters."""
     line = " ".join(text[:most].split())
     return line if line.isprintable() else "".join(char if char.isprintable() else "?" for char in line)

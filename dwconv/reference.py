@@ -1,8 +1,8 @@
-"""What a right answer is, and how far off is still right.
+"""The right answer of a pass, and the error that a kernel is allowed.
 
 Every pass is a sum over taps: shifted slices of the tensors, multiplied and added in float64, one tap at a time.
-Nothing here uses PyTorch's convolutions, which are among what is compared. NaN and infinity propagate to the results
-that they meet, and to no others.
+Nothing here uses PyTorch's convolutions, since kernels are compared with them too. NaN and infinity propagate to the
+results that they contribute to, and to no others.
 
 Tensors have PyTorch's shapes (``Workload.shape_of``); a pass's inputs and results come in the order of
 ``Workload.inputs`` and ``Workload.results``.
@@ -22,11 +22,11 @@ import torch.nn.functional as F
 from dwconv.workload import IMAGES, Workload
 
 Data = Literal["integers", "normal", "extreme"]
-"""Test data: ``integers`` are so small that every order of summation in float32 gives the exact result; ``normal``
-are drawn from a normal distribution; ``extreme`` are near the ends of the dtype's range, of widely different
-magnitudes, NaN or infinite: a channel has one of these, its neighbours have others."""
+"""Test data. ``integers`` are so small that every order of summation in float32 gives the exact result. ``normal``
+values are drawn from a normal distribution. ``extreme`` values are near the ends of the dtype's range, of widely
+different magnitudes, NaN or infinite: each channel has one of these kinds, its neighbours have others."""
 
-# Up to here float32 holds every whole number.
+# float32 holds every whole number up to this one.
 _EXACT = 2**24
 # Rounding errors of a sum of n terms grow like sqrt(n) if they are independent; the constant covers short sums,
 # where they are not, and the few roundings outside the sum.
@@ -40,28 +40,29 @@ _SMALLEST_STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-1
 # products with normal values stay in the range of float32, whatever their order.
 _LARGE, _WIDE = 0.78, 0.52
 _LARGE_VALUES, _TINY_VALUES, _WIDE_VALUES, _NOT_FINITE, _NOT_FINITE_SECOND = range(5)
-# Elements to work on at once. On a CPU they stay in the caches, and PyTorch runs them on one thread: others would have
-# to be waited for at every tap, which takes milliseconds where the machine is busy.
+# Elements to work on at once. On a CPU they stay in the caches, and so few run on one thread of PyTorch: waiting for
+# other threads at every tap would take milliseconds on a busy machine.
 _AT_ONCE = {"cpu": 1 << 15, "cuda": 1 << 26}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One right result and how far off a kernel may be, element by element."""
+    """One right result, and the error that a kernel is allowed in each element."""
 
     expected: torch.Tensor
-    """In float64; in the workload's dtype if the answer is exact."""
+    """The result in float64; in the workload's dtype if the answer is exact."""
     allowed: torch.Tensor | None
-    """In float64; None if the answer is exact. Infinite where a float32 sum may overflow."""
+    """The allowed error in float64; None if the answer is exact. Infinite where a float32 sum may overflow."""
     may_be_nan: torch.Tensor | None = None
-    """Where NaN is right as well; None if nowhere."""
+    """True where NaN is right as well; None if nowhere."""
 
 
 def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = None) -> tuple[Answer, ...]:
-    """The results of ``workload`` on these inputs, which may have fewer images than its batch: then they repeat. Exact
-    if all inputs are whole numbers so small that float32 sums of them cannot round; else with a bound on the rounding
-    of float32 sums and of storing the result. ``kind``: what runs the kernel, ``cpu`` or ``cuda``; by default where the
-    inputs are."""
+    """The results of ``workload`` on these inputs. If the inputs have fewer images than its batch, the images repeat.
+
+    The answers are exact if all inputs are whole numbers so small that float32 sums of them cannot round; else they
+    have a bound on the rounding of float32 sums and of storing the result. ``kind`` is the device that runs the kernel,
+    ``cpu`` or ``cuda``; by default the one that the inputs are on."""
     results = _of_the_batch(workload, *inputs)
     if _sums_are_exact(workload, *inputs):
         # float32 in between: a kernel sums in float32 and rounds once, and so may not round twice from float64
@@ -75,7 +76,7 @@ def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = 
 
 
 def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
-    """How far off each element may be; ``magnitude`` is the sum of its terms without their signs."""
+    """The error allowed in each element; ``magnitude`` is the sum of the absolute values of its terms."""
     count, step = terms(workload), _SMALLEST_STEP[workload.dtype]
     sum_error = _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(count)) * magnitude + count * _SMALLEST_STEP["float32"]
     allowed = sum_error + _STORE_ROUNDING[workload.dtype] * (result.abs() + sum_error) + step
@@ -83,12 +84,12 @@ def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) 
 
 
 def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """``reference`` for the workload's batch, of which the inputs hold the images that are different."""
+    """``reference`` for the workload's batch; the inputs hold only the images that differ."""
     first, second, *bias = inputs
     images = len(first)
     if images == workload.batch:
         return reference(workload, *inputs)
-    if workload.pass_ == "wgrad":  # a sum over images: those that come n times count n times
+    if workload.pass_ == "wgrad":  # a sum over images: an image that repeats n times counts n times
         times = torch.bincount(repeated(workload.batch, images), minlength=images).to(first.device)
         return reference(workload.with_batch(images), first, second.double() * times.view(-1, 1, 1, 1))
     (result,) = reference(workload.with_batch(images), first, second, *bias)
@@ -96,13 +97,13 @@ def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tens
 
 
 def repeated(batch: int, images: int) -> torch.Tensor:
-    """Which image each of a batch is, if there are so many different ones."""
+    """For each image of a batch, which of the ``images`` different ones it is."""
     return torch.arange(batch) % images
 
 
 def _may_be_nan(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.Tensor | None:
-    """Where what is infinite or NaN meets zeros of the padding that a ``kind`` of kernel multiplies: 0 · ∞ is NaN. In
-    NCHW on the CPU these are the zeros to the left and right of images, with CUDA all around what is read."""
+    """True where infinity or NaN meets padding whose zeros a ``kind`` of kernel multiplies: 0 · ∞ is NaN. In NCHW on
+    the CPU that is the padding to the left and right of images, with CUDA all padding."""
     first, second, *_ = inputs
     axes = (0, 1) if kind == "cuda" else (1,)
     if kind == "cuda" and workload.pass_ == "wgrad":
@@ -116,8 +117,8 @@ def _may_be_nan(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.T
 def _meets_zeros(
     workload: Workload, name: str, padded: torch.Tensor, other: torch.Tensor, *, axes: tuple[int, ...]
 ) -> torch.Tensor:
-    """Where the result is NaN if zeros lie around ``padded``, which is x or dy, along these axes: their padding becomes
-    a part of it. Only ``other`` may be infinite or NaN."""
+    """True where the result is NaN if the zeros around ``padded``, which is x or dy, are multiplied along these axes:
+    the padding becomes part of the tensor. Only ``other`` may be infinite or NaN."""
     size, padding, widths = list(workload.input_size), list(workload.padding), []
     for axis in (1, 0):
         stride, (before, after) = workload.stride[axis], padding[axis]
@@ -154,7 +155,7 @@ def reference(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, 
 
 
 def _portions(workload: Workload, *, device: torch.device) -> Iterator[tuple[slice, slice]]:
-    """Images and channels, cut into portions that are worked on one after the other."""
+    """Slices of images and channels, to be worked on one after the other."""
     plane = max(math.prod(workload.input_size), workload.multiplier * math.prod(workload.output_size))
     images = min(workload.batch, max(1, _AT_ONCE[device.type] // plane))
     channels = max(1, _AT_ONCE[device.type] // (images * plane))
@@ -167,14 +168,14 @@ def _portions(workload: Workload, *, device: torch.device) -> Iterator[tuple[sli
 
 
 def _part(workload: Workload, name: str, images: slice, channels: slice) -> tuple[slice, ...]:
-    """What a tensor holds of those images and channels of x."""
+    """The slice of a tensor that belongs to these images and channels of x."""
     if name not in ("x", "dx"):
         channels = slice(channels.start * workload.multiplier, channels.stop * workload.multiplier)
     return (images, channels) if name in IMAGES else (channels,)
 
 
 def _laid_out(workload: Workload, result: torch.Tensor) -> torch.Tensor:
-    """In the workload's layout, in which it is compared several times faster."""
+    """``result`` in the workload's layout: comparing it is then several times faster."""
     if result.dim() == 4 and workload.layout == "nhwc" and workload.pass_ != "wgrad":
         return result.contiguous(memory_format=torch.channels_last)
     return result.contiguous()
@@ -237,7 +238,7 @@ def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, 
         kind = (kind + torch.arange(len(first))[:, None]) % 5
     kind = kind.expand(first.shape[:2])[..., None, None]
     first *= torch.where(kind == _LARGE_VALUES, 10.0 ** (_LARGE * decades), 1.0)
-    # Few are tiny, in images of zeros: a CPU takes a hundred cycles for every product that is not a normal number.
+    # Only a few values are tiny, among zeros: a CPU takes a hundred cycles for each product that is a denormal.
     few = (kind == _TINY_VALUES) & (torch.arange(first.shape[1]) < 5 * multiplier)[:, None, None]
     tiny = torch.where(torch.arange(len(first)) == 0, limits.tiny, 0.0).view(-1, 1, 1, 1)
     first *= torch.where(few, tiny, 1.0)
@@ -249,7 +250,7 @@ def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, 
     chosen = (owner % 5 == _NOT_FINITE_SECOND)[None, :, None].expand(len(planes), -1, 1)
     _strew(planes, chosen, seed=seed, generator=generator)
     for values in bias:
-        values[::2] = 0.0  # beside a bias tiny sums are not seen
+        values[::2] = 0.0  # added to a bias, tiny sums would vanish
 
 
 def _strew(planes: torch.Tensor, chosen: torch.Tensor, *, seed: int, generator: torch.Generator) -> None:
@@ -266,7 +267,7 @@ def _strew(planes: torch.Tensor, chosen: torch.Tensor, *, seed: int, generator: 
 
 @dataclass(frozen=True, kw_only=True)
 class _Tap:
-    """One element of the kernel, the outputs that read inside the input through it, and what they read there."""
+    """One element of the kernel, the outputs that read inside the input through it, and the inputs that they read."""
 
     at: tuple[int, int]
     outputs: tuple[slice, slice]
@@ -282,7 +283,7 @@ def _taps(workload: Workload) -> Iterator[_Tap]:
 
 
 def _reach(workload: Workload, *, axis: int, tap: int) -> tuple[slice, slice]:
-    """(outputs, inputs) along an axis: output o reads input o·stride + tap·dilation − padding, where that exists."""
+    """(outputs, inputs) along an axis: output o reads input o·stride + tap·dilation − padding, if that is inside."""
     stride, size = workload.stride[axis], workload.input_size[axis]
     shift = tap * workload.dilation[axis] - workload.padding[axis][0]
     first = max(0, -(shift // stride))
@@ -332,7 +333,7 @@ def _by_channel(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _largest_integer(workload: Workload) -> int:
-    """The largest value, up to 3, whose products can be added up without rounding, and 1 if there is none."""
+    """The largest value, up to 3, whose products can be added up without rounding; 1 if there is none."""
     return next((most for most in (3, 2) if most * most * terms(workload) < _EXACT), 1)
 
 

@@ -13,12 +13,12 @@ PATIENCE = 48
 SECONDS = 20.0
 SEED = 0
 
-# Time limits of one candidate. LLVM and TVM need 0.1 to 2 s; what takes longer is not worth waiting for.
+# Time limits of one candidate. LLVM and TVM need 0.1 to 2 s; a longer build is not worth waiting for.
 BUILD_TIMEOUT_S = 20.0
 RUN_TIMEOUT_S = 10.0
 WORKER_START_TIMEOUT_S = 120.0
 
-# What failed because the machine was short of memory, disk space or the like is tried again after these pauses.
+# A candidate that failed because the machine was short of memory, disk space or the like is tried again after these.
 RETRY_PAUSES_S = (1.0, 5.0)
 
 # glibc gives big buffers back to the system after every call; the page faults that follow cost more than
@@ -44,8 +44,8 @@ def worker_environment(*, threads: int) -> dict[str, str]:
 
 
 def tuning_log_paths() -> list[Path]:
-    """Files and folders to read tuning records from, the first before the next: ``DWCONV_TUNING_LOGS`` (path-separated)
-    if set, else the user's own, ``./tuning_logs`` and what ships with the package."""
+    """Files and folders to read tuning records from, in order of precedence: ``DWCONV_TUNING_LOGS`` (path-separated) if
+    set, else the user's own folder, ``./tuning_logs`` and the one that ships with the package."""
     listed = os.environ.get("DWCONV_TUNING_LOGS")
     if listed is not None:
         return [Path(entry) for entry in listed.split(os.pathsep) if entry]
@@ -53,32 +53,33 @@ def tuning_log_paths() -> list[Path]:
 
 
 def written_log_path() -> Path:
-    """The file or folder that ``tune`` writes to unless ``--log`` says otherwise: the first of those that are read, so
-    that what was tuned is found."""
+    """The file or folder that ``tune`` writes to unless ``--log`` says otherwise: the first one that is read, so that
+    new records are found."""
     return next(iter(tuning_log_paths()), own_log_folder())
 
 
 def own_log_folder() -> Path:
-    """What the user has measured, whatever the working directory and however dwconv is installed."""
+    """The folder of the user's own logs, whatever the working directory and however dwconv is installed."""
     return Path(platformdirs.user_data_dir("dwconv")) / "tuning_logs"
 
 
 def shipped_log_folder() -> Path:
-    """The records that ship with the package."""
+    """The folder of the records that ship with the package."""
     import dwconv.tuning_logs
 
     return Path(dwconv.tuning_logs.__path__[0])
 
 
 def cache_folder() -> Path:
-    """Where measured device limits and compiled code are kept: the user's cache, or a folder of this user's own in
+    """The folder for measured device limits and compiled code: the user's cache, or a folder of this user's own inside
     ``DWCONV_CACHE``, which several users may share."""
     named = os.environ.get("DWCONV_CACHE")
     return Path(named, _user_name()) if named else Path(platformdirs.user_cache_dir("dwconv"))
 
 
 def cache_key_path() -> Path:
-    """The key by which this user knows what is his own in the cache. Not in ``DWCONV_CACHE``, which others may see."""
+    """The file with the key that signs this user's files in the cache. Not in ``DWCONV_CACHE``, which others may
+    see."""
     return Path(platformdirs.user_state_dir("dwconv"), "cache-key")
 
 
@@ -87,5 +88,5 @@ def _user_name() -> str:
 
 
 def cpp_compiler() -> str | None:
-    """The C++ compiler for the short way of calls: ``CXX`` if set, else ``c++``; None if ``DWCONV_NATIVE`` is 0."""
+    """The C++ compiler with which calls bypass Python: ``CXX`` if set, else ``c++``; None if ``DWCONV_NATIVE`` is 0."""
     return None if os.environ.get("DWCONV_NATIVE") == "0" else os.environ.get("CXX") or "c++"

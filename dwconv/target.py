@@ -18,12 +18,12 @@ MiB = 1024 * KiB
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How fast data and arithmetic can go: what every measurement is held against."""
+    """The rates that memory and arithmetic can reach; measurements are compared with them."""
 
     memory_gb_per_s: float
     """Copy bandwidth (bytes read plus bytes written) of main memory."""
     cache_gb_per_s: float
-    """The same for data that stay in the last-level cache."""
+    """Copy bandwidth of data that stay in the last-level cache."""
     cache_bytes: int
     """Size of the last-level cache."""
     peak_gflop_per_s: float
@@ -60,7 +60,7 @@ class CpuTarget:
         return self.vector_bytes // itemsize
 
     def named(self, device: str) -> CpuTarget | None:
-        """This CPU with the number of threads that a device's name tells; None if it names another CPU."""
+        """This CPU with the number of threads in ``device``, a device's name; None if it names another CPU."""
         model = self.device.removesuffix(f"{self.threads}t")
         threads = device.removeprefix(model).removesuffix("t")
         if not re.fullmatch(r"[1-9][0-9]{0,5}", threads) or device != f"{model}{threads}t":
@@ -106,7 +106,7 @@ class CudaTarget:
 Target = CpuTarget | CudaTarget
 
 # NVIDIA's published figures of the A100 (sm_80), RTX 3090 (sm_86), RTX 4090 (sm_89), H200 (sm_90), B200 (sm_100) and
-# RTX 5090 (sm_120); the rates of memory and L2 are what copies reach, nine tenths of what is published.
+# RTX 5090 (sm_120). The rates of memory and L2 are those that copies reach: nine tenths of the published ones.
 _ARCHITECTURES = {
     "sm_80": CudaTarget(
         device="sm_80", arch="sm_80", present=False, sms=108, registers_per_sm=65536, shared_bytes_per_sm=164 * KiB,
@@ -194,7 +194,7 @@ def cuda_target() -> CudaTarget:
 
 
 def _like(major: int, minor: int) -> CudaTarget:
-    """The latest architecture known that is not newer; the oldest known for what is older."""
+    """The newest known architecture that is not newer than this one; the oldest known if all are newer."""
     known = {(int(arch[3:-1]), int(arch[-1])): target for arch, target in _ARCHITECTURES.items()}
     older = [version for version in known if version <= (major, minor)]
     return known[max(older) if older else min(known)]
@@ -222,8 +222,8 @@ def _cpu_facts() -> tuple[str, str, int]:
 
 
 def _cpu_name(cpuinfo: str) -> str:
-    """What tells this CPU from others, whose records it must not take for its own. A name without a number, such as
-    virtual machines have (``AMD EPYC``), stands for many: the family and model are added."""
+    """A name that tells this CPU from others, whose records must not count here. A name without a number, as virtual
+    machines have it (``AMD EPYC``), stands for many CPUs: the family and model are added."""
     facts: dict[str, str] = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE))
     name = facts.get("model name", "")
     if re.search(r"\d", name.partition("@")[0]):  # what follows @ is a clock

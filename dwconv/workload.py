@@ -24,7 +24,7 @@ DTYPES: tuple[DType, ...] = get_args(DType)
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 IMAGES = ("x", "dx", "y", "dy")
-"""Tensors with a batch, which lie in the workload's layout; the others belong to the layer."""
+"""Tensors with a batch, which have the workload's layout; the others are parameters of the layer."""
 _TENSORS: dict[tuple[Pass, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("fprop", False): (("x", "w"), ("y",)),
     ("fprop", True): (("x", "w", "bias"), ("y",)),
@@ -41,8 +41,8 @@ class Workload:
 
     ``input_size``, ``kernel``, ``stride`` and ``dilation`` are (height, width); ``padding`` is
     ((top, bottom), (left, right)). Output channel ``c * multiplier + m`` is computed from input channel ``c``.
-    With ``bias``, fprop adds one and wgrad also gives its gradient, the sum of dy in each channel; dgrad knows none.
-    Raises InvalidWorkload, naming the value, for what is no convolution.
+    With ``bias``, fprop adds a bias and wgrad also gives its gradient, the sum of dy in each channel; dgrad has none.
+    Raises InvalidWorkload, naming the value, if this is no convolution.
     """
 
     pass_: Pass
@@ -84,13 +84,13 @@ class Workload:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the tensors that the pass reads, in calling order: ``x``, ``w`` and perhaps ``bias``; …"""
+        """Names of the tensors that the pass reads, in calling order: ``x``, ``w``, and ``bias`` if there is one; …"""
         return _TENSORS[self.pass_, self.bias][0]
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the tensors that it writes, which come after the inputs: ``y``, ``dx``, or ``dw`` and perhaps
-        ``dbias``."""
+        """Names of the tensors that the pass writes, which follow the inputs: ``y``; ``dx``; or ``dw``, and ``dbias``
+        if there is a bias."""
         return _TENSORS[self.pass_, self.bias][1]
 
     def shape_of(self, name: str) -> tuple[int, ...]:
@@ -138,8 +138,8 @@ class Workload:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions on taps that lie inside the input, the same in every pass; and one addition
-        an output for a bias."""
+        """Multiplications and additions on taps that lie inside the input, the same in every pass; with a bias, one
+        more addition for each output."""
         taps_h, taps_w = (self._taps_in_bounds(axis) for axis in (0, 1))
         return 2 * self.batch * self.out_channels * taps_h * taps_w + self.bias * math.prod(self.output_shape)
 
@@ -178,7 +178,7 @@ class Workload:
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
-        """The same problem, another pass. dgrad knows no bias and forgets it: make the passes from the fprop."""
+        """The same problem, another pass. dgrad has no bias and drops it, so start from fprop."""
         return dataclasses.replace(self, pass_=pass_, bias=self.bias and (pass_, True) in _TENSORS)
 
     def with_batch(self, batch: int) -> Workload:
@@ -186,8 +186,8 @@ class Workload:
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. A bias is told only where there is
-        one: so it was before there were any."""
+        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias`` is written only if it is
+        true, as in logs from before there was one."""
         fields = dataclasses.asdict(self)
         if not self.bias:
             del fields["bias"]
@@ -195,7 +195,7 @@ class Workload:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Workload:
-        """Raises InvalidWorkload for a field that is missing, unknown or of the wrong kind."""
+        """The workload that ``to_dict`` wrote. Raises InvalidWorkload for a missing, unknown or malformed field."""
         fields = dict(fields)
         try:
             padding_h, padding_w = (_pair("padding", pad) for pad in fields.pop("padding"))
@@ -211,8 +211,8 @@ class Workload:
 def resolve_padding(
     padding: int | str | tuple[int, ...] | None, *, kernel: Pair, stride: Pair, dilation: Pair
 ) -> Padding:
-    """Padding as PyTorch means it: an int, one int an axis, ``"same"``, ``"valid"``; None is 'keep the size'
-    for odd kernels: (kernel−1)·dilation÷2, rounded down. Returns ((top, bottom), (left, right))."""
+    """Padding as PyTorch takes it: an int, one int for each axis, ``"same"`` or ``"valid"``; None keeps the size for
+    odd kernels: (kernel−1)·dilation÷2, rounded down. Returns ((top, bottom), (left, right))."""
     spread = [dil * (k - 1) for k, dil in zip(kernel, dilation, strict=True)]
     if padding is None:
         return ((spread[0] // 2,) * 2, (spread[1] // 2,) * 2)

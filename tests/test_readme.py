@@ -1,35 +1,90 @@
-"""What the README shows runs as it stands."""
+"""The Python examples of README and docs run as they stand, and the figures are those of the results. ``test_docs``
+checks links and commands."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
 
 import pytest
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
-COMMANDS = re.findall(r"^python -m (dwconv\.\w+ .*?)(?:\s+#.*)?$", README, re.MULTILINE)
+ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_example_trains(tmp_path):
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def _output_of_the_example(page: str, *, folder: Path) -> str:
+    """What the one Python example of a page prints."""
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], cwd=tmp_path, capture_output=True, text=True,
+        [sys.executable, "-W", "ignore", "-c", program], cwd=folder, capture_output=True, text=True,
         env=os.environ | {"OMP_DYNAMIC": "false"},  # with it, PyTorch's own gradients are wrong on a busy machine
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "1 depthwise layers converted" in done.stdout
-    assert all(pass_ in done.stdout for pass_ in ("fprop", "dgrad", "wgrad"))
+    return done.stdout
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if "…" not in command])
-def test_the_commands_name_options_that_exist(command):
-    module, *arguments = shlex.split(command)
-    shown = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True).stdout
-    assert arguments
-    for option in (argument for argument in arguments if argument.startswith("--")):
-        assert option in shown
+def test_the_example_trains(tmp_path):
+    printed = _output_of_the_example("README.md", folder=tmp_path)
+    assert "1 depthwise layers converted" in printed
+    assert all(pass_ in printed for pass_ in ("fprop", "dgrad", "wgrad"))
+
+
+def test_the_example_explains(tmp_path):
+    printed = _output_of_the_example("docs/dispatch.md", folder=tmp_path)
+    assert all(pass_ in printed for pass_ in ("fprop", "dgrad", "wgrad"))
+
+
+def _results(benchmark: str) -> dict[str, Any]:
+    (path,) = (ROOT / "bench" / "results").glob(f"{benchmark}-*.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def _table_row(page: str, first: str) -> list[str]:
+    """The cells of a table's row after the first one."""
+    (row,) = re.findall(rf"^\| {re.escape(first)} \|(.*)\|$", (ROOT / page).read_text(), re.MULTILINE)
+    return [cell.strip() for cell in row.split("|")]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+@pytest.mark.parametrize(
+    "first, benchmark, ratio",
+    [
+        ("channels_last, over PyTorch's better layout", "cpu-nhwc", "ratio"),
+        ("contiguous, over PyTorch's contiguous", "cpu-nchw", "ratio_same_layout"),
+    ],
+)
+def test_the_figures_of_layers_are_those_of_the_results(page, first, benchmark, ratio):
+    rows = _results(benchmark)["rows"]
+    columns = [
+        [row[ratio] for row in rows if row["pass"] == "fprop"],
+        [row[ratio] for row in rows if row["pass"] == "dgrad"],
+        [row[ratio] for row in rows if row["pass"] == "wgrad" and row["kernel"] <= 3],
+        [row[ratio] for row in rows if row["pass"] == "wgrad" and row["kernel"] >= 5],
+    ]
+    wanted = [*map(geometric_mean, columns), min(row[ratio] for row in rows)]
+    assert _table_row(page, first) == [f"{figure:.3g}" for figure in wanted]
+
+
+def test_the_figures_of_steps_are_those_of_the_results():
+    kept = [row for row in _results("train-nhwc")["rows"] if row["allocator"] == "memory kept"]
+    assert len(kept) == 4
+    for row in kept:
+        _, faster, at_most = _table_row("docs/benchmarks.md", row["network"])
+        assert float(faster) == pytest.approx(row["ratio"]["median"], abs=0.5 * 10 ** -len(faster.partition(".")[2]))
+        assert at_most in ("", f"{row['ratio']['at_most']:.2f}")
+
+
+@pytest.mark.parametrize("benchmark", ["cpu-nhwc", "cpu-nchw", "train-nhwc"])
+def test_the_versions_are_those_of_the_results(benchmark):
+    versions = _results(benchmark)["versions"]
+    for page in ("README.md", "docs/benchmarks.md"):
+        text = " ".join((ROOT / page).read_text().split())
+        for name, library in (("PyTorch", "torch"), ("TVM", "tvm"), ("Python", "python")):
+            number = re.match(r"\d+\.\d+\.\d+", versions[library])
+            assert number is not None and f"{name} {number[0]}" in text

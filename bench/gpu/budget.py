@@ -1,4 +1,4 @@
-"""How the seconds of ``bench cuda`` are spent: by what things are seen to take, not by a fixed share for each."""
+"""How the seconds of ``bench cuda`` are spent: by how long items have taken so far, not by fixed shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Now = Callable[[], float]
 
 
 class Budget:
-    """The seconds of all stages together. A stage may take its share of what those before it have left."""
+    """The seconds of all stages together. A stage may take its share of what earlier stages have left."""
 
     def __init__(self, seconds: float, *, now: _Now = time.monotonic) -> None:
         self._now = now
@@ -26,14 +26,14 @@ class Budget:
         return max(0.0, self._ends_s - self._now())
 
     def pace(self, stages: Sequence[str], *, weights: Mapping[str, float], first_s: float, most_s: float) -> Pace:
-        """Of the first of ``stages``, which are still to come: ``first_s`` is what its first item is expected to take,
-        ``most_s`` what it needs at most."""
+        """The pace of the first of ``stages``, which are still to come. ``first_s``: the expected time of its first
+        item; ``most_s``: the most that the stage needs."""
         share = weights[stages[0]] / sum(weights[stage] for stage in stages)
         return Pace(min(most_s, share * self.left_s), first_s=first_s, now=self._now)
 
 
 class Pace:
-    """The time of one stage, and what its items take."""
+    """The time of one stage, and how long its items take."""
 
     def __init__(self, seconds: float, *, first_s: float, now: _Now = time.monotonic) -> None:
         self._now = now
@@ -48,17 +48,17 @@ class Pace:
 
     @property
     def expected_s(self) -> float:
-        """What the next item takes, by those before it."""
+        """The expected time of the next item, from the items before it."""
         return statistics.mean(self._taken_s) if self._taken_s else self._first_s
 
     @property
     def fits(self) -> bool:
-        """True if another item fits into what is left."""
+        """True if another item fits into the time that is left."""
         return self.left_s > 0 and self.left_s >= self.expected_s
 
     @contextmanager
     def item(self, *, granted_s: float = 0.0) -> Iterator[None]:
-        """Times an item; ``granted_s`` of it were given to it to spend, the rest is what it takes beside."""
+        """Time an item. ``granted_s`` of it were granted to spend; the rest is the item's overhead."""
         started_s = self._now()
         try:
             yield
@@ -67,8 +67,8 @@ class Pace:
             self._beside_s.append(max(0.0, self._taken_s[-1] - granted_s))
 
     def grant_s(self, *, items: int, least_s: float, most_s: float) -> float | None:
-        """What the next of ``items`` that are left may spend, beside what an item takes anyway: its share of what is
-        left, at least ``least_s``; None if not even that is left."""
+        """The seconds that the next of ``items`` may spend, without the usual overhead of an item: its share of the
+        time that is left, at least ``least_s``; None if there is not enough left for that."""
         beside_s = statistics.mean(self._beside_s) if self._beside_s else max(0.0, self._first_s - least_s)
         if self.left_s <= 0 or self.left_s < least_s + beside_s:
             return None
@@ -76,13 +76,13 @@ class Pace:
 
 
 class Interrupted(Exception):
-    """What ran took longer than it was given."""
+    """A block ran longer than its time limit."""
 
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[threading.Event]:
-    """The block is interrupted after ``seconds``, as by ctrl-C. Raises Interrupted if it does not end by itself then;
-    the event tells whether the time was up."""
+    """Interrupt the block after ``seconds``, as ctrl-C would. Raises Interrupted if the block lets that through; the
+    event tells whether the time was up."""
     up, over = threading.Event(), threading.Event()
     lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""What ``bench cuda`` asks of the device it runs on, beside its clock; the same on a CPU, where tests run it."""
+"""Requests of ``bench cuda`` to its device, except for the clock; the same on a CPU, where tests run it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dwconv.target import Target
 
 
 def warm_up(target: Target) -> None:
-    """Use the device once, which takes seconds the first time in a process; raises its error."""
+    """Use the device once: the first time in a process takes seconds. Raises the device's error."""
     get_ready(target)
     torch.zeros(1, device=target.kind)
     synchronize(target)
 
 
 def host_us(call: Call, *, target: Target, calls: int = 200) -> float:
-    """What a call takes the caller, who does not wait for the device."""
+    """Microseconds that a call takes on the host, without waiting for the device."""
     for _ in range(10):
         call()
     synchronize(target)

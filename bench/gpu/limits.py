@@ -1,4 +1,4 @@
-"""What a device can do, measured: the denominators that nominal figures flatter."""
+"""The limits of a device, measured: nominal figures are higher than any kernel can reach."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ EFFORT = Effort(round_s=0.004, rounds=15, budget_s=0.6)
 
 
 _LEAST_RATE = 1e-6
-"""Nothing is divided by zero."""
+"""Keeps a limit of zero from being divided by."""
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What the limits are measured on."""
+    """The sizes on which the limits are measured."""
 
     memory_bytes: int = 1 << 30
-    """Copied from and to the memory: many times the cache."""
+    """Size of a copy in memory: many times the cache."""
     small_bytes: int = 4 << 20
-    """Copied as small maps are, which lie in the cache and are over before all of the device is at work."""
+    """Size of a copy like that of a small map, which stays in the cache and ends before all of the device is busy."""
     product: int = 8192
     """Rows and columns of the matrices that are multiplied."""
 
@@ -43,7 +43,7 @@ def limits_of(target: Target, sizes: Sizes) -> dict[str, float]:
 
 
 def as_limits(known: dict[str, float], target: Target) -> Limits:
-    """What was measured, as far as it was; the rest is what is published of the device."""
+    """The limits that were measured; for the others, the published ones of the device."""
     nominal = dataclasses.asdict(target.limits) if target.limits else {}
     rates = {
         name: max(known.get(name) or nominal.get(name, 0.0), _LEAST_RATE)
@@ -53,15 +53,15 @@ def as_limits(known: dict[str, float], target: Target) -> Limits:
 
 
 def copy_gb_per_s(size_bytes: int, target: Target) -> float:
-    """Of a copy from one place of ``size_bytes`` to another."""
+    """Bandwidth of a copy of ``size_bytes``, read and written bytes together."""
     source = torch.zeros(max(1, size_bytes), dtype=torch.uint8, device=target.kind)
     copied = torch.empty_like(source)
     return 2 * source.nbytes / _median_us(lambda: copied.copy_(source), target) / 1e3
 
 
 def fma_gflop_per_s(size: int, target: Target) -> float:
-    """Two operations a multiply-add, of a large matrix product without tensor cores: within some per cent of what the
-    device can issue."""
+    """Rate of a large matrix product without tensor cores, two operations for each multiply-add: within some per cent
+    of what the device can issue."""
     a, b = (torch.randn(size, size, device=target.kind) for _ in range(2))
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False

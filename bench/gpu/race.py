@@ -1,5 +1,5 @@
-"""Stage ``race``: dwconv's best configuration of each workload against everybody, in a process that is replaced when
-the device does not work for it any more. The limits of the device come first: what the figures are held against.
+"""Stage ``race``: dwconv's best configuration of each workload against all other providers, in a process that is
+replaced when the device no longer works for it. The limits of the device come first: figures are compared with them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget
 
 FIRST_S = 6.0
-"""What a race is expected to take, until one is seen."""
+"""Expected seconds of a race, until one has run."""
 _MOST_S = 40.0
 _COMPILED = 3
-"""So many workloads, the first, are raced against torch.compile, too."""
+"""The first workloads, this many, also race against torch.compile."""
 _COMPILING_S = 60.0
 _START_S = 30.0
-"""A race may take so much longer in a process that has just started."""
+"""A race may take this much longer in a process that has just started."""
 
 
 def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD) -> Ended:
@@ -95,7 +95,7 @@ def _unknown(run: Run) -> bool:
 
 
 def answer_of(record: TuningRecord, raced: Raced, *, limit_us: float) -> dict[str, Any]:
-    """Medians in µs of everybody; how many times as fast dwconv is as the best of the others, of all and of those in
+    """Medians of all providers in µs; how many times as fast dwconv is as the best of the others, and as the best in
     its own layout; per cent of the limit."""
     ours = raced.warm[OURS]
     layout = record.workload.layout
@@ -127,7 +127,7 @@ def _against(taken: dict[str, Measurement], *, layout: str) -> dict[str, Any]:
 
 
 def in_words(answer: dict[str, Any]) -> str:
-    """One line of an answer."""
+    """An answer as one line."""
     if has_failed(answer):
         return f"failed: {answer['failed']}"
     warm, cold = answer["warm"], answer["cold"]
@@ -156,5 +156,5 @@ def _ended(answers: dict[str, dict[str, Any]], *, count: int) -> Ended:
 
 
 def geometric_mean(values: list[float]) -> float:
-    """Of values above zero."""
+    """The geometric mean of positive values."""
     return math.exp(sum(map(math.log, values)) / len(values))

@@ -1,9 +1,9 @@
-"""Inside the process of stage ``race``: one workload, dwconv and everybody else, in turns.
+"""Inside the process of stage ``race``: one workload, all providers in turns.
 
     warm   the same tensors again and again: small ones stay in the cache
     cold   copies of the tensors in turn, together larger than the cache, each result in memory of its own
 
-What is timed was made ready before, under the settings of its provider: settings cost nobody anything.
+Calls are prepared before they are timed, under the settings of their provider: that costs no provider time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ message(Measurement)
 
 OURS = "dwconv"
 _MAKING_SHARE = 0.6
-"""Of the seconds of a race, what making the calls may take: who comes later does not race."""
+"""Share of a race's seconds that making the calls may take; providers that are not ready by then do not race."""
 
 
 @message
@@ -46,7 +46,7 @@ _MAKING_SHARE = 0.6
 class RacerSetup:
     target: Target
     load: str = LOAD
-    """``module:name`` of what loads an artifact; the tests plant faults here."""
+    """``module:name`` of the function that loads an artifact; the tests plant faults here."""
 
 
 @message
@@ -60,20 +60,20 @@ class MeasureLimits:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """Ask for the times of everybody on one workload."""
+    """Ask for the times of all providers on one workload."""
 
     candidate: Candidate
     seconds: float
     compiled: bool = False
-    """torch.compile races, too."""
+    """True if torch.compile races, too."""
     effort_s: float = 0.5
-    """For the timing of all, warm and again cold."""
+    """Seconds for timing all providers, once warm and once cold."""
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Raced:
-    """Times of a call by provider, warm and cold, and why others have none."""
+    """Times of a call by provider, warm and cold, and the reasons why others have none."""
 
     warm: dict[str, Measurement]
     cold: dict[str, Measurement]
@@ -135,7 +135,8 @@ class Racer:
         )
 
     def _made(self, provider: Provider, copies: Sequence[Inputs], *, held: int) -> tuple[Call, Call | None]:
-        """A provider's call, warm and cold, ready to be timed. Compiling once is enough: that one is not timed cold."""
+        """A provider's call, warm and cold, ready to be timed. torch.compile is not timed cold: compiling once is
+        enough."""
         with provider.settings():
             calls = [provider.make(inputs) for inputs in (copies[:1] if provider.slow else copies)]
             for call in calls:

@@ -1,4 +1,4 @@
-"""Stage ``rank``: does the computed cost order candidates as the device does? Spearman's ρ of each workload."""
+"""Stage ``rank``: does the computed cost order candidates as the device does? Spearman's ρ for each workload."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dwconv.target import CudaTarget
 from dwconv.workload import Workload
 
 FIRST_S = 10.0
-"""What a workload is expected to take, until one is seen."""
+"""Expected seconds of a workload, until one has run."""
 LEAST = 8
 """Candidates of a workload; with fewer, chance decides."""
 MOST = 16
@@ -32,7 +32,7 @@ def rank_stage(run: Run) -> Ended:
         with run.pace.item():
             try:
                 found = rank_correlation(measured[key][:MOST], run.target, enough=lambda: run.pace.left_s <= 0)
-            except BrokenInstallation:  # of every workload alike
+            except BrokenInstallation:  # the same number for every workload
                 raise
             except DwconvError as error:
                 answer = {"failed": str(error)}

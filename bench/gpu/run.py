@@ -1,4 +1,4 @@
-"""What every stage of ``bench cuda`` is given, and what it ends with."""
+"""The input of every stage of ``bench cuda``, and its result."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dwconv.workload import Workload
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One stage's part of a run. The target is a GPU; nothing here asks for more than its kind."""
+    """One stage's part of a run. The target is a GPU; only its kind is used here."""
 
     target: Target
     state: State
     pace: Pace
     workloads: list[Workload]
-    """To tune, race and rank, the most important first."""
+    """Workloads to tune, race and rank, the most important first."""
     odd: list[Workload]
-    """To verify on."""
+    """Workloads on which templates are verified."""
     one_process: bool = False
-    """Kernels run in this process."""
+    """True if kernels run in this process."""
     jobs: int = field(default_factory=lambda: max(1, min(12, (os.cpu_count() or 2) - 2)))
 
     @property
@@ -39,17 +39,17 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """One line of what a stage showed; ``failed`` if it makes the whole run fail."""
+    """The result of a stage in one line; ``failed`` if it makes the whole run fail."""
 
     line: str
     failed: bool = False
 
 
 def say(stage: str, text: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(f"[{stage}] {text}", flush=True)
 
 
 def of_all(done: int, count: int) -> str:
-    """How many are left, as the end of a line; empty if none are."""
+    """The end of a line that says how many are left; empty if none are."""
     return f"; time is up, {count - done} of {count} left" if done < count else ""

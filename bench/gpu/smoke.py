@@ -1,5 +1,5 @@
-"""Stage ``smoke``: first contact, in a minute. What is installed, what the device is, each template once, and what a
-call takes. A step that fails is told, and the next goes on.
+"""Stage ``smoke``: first contact, in a minute. Prints the libraries and the device, runs each template once, and times
+a call. A step that fails is reported, and the next one runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TIMED = Workload(
     pass_="fprop", batch=64, channels=384, input_size=(14, 14), kernel=(7, 7), padding=((3, 3), (3, 3)),
     dtype="float16", layout="nhwc",
 )  # fmt: skip
-"""What a call is timed on."""
+"""The workload on which a call is timed."""
 
 
 @message
@@ -58,7 +58,7 @@ class Look:
 
 
 class FirstContact:
-    """Handler: Look in, what there is to see out, as text by name."""
+    """Handler: Look in, findings out, as text by name."""
 
     def __init__(self, setup: VerifierSetup) -> None:
         self._target = setup.target
@@ -74,7 +74,7 @@ class FirstContact:
         if request.step == "device":
             return _device(self._target)
         assert request.workload is not None
-        if not self._is_warm:  # before times are taken
+        if not self._is_warm:  # before anything is timed
             warm_up(self._target)
             self._is_warm = True
         with torch.inference_mode():
@@ -122,7 +122,7 @@ def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED) -> Ended
 
 
 def _step(request: Look, worker: GpuWorker, run: Run) -> dict[str, str]:
-    """What is seen; the error, where that fails."""
+    """The findings of a step; the error, if it fails."""
     if run.pace.left_s <= 0:
         return {request.step: "time is up"}
     try:
@@ -134,7 +134,7 @@ def _step(request: Look, worker: GpuWorker, run: Run) -> dict[str, str]:
 
 
 def _templates(run: Run, *, workers: Workers, gpu: GpuWorker) -> tuple[int, int]:
-    """How many candidates are right, of how many: each template once in each type."""
+    """(right, all) candidates: each template once in each type."""
     candidates: dict[tuple[str, str], Candidate] = {}
     for workload in small_odd_workloads():
         try:
@@ -144,7 +144,7 @@ def _templates(run: Run, *, workers: Workers, gpu: GpuWorker) -> tuple[int, int]
         except DwconvError as error:
             say("smoke", f"{workload.key}: {error}")
     right = 0
-    with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # not to wait for a build
+    with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # a build must not hold up the stage
         for name, answer in verified(list(candidates.values()), run, workers=workers, gpu=gpu):
             run.state.put("smoke", name, answer)
             right += answer == {"verdict": RIGHT}
@@ -153,7 +153,7 @@ def _templates(run: Run, *, workers: Workers, gpu: GpuWorker) -> tuple[int, int]
 
 
 def small_odd_workloads() -> list[Workload]:
-    """One odd problem that most templates run, and an even one for the others."""
+    """One odd problem that most templates can run, and an even one for the others."""
     problems: tuple[dict[str, Any], ...] = (
         {"input_size": (13, 10), "kernel": (3, 5), "stride": (2, 2), "padding": ((1, 2), (2, 1))},
         {"input_size": (9, 11), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
@@ -171,7 +171,7 @@ def small_odd_workloads() -> list[Workload]:
 
 
 def libraries() -> dict[str, str]:
-    """Versions, and which of several libraries of one name were loaded. What is missing says so."""
+    """Versions, and which of several libraries of one name were loaded. A missing one is reported as such."""
     found = {"python": sys.version.partition(" ")[0]}
     for package in _PACKAGES:
         try:
@@ -206,7 +206,7 @@ def _or_error(look: Callable[[], object]) -> str:
 
 
 def _device(target: Target) -> dict[str, str]:
-    """What the device is, and that it computes."""
+    """The name and properties of the device, and whether it computes."""
     ones = torch.ones(1 << 10, device=target.kind)
     found = {"target": str(target), "a sum on it": f"{float((ones + ones).sum()):g}, 2048 is right"}
     if target.kind == "cuda":

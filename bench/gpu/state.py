@@ -1,4 +1,4 @@
-"""What runs of ``bench cuda`` know so far, on disk: answers by stage and item, so that the next run goes on from there.
+"""The state of ``bench cuda`` on disk: answers by stage and item, so that the next run goes on from there.
 
 An answer is a dictionary; one with ``failed`` in it says why there is none, and is asked for again by the next run.
 """
@@ -22,7 +22,7 @@ Answers = dict[str, Any]
 
 
 class State:
-    """The answers of a folder."""
+    """The answers in a folder."""
 
     def __init__(self, path: Path, *, device: str, answers: dict[str, Answers]) -> None:
         self.path = path
@@ -33,7 +33,8 @@ class State:
 
     @classmethod
     def open(cls, folder: Path, *, device: str, continue_from: Path | None = None) -> State:
-        """Of ``folder``, which is made; what ``continue_from`` knows, and the tuning log beside it, come along.
+        """The state in ``folder``, which is created. The answers in ``continue_from`` and the tuning log beside it are
+        copied.
 
         Raises LogError for a file that is damaged or missing, or belongs to another device."""
         path = folder / FILE
@@ -59,7 +60,7 @@ class State:
         return self._answers.get(stage, {})
 
     def left(self, stage: str, items: Iterable[str]) -> list[str]:
-        """Items without an answer, then those whose answer an earlier run failed to give."""
+        """Items without an answer, then those that failed in an earlier run."""
         known = self.of(stage)
         listed = list(items)
         failed = [item for item in listed if item in known and has_failed(known[item])]
@@ -68,14 +69,14 @@ class State:
         ]
 
     def put(self, stage: str, item: str, answer: Any) -> None:
-        """Keep an answer: on disk at once, or at the latest with ``flush`` where many come in a row."""
+        """Keep an answer: on disk at once or, where many come in a row, at the latest with ``flush``."""
         self._answers.setdefault(stage, {})[item] = answer
         self._given.add((stage, item))
         if time.monotonic() - self._written_s >= _WRITE_EVERY_S:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is known. Raises LogError."""
+        """Write all answers. Raises LogError."""
         new = self.path.with_suffix(".new")
         text = json.dumps({"format": FORMAT, "device": self._device, "answers": self._answers}, indent=1)
         try:
@@ -88,7 +89,7 @@ class State:
 
 
 def has_failed(answer: Any) -> bool:
-    """True if there is no answer but the reason why."""
+    """True if the answer is only the reason why there is none."""
     return isinstance(answer, dict) and "failed" in answer
 
 
@@ -107,7 +108,7 @@ def _read(path: Path, *, device: str, option: str, way_out: str) -> dict[str, An
 
 
 def _take_over(old: Path, own: Path) -> None:
-    """Append to the log ``own`` what only the log ``old`` has."""
+    """Append to the log ``own`` the records that only the log ``old`` has."""
     if not old.exists() or (own.exists() and old.samefile(own)):
         return
     log = TuningLog(own)

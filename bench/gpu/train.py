@@ -1,6 +1,6 @@
 """Stage ``train``: training steps of two networks in mixed precision, plain against converted, in turns.
 
-The layers that nobody tuned yet are tuned first, those that move most before the others, with at most half of the time.
+Untuned layers are tuned first, those that move most bytes before the others, in at most half of the time.
 Each network then runs in a process of its own.
 """
 
@@ -22,7 +22,7 @@ from dwconv.errors import WorkerDied
 from dwconv.records.database import Database
 
 FIRST_S = 20.0
-"""What a network is expected to take, until one is seen."""
+"""Expected seconds of a network, until one has run."""
 _MOST_S = 120.0
 _STEPS = 20
 _BATCH = 64

@@ -15,16 +15,16 @@ from dwconv.tuner.result import Stop, TuningResult
 from dwconv.workload import Workload
 
 LEAST_S = 4.0
-"""With less a search sees too little."""
+"""A search with less time sees too little."""
 MOST_S = 60.0
 BESIDE_S = 6.0
-"""What a workload is expected to take beside its search until one is seen: preparing it, confirming the best."""
+"""Expected overhead of a workload beside its search, until one has run: preparing it, confirming the best."""
 _PATIENCE = 3.0
-"""A workload is interrupted when it takes so many times as long as was planned for it."""
+"""A workload is interrupted when it takes this many times as long as planned."""
 
 
 def tune_stage(run: Run) -> Ended:
-    """The run fails if nothing could be tuned; if that is so of the first workload, the others are not tried."""
+    """The run fails if nothing could be tuned. If the first workload cannot be tuned, the others are not tried."""
     by_key = {workload.key: workload for workload in run.workloads}
     tune_all([by_key[key] for key in run.state.left("tune", by_key)], run)
     answers = [run.state.of("tune")[key] for key in by_key if key in run.state.of("tune")]

@@ -35,12 +35,12 @@ from dwconv.workload import Workload
 message(Verdict)
 
 DRAWN = 2
-"""Configurations of a template beside its default, for each workload."""
+"""Configurations to draw for each template and workload, besides the default."""
 RIGHT = "right"
 _FEW = 12
-"""Workloads whose candidates are chosen in this process."""
+"""Fewer workloads than this: their candidates are chosen in this process."""
 _TOLD = 5
-"""So many of the faults are told in full."""
+"""Faults that are printed in full."""
 
 
 @message
@@ -48,7 +48,7 @@ _TOLD = 5
 class VerifierSetup:
     target: Target
     load: str = LOAD
-    """``module:name`` of what loads an artifact; the tests plant faults here."""
+    """``module:name`` of the function that loads an artifact; the tests plant faults here."""
 
 
 class Verifier:
@@ -84,7 +84,7 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
     ):
         gpu.start()
         told = 0
-        with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # not to wait for a build
+        with contextlib.suppress(Interrupted), interrupted_after(run.pace.left_s):  # a build must not hold up the stage
             for name, answer in verified([candidates[name] for name in left], run, workers=workers, gpu=gpu):
                 run.state.put("verify", name, answer)
                 if answer != {"verdict": RIGHT} and told < _TOLD:
@@ -94,8 +94,8 @@ def verify_stage(run: Run, *, load: str = LOAD) -> Ended:
 
 
 def candidates_on(workloads: Sequence[Workload], target: Target, *, jobs: int = 1) -> list[Candidate]:
-    """Every template that fits: its defaults on all workloads first, then configurations drawn from its space. Chosen
-    in ``jobs`` processes, as large spaces take their time."""
+    """Candidates of every template that fits: the defaults on all workloads first, then configurations drawn from its
+    space. They are chosen in ``jobs`` processes, since large spaces take long."""
     if jobs == 1 or len(workloads) < _FEW:
         chosen = [_chosen(workload, target) for workload in workloads]
     else:
@@ -143,7 +143,7 @@ def _chosen(workload: Workload, target: Target) -> list[tuple[int, Candidate]]:
 def verified(
     candidates: Sequence[Candidate], run: Run, *, workers: Workers, gpu: GpuWorker
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Names and answers of candidates, as they are known; ends with the time."""
+    """Names and answers of candidates, as they become known; ends when the time is up."""
     for position, built in workers.builders.map(candidates, timeout_s=settings.BUILD_TIMEOUT_S):
         if run.pace.left_s <= 0:
             return
@@ -154,7 +154,7 @@ def verified(
         try:
             verdict: Verdict = gpu.ask(built, timeout_s=settings.RUN_TIMEOUT_S, within_s=run.pace.left_s, again=False)
         except GpuFailure as failure:
-            if run.pace.left_s <= 0:  # it may have had too little of it
+            if run.pace.left_s <= 0:  # it may have had too little time
                 return
             yield name, {"failed": f"broken: {failure}"}
         else:
@@ -162,7 +162,7 @@ def verified(
 
 
 def name_of(candidate: Candidate) -> str:
-    """The same for the same candidate."""
+    """A name that identifies the candidate in every run."""
     return f"{candidate.config.template} {candidate.workload.key} {candidate.config}"
 
 

@@ -1,7 +1,7 @@
-"""A process that uses the GPU for ``bench cuda``: what breaks in it costs one request, and is tried again in another.
+"""A process that uses the GPU for ``bench cuda``: a request that breaks it is tried once more, in another process.
 
-After an illegal access every call of CUDA fails in the process that made it. So the handler says with each refusal
-whether the device still works for it, and its process is replaced if not.
+After an illegal access every CUDA call fails in the process that made it. So the handler says with each refusal whether
+the device still works for it; if not, its process is replaced.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 _LEAST_S = 1.0
-"""With less a request is not tried again."""
+"""A request is not tried again with less time than this."""
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Why a handler has no answer; ``broken`` if its process is good for nothing any more."""
+    """The reason why a handler has no answer; ``broken`` if its process cannot be used any more."""
 
     reason: str
     broken: bool
 
 
 class GpuFailure(DwconvError):
-    """A request that failed; the message is its reason. ``broken``: it took its process along."""
+    """A request that failed; the message is the reason. ``broken``: it broke its process."""
 
     def __init__(self, reason: str, *, broken: bool) -> None:
         super().__init__(reason)
@@ -44,7 +44,7 @@ class GpuFailure(DwconvError):
 
 
 def careful(answer: Callable[[Request], Answer], request: Request, *, target: Target) -> Answer | Refused:
-    """What ``answer`` gives, or Refused with what it raised."""
+    """The result of ``answer``, or Refused with the error that it raised."""
     try:
         return answer(request)
     except Exception as error:  # noqa: BLE001  whatever a kernel or a library does is the request's own fault

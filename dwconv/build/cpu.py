@@ -17,7 +17,8 @@ from dwconv.target import CpuTarget
 
 
 def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
-    """Raises InvalidConfig for a config outside the space, BuildError for what TVM or LLVM refuses."""
+    """Schedule and compile to LLVM IR. Raises InvalidConfig for a config outside the space, BuildError for what TVM or
+    LLVM refuses."""
     import tvm
 
     started = time.perf_counter()
@@ -40,9 +41,10 @@ def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
 
 
 def pass_context() -> Any:
-    """The templates write their kernels as loops, vectors and guards already; the passes that analyse scheduled
-    blocks, or look for what only GPU schedules have, would find nothing to do, and take half of the time that a build
-    takes."""
+    """TVM's passes, without those that would find nothing to do here.
+
+    The templates already write their kernels as loops, vectors and guards. Passes that analyse scheduled blocks, or
+    look for constructs of GPU schedules, would take half of the build time for nothing."""
     import tvm
 
     return tvm.transform.PassContext(
@@ -67,7 +69,7 @@ def llvm_target(target: CpuTarget) -> Any:
 
 @cache
 def _cpu_name() -> str:
-    """What LLVM calls the CPU of this machine."""
+    """LLVM's name of this machine's CPU."""
     import tvm
 
     return str(tvm.get_global_func("target.llvm_get_system_cpu")())

@@ -23,8 +23,8 @@ from dwconv.target import CudaTarget
 
 
 def build_cuda(candidate: Candidate, target: CudaTarget) -> Artifact:
-    """Raises InvalidConfig for a config outside the space, BuildError for what TVM or NVRTC refuses,
-    BrokenInstallation without the ``cuda`` extra."""
+    """Schedule, lower and compile to a cubin. Raises InvalidConfig for a config outside the space, BuildError for what
+    TVM or NVRTC refuses, BrokenInstallation without the ``cuda`` extra."""
     started = time.perf_counter()
     try:
         function = candidate.schedule(target).mod["main"]
@@ -77,8 +77,10 @@ def lower(function: Any, arguments: tuple[Argument, ...], *, arch: str) -> tuple
 
 @contextmanager
 def _compiled_by_nobody() -> Iterator[None]:
-    """Where there is a GPU, TVM compiles the source that it generates, with a toolkit of its own choice, and fails
-    without one. Here the source is enough."""
+    """Keep TVM from compiling the source that it generates.
+
+    Where there is a GPU, TVM compiles it with a CUDA toolkit of its own choice, and fails without one. Here the source
+    is enough."""
     import tvm_ffi
 
     name = "tvm_callback_cuda_compile"
@@ -95,11 +97,12 @@ def _compiled_by_nobody() -> Iterator[None]:
 
 
 _LOWERING = threading.Lock()
-"""The callback is the process's own."""
+"""The callback belongs to the whole process, so only one thread may replace it at a time."""
 
 
 def _check_threads(function: Any) -> None:
-    """Where two loops of different lengths are bound to one thread axis, TVM drops threads and says nothing."""
+    """Raises BuildError where two loops of different lengths are bound to one thread axis: TVM would drop threads
+    silently."""
     import tvm_ffi
     from tvm import s_tir, tirx
 
@@ -177,7 +180,7 @@ _DEFINITIONS = {
     "uchar": "typedef unsigned char uchar;\n",
     "half": "#include <cuda_fp16.h>\n",
     "nv_bfloat16": "#include <cuda_bf16.h>\n",
-    # Of two words, not of four halves: those are loaded one by one and put together again.
+    # Two words, not four halves: halves would be loaded one by one and packed again.
     "half4": """\
 struct alignas(8) half4 { unsigned low, high; };
 static __device__ half4 make_half4(half x, half y, half z, half w) {
@@ -249,7 +252,7 @@ def _launches(host: Any, arguments: tuple[Argument, ...]) -> Iterator[Launch]:
 
 
 def _passed(value: Any, tensors: dict[str, Argument]) -> Argument | Scalar:
-    """What TVM passes: the data of a tensor, or a size."""
+    """An argument as TVM passes it: the data of a tensor, or a size."""
     from tvm import tirx
 
     if isinstance(value, tirx.Var):

@@ -3,9 +3,9 @@
 ``kernel(x, w)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
 results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
 
-Every step of a training calls some hundred of these, so a call is kept short: a CPU kernel is called in C++ where that
-is compiled (``dwconv.native``); otherwise no views are made, and it is given addresses. What the shapes are is known
-since it was built.
+A training step makes some hundred of these calls, so each is kept short. A CPU kernel is called from C++ where that is
+compiled (``dwconv.native``). Otherwise no views are made, and the kernel is given addresses: its shapes are known since
+it was built.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dwconv.errors import BuildError
 from dwconv.workload import IMAGES, Layout, Workload
 
 ALIGNMENT_BYTES = {"cpu": 4, "cuda": 16}
-"""Where a tensor must start, by kind of kernel. A CPU loads vectors from anywhere: measured, a vector that lies across
-two cache lines costs less than the copy that would align it. A GPU does not; a slice of a tensor may need a copy."""
+"""Where a tensor must start, by kind of kernel. A CPU loads vectors from any address: measured, a vector across two
+cache lines costs less than the copy that would align it. A GPU cannot, so a slice of a tensor may need a copy."""
 # Indices inside a kernel are 32-bit.
 MOST_ELEMENTS = 2**31 - 1
 
@@ -49,8 +49,8 @@ class Kernel:
         code: Callable[[Any], Any] | None = None,
         device: str | None = None,
     ) -> None:
-        """``code`` makes the same as ``call`` for the compiled module of C++, which it is given.
-        ``device``: where its tensors are, if not on the kind of device that it was built for, as in a simulator."""
+        """``code`` takes the compiled C++ module and returns the same as ``call`` for it. ``device``: where the tensors
+        are, if not on the kind of device that the kernel was built for, as in a simulator."""
         self.artifact = artifact
         self.workload: Workload = artifact.candidate.workload
         self._call = call
@@ -63,14 +63,15 @@ class Kernel:
         )
         self._one = self._results[0] if len(self._results) == 1 else None
         self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
-        """True if nothing has to be changed where the inputs are dense in the workload's layout."""
+        """True if inputs that are dense in the workload's layout can be passed as they are."""
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
         self.native: Any | None = self._native(code) if code and self.is_direct else None
-        """The same for C++, where that is compiled."""
+        """The same kernel for C++, where that is compiled."""
 
     @classmethod
     def load(cls, artifact: Artifact) -> Kernel:
-        """Raises BuildError if the machine code cannot be made or the device is not here."""
+        """Load a built artifact into this process. Raises BuildError if the machine code cannot be made or the device
+        is not here."""
         if artifact.kind == "cpu":
             from dwconv.build.load import load_cpu
 
@@ -101,8 +102,8 @@ class Kernel:
         return given if operand.given is operand.lies else given.contiguous(memory_format=operand.given)
 
     def on_dense(self, *inputs: torch.Tensor) -> Any:
-        """The same for tensors that lie as the kernel reads them, of its shapes and its dtype, on one device. Nothing
-        of this is looked at."""
+        """The same for tensors that have the kernel's layout, shapes and dtype, on one device. Nothing of this is
+        checked."""
         first = inputs[0]
         if self._is_cuda and first.get_device() != torch.cuda.current_device():
             with torch.cuda.device(first.device):
@@ -157,7 +158,7 @@ class Kernel:
     # -- workspaces --------------------------------------------------------------------------------------------
 
     def _place_workspaces(self, batch: int) -> tuple[tuple[int, ...], int]:
-        """Where the workspaces are, side by side, and the size of them all."""
+        """The offset of each workspace, side by side, and the size of all together."""
         offsets, end = [], 0
         for argument in self.artifact.workspaces:
             offsets.append(end)
@@ -171,19 +172,19 @@ class Kernel:
 
 _ADDRESS = torch.Tensor.data_ptr
 _CACHE_LINE_BYTES = 128
-"""Of the devices there are, the longest."""
+"""The longest cache line of any device."""
 _MOST_BATCHES = 1000
 
 
 class _Scratch(threading.local):
-    """Memory for the workspaces of the CPU kernels that one thread runs, one after the other: as much as the largest of
-    them took. It stays in the thread's caches."""
+    """Memory for the workspaces of the CPU kernels that one thread runs, one after the other: as much as the largest
+    needed. It stays in the thread's caches."""
 
     def __init__(self) -> None:
         self._start, self._size_bytes = 0, 0
 
     def __call__(self, size_bytes: int) -> int:
-        """Where it is."""
+        """The address of at least ``size_bytes``."""
         if size_bytes > self._size_bytes:
             self._memory = torch.empty(size_bytes, dtype=torch.uint8)  # PyTorch aligns it to a cache line
             self._start, self._size_bytes = self._memory.data_ptr(), size_bytes
@@ -200,17 +201,17 @@ class _Operand:
     name: str
     is_image: bool
     shape: tuple[int, ...]
-    """Without the batch, of an image."""
+    """Without the batch, if it is an image."""
     strides: tuple[int, ...]
-    """With it."""
+    """With the batch."""
     elements: int
-    """Of one image, or in all."""
+    """Number of elements: of one image, or of the whole tensor if it has no batch."""
     lies: torch.memory_format
     given: torch.memory_format
-    """How the user gets it."""
+    """The memory format that the user gets."""
     dtype: torch.dtype
     device: str
-    """Where it has to be."""
+    """The type of device that the tensor must be on."""
     alignment: int
 
     @classmethod
@@ -233,11 +234,11 @@ class _Operand:
 
     @property
     def any_shape(self) -> tuple[int, ...]:
-        """With a batch, of no meaning, for an image."""
+        """The shape; for an image, with a batch of 1 as a placeholder."""
         return (1, *self.shape) if self.is_image else self.shape
 
     def dense(self, tensor: torch.Tensor, batch: int) -> torch.Tensor:
-        """``tensor`` as the kernel can read it: a copy where it lies otherwise, or starts off the alignment."""
+        """``tensor`` as the kernel can read it: a copy if it has another layout or is not aligned."""
         elements = tensor.numel()
         if elements != (self.elements * batch if self.is_image else self.elements) or elements > MOST_ELEMENTS:
             raise BuildError(
@@ -259,7 +260,7 @@ class _Operand:
 
 
 def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None:
-    """Why a ``kind`` of kernel that reads ``layout`` copies ``tensor`` before; None if it reads it where it lies."""
+    """Why a ``kind`` of kernel that reads ``layout`` copies ``tensor`` first; None if it needs no copy."""
     lies = tensor.permute(0, 2, 3, 1) if layout == "nhwc" else tensor
     if not lies.is_contiguous():
         if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):

@@ -1,7 +1,7 @@
 """Launch a CUDA artifact on PyTorch's current device and stream, through the driver API.
 
-A training step makes some hundred launches, and many a kernel is shorter than a slow call. So everything that is known
-before is packed before, once for each batch size:
+A training step makes some hundred launches, and many kernels are shorter than a slow call. So everything that is known
+beforehand is packed beforehand, once for each batch size:
 
     values       x  w  y  workspace0  n     a call writes the addresses; the sizes are there
                  ▲  ▲  ▲  ▲           ▲
@@ -54,20 +54,20 @@ class _Packed:
     context: ctypes.c_void_p
     values: Any
     launches: tuple[tuple[Any, ...], ...]
-    """What the driver takes before the stream, and after it."""
+    """The arguments of each launch before the stream, and those after it."""
     parameters: tuple[Any, ...]
-    """Kept alive."""
+    """The arrays that the launches point to, kept alive."""
 
 
 class _OfThread(threading.local):
-    """A call must not find the addresses of another thread's."""
+    """Packed launches of one thread: two threads must not write their addresses to the same place."""
 
     def __init__(self) -> None:
         self.packed: dict[tuple[int, int], _Packed] = {}
 
 
 class Launcher:
-    """What ``load_cuda`` gives."""
+    """A CUDA artifact, loaded: called with the batch size and addresses. ``load_cuda`` makes it."""
 
     def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
@@ -80,7 +80,7 @@ class Launcher:
         device = torch.cuda.current_device()
         packed = self._of_thread.packed.get((device, batch)) or self._pack(device, batch)
         packed.values[: self._count] = addresses
-        # A context is a thread's own: autograd's threads have none before their first call of the CUDA runtime.
+        # The current context is per thread; autograd's threads have none before their first call of the CUDA runtime.
         status = self._set_context(packed.context)
         stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(device))
         for before, after in packed.launches:
@@ -89,7 +89,7 @@ class Launcher:
             self._check((_driver().CUresult(status),))
 
     def compiled(self, module: Any) -> Any:
-        """The same on the device that is the current one now, for ``module``, the compiled C++."""
+        """The same for ``module``, the compiled C++, on the device that is current now."""
         device = torch.cuda.current_device()
         loaded = self._on_device.get(device) or self._load(device)
         positions = {argument.name: position for position, argument in enumerate(self._artifact.arguments)}
@@ -149,7 +149,7 @@ class Launcher:
         functions = []
         for launch in self._artifact.launches:
             function = self._check(driver.cuModuleGetFunction(module, launch.kernel.encode()))
-            if launch.shared_bytes:  # without asking there are 48 KB, less what is static
+            if launch.shared_bytes:  # more than 48 KB, static memory included, must be asked for
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 self._check(driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes))
             functions.append(function)
@@ -180,9 +180,10 @@ def _driver() -> Any:
 
 @cache
 def _entries() -> tuple[Any, Any]:
-    """cuCtxSetCurrent and cuLaunchKernel, without what the bindings put around them: 10 µs a call. They let go of the
-    interpreter: a launch waits where the stream is full. Types of arguments are not declared: ctypes then takes half
-    the time, pointers come as such, and the rest are ints in C, too."""
+    """cuCtxSetCurrent and cuLaunchKernel, called through ctypes: the Python bindings add 10 µs a call.
+
+    ctypes releases the interpreter lock, since a launch waits where the stream is full. Argument types are not
+    declared: calls then take half the time, pointers are passed as pointers, and all else is an int in C, too."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

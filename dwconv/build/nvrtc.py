@@ -1,7 +1,8 @@
-"""CUDA C++ -> cubin with NVRTC from pip, called directly: 0.06 s for a small kernel, and what ptxas says of it.
+"""CUDA C++ -> cubin with NVRTC from pip, called directly: 0.06 s for a small kernel, with the resources that ptxas
+reports.
 
 Arithmetic is IEEE's: multiplications and additions contract to fused ones, nothing else is relaxed unless asked for.
-What was compiled once is kept on disk, found by its source and options.
+Compiled cubins are kept on disk, by their source and options.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ FAST_MATH = ("--use_fast_math",)
 @message
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A cubin, and what its kernels need."""
+    """A cubin, and the resources that its kernels need."""
 
     cubin: bytes
     resources: dict[str, int]
-    """``registers``, ``shared_bytes`` (static), ``spill_bytes``, ``stack_bytes``: of the neediest kernel."""
+    """``registers``, ``shared_bytes`` (static), ``spill_bytes``, ``stack_bytes``: the most of any kernel."""
     kernels: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The same of each kernel by its name."""
+    """The same for each kernel, by name."""
 
 
 def compile_cubin(source: str, *, arch: str, fast_math: bool = False) -> Compiled:
@@ -82,14 +83,14 @@ def _compile(nvrtc: Any, source: str, chosen: tuple[str, ...], *, arch: str) -> 
 
 
 def kernel_resources(log: str) -> dict[str, dict[str, int]]:
-    """What ptxas reports in ``log`` of each kernel, by its name."""
+    """The resources that ptxas reports in ``log`` for each kernel, by name."""
     names = re.findall(r"Function properties for (\w+)", log)
     parts = re.split(r"Function properties for \w+", log)[1:]
     return {name: resources(part) for name, part in zip(names, parts, strict=True)}
 
 
 def resources(log: str) -> dict[str, int]:
-    """What ptxas reports in ``log``, the most over all kernels."""
+    """The resources that ptxas reports in ``log``: the maximum over all kernels."""
     found = {"registers": 0, "shared_bytes": 0, "spill_bytes": 0, "stack_bytes": 0}
     patterns = {
         "registers": r"Used (\d+) registers",

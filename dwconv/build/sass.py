@@ -19,8 +19,9 @@ from pathlib import Path
 from dwconv.errors import BrokenInstallation, BuildError
 
 CLASSES = ("fma", "conversion", "integer", "shared", "global", "control", "other")
-"""What an instruction is for: multiply-adds of the convolution; half precision to and from float32; addresses, moves
-and comparisons; shared memory and shuffles; global memory; branches and barriers; the rest, spills included."""
+"""Classes of instructions, in this order: multiply-adds of the convolution; half precision to and from float32;
+addresses, moves and comparisons; shared memory and shuffles; global memory; branches and barriers; the rest, spills
+included."""
 
 _TIMEOUT_S = 60.0
 
@@ -64,7 +65,7 @@ class Code:
 
     @cached_property
     def loops(self) -> list[tuple[int, int]]:
-        """(first, last) instruction of every loop: what lies between a jump backwards and where it goes to."""
+        """(first, last) instruction of every loop: a jump backwards and its target."""
         last: dict[int, int] = {}
         for position, instruction in enumerate(self.instructions):
             if instruction.target is not None and instruction.base == "BRA" and instruction.target < position:
@@ -73,7 +74,7 @@ class Code:
 
     @cached_property
     def leaders(self) -> list[int]:
-        """Positions where a basic block begins: after a jump, and where one goes to."""
+        """Positions where a basic block begins: after a jump, and at the target of one."""
         found = {0}
         for position, instruction in enumerate(self.instructions):
             if instruction.target is not None:
@@ -84,7 +85,7 @@ class Code:
 
     @cached_property
     def text(self) -> str:
-        """An instruction a line, with its address; the first one of each basic block is marked with where it begins."""
+        """One instruction a line, with its address; a line with a label begins each basic block."""
         leaders = set(self.leaders)
         lines = []
         for position, instruction in enumerate(self.instructions):
@@ -117,7 +118,7 @@ def disassemble(cubin: bytes) -> dict[str, Code]:
 
 
 def _nvdisasm() -> str:
-    """The one from pip or, where that is missing or may not be run, the one on PATH."""
+    """Path of nvdisasm: the one from pip or, where that is missing or cannot be run, the one on PATH."""
     package = importlib.util.find_spec("nvidia.cu13")
     folders = [str(Path(folder, "bin")) for folder in (package.submodule_search_locations or ())] if package else []
     found = shutil.which("nvdisasm", path=os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)]))
@@ -154,7 +155,7 @@ def _kernels(text: str) -> Iterator[Code]:
 
 def _instruction(address: int, guard: str, opcode: str, operands: str, *, labels: dict[str, int]) -> Instruction:
     jump = _JUMP.search(operands)
-    # BSSY names where threads meet again: a mark, no jump.
+    # BSSY names the place where threads converge again; it does not jump.
     jumps = jump is not None and opcode.partition(".")[0] in ("BRA", "CALL")
     return Instruction(
         address=address,
@@ -174,7 +175,7 @@ _CONTROL = frozenset({
 _FMA = frozenset({"FFMA", "FFMA2", "FMUL", "FMUL2", "FADD", "FADD2", "FFMA32I", "HFMA2", "HMUL2", "HADD2"})
 _OTHER = frozenset({"LDL", "STL", "MUFU", "FSEL", "FMNMX", "FSETP", "FSET", "HSETP2", "HMNMX2", "DADD", "DMUL", "DFMA"})
 _CONVERSION = frozenset({"F2F", "F2FP", "F2I", "I2F", "I2FP", "PRMT", "HADD"})
-# Two halves of a word, taken apart: the upper one is a float as it stands, the lower one is shifted there.
+# Splitting a word into two halves: the upper half is a float as it stands, the lower half is shifted up.
 _HALVES = frozenset({"0x10000", "0xffff0000", "-0x10000"})
 
 
@@ -202,14 +203,14 @@ def is_constant(instruction: Instruction) -> bool:
 
 
 def bytes_in_flight(code: Code) -> int:
-    """The most bytes of global loads that one thread has on their way at a time: issued, and none of them used yet.
+    """The most bytes of global loads that one thread has in flight at a time: issued, and not used yet.
 
-    Loads come back in order: whoever waits for one has waited for those before it.
+    Loads complete in order: waiting for one means waiting for those before it.
     """
     most = copied = 0
     waiting: dict[int, tuple[set[int], int]] = {}
     for position, instruction in enumerate(code.instructions):
-        if instruction.base in ("LDGSTS", "DEPBAR"):  # copies to shared memory are waited for all at once
+        if instruction.base in ("LDGSTS", "DEPBAR"):  # one wait covers all copies to shared memory
             copied = copied + width_bytes(instruction) if instruction.base == "LDGSTS" else 0
         else:
             loads = instruction.base == "LDG"
@@ -224,7 +225,7 @@ def bytes_in_flight(code: Code) -> int:
 
 
 def width_bytes(instruction: Instruction) -> int:
-    """Of a memory access, a thread."""
+    """Bytes that one thread accesses with a memory instruction."""
     for modifier, size in (("128", 16), ("64", 8), ("U16", 2), ("S16", 2), ("16", 2), ("U8", 1), ("S8", 1)):
         if modifier in instruction.modifiers:
             return size
@@ -232,7 +233,8 @@ def width_bytes(instruction: Instruction) -> int:
 
 
 def _registers(operands: tuple[str, ...], instruction: Instruction) -> set[int]:
-    """Registers named; of a wide store the following ones, too. A result that is overwritten has arrived, too."""
+    """Registers that the operands name, with the following ones of a wide store. Overwriting the result of a load also
+    waits for it, so results count too."""
     found = {int(number) for text in operands for number in re.findall(r"\bR(\d+)", text)}
     if instruction.base in ("STG", "STS") and (data := re.match(r"R(\d+)", operands[-1])):
         found |= {int(data[1]) + word for word in range(width_bytes(instruction) // 4)}

@@ -1,7 +1,7 @@
 """Integer arithmetic of machine code, for many threads at once.
 
 Addresses, guards and loop counters of a kernel follow from its thread and block numbers and its arguments. So they can
-be computed without a GPU; what comes from memory, and floats, are unknown, and so is what is computed from them.
+be computed without a GPU. Floats and values loaded from memory are unknown, and so is everything computed from them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dwconv.build.sass import Instruction, is_constant
 from dwconv.build.sass_registers import LONG, WORD, Decoded, Number, Operand, Registers, Truth, decode, operand, signed
 
 Action = Callable[[Registers, Truth], None]
-"""Does something to the registers of the threads that are active."""
+"""Changes the registers of the active threads."""
 
 
 def action(instruction: Instruction) -> Action:
-    """What the instruction does with integers; results of all others become unknown."""
+    """The effect of an instruction on integers; the results of all other instructions become unknown."""
     if is_constant(instruction):
         result, value = operand(instruction.operands[0]), _two_halves(instruction)
         return lambda registers, active: registers.set_word(result, value, active)
@@ -183,7 +183,7 @@ def _lop3(d: Decoded, r: Registers, active: Truth) -> None:
 
 
 def _look_up(table: int, values: list[Any]) -> Any:
-    """Bit by bit: the entry of the table that the bits of the three values number."""
+    """For each bit position, the three values' bits form an index into the truth table; the result has that entry."""
     a, b, c = values
     found: Any = 0
     for row in range(8):
@@ -283,7 +283,7 @@ def _prmt(d: Decoded, r: Registers, active: Truth) -> None:
     for byte in range(4):
         nibble = selector >> 4 * byte & 0xF
         picked = value >> (8 * (nibble & 7)) & 0xFF
-        if nibble & 8:  # its sign, all over
+        if nibble & 8:  # the byte is its sign bit, repeated
             picked = (picked >> 7) * 0xFF
         found = found | picked << 8 * byte
     r.set_word(d.result, found, active)

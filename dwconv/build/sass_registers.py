@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dwconv.build.sass import Instruction
 
 Number = Any
-"""Of all threads, 32 bits without a sign: an int where it is the same for all, an array of uint64 with one each, or
-None where it is unknown."""
+"""An unsigned 32-bit value in every thread: an int if it is the same in all, an array of uint64 with one for each
+thread, or None if it is unknown."""
 Truth = bool | NDArray[np.bool_] | None
 
 WORD = 0xFFFFFFFF
@@ -28,11 +28,11 @@ class Operand:
     file: str
     """``R``, ``UR``, ``P``, ``UP``; ``number``, ``constant`` (of the launch), ``special`` or ``other``."""
     index: int = -1
-    """Of the register, −1 for RZ and PT; the value of a number; the offset of a constant."""
+    """Number of the register, −1 for RZ and PT; the value of a number; the offset of a constant."""
     minus: bool = False
     inverted: bool = False
     name: str = ""
-    """Of a special register; the suffix of a register, such as ``64`` or ``X4``."""
+    """Name of a special register; the suffix of a register, such as ``64`` or ``X4``."""
 
     @property
     def is_register(self) -> bool:
@@ -116,7 +116,7 @@ def decode(instruction: Instruction) -> Decoded:
 
 
 class Registers:
-    """Of all threads. What was never written is zero."""
+    """The registers and predicates of all threads. Those never written are zero."""
 
     def __init__(self, *, constants: Callable[[int], int], special: Callable[[str], Number]) -> None:
         self._words: dict[tuple[str, int], Number] = {}
@@ -129,7 +129,7 @@ class Registers:
         return value if value is None or not each.inverted else np.logical_not(value)
 
     def word(self, each: Operand) -> Number:
-        """32 bits, the operand's sign applied."""
+        """The operand's 32 bits, with its sign applied."""
         value: Number
         if each.is_register:
             value = 0 if each.index < 0 else self._words.get((each.file, each.index), 0)
@@ -144,7 +144,7 @@ class Registers:
         return _signed_operand(value, each, WORD)
 
     def long(self, each: Operand) -> Number:
-        """64 bits: a pair of registers."""
+        """The operand's 64 bits: a pair of registers."""
         if each.file == "number":
             return int(signed(each.index)) & LONG
         if each.file in ("R", "UR", "constant") and (each.index >= 0):

@@ -1,5 +1,5 @@
-"""What passes between processes, and to disk: dataclasses as msgpack, each with its name, and only those that are
-known here.
+"""The format of messages between processes, and of files on disk: dataclasses as msgpack, each with its name, and only
+those that are known here.
 
 A worker runs code that may be wrong; nothing it sends can be more than data.
 """
@@ -42,12 +42,12 @@ for _kind in (
 
 
 def encode(value: object) -> bytes:
-    """``decode`` reads it back. Raises TypeError for what is no plain data."""
+    """Bytes that ``decode`` reads back. Raises TypeError for anything but plain data."""
     return msgspec.msgpack.encode(_plain(value))
 
 
 def decode(data: bytes) -> Any:
-    """Raises ValueError for what ``encode`` did not write, and for a dataclass whose fields are not of their types."""
+    """The value that ``encode`` wrote. Raises ValueError for other bytes, and for fields of the wrong type."""
     try:
         return _whole(msgspec.msgpack.decode(data))
     except (msgspec.MsgspecError, TypeError, KeyError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The two libraries of the stand-in, compiled for the PyTorch that is here."""
+"""Compiles the two libraries of the stand-in for the installed PyTorch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRIVER, DEVICE = "libcuda.so.1", "device.so"
 
 
 def why_not() -> str:
-    """Why nothing can be compiled; empty if it can."""
+    """The reason why they cannot be compiled; empty if they can."""
     if not sys.platform.startswith("linux"):
         return "the stand-in for a GPU is for Linux"
     if missing := [name for name in ("gcc", "g++") if shutil.which(name) is None]:
@@ -33,20 +33,20 @@ def why_not() -> str:
 
 
 def usual_folder() -> Path:
-    """Where they are kept: another one for other sources, or another PyTorch."""
+    """The folder that keeps them: a different one for other sources, or another PyTorch."""
     sources = sorted(path for suffix in ("c", "cc", "h") for path in _HERE.glob(f"*.{suffix}"))
     told = "".join([*(path.read_text() for path in sources), torch.__version__, torch.__file__])
     return settings.cache_folder() / "stand-in" / hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def driver(folder: Path) -> Path:
-    """libcuda.so.1, in a moment."""
+    """Compile libcuda.so.1, in a moment."""
     return _made(folder / DRIVER, ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{DRIVER}",
                                    str(_HERE / "driver.c")])  # fmt: skip
 
 
 def device(folder: Path) -> Path:
-    """PyTorch's device, in ten seconds."""
+    """Compile PyTorch's device, in ten seconds."""
     from torch.utils.cpp_extension import include_paths, library_paths
 
     return _made(folder / DEVICE, [
@@ -72,7 +72,7 @@ def _made(path: Path, command: list[str]) -> Path:
 
 
 def library_path(folder: Path) -> str:
-    """LD_LIBRARY_PATH of a process that finds the driver, and NVIDIA's runtime as where PyTorch's CUDA build is."""
+    """LD_LIBRARY_PATH with which a process finds the driver, and NVIDIA's runtime as with PyTorch's CUDA build."""
     toolkit = importlib.util.find_spec("nvidia.cu13")
     assert toolkit is not None
     folders = [str(folder), *(f"{path}/lib" for path in toolkit.submodule_search_locations or ())]

@@ -1,4 +1,4 @@
-"""What a launched artifact writes: computed by the reference, soon, or thread by thread in the simulator of GPUs."""
+"""Computes the results of a launched artifact: quickly, by the reference, or thread by thread, in the simulator."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dwconv.reference import reference
 from dwconv.workload import IMAGES
 
 VARIABLE = "STAND_IN_COMPUTING"
-"""``reference``, ``simulator``, or ``nothing``, where only times matter."""
+"""``reference``, ``simulator``, or ``nothing`` where only times matter."""
 
 _machines: dict[int, Any] = {}
 
 
 def compute(artifact: Artifact, addresses: dict[str, int], batch: int, *, wrong: bool) -> None:
-    """Write the results at their addresses; one element ``wrong``."""
+    """Write the results to their addresses; with ``wrong``, one element is wrong."""
     way = os.environ.get(VARIABLE, "reference")
     if way == "nothing":
         return

@@ -1,4 +1,4 @@
-"""Commands that find a GPU."""
+"""Fixtures that run commands on the stand-in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.standin.run import Done, run_on_stand_in
 
 
 class OnStandIn(Protocol):
-    """``run_on_stand_in`` in a folder of the test."""
+    """Calls ``run_on_stand_in`` with a folder of the test's own."""
 
     def __call__(self, command: list[str], **options: object) -> Done: ...
 

@@ -1,4 +1,4 @@
-"""What a cubin itself says of its kernels: the parameters that they take, and what a block of them needs."""
+"""Reads from a cubin the parameters of its kernels, and the resources that a block of them needs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 _PARAMETER, _MAX_THREADS = 0x17, 0x05
 """Kinds of entries in the sections .nv.info.<kernel>."""
 _HAS_BYTES = 4
-"""The format of entries that have as many bytes as they say; others have two."""
+"""The format of entries that state their length in bytes; others have two bytes."""
 
 
 @dataclass(kw_only=True)
 class Entry:
-    """A kernel."""
+    """A kernel's parameters and resources."""
 
     parameter_bytes: list[int] = field(default_factory=list)
-    """The size of each, in order."""
+    """The size of each parameter, in order."""
     shared_bytes: int = 0
-    """Static."""
+    """Static shared memory of a block."""
     registers: int = 0
     most_threads: int = 1024
-    """Of a block."""
+    """The most threads that a block may have."""
 
 
 def entries(cubin: bytes) -> dict[str, Entry]:

@@ -98,7 +98,7 @@ class Sides {
     for (const auto& [device, host] : pairs_) {
       if (device.is_same(tensor)) return host;
     }
-    // What holds nothing yet may be given its size by the operator.
+    // The operator may resize a tensor that holds nothing yet.
     c10::Storage storage = tensor.storage().nbytes()
         ? on_the_host(tensor.storage())
         : c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::GetAllocator(c10::kCPU), true);
@@ -143,7 +143,7 @@ void run_on_the_host(const c10::OperatorHandle& op, Stack* stack) {
       if (alias && alias->isWrite()) keep_from_change(arguments[i]);
     }
   }
-  // As on a GPU, where tensors of both sides meet in a copy alone, or as indices.
+  // The rule of a GPU: tensors of host and device may meet only in copies, or as indices.
   TORCH_CHECK(!sides.has_host_tensors || name == "aten::copy_" || name.rfind("aten::index", 0) == 0,
               "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (", name,
               ")");
@@ -172,7 +172,7 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
       size, stride, &allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA), dtype.value_or(at::kFloat))));
 }
 
-// As copy.deepcopy makes a tensor.
+// A copy of a tensor, for copy.deepcopy.
 at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size,
                         c10::IntArrayRef stride) {
   auto* own = self.unsafeGetTensorImpl();

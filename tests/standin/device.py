@@ -1,4 +1,4 @@
-"""The two libraries of the stand-in, as Python calls them."""
+"""The two libraries of the stand-in, for Python to call."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 
 FOLDER_VARIABLE = "STAND_IN_FOLDER"
-"""Where the libraries are."""
+"""The environment variable that names the folder of the libraries."""
 TOTAL_BYTES = 64 << 30
 STREAM_CAPTURE_IMPLICIT = 906
-"""Something else than what is captured was asked for while a graph is."""
+"""CUDA's error code for a call that is not allowed while a graph is captured."""
 
 
 class Launch(ctypes.Structure):
-    """What the driver was told to launch."""
+    """A launch, as the driver received it."""
 
     _fields_ = (
         ("image", ctypes.c_void_p),
@@ -35,13 +35,13 @@ Compute = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Launch))
 
 @cache
 def driver() -> ctypes.CDLL:
-    """libcuda.so.1, the same that everybody in this process finds by its name."""
+    """libcuda.so.1, the one that everything in this process finds by that name."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 @cache
 def device() -> ctypes.CDLL:
-    """PyTorch's device "cuda". To be loaded before PyTorch looks whether there is one."""
+    """PyTorch's device "cuda". Load it before PyTorch looks for a device."""
     library = ctypes.CDLL(str(Path(os.environ[FOLDER_VARIABLE], "device.so")))
     for name, result, *arguments in (
         ("open", None, ctypes.c_void_p, ctypes.c_uint64),
@@ -69,5 +69,5 @@ def device() -> ctypes.CDLL:
 
 
 def is_captured() -> bool:
-    """True if what this thread's current stream is told is captured."""
+    """True if this thread's current stream is being captured."""
     return bool(device().standin_capturing() == 2)

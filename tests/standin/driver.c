@@ -1,6 +1,6 @@
 // A libcuda.so.1 that keeps to the rules of the real one, and hands every launch to whoever computes it.
 //
-// What it checks: that the driver was initialised, that the thread has a context and the module is of that context, the
+// It checks that the driver was initialised, that the thread has a context and the module is of that context, the
 // limits on grids and blocks, and that shared memory beyond 48 KB was asked for. After an error that ends a context
 // (CUDA_ERROR_ILLEGAL_ADDRESS) every call fails, as long as the process lives.
 //
@@ -89,7 +89,7 @@ static uint64_t field(const unsigned char* at, int bytes) {
   return value;
 }
 
-// Of an ELF image: its sections may lie behind their table.
+// The size of an ELF image: sections may lie behind their table.
 static uint64_t image_bytes(const unsigned char* image) {
   uint64_t table = field(image + 40, 8), size = field(image + 58, 2), count = field(image + 60, 2);
   uint64_t end = table + size * count;

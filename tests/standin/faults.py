@@ -1,6 +1,6 @@
-"""Faults of candidates, which are counted in the order in which they are met, in whatever process that is.
+"""Plants faults in candidates, which are counted in the order in which they are first met, in any process.
 
-A candidate that is met again, as a finalist, say, has the same fault again.
+A candidate that is met again, say as a finalist, has the same fault again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dwconv.schedules.space import Config
 
 Fault = Literal["slow build", "launch", "sticky", "memory", "wrong", "hang"]
 """launch: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES. sticky: CUDA_ERROR_ILLEGAL_ADDRESS, after which nothing works any more in
-the process. memory: PyTorch finds no memory on the device. wrong: one element of the result. slow build, hang: longer
-than anybody waits."""
+the process. memory: PyTorch finds no memory on the device. wrong: one element of the result is wrong. slow build, hang:
+they take longer than any time limit."""
 Stage = Literal["built", "launched"]
 
 VARIABLE, FOLDER_VARIABLE = "STAND_IN_FAULTS", "STAND_IN_FAULTS_FOLDER"
-"""Which fault which candidate has, from 0; where candidates are counted."""
+"""Environment variables: the candidate, counted from 0, that has each fault; the folder in which they are counted."""
 FOREVER_S = 3600.0
 
 
 @cache
 def fault_of(config: Config, stage: Stage) -> Fault | None:
-    """What a candidate suffers from when it is built, or launched."""
+    """The fault of a candidate when it is built, or launched."""
     told: dict[Fault, int] = json.loads(os.environ.get(VARIABLE, "{}"))
     at_this_stage = {number: fault for fault, number in told.items() if (fault == "slow build") == (stage == "built")}
     if not at_this_stage:
@@ -45,7 +45,7 @@ def fault_of(config: Config, stage: Stage) -> Fault | None:
 
 
 def config_with(fault: Fault, number: int, folder: Path) -> dict[str, Any] | None:
-    """The configuration that had a fault in a command that has ended; None if it did not come so far."""
+    """The configuration that had a fault in a command that has ended; None if the command did not get that far."""
     path = folder / f"{'built' if fault == 'slow build' else 'launched'}.jsonl"
     met = path.read_text().splitlines() if path.exists() else []
     found: dict[str, Any] | None = json.loads(met[number]) if number < len(met) else None
@@ -53,7 +53,7 @@ def config_with(fault: Fault, number: int, folder: Path) -> dict[str, Any] | Non
 
 
 def slow(build: Callable[..., Any]) -> Callable[..., Any]:
-    """``dwconv.build.build``, which takes forever for some candidates."""
+    """A ``build`` that takes forever for some candidates."""
 
     def built(candidate: Any, *others: Any, **named: Any) -> Any:
         if fault_of(candidate.config, "built") == "slow build":

@@ -48,7 +48,7 @@ struct Graph {
   std::vector<std::pair<at::Tensor, at::Tensor>> before;  // memory that operators wrote to, and what was in it
   double ns = 0;                   // what a replay takes
 
-  // As if nothing had run.
+  // Undo everything that ran.
   void undo() {
     for (auto each = before.rbegin(); each != before.rend(); ++each) each->first.copy_(each->second);
     before.clear();
@@ -57,7 +57,7 @@ struct Graph {
 
 struct Device {
   std::atomic<double> ns{0};
-  int (*status)() = nullptr;  // of the driver: other than 0 once nothing works any more
+  int (*status)() = nullptr;  // of the driver: not 0 once an error has broken the process
   std::unique_ptr<Graph> captured;
   c10::StreamId stream = 0;
   double began_ns = 0;
@@ -82,7 +82,7 @@ inline void check_device() {
   if (code) fail(code, "an illegal memory access was encountered (" + std::to_string(code) + ")");
 }
 
-// What a stream that is captured cannot do ends the capture.
+// A call that is not allowed on a stream being captured ends the capture.
 inline void check_capture(const std::string& name, bool waits) {
   if (waits) {
     device().capture_failed = true;

@@ -1,4 +1,4 @@
-"""What ``torch.cuda.CUDAGraph`` is here: launches and PyTorch's operators in the order in which they were captured."""
+"""Stands for ``torch.cuda.CUDAGraph``: launches and PyTorch's operators, in the order in which they were captured."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.standin.device import device
 
 
 class Graph:
-    """``launches``: for each, how many operators come before it, and what runs it."""
+    """``launches``: for each, the number of operators before it, and the function that runs it."""
 
     captured: ClassVar[Graph | None] = None
-    """The one that is being captured."""
+    """The graph that is being captured."""
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._steps: int | None = None
@@ -44,7 +44,7 @@ class Graph:
             raise torch.AcceleratorError("CUDA error: operation failed due to a previous error during capture")
 
     def replay(self) -> None:
-        """In order, on the memory of then."""
+        """Run all of it in order, on the current contents of memory."""
         from tests.standin.torch_cuda import check
 
         check()

@@ -1,4 +1,4 @@
-"""Puts the stand-in in place as soon as a process imports what it stands in for."""
+"""Installs the stand-in as soon as a process imports a module that it replaces or watches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def install() -> None:
-    """To be called before PyTorch or dwconv is imported."""
+    """Call this before PyTorch or dwconv is imported."""
     sys.meta_path.insert(0, _Finder())
 
 
@@ -26,7 +26,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """A loader with something to do before and after it."""
+    """A loader that runs a function before and one after loading."""
 
     def __init__(self, own: Any, before: Callable[[], None], after: Callable[[ModuleType], None]) -> None:
         self._own, self._before, self._after = own, before, after
@@ -77,4 +77,4 @@ _AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
     "dwconv.build": (_nothing, _after_build),
     "dwconv.build.launch": (_nothing, _after_launch),
 }
-"""What is done before and after a module is imported."""
+"""Functions that run before and after a module is imported."""

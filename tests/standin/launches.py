@@ -1,8 +1,8 @@
-"""Every launch that the driver is told: checked against the cubin, written down, and computed, now or at a replay.
+"""Checks every launch against the cubin, writes it to the journal, and computes it, now or at a replay.
 
-A launch is checked by what the cubin says of its parameters, not by what dwconv believes: a pointer must lead to memory
-of the device that holds the whole tensor. An artifact of several kernels is computed at its last one, when all its
-tensors are known.
+A launch is checked against the parameters in the cubin, not against what dwconv believes: a pointer must lead to device
+memory that holds the whole tensor. An artifact of several kernels is computed at its last kernel, when all its tensors
+are known.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from tests.standin.faults import FOREVER_S, Fault, fault_of
 from tests.standin.graphs import Graph
 
 JOURNAL_VARIABLE = "STAND_IN_JOURNAL"
-"""The file in which every launch becomes a line of JSON."""
+"""The environment variable that names the journal: a file with a line of JSON for every launch."""
 NS_OF_A_LAUNCH, BYTES_PER_NS, NS_OF_A_CLASS, CLASSES = 200e3, 1000.0, 2e3, 16
-"""What a launch takes on the device's clock: made up, and another time for another configuration."""
+"""A launch's time on the device's clock: made up, and different for different configurations."""
 INVALID_VALUE, ILLEGAL_ADDRESS, OUT_OF_RESOURCES, UNKNOWN = 1, 700, 701, 999
 ALIGNMENT_BYTES = 16
 MOST_SHARED_BYTES, STATIC_SHARED_BYTES, REGISTERS_OF_A_BLOCK = 227 << 10, 48 << 10, 1 << 16
 DEFAULT_RESERVED_BYTES = 1 << 10
-"""Shared memory that CUDA takes for itself in every block, which cubins count in."""
+"""Shared memory that CUDA reserves in every block; cubins include it."""
 
 
 class Refused(Exception):
-    """What a GPU would not do, or would do wrong."""
+    """A launch that a GPU would refuse, or run wrongly."""
 
 
 @dataclass
 class _Loaded:
-    """An artifact whose cubin the driver has, and what was passed to its kernels so far, by thread."""
+    """An artifact whose cubin the driver has loaded, and the arguments of its kernels so far, by thread."""
 
     artifact: Artifact
     entries: dict[str, Entry]
@@ -56,7 +56,7 @@ class _Loaded:
 class _Passed:
     addresses: dict[str, int] = field(default_factory=dict)
     sizes: list[tuple[int, Extent]] = field(default_factory=list)
-    """What the launches say of the batch: grids and numbers, each with what it is of the batch."""
+    """Grid sizes and numbers that depend on the batch, each with how it depends on it."""
 
 
 _artifacts: dict[bytes, Artifact] = {}
@@ -64,7 +64,7 @@ _loaded: dict[int, _Loaded] = {}
 
 
 def watch(launch: ModuleType) -> None:
-    """Learn artifacts when ``dwconv.build.launch`` loads them."""
+    """Take note of artifacts when ``dwconv.build.launch`` loads them."""
     load: Callable[[Artifact], Any] = launch.load_cuda
 
     def load_cuda(artifact: Artifact) -> Any:
@@ -76,7 +76,7 @@ def watch(launch: ModuleType) -> None:
 
 
 def _told(told: Any) -> int:
-    """What cuLaunchKernel answers."""
+    """The status that cuLaunchKernel returns."""
     launch: Launch = told.contents
     try:
         return _take(launch)
@@ -125,7 +125,7 @@ def _take(launch: Launch) -> int:
 
 
 def _suffer(fault: Fault | None) -> int:
-    """The status that a fault ends in; 0 if it goes on."""
+    """The status that a fault leads to; 0 if the launch goes on."""
     if fault == "launch":
         return OUT_OF_RESOURCES
     if fault == "sticky":  # the launch itself returns before anything happens
@@ -185,7 +185,7 @@ def _check_block(launch: Launch, entry: Entry, artifact: Artifact, position: int
 
 
 def _read_arguments(launch: Launch, loaded: _Loaded, passed: _Passed, position: int) -> float:
-    """Take over what the kernel is passed; return the bytes behind its pointers, as far as they are known."""
+    """Record the kernel's arguments; return the number of bytes behind its pointers, as far as known."""
     listed = loaded.artifact.launches[position]
     sizes = loaded.entries[listed.kernel].parameter_bytes
     if len(sizes) != len(listed.arguments):
@@ -220,7 +220,7 @@ def _read_grid(launch: Launch, artifact: Artifact, passed: _Passed, position: in
 
 
 def _batch(artifact: Artifact, passed: _Passed) -> int:
-    """The one batch size that has all these sizes."""
+    """The one batch size that fits all these sizes."""
     if not passed.sizes:
         return artifact.candidate.workload.batch
     value, extent = max(passed.sizes, key=lambda each: each[1].times / each[1].over)

@@ -1,4 +1,4 @@
-// Memory of the device: this machine's own, but every byte of it is known. What no allocation holds is no address.
+// Memory of the device: this machine's own, but every byte of it is known. Only bytes of an allocation have an address.
 #pragma once
 
 #include <c10/core/Allocator.h>

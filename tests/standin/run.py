@@ -21,7 +21,7 @@ from tests.standin.faults import Fault
 
 Computing = Literal["reference", "simulator", "nothing"]
 PATIENCE_S = 300.0
-"""For what takes seconds on a quiet machine."""
+"""Time limit of commands that take seconds on a quiet machine."""
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 
@@ -37,12 +37,12 @@ class Done:
 
     @property
     def launches(self) -> list[dict[str, Any]]:
-        """Every launch that the driver was told, in order: its kernel, config, stream, whether it was captured, …"""
+        """Every launch, in order: its kernel, config, stream, whether it was captured, …"""
         return [line for line in self._lines() if line["what"] == "launch"]
 
     @property
     def problems(self) -> list[str]:
-        """What a GPU would have refused, or done wrong, and what went wrong in the stand-in."""
+        """Launches that a GPU would have refused or run wrongly, and errors of the stand-in itself."""
         return [line["reason"] for line in self._lines() if line["what"] == "problem"]
 
     def _lines(self) -> list[dict[str, Any]]:
@@ -60,11 +60,10 @@ def run_on_stand_in(
 ) -> Done:
     """Run ``python *command`` with the stand-in in place of a GPU, in it and in all Python processes that it starts.
 
-    ``folder`` is for the journal, and what is tuned goes there too. ``computing``: who computes what is launched: the
-    reference (soon), the simulator of GPUs (slowly, and it finds faults), or nobody, where only times matter.
-    ``faults``: which candidate has which, by number, in the order in which they are built or launched; ``environment``:
-    what else to set.
-    Raises subprocess.TimeoutExpired."""
+    ``folder`` is for the journal and the tuning logs. ``computing`` says what computes the results of launches: the
+    reference (quickly), the simulator (slowly, and it finds faults), or nothing, where only times matter. ``faults``
+    gives the number of the candidate that has each fault, in the order in which they are built or launched.
+    ``environment``: further variables to set. Raises subprocess.TimeoutExpired."""
     journal = folder / "journal.jsonl"
     told = environment_of(folder, computing=computing, faults=faults) | dict(environment or {})
     done = subprocess.run(
@@ -76,7 +75,7 @@ def run_on_stand_in(
 def environment_of(
     folder: Path, *, computing: Computing = "reference", faults: Mapping[Fault, int] | None = None
 ) -> dict[str, str]:
-    """The environment of such a process. Compiles what has to be compiled."""
+    """The environment of such a process. Compiles the libraries if they are missing."""
     libraries = compiled.usual_folder()
     compiled.driver(libraries)
     compiled.device(libraries)

@@ -26,7 +26,7 @@ ODD = list(dataclasses.replace(TINY, channels=20, size=9).workloads(dtype="float
 
 
 def stages() -> dict[str, cuda.Stage]:
-    """Without time for what does not come first in its stage."""
+    """Stages with so little time that only the first item of each runs."""
     sizes = Sizes(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
     small = {
         "smoke": partial(smoke_stage, timed=WORKLOADS[0]),

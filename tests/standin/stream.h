@@ -36,7 +36,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void*) const override {}
 };
 
-// What of PyTorch's CUDA library is here: nothing but the device itself.
+// The part of PyTorch's CUDA library that is here: only the device itself.
 struct Hooks final : at::CUDAHooksInterface {
   explicit Hooks(at::CUDAHooksArgs) {}
   void init() const override {}

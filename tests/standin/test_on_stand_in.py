@@ -1,4 +1,4 @@
-"""The tests for a GPU, on what stands in for one."""
+"""The tests for a GPU, on the stand-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m dwconv.tune`` where there is a GPU, and where some candidates do what bad kernels do to a GPU."""
+"""``python -m dwconv.tune`` on the stand-in, where some candidates have the faults of bad kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.standin.faults import Fault, config_with
 
 OPTIONS = ("--target", "cuda", "--shape", "2,8,9,9", "--kernel", "3", "--passes", "fprop", "--jobs", "1", "--json")
 LIMIT_S = 10
-"""For building, or running, a candidate; it does not count the time in which a process waits for a core."""
+"""Limit for building or running a candidate, without the time in which its process waits for a core."""
 IMPATIENT = f"""
 import sys
 from dwconv import settings

@@ -1,6 +1,6 @@
-"""What PyTorch's build for CPUs lacks of ``torch.cuda``: everything here answers for the one device of the stand-in.
+"""The parts of ``torch.cuda`` that PyTorch's build for CPUs lacks, for the one device of the stand-in.
 
-``torch.cuda.graph``, ``torch.cuda.stream`` and the like are PyTorch's own, on top of it.
+``torch.cuda.graph``, ``torch.cuda.stream`` and the like are PyTorch's own, on top of this.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PROPERTIES = SimpleNamespace(
     shared_memory_per_multiprocessor=228 << 10, regs_per_multiprocessor=65536, warp_size=32, L2_cache_size=1 << 20,
     clock_rate=1_755_000, memory_clock_rate=2_619_000, is_integrated=False,
 )  # fmt: skip
-"""An H200, but for its L2: what is to leave it shall not take a test long."""
+"""An H200 with a small L2 cache, so that tests can flush it quickly."""
 
 _handles = itertools.count(0x7000, 0x10)
 _DEFAULT = 0
 
 
 class Stream:
-    """A number. All streams do at once what they are told."""
+    """A handle. All streams run their work at once."""
 
     device, device_index, device_type, priority = GPU, 0, 1, 0
 
@@ -73,7 +73,8 @@ class Stream:
 
 
 class Event:
-    """The time on the device's clock. While a graph is captured, none: as with CUDA, it cannot be read afterwards."""
+    """A time on the device's clock. Recorded while a graph is captured it has none, as with CUDA, and cannot be
+    read."""
 
     def __init__(self, enable_timing: bool = False, **_: Any) -> None:
         self._timed = enable_timing
@@ -94,7 +95,7 @@ class Event:
         synchronize()
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds."""
+        """Milliseconds between the two events."""
         synchronize()
         if not (self._timed and end._timed):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -104,13 +105,13 @@ class Event:
 
 
 def check() -> None:
-    """Raises AcceleratorError once nothing works any more."""
+    """Raises AcceleratorError once an error has broken the process."""
     if code := driver().standin_status():
         raise torch.AcceleratorError(f"CUDA error: an illegal memory access was encountered ({code})")
 
 
 def initialise() -> bool:
-    """The driver, which gives no thread a context by that."""
+    """Initialise the driver; that gives no thread a context."""
     driver().cuInit(0)
     return True
 
@@ -136,7 +137,7 @@ def _current(device_index: int | None = None) -> int:
 
 
 class Device:
-    """``torch.cuda.device``, where there is one: it is checked that it is that one."""
+    """``torch.cuda.device``, which accepts the only device and no other."""
 
     def __init__(self, device: Any) -> None:
         found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device or "cuda")
@@ -152,14 +153,14 @@ class Device:
 
 
 def _clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """As ``copy.deepcopy`` makes it."""
+    """A copy of a storage, for ``copy.deepcopy``."""
     copied = torch.empty(storage.nbytes(), dtype=torch.uint8, device=storage.device)
     ctypes.memmove(copied.data_ptr(), storage.data_ptr(), storage.nbytes())
     return copied.untyped_storage()
 
 
 def install() -> None:
-    """Have ``torch.cuda`` answer for the stand-in."""
+    """Make ``torch.cuda`` use the stand-in."""
     cuda, bindings = torch.cuda, torch._C
     for name, answer in {
         "is_available": initialise,

@@ -1,11 +1,11 @@
-"""The simulator: runs the CUDA C++ of an artifact on the CPU, and finds what a GPU might forgive today.
+"""The simulator: runs the CUDA C++ of an artifact on the CPU, and finds faults that a GPU might not show today.
 
     source ──► translate ──► g++, a hook before every access ──► machine: a fiber a thread ──► report
                              kernel.h                            runtime.cc, fibers.h          faults, counts
                                                                  memory.h    who touched what when
                                                                  requests.h  what a warp asks for
 
-It finds races between barriers, in shared and in global memory and between blocks; accesses out of bounds or not
-aligned; reads of memory that nobody wrote; barriers that some threads leave out; asynchronous copies that are used
-before they were waited for. It counts turns of shared memory and sectors of global memory. It knows nothing of time.
+It finds races between barriers, in shared and in global memory and between blocks; accesses that are out of bounds or
+misaligned; reads of uninitialised memory; barriers that some threads do not reach; asynchronous copies that are used
+before they were waited for. It counts wavefronts of shared memory and sectors of global memory. It does not model time.
 """

@@ -1,7 +1,7 @@
 """CUDA C++ -> a shared object that runs it on the CPU, with g++ and the runtime beside this file.
 
-Each shared object carries its own runtime, so that nothing of one kernel's run is left for the next. They are loaded
-from where they lie, so they lie only in a folder in which nobody else can write.
+Each shared object carries its own runtime, so that no state of one kernel's run is left for the next. They are loaded
+by path, so they are kept only in a folder in which nobody else can write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KERNEL = (
     "-fsanitize=thread",  # a hook before every access
     "--param=tsan-distinguish-volatile=1",
     "-fsanitize=bounds",
-    "-ftrivial-auto-var-init=pattern",  # what is used before it is set must not look right
+    "-ftrivial-auto-var-init=pattern",  # a variable used before it is set must not look right
     "-fno-strict-aliasing",
     "-ffp-contract=off",
     "-fwrapv",
@@ -49,9 +49,9 @@ def available() -> bool:
 
 
 def compile_kernels(source: str, launches: Sequence[Launch], *, folder: Path) -> Path:
-    """A shared object with the kernels of ``launches`` and their own runtime, in ``folder``; made again only if it is
-    not there yet. Raises BrokenInstallation without g++, BuildError for what it does not understand, NotKept if others
-    can write in ``folder``."""
+    """A shared object with the kernels of ``launches`` and their own runtime, in ``folder``; compiled only if it is not
+    there yet. Raises BrokenInstallation without g++, BuildError for a source that it does not understand, NotKept if
+    others can write in ``folder``."""
     check_compiler()
     check_private(folder)
     code = translate(source, [launch.kernel for launch in launches])
@@ -73,7 +73,7 @@ def source_lines(library: Path, offsets: Sequence[int]) -> list[int]:
     """The line of the CUDA source that each of these places in ``library`` was compiled from; 0 if unknown."""
     if not offsets or shutil.which("addr2line") is None:
         return [0] * len(offsets)
-    # A hook knows where it returns to: the call is before that.
+    # A hook knows its return address: the call is just before it.
     places = [hex(max(offset - 1, 0)) for offset in offsets]
     found: list[int] = []
     for place in places:  # one by one: an answer has as many lines as functions were inlined
@@ -84,7 +84,7 @@ def source_lines(library: Path, offsets: Sequence[int]) -> list[int]:
 
 
 def compile_runtime(folder: Path) -> Path:
-    """The same for all kernels. Raises NotKept if others can write in ``folder``."""
+    """The runtime's object file, the same for all kernels. Raises NotKept if others can write in ``folder``."""
     check_private(folder)
     finished = folder / f"runtime-{hashlib.sha256(_runtime_text().encode()).hexdigest()[:32]}.o"
     if not finished.exists():
@@ -96,7 +96,7 @@ def compile_runtime(folder: Path) -> Path:
 
 
 def _finish(built: Path, finished: Path) -> None:
-    """Whole on disk before it has its name: loading half a file ends the process."""
+    """Rename a built file once all of it is on disk: loading half a file would end the process."""
     with built.open("rb") as file:
         os.fsync(file.fileno())
     built.replace(finished)
@@ -124,7 +124,7 @@ def check_compiler() -> None:
 
 @cache
 def _version() -> int:
-    """Of g++; 0 without one."""
+    """Major version of g++; 0 without one."""
     if shutil.which("g++") is None:
         return 0
     done = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True)

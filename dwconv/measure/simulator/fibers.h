@@ -33,12 +33,12 @@ struct Fiber {
   jmp_buf at;
   bool started = false;
   State state = READY;
-  int line = 0;  // of what it waits at
+  int line = 0;  // of the barrier or shuffle at which it waits
   uint64_t iteration = 0, outer[MOST_LOOPS] = {};
   int depth = 0;
   int exchange = 0, lane = 0, width = 0;
   unsigned mask = 0, value = 0;
-  std::vector<std::vector<Copy>> groups;  // of cp.async, the oldest first; the last is not committed yet
+  std::vector<std::vector<Copy>> groups;  // groups of cp.async, the oldest first; the last is not committed yet
 };
 
 inline std::vector<Fiber> fibers;

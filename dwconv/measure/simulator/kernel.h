@@ -1,8 +1,8 @@
-// What generated CUDA C++ needs in order to be compiled by g++ and run by runtime.cc. No system header: they cost more
-// time than most kernels.
+// Makes generated CUDA C++ compile with g++ and run in runtime.cc. No system headers: compiling them takes longer than
+// most kernels.
 //
 // Every access to memory calls a hook of the runtime: g++ puts the calls in, as it would for its own race detector
-// (-fsanitize=thread). What is one access on the GPU must be one here, so vectors are copied whole.
+// (-fsanitize=thread). One access on the GPU must be one access here, so vectors are copied whole.
 #pragma once
 
 #define __global__

@@ -1,4 +1,4 @@
-"""Machine: an artifact's kernels, run on the CPU thread by thread on memory that is watched."""
+"""Machine: an artifact's kernels, run on the CPU thread by thread, with every memory access watched."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _INPUT, _RESULT = 0, 1
 
 
 class Machine:
-    """Called like what dwconv.build.launch loads, with the batch size and the addresses of ``artifact.arguments``, of
+    """Called like a kernel of dwconv.build.launch, with the batch size and the addresses of ``artifact.arguments`` in
     this process's own memory; writes what the kernels write.
 
-    The first call is watched: ``report`` says what it found. The others are not, and give the same numbers sooner. A
-    call stops at an access out of bounds and at a barrier that is not reached by all; the result is then unfinished.
-    A kernel that hangs, hangs: give it a process of its own. A context manager; ``close`` frees its memory.
+    The first call is watched: ``report`` says what it found. Later calls are not, and give the same numbers faster. A
+    call stops at an access out of bounds and at a barrier that not all threads reach; the result is then unfinished.
+    Nothing ends a kernel that hangs: give it a process of its own. A context manager; ``close`` frees its memory.
 
     Raises what ``compile_kernels`` raises. ``folder`` keeps what was compiled."""
 
@@ -55,8 +55,8 @@ class Machine:
                 self.report = self._read_report()
 
     def sample(self, *, batch: int, most_blocks: int = COUNTED_BLOCKS) -> Report:
-        """Run only some blocks of each launch, spread over the grid, on zeros: what their accesses cost, and what
-        faults show in them. Memory that no block touches is never allocated, so tensors may be of any size."""
+        """Run only some blocks of each launch, spread over the grid, on zeros. Reports the cost of their accesses, and
+        faults seen in them. Memory that no block touches is never allocated, so tensors may be of any size."""
         with _Memory(self._library) as memory:
             self._allocate(memory, batch=batch)
             self._launch(memory, batch=batch, watched=True, most_blocks=most_blocks)
@@ -75,7 +75,7 @@ class Machine:
         self.close()
 
     def _allocate(self, memory: _Memory, *, batch: int) -> list[torch.Tensor]:
-        """All tensors, zeros; the inputs must not be written."""
+        """All tensors, filled with zeros. Writing to an input is a fault."""
         inputs, others = self._artifact.inputs, (*self._artifact.results, *self._artifact.workspaces)
         return [
             *(memory.tensor(argument, batch=batch, role=_INPUT) for argument in inputs),
@@ -134,7 +134,7 @@ _STOPPING = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.DIVERGENCE)
 
 
 class _Memory:
-    """The tensors of one call, far apart from each other, and what is known of each of their elements."""
+    """The tensors of one call, far apart from each other, with the access history of each element."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -149,7 +149,7 @@ class _Memory:
         self._library.sim_close()
 
     def tensor(self, argument: Argument, *, batch: int, role: int) -> torch.Tensor:
-        """Zeros, in memory that the kernels reach. Not to be used after the memory is gone."""
+        """A tensor of zeros, in memory that the kernels can reach. Not to be used after ``__exit__``."""
         shape, itemsize = argument.shape_at(batch), ITEMSIZE[argument.dtype]
         size = math.prod(shape) * itemsize
         address = self._library.sim_tensor(argument.name.encode(), ctypes.c_ulong(size), itemsize, role)

@@ -1,5 +1,5 @@
-// Tensors and shared memory, and who wrote and read each of their elements when: from that follow accesses out of
-// bounds, races and reads of what nobody wrote.
+// Tensors and shared memory, and which thread wrote and read each element when. That shows accesses out of bounds,
+// races and reads of uninitialised memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -108,7 +108,7 @@ inline void poison_shared() {
     if (region.bytes) memset(region.base, 0xFF, region.bytes);
 }
 
-// The region an address is meant for, in bounds or not; null for what is no memory of the kernel.
+// The region an address is meant for, in bounds or not; null if it is no memory of the kernel.
 inline Region* region_of(const char* address) {
   const size_t in_shared = address - shared_arena, in_tensors = address - tensor_arena;
   if (in_shared < size_t(MOST_SHARED) << SHARED_SHIFT) return &shared[in_shared >> SHARED_SHIFT];
@@ -118,7 +118,7 @@ inline Region* region_of(const char* address) {
 
 // -- races ------------------------------------------------------------------------------------------------------------
 
-// Is what another thread did then certain to be over now?
+// Is an access that another thread made then certain to be over now?
 inline bool over(uint32_t when, unsigned who, uint32_t step) {
   if (when < clock_.launch_start) return true;
   if (when < clock_.block_start) return false;  // by another block

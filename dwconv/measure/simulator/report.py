@@ -1,4 +1,4 @@
-"""What a simulated run found: faults, and what its accesses to memory cost."""
+"""The findings of a simulated run: faults, and the cost of its memory accesses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Kind(str, Enum):
-    """Of faults, in the order of state.h: what explains most comes first."""
+    """Kinds of faults, in the order of state.h: the one that explains most comes first."""
 
     OUT_OF_BOUNDS = "out of bounds"
     MISALIGNED = "misaligned"
@@ -28,15 +28,15 @@ class Fault:
     """A tensor, an array in shared memory, ``barrier`` or ``warp``."""
     detail: str
     offset: int
-    """In bytes from the start of ``where``."""
+    """Bytes from the start of ``where``."""
     thread: int
     block: int
     line: int
-    """Of the CUDA source; 0 if unknown."""
+    """Line of the CUDA source; 0 if unknown."""
     text: str
-    """That line."""
+    """The text of that line."""
     count: int
-    """How often, at this line."""
+    """How often it occurred at this line."""
 
     def __str__(self) -> str:
         line = f", line {self.line}: {self.text[:120]}" if self.line else ""
@@ -46,35 +46,35 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What warps asked of memory in the blocks that were counted; a request is one instruction of one warp."""
+    """Memory requests in the blocks that were counted; a request is one instruction of one warp."""
 
     shared_requests: int = 0
     shared_wavefronts: int = 0
-    """Turns that shared memory took."""
+    """Wavefronts that shared memory took."""
     shared_ideal: int = 0
-    """Turns the same requests would take without bank conflicts."""
+    """Wavefronts that the same requests would take without bank conflicts."""
     load_requests: int = 0
-    """From global memory."""
+    """Loads from global memory."""
     load_sectors: int = 0
-    """Sectors of 32 bytes that were touched."""
+    """Sectors of 32 bytes that the loads touched."""
     load_ideal: int = 0
     """Sectors that the bytes asked for would fill, were they side by side and aligned."""
     store_requests: int = 0
     store_sectors: int = 0
     store_ideal: int = 0
     blocks: int = 0
-    """Counted."""
+    """Blocks that were counted."""
     threads: int = 0
-    """Run, in all blocks."""
+    """Threads that ran, in all blocks."""
     barriers: int = 0
     accesses: int = 0
     in_step: int = 0
-    """Accesses that are in order only because the lanes of a warp run in step, which CUDA does not promise: a
+    """Accesses that are ordered only because the lanes of a warp run in step, which CUDA does not promise: a
     __syncwarp() is missing."""
 
     @property
     def wavefronts_per_ideal(self) -> float:
-        """1.0: no bank conflict."""
+        """Wavefronts over the ideal; 1.0 means no bank conflict."""
         return self.shared_wavefronts / self.shared_ideal if self.shared_ideal else 1.0
 
     @property
@@ -94,7 +94,7 @@ class Counts:
         return self.store_sectors / self.store_requests if self.store_requests else 0.0
 
     def resources(self) -> dict[str, int]:
-        """For a record: whole percent of the ideal, 100 being perfect."""
+        """Numbers for a record, in whole percent of the ideal; 100 is perfect."""
         return {
             "shared_wavefronts_percent": round(100 * self.wavefronts_per_ideal),
             "load_sectors_percent": round(100 * self.load_sectors_per_ideal),

@@ -1,4 +1,4 @@
-// What warps ask of memory: the accesses of its lanes, put together as the GPU does, and what they cost.
+// Memory requests of warps: the accesses of the lanes, combined as the GPU does, and their cost.
 #pragma once
 
 #include <algorithm>

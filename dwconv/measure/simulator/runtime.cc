@@ -227,7 +227,7 @@ int sim_launch(void (*function)(), const unsigned long long* values, const int* 
 
 const Found* sim_found() { return &found; }
 
-// Where this object was loaded; places of code are told from there.
+// The address at which this object was loaded; places in the code are relative to it.
 void* sim_base() {
   Dl_info info;
   return dladdr((void*)&own_data, &info) ? info.dli_fbase : nullptr;

@@ -1,4 +1,4 @@
-"""An artifact -> a verdict, and what its accesses to memory cost."""
+"""An artifact -> a verdict, and the cost of its memory accesses."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Simulation:
 
 
 def simulate(artifact: Artifact, target: CudaTarget, *, folder: Path) -> Simulation:
-    """Run all of a small workload, or a few of its images. Of one whose images are too large, run a few blocks, spread
-    over the grid, to count and look for faults, and then the same configuration on fewer channels, whole, to verify it.
+    """Run all of a small workload, or a few of its images. If the images are too large, run a few blocks, spread over
+    the grid, to count accesses and look for faults; then run the same configuration on fewer channels, to verify it.
 
     Raises BuildError for a source that cannot be simulated, BrokenInstallation without g++."""
     workload = artifact.candidate.workload
@@ -51,8 +51,8 @@ def simulate(artifact: Artifact, target: CudaTarget, *, folder: Path) -> Simulat
 
 
 def _batch(workload: Workload) -> int:
-    """As many images, up to the workload's own number, as are soon simulated, but two if ever possible, to see what
-    goes wrong between them; 0 if not even two are."""
+    """How many images to simulate: as many as run quickly, up to the workload's batch, and at least two if possible, to
+    see faults between images; 0 if even two are too large."""
     of_one = max(1, products(workload.with_batch(1)))
     two = min(2, workload.batch)
     if two * of_one > MOST_OF_TWO_IMAGES:
@@ -61,7 +61,7 @@ def _batch(workload: Workload) -> int:
 
 
 def verified(artifact: Artifact, workload: Workload, *, folder: Path) -> tuple[Verdict, Report]:
-    """Run all of it, and judge it as any other kernel is judged; a fault is reason enough to call it wrong."""
+    """Run all of it, and judge it as any other kernel is judged. A fault alone makes it wrong."""
     with Machine(artifact, folder=folder) as machine:
         verdict = verify_once(Kernel(artifact, machine, device="cpu"), _case(workload))
         assert machine.report is not None

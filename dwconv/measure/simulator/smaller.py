@@ -16,8 +16,8 @@ from dwconv.workload import Workload
 MOST_PRODUCTS = 6_000_000
 """Multiplications of a run: about a quarter of a second."""
 MOST_OF_TWO_IMAGES = 32_000_000
-"""The same where two images are that large: the half second more buys that the very code is run that a GPU would run.
-"""
+"""The limit where two whole images need no more: it costs half a second more, and the very code runs that a GPU would
+run."""
 
 _CHANNELS_OF_A_TILE = 64
 
@@ -28,7 +28,7 @@ def products(workload: Workload) -> int:
 
 def smaller(candidate: Candidate, target: CudaTarget) -> Candidate:
     """The candidate's configuration on as many channels as MOST_PRODUCTS allows for two images, or on the fewest for
-    which it is legal. Rows, columns and all else stay: it is at the edges that kernels go wrong."""
+    which it is legal. Rows, columns and all else stay: kernels go wrong at the edges."""
     workload = candidate.workload
     a_channel = max(1, products(workload.with_batch(2)) // workload.channels)
     room = max(1, MOST_PRODUCTS // a_channel)
@@ -56,7 +56,7 @@ def _fewer(channels: int) -> Iterator[int]:
 
 
 def source_only(candidate: Candidate, target: CudaTarget) -> Artifact:
-    """What ``build`` gives, but for the machine code."""
+    """The artifact that ``build`` returns, without machine code."""
     function = candidate.schedule(target).mod["main"]
     arguments = tuple(describe(buffer) for buffer in function.params)
     source, launches = lower(function, arguments, arch=target.arch)

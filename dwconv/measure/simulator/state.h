@@ -1,4 +1,4 @@
-// What all parts of the runtime share: who runs, when, and what was found.
+// State that all parts of the runtime share: the running thread, the clock, and the findings.
 #pragma once
 
 #include <cstdint>

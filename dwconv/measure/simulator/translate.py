@@ -1,7 +1,7 @@
 """CUDA C++ as TVM prints it -> C++ that g++ compiles with kernel.h, line by line.
 
-The source stays as it is, but for what C++ has no word for: shared memory, PTX, the indices of threads, and the numbers
-of loop iterations, by which the lanes of a warp are matched.
+The source stays as it is, except for what C++ does not have: shared memory, PTX, thread indices, and the numbers of
+loop iterations, by which the lanes of a warp are matched.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _INDICES = (
 
 
 def translate(source: str, kernels: Sequence[str]) -> str:
-    """With a function ``sim_call_<kernel>`` for each of ``kernels``. Raises BuildError for what it does not know."""
+    """The translated source, with a function ``sim_call_<kernel>`` for each of ``kernels``. Raises BuildError for
+    constructs that it does not know."""
     text = re.sub(r"^#include .*$", "", source, flags=re.MULTILINE)
     numbers = count(1)
     text = _SHARED.sub(lambda match: _shared(match, numbers), text)
@@ -44,7 +45,7 @@ def translate(source: str, kernels: Sequence[str]) -> str:
 
 
 def _shared(match: re.Match[str], numbers: count[int]) -> str:
-    """An array becomes a pointer to memory that the runtime watches."""
+    """A declaration that replaces a shared array by a pointer to memory that the runtime watches."""
     kind, name = match["type"], match["name"]
     if match["extern"]:
         return f'{kind}* {name} = ({kind}*)sim_shared(0, "{name}", 0);'
@@ -92,7 +93,7 @@ def _assembly(match: re.Match[str]) -> str:
 
 
 def _without(ptx: str, *known: re.Match[str] | None) -> str:
-    """What is left of ``ptx``."""
+    """``ptx`` without the parts that are known."""
     for match in known:
         ptx = ptx.replace(match[0], "") if match else ptx
     return ptx.replace(".reg .pred p;", "").strip(" {}")

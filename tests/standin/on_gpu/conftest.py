@@ -1,4 +1,4 @@
-"""Tests for a GPU, and for what stands in for one: without either there is nothing to collect."""
+"""Tests for a GPU, or for the stand-in: without either there is nothing to collect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels on the GPU that is here, as tuning would leave them, and who saw them launched."""
+"""Kernels on this machine's GPU, as tuning would leave them, and a count of their launches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def default(workload: Workload, template: str) -> Kernel:
 
 
 def plant(log: Path, workloads: Iterable[Workload]) -> None:
-    """Records that say that a kernel is much faster than PyTorch's own operator, for every pass."""
+    """Write records, for every pass, in which a kernel is much faster than PyTorch's own operator."""
     for workload in workloads:
         for pass_ in PASSES:
             of_pass = workload.for_pass(pass_)
@@ -46,7 +46,7 @@ def _default(workload: Workload, template: str) -> Config:
 
 
 class Launches:
-    """What was launched since this was made; a real GPU does not tell, and ``seen`` is None."""
+    """The launches since this was made; with a real GPU they are not known, and ``seen`` is None."""
 
     def __init__(self) -> None:
         journal = os.environ.get("STAND_IN_JOURNAL")

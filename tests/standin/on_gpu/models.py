@@ -1,4 +1,4 @@
-"""A small network of depthwise convolutions: nothing in it rounds on a GPU otherwise than on a CPU."""
+"""A small network of depthwise convolutions that rounds on a GPU exactly as on a CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORKLOADS: tuple[Workload, ...] = (
     workload_of(shape=SHAPE, layout="nchw"),
     workload_of(shape=(3, 8, 10, 9), kernel=(5, 5), stride=2, padding=2, layout="nchw"),
 )
-"""Of its layers."""
+"""The workloads of its layers."""
 
 
 def network() -> nn.Sequential:

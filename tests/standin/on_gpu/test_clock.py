@@ -1,4 +1,4 @@
-"""The device's clock: what it says of a call is a time."""
+"""The device's clock measures times of calls."""
 
 from __future__ import annotations
 

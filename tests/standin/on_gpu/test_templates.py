@@ -20,7 +20,7 @@ SHAPES = (
     layer(5, (7, 6), (3, 5), batch=3, padding=((1, 2), (2, 1))),
     layer(16, (8, 8), (3, 3), batch=3),
 )
-"""Each template is tried on the first that it can run."""
+"""Each template is tried on the first of these that it can run."""
 
 
 @pytest.mark.parametrize(("template", "dtype"), in_turns(sorted(TEMPLATES), ["float32", "float16", "bfloat16"]))

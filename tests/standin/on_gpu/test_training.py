@@ -94,7 +94,7 @@ def test_a_step_in_a_graph_is_the_same_step_on_other_data() -> None:
 
 
 def test_what_waits_cannot_be_captured() -> None:
-    """So that nobody takes a stand-in that allows more than a GPU for a GPU."""
+    """The stand-in must not allow more than a GPU does."""
     x = torch.ones(3, device="cuda")
     graph = torch.cuda.CUDAGraph()
     usual = torch.cuda.current_stream()

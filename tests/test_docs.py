@@ -1,0 +1,201 @@
+"""Everything that README, CONTRIBUTING and docs/ show exists: links, files, commands and their options."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import BENCHMARKS
+from dwconv.__main__ import COMMANDS
+from dwconv.show import WHAT
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = re.compile(r"(\.venv/bin/)?(python|make|pip|dwconv|compute-sanitizer) |\.ci/run")
+"""What commands begin with."""
+PARSED = [
+    *(f"dwconv.{name}" for name in COMMANDS), *(f"bench.{name}" for name in BENCHMARKS), "tests.mutate",
+    "tests.standin.run",
+]  # fmt: skip
+"""Modules with a command line of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Something that a page shows, and where."""
+
+    page: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text}"
+
+
+# -- what the pages show ---------------------------------------------------------------------------------------------
+
+
+def _shown(pattern: str, *, fenced: bool) -> Iterator[Shown]:
+    """What ``pattern`` finds in the pages, in fenced blocks or outside of them."""
+    for page in PAGES:
+        parts = re.split(r"^```.*$", page.read_text(), flags=re.MULTILINE)
+        for part in parts[1 if fenced else 0 :: 2]:
+            yield from (Shown(page=str(page.relative_to(ROOT)), text=found) for found in re.findall(pattern, part))
+
+
+def _commands() -> Iterator[Shown]:
+    """Lines of blocks, and code in sentences, that begin with the name of a program."""
+    for shown in itertools.chain(_shown(r"(?m)^(\S.*)$", fenced=True), _shown(r"`([^`\n]+)`", fenced=False)):
+        if PROGRAMS.match(shown.text):
+            yield shown
+
+
+LINKS = list(_shown(r"\]\(([^)\s]+)\)", fenced=False))
+OPTIONS = [each for each in _shown(r"`([^`\n]+)`", fenced=False) if each.text.startswith("--")]
+FILES = list(_shown(r"`((?:dwconv|schedules|bench|tests|docs|tuning_logs|\.ci)/[^`<*…\s]*)`", fenced=False))
+ALL_COMMANDS = list(_commands())
+
+
+# -- what exists -----------------------------------------------------------------------------------------------------
+
+
+class _Asked(Exception):
+    """The parser of a program that was just about to read its arguments."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.parser = parser
+
+
+@cache
+def _parser(module: str) -> argparse.ArgumentParser:
+    """The parser of a module's command line. Nothing is run but what comes before it."""
+
+    def stop(parser: argparse.ArgumentParser, *arguments: object) -> None:
+        raise _Asked(parser)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(argparse.ArgumentParser, "parse_args", stop)
+        main = importlib.import_module(module).main
+        with pytest.raises(_Asked) as asked:
+            main([]) if module.startswith(("dwconv", "bench")) else main()
+    return asked.value.parser
+
+
+@cache
+def _pytest_help() -> str:
+    command = [sys.executable, "-m", "pytest", "--help"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@cache
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as a browser's address names them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _check(words: list[str]) -> None:
+    """Raises AssertionError if the command could not be started as it is written."""
+    program, rest = Path(words[0]).name, words[1:]
+    if program == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert set(rest) <= set(targets)
+    elif program == "pip":
+        extras = {extra for word in rest for extra in re.findall(r"\[(\w+)]", word)}
+        assert all(f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text() for extra in extras)
+    elif program == "dwconv":
+        _parse(f"dwconv.{rest[0]}", rest[1:])
+    elif program == "compute-sanitizer":
+        _check(rest)
+    elif program == "python":
+        _check_python(rest)
+    else:
+        assert (ROOT / words[0]).exists()
+
+
+def _check_python(words: list[str]) -> None:
+    """``words`` after ``python``: a file, or ``-m`` and a module."""
+    if words[0] != "-m":
+        assert (ROOT / words[0]).exists()
+        _parse(words[0].removesuffix(".py").replace("/", "."), words[1:])
+    elif words[1] == "pytest":
+        named = [word for word in words[2:] if "/" in word]
+        options = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
+        assert all((ROOT / name).exists() for name in named)
+        assert all(option in _pytest_help() for option in options)
+    elif words[1] == "bench":
+        if words[2:]:
+            _parse(f"bench.{words[2]}", words[3:])
+    else:
+        _parse(words[1], words[2:])
+
+
+def _parse(module: str, arguments: list[str]) -> None:
+    assert module in PARSED
+    if not arguments or arguments == ["--help"]:
+        return  # named in a sentence
+    try:
+        parsed = _parser(module).parse_args(arguments)
+    except SystemExit:
+        raise AssertionError(f"{module} does not understand {shlex.join(arguments)}") from None
+    if module == "tests.standin.run":
+        _check(["python", *parsed.command])
+
+
+# -- the tests -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", LINKS, ids=str)
+def test_links_lead_somewhere(link):
+    if link.text.startswith("https://"):
+        return
+    path, _, anchor = link.text.partition("#")
+    target = (ROOT / link.page).parent / path if path else ROOT / link.page
+    assert target.exists()
+    assert not anchor or anchor in _anchors(target)
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_files_exist(file):
+    assert (ROOT / file.text).exists()
+
+
+@pytest.mark.parametrize("command", ALL_COMMANDS, ids=str)
+def test_commands_can_be_pasted(command):
+    words = shlex.split(command.text, comments=True)
+    assert not {"|", "…", ">", "<"} & set(words), "a shell would take it for something else"
+    _check(words)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=str)
+def test_options_belong_to_a_command(option):
+    known = {name for module in PARSED for name in _parser(module)._option_string_actions}
+    assert option.text.split()[0] in known
+
+
+def test_every_page_is_linked_from_the_readme():
+    linked = {link.text.partition("#")[0] for link in LINKS if link.page == "README.md"}
+    assert {str(page.relative_to(ROOT)) for page in PAGES} - {"README.md"} <= linked
+
+
+def test_every_environment_variable_is_documented():
+    read = re.findall(r"environ\.get\(\"(\w+)\"", (ROOT / "dwconv" / "settings.py").read_text())
+    documented = (ROOT / "docs" / "environment.md").read_text()
+    assert read and all(f"`{name}`" in documented for name in read)
+
+
+def test_every_command_benchmark_and_answer_is_documented():
+    pages = {page.name: page.read_text() for page in PAGES}
+    assert all(f"python -m dwconv.{name}`" in pages["commands.md"] for name in COMMANDS)
+    assert all(f"| `{what}` |" in pages["commands.md"] for what in WHAT)
+    assert all(f"python -m bench {name} " in pages["benchmarks.md"] for name in BENCHMARKS)
