@@ -7,6 +7,7 @@ import math
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles, round_up
 from dwconv.schedules.cuda.block_tile.estimate import STAGED_BYTES, outputs_of, registers_of, staged_bytes
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.code_limits import BLOCK_TILE as MOST_PRODUCTS
 from dwconv.schedules.cuda.gpu.hardware import BANKS
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.target import CudaTarget
@@ -88,14 +89,12 @@ def _preferred(workload: Workload, *, heights: list[int], widths: list[int]) -> 
         "vthread_w": vthreads,
         "pipeline": 1,
         "turns": 1,
-        "unroll": "kernel" if (outputs + 1) * math.prod(workload.kernel) <= MOST_UNROLLED else "row",
+        "unroll": "kernel" if (outputs + 1) * math.prod(workload.kernel) <= MOST_PRODUCTS else "row",
     }
 
 
 # -- what cannot run, or cannot be fast -----------------------------------------------------------------------------
 
-MOST_UNROLLED = 1300
-"""Beyond it compiling takes more than a second, and the code leaves the instruction cache."""
 MOST_PLANES = 32
 """A plane is a thread on z, where CUDA allows 64."""
 
@@ -129,7 +128,10 @@ def _rules(workload: Workload, target: CudaTarget, *, most_threads: int) -> list
         Rule(f"more than {target.threads_per_block} threads", lambda c: _threads(c) > target.threads_per_block),
         Rule(f"fewer than {least_threads} threads", lambda c: _threads(c) < least_threads),
         Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
-        Rule(f"more than {MOST_UNROLLED} FMAs and weights unrolled", lambda c: unrolled(c) > MOST_UNROLLED),
+        Rule(
+            f"more than {MOST_PRODUCTS} FMAs and weights unrolled",
+            lambda c: unrolled(c) > MOST_PRODUCTS,
+        ),
         Rule(
             "more registers than there are",
             lambda c: (

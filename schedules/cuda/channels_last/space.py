@@ -9,6 +9,7 @@ from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
 from dwconv.schedules.cuda.channels_last.start import Starts
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.code_limits import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
@@ -16,8 +17,6 @@ from dwconv.schedules.taps import Axis
 from dwconv.target import CudaTarget
 from dwconv.workload import ITEMSIZE, DType, Workload
 
-MOST_CODE = 3600
-"""Instructions in straight code. NVRTC needs 0.2 ms for each, and their 58 KB fill half of an instruction cache."""
 MOST_STRIDE = 128
 """A thread of dgrad owns as many columns as the stride, or more."""
 TILES = (1, 2, 4, 7, 8, 14, 28)
@@ -122,7 +121,10 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
             lambda c: c.unroll == "kw" and c.tile_h > gather.rows.down and not cut(c).rows_together,
         ),
         Rule(f"more than {MOST_PADDED}× the results wanted", lambda c: computed(c) > MOST_PADDED * wanted),
-        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
+        Rule(
+            f"more than {MOST_CODE} instructions unrolled",
+            lambda c: code_size(cut(c)) > MOST_CODE,
+        ),
         Rule(
             f"more than {target.shared_bytes_per_block} bytes of shared memory",
             lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,

@@ -18,14 +18,11 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.emit import Expr, int32, serial, store
 from dwconv.workload import ITEMSIZE
 
-VECTOR_BYTES = 16
-"""The widest load or store."""
 TURNS_UNROLLED = 16
-STATIC_SHARED_BYTES = 48 * 1024
-"""A kernel may have more shared memory only if it is dynamic."""
 
 
 def argument(name: str, shape: Sequence[Expr], dtype: str) -> Any:

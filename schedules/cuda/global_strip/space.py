@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dwconv.schedules.cuda.global_strip.estimate import code_size, registers_of, thread_work
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.code_limits import GLOBAL_STRIP as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
@@ -11,8 +12,6 @@ from dwconv.schedules.taps import Axis
 from dwconv.target import CudaTarget
 from dwconv.workload import DType, Workload
 
-MOST_CODE = 1700
-"""Unrolled instructions. Beyond it compiling takes more than a second, and the code leaves the instruction cache."""
 PREFERRED_THREADS = 224
 FEW_THREADS = 256
 """Fewer on an SM leave it waiting for memory."""
@@ -87,7 +86,8 @@ def _rules(gather: Gather, target: CudaTarget) -> list[Rule]:
             lambda c: not whole_planes(c) and gather.channels % c.planes != 0,
         ),
         Rule(
-            f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(gather, c.tile_h, c.tile_w) > MOST_CODE
+            f"more than {MOST_CODE} instructions unrolled",
+            lambda c: code_size(gather, c.tile_h, c.tile_w) > MOST_CODE,
         ),
         Rule(
             "more registers than there are",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.code_limits import RESIDENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import SYSTEM_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.cuda.resident_planes.cut import Cut
@@ -20,8 +21,6 @@ from dwconv.workload import ITEMSIZE, DType, Workload
 
 PLANES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 THREAD_PLANES = (1, 2)
-MOST_CODE = 2400
-"""Unrolled instructions. Beyond it compiling takes more than a second."""
 MOST_TILE_H = 16
 PREFERRED_THREADS = 128
 BLOCKS_PER_SM = 4
@@ -148,7 +147,10 @@ def _limits(target: CudaTarget) -> list[tuple[str, Callable[[Cut], bool]]]:
         (f"fewer than {LEAST_THREADS} threads", lambda at: at.threads < LEAST_THREADS),
         (f"more than {target.threads_per_block} threads", lambda at: at.threads > target.threads_per_block),
         (f"more than {MOST_PADDED}× the outputs wanted", padded),
-        (f"more than {MOST_CODE} instructions unrolled", lambda at: code_size(at) > MOST_CODE),
+        (
+            f"more than {MOST_CODE} instructions unrolled",
+            lambda at: code_size(at) > MOST_CODE,
+        ),
         ("more registers than there are", starved),
         (f"more than {shared_bytes} bytes of shared memory", lambda at: at.shared_bytes > shared_bytes),
     ]

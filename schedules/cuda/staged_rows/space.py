@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
+from dwconv.schedules.cuda.gpu.code_limits import STAGED_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import MOST_THREADS_Z, SHARED_LANES
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.cuda.staged_rows.estimate import code_size, registers_of
@@ -14,8 +15,6 @@ from dwconv.schedules.taps import Axis
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
 
-MOST_CODE = 1500
-"""Unrolled instructions in the loop over kernel rows. Beyond it compiling takes more than a second."""
 PREFERRED_THREADS = 448
 MOST_PREFERRED_REGISTERS = 128
 """Of a thread: leaves room for 16 warps."""
@@ -127,7 +126,10 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         Rule(f"fewer than {LEAST_THREADS} threads", lambda c: tiles(c).threads < LEAST_THREADS),
         Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
         Rule("a block holds parts of planes of several images", split),
-        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(gather, c.tile_w) > MOST_CODE),
+        Rule(
+            f"more than {MOST_CODE} instructions unrolled",
+            lambda c: code_size(gather, c.tile_w) > MOST_CODE,
+        ),
         Rule(
             "more registers than there are",
             lambda c: (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT as MOST_PRODUCTS
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
 from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.schedules.cuda.weight_gradient.knobs import edges, knobs_of
 from dwconv.schedules.cuda.weight_gradient.start import preferred
-from dwconv.schedules.cuda.weight_gradient.thread_work import MOST_PRODUCTS, products_of, registers_of
+from dwconv.schedules.cuda.weight_gradient.thread_work import products_of, registers_of
 from dwconv.schedules.space import ConfigSpace, Knob, Rule
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
@@ -50,7 +51,10 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         rule(f"more than {target.threads_per_block} threads", lambda cut: cut.threads > target.threads_per_block),
         rule(f"fewer than {LEAST_THREADS} threads", lambda cut: cut.threads < LEAST_THREADS),
         rule("too many threads without work", lambda cut: cut.padded > MOST_PADDED),
-        rule(f"more than {MOST_PRODUCTS} products unrolled", lambda cut: products_of(cut) > MOST_PRODUCTS),
+        rule(
+            f"more than {MOST_PRODUCTS} products unrolled",
+            lambda cut: products_of(cut) > MOST_PRODUCTS,
+        ),
         rule("more threads than an SM has", lambda cut: cut.threads * cut.blocks_per_sm > target.threads_per_sm),
         rule("more registers than there are", starved),
         rule(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT as MOST_PRODUCTS
 from dwconv.schedules.cuda.gpu.cost import price
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
@@ -16,7 +17,6 @@ from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works
 from dwconv.schedules.cuda.weight_gradient.knobs import TALL_KERNEL, ZERO_KERNEL, Knobs, edges, knobs_of
 from dwconv.schedules.cuda.weight_gradient.thread_work import (
-    MOST_PRODUCTS,
     instructions_of,
     instructions_of_image,
     instructions_of_sums,

@@ -8,8 +8,6 @@ from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.workload import ITEMSIZE
 
-MOST_PRODUCTS = 1600
-"""Multiply-adds in straight code. Beyond it compiling takes more than a second."""
 BOOKKEEPING, START = 12, 40
 """Instructions that find out where a tile is, and where a thread is."""
 OTHER_REGISTERS, MOST_COMING = 26, 32

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import price
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, WARP
 from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
@@ -30,8 +31,6 @@ IMAGES = (1, 2, 4, 8, 16, 32, 64)
 SPLIT_N = (1, 2, 4, 8, 16, 32)
 PIPELINE = (1, 2, 3, 4)
 TILES_H = (2, 4, 5, 7, 8, 14)
-MOST_CODE = 2600
-"""Unrolled instructions. Beyond it compiling takes more than a second."""
 MOST_COPIES = 32
 """Of each tensor that a thread has under way for one image."""
 MOST_COLUMNS = 32
@@ -116,7 +115,10 @@ def _limits_of_threads(target: CudaTarget) -> list[tuple[str, Test]]:
     """Those that do not depend on the block."""
     return [
         (f"more than {MOST_PADDED}× the outputs wanted", lambda cut: cut.padded > MOST_PADDED),
-        (f"more than {MOST_CODE} instructions unrolled", lambda cut: instructions_of_image(cut) > MOST_CODE),
+        (
+            f"more than {MOST_CODE} instructions unrolled",
+            lambda cut: instructions_of_image(cut) > MOST_CODE,
+        ),
         ("more registers than a thread can have", lambda cut: registers_of(cut) > target.registers_per_thread),
     ]
 
