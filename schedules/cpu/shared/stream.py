@@ -17,7 +17,7 @@ from typing import Any
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from dwconv.schedules.cpu.emit import Vectors
+from dwconv.schedules.cpu.shared.vectors import Vectors
 from dwconv.schedules.emit import Expr
 
 _IR = """
@@ -49,8 +49,8 @@ define void @dwconv.fence() {{
 
 @dataclass(frozen=True)
 class Stream:
-    """Stores to ``target``, a tensor that the kernel never reads, whole vectors in each of its pixels. They are
-    streamed if ``is_large`` and if it starts where a vector may; x86 has no such store for others."""
+    """Stores to ``target``, a tensor that the kernel never reads, whose pixels are whole vectors. They are streamed if
+    ``is_large`` and if the tensor starts where a vector may; x86 has no such store for others."""
 
     target: Any
     vectors: Vectors
@@ -58,8 +58,8 @@ class Stream:
 
     @contextlib.contextmanager
     def defined(self) -> Iterator[None]:
-        """Around the parallel loop that stores, and the fence behind it. What is in here runs once in each thread, and
-        the loop shares out its turns among them."""
+        """Goes around the parallel loop that stores and the fence behind it: code in here runs once in each thread,
+        and the loop shares out its turns among them."""
         width = 4 * self.vectors.lanes
         text = _IR.format(lanes=self.vectors.lanes, aligned=width, beyond=width - 1)
         with (
@@ -69,9 +69,9 @@ class Stream:
             yield
 
     def store(self, value: Expr, *indices: Expr) -> None:
-        """A vector; the last index is of its first lane."""
+        """Stores a vector; the last index is that of its first lane."""
         T.evaluate(tirx.call_extern("void", "dwconv.stream", T.address_of(self.target[indices]), value, self.is_large))
 
     def fence(self) -> None:
-        """What was stored is there for all threads."""
+        """Makes what was stored visible to all threads."""
         T.evaluate(tirx.call_extern("void", "dwconv.fence"))

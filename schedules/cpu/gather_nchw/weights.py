@@ -1,13 +1,11 @@
-"""The weights of one channel as the NCHW kernels use them: one number in all lanes of a vector."""
+"""The weights of one channel as the NCHW gather uses them: one number in all lanes of a vector."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
-
-from dwconv.schedules.cpu.emit import Vectors
+from dwconv.schedules.cpu.shared.vectors import Vectors
 from dwconv.schedules.emit import Expr, bind
 from dwconv.schedules.gather import Gather
 
@@ -16,7 +14,7 @@ FEW = 9
 
 
 @dataclass(frozen=True)
-class Weights:
+class ChannelWeights:
     """The weights of result channel ``channel``; where they are few, loaded once for all of its plane."""
 
     vectors: Vectors
@@ -26,7 +24,7 @@ class Weights:
     loaded: dict[tuple[int, int], Expr]
 
     @classmethod
-    def of_channel(cls, vectors: Vectors, work: Gather, w: Any, channel: Expr) -> Weights:
+    def of(cls, channel: Expr, work: Gather, w: Any, vectors: Vectors) -> ChannelWeights:
         weights = cls(vectors, w, work.fan_in, channel, {})
         if work.fan_in == 1 and work.rows.taps * work.columns.taps <= FEW:
             for kh in range(work.rows.taps):
@@ -38,9 +36,5 @@ class Weights:
         """The weight for the ``m``-th plane of the source."""
         if isinstance(kh, int) and (kh, kw) in self.loaded:
             return self.loaded[kh, kw]
-        return bind("weight", everywhere(self.vectors, self.w[self.channel * self.fan_in + m, kh, kw]))
-
-
-def everywhere(vectors: Vectors, value: Expr) -> Expr:
-    """The same value in all lanes."""
-    return value if vectors.lanes == 1 else tirx.Broadcast(value, vectors.lanes)
+        weight = self.w[self.channel * self.fan_in + m, kh, kw]
+        return bind("weight", self.vectors.everywhere(weight))
