@@ -50,7 +50,7 @@ class PlaneTile:
     cut: NchwGatherCut
     source: Rows
     plane: Plane
-    """Of the results."""
+    """The plane of the results."""
     top: Expr
     cell: Expr
     run: Run
@@ -91,7 +91,8 @@ class PlaneTile:
     def _add_row(
         self, sums: Accumulators, weights: ChannelWeights, m: Expr, row: Expr, pairs: list[tuple[int, Expr]]
     ) -> None:
-        """What row ``row`` of the source gives to the (row of the tile, kernel row) ``pairs``."""
+        """Adds row ``row`` of the source to the rows of the tile that it meets: ``pairs`` of one of these and a kernel
+        row."""
         columns, lanes = self.cut.work.columns, self.tensors.vectors.lanes
         source = [self.source.row(m, row, self.cell + v * lanes) for v in range(self._vectors_w)]
         for column_at, column_pairs in columns.reads(columns.down).items():

@@ -28,7 +28,7 @@ def schedule_gather(cut: NhwcGatherCut, *, streamed_above: int | None) -> s_tir.
     with kernel() as builder:
         vectors = Vectors(cut.work.channels, cut.lanes)
         tensors = PixelTensors.arguments(cut.work, vectors, n, streamed_above=streamed_above)
-        tensors.pack_weights()
+        tensors.weights.pack()
         for task in tasks(tensors, cut, n):
             for tile in task.tiles():
                 tile.sum()

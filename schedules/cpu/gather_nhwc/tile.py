@@ -48,7 +48,7 @@ class PixelTile:
                             value = self.tensors.load(self.image, row, column, vector=vector, m=m)
                             for out_row, kh in row_pairs:
                                 for out_column, kw in column_pairs:
-                                    weight = self.tensors.weight(vector.number, m, kh, kw)
+                                    weight = self.tensors.weights.vector(vector.number, m, kh, kw)
                                     sums.add((out_row, out_column, v), value * weight)
         for row in range(tile_h):
             with when(self._has(row)):
@@ -75,7 +75,7 @@ class PixelTile:
                 column = columns.origin(self.left) + column_at
                 value = self.tensors.load(self.image, row, column, vector=vector, m=m)
                 for out, kw in pairs:
-                    sums.add((0, out, v), value * self.tensors.weight(vector.number, m, kh, kw))
+                    sums.add((0, out, v), value * self.tensors.weights.vector(vector.number, m, kh, kw))
 
     def _add_rolled_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
         columns, width = self.cut.work.columns, self.run.width
@@ -89,7 +89,7 @@ class PixelTile:
                 for out in range(phase, width, columns.down):
                     column = origin + columns.origin(out - phase) + taps.at + q * taps.delta
                     for v, vector in enumerate(self.vectors):
-                        weight = self.tensors.weight(vector.number, m, kh, taps.first + q * taps.period)
+                        weight = self.tensors.weights.vector(vector.number, m, kh, taps.first + q * taps.period)
                         value = self.tensors.load(self.image, row, column, vector=vector, m=m)
                         sums.add((0, out, v), value * weight)
 

@@ -1,4 +1,4 @@
-"""What both NCHW families share: planes read and written in vectors of neighbouring columns.
+"""Parts that both NCHW families share: planes read and written in vectors of neighbouring columns.
 
 Without TVM, for the spaces: ``fit``. With TVM, for the kernels: ``lanes`` (some lanes of a vector, shuffles), ``rows``
 (rows read in place), ``staging`` (rows copied to scratch memory).

@@ -40,7 +40,7 @@ class Row(Protocol):
     """A row of a plane, as far as a vector of results reads it."""
 
     def load(self, at: int) -> Expr | None:
-        """What the results meet ``at`` columns from their origin. None where that is padding."""
+        """The columns that the results meet ``at`` columns from their origin; None where all of them are padding."""
         ...
 
 

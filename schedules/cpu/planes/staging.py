@@ -108,16 +108,16 @@ class StagedRow:
     """A row in scratch memory."""
 
     rows: StagedRows
-    number: Expr
-    """Of its plane."""
+    plane: Expr
+    """The number of its plane among those that are staged."""
     row: Expr
     cell: Expr
 
     def load(self, at: int) -> Expr:
         staging = self.rows.planes.staging
         over, phase = divmod(at + staging.left, staging.phases)
-        plane = self.number * staging.phases + phase
-        return self.rows.planes.memory[plane, self.row - self.rows.top, staging.vectors.span(self.cell + over)]
+        place = self.plane * staging.phases + phase
+        return self.rows.planes.memory[place, self.row - self.rows.top, staging.vectors.span(self.cell + over)]
 
 
 def _round_up(size: int, multiple: int) -> int:

@@ -20,7 +20,7 @@ class WeightGradient:
     rows: Axis
     columns: Axis
     channels: int
-    """Of dy: one for each kernel."""
+    """Channels of dy: one for each kernel."""
     multiplier: int
     bias: bool
     """Whether its gradient is computed too."""

@@ -19,7 +19,7 @@ from dwconv.schedules.taps import Axis, column_runs
 
 @dataclass(frozen=True, kw_only=True)
 class PlaneInputs:
-    """What the kernel reads, and which lanes of it count."""
+    """x and dy, and which lanes of them count."""
 
     cut: NchwWgradCut
     vectors: Vectors
