@@ -2,8 +2,8 @@
 
     result[c, o] = bias[c] + Σ over k of source[c, meets(o, k)] · w[c, k]     (schedules/taps.py says what meets what)
 
-Padding beside a row is zeros in some lanes, which are multiplied like the others: a weight that is not finite gives NaN
-there, as in PyTorch's op without oneDNN. Rows of padding are left out.
+Padding beside a row is zeros in some lanes, which are multiplied like the others: a weight that is NaN or infinite
+gives NaN there, as in PyTorch's op without oneDNN. Rows of padding are left out.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class PlaneTile:
 
     def _add_rows_in_loops(self, sums: Accumulators, weights: ChannelWeights) -> None:
         """Loops over rows of the source, kernel columns unrolled. In every turn each row of the loop meets a kernel
-        row: a weight of zero would not keep out what is not finite."""
+        row: a weight of zero instead of a test would turn infinity into NaN."""
         rows = self.cut.work.rows
         origin = bind("origin", rows.origin(self.top))
         for m in serial("m", self.cut.work.fan_in):
