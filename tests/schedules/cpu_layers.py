@@ -1,4 +1,4 @@
-"""Layers that the CPU templates are tried on, and what it means that a kernel is right."""
+"""Layers that the CPU templates are tried on, and the check that a kernel is right on them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ WAYS: list[tuple[Layout, Layout]] = [("nhwc", "nhwc"), ("nchw", "nchw"), ("nchw"
 
 
 def template_of(workload: Workload, layout: Layout | None = None, *, target: CpuTarget = TARGET) -> ScheduleTemplate:
-    """The first that fits, or that of a layout."""
+    """The first template that fits, or the one of that layout."""
     fitting = templates_for(workload, target)
     return next(template for template in fitting if layout in (None, template.layout))
 

@@ -75,10 +75,10 @@ def test_right_with_narrower_vectors(vector_bytes: int, pass_: Pass, layout: Lay
     ("shape", "pass_"), in_turns(["ragged channels", "asymmetric padding", "wide image", "large kernel"], PASSES)
 )
 @pytest.mark.parametrize("number", every(2, range(2)))
-def test_what_is_not_finite_reaches_the_results_it_meets_alone(
+def test_nan_and_infinity_propagate_to_the_results_they_contribute_to_alone(
     shape: str, pass_: Pass, layout: Layout, number: int
 ) -> None:
-    """Not by way of padding, nor of lanes and rows that a vector or a tile has too many of."""
+    """Not through padding, nor through lanes and rows beyond the end of a vector or a tile."""
     shapes = SHAPES | {"wide image": WIDE, "large kernel": layer(5, (9, 10), (7, 11), padding=((3, 3), (5, 5)))}
     workload = lying(shapes[shape].for_pass(pass_), layout)
     *_, config = some_configs(workload, number)
@@ -97,7 +97,7 @@ def test_what_is_not_finite_reaches_the_results_it_meets_alone(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
-def test_a_weight_that_is_not_finite_meets_padding_beside_rows_of_nchw_alone(pass_: Pass, layout: Layout) -> None:
+def test_an_infinite_weight_meets_padding_only_beside_rows_of_nchw(pass_: Pass, layout: Layout) -> None:
     """Zeros lie there, and 0 · ∞ is NaN, as in PyTorch's own op without oneDNN; with it, as in NHWC."""
     workload = lying(SHAPES["ragged channels"].for_pass(pass_), layout)
     images, weights = reference.operands(workload, data="integers", seed=1)

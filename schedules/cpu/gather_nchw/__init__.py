@@ -1,0 +1,1 @@
+"""fprop and dgrad on the CPU, NCHW: vectors of neighbouring columns."""

@@ -1,0 +1,83 @@
+"""How a configuration cuts the results: planes and rows into tasks, tasks into register tiles. No TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from dwconv.schedules.cpu.planes.fit import loads_per_read, row_runs
+from dwconv.schedules.cpu.shared.blocks import RowCut
+from dwconv.schedules.cpu.shared.registers import column_lanes
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Run, full_source_loops
+from dwconv.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class NchwGatherCut:
+    """A task is some rows of ``planes`` planes; a tile is ``tile_h`` rows × ``vectors_w`` vectors of cells."""
+
+    work: Gather
+    config: Config
+    target: CpuTarget
+
+    @property
+    def cells(self) -> int:
+        """Cells of a row: ``down`` neighbouring columns each, one of each phase."""
+        return -(-self.work.columns.outputs // self.work.columns.down)
+
+    @property
+    def lanes(self) -> int:
+        """Cells in a vector."""
+        return column_lanes(self.cells, self.target)
+
+    @property
+    def rows(self) -> RowCut:
+        return RowCut(rows=self.work.rows.outputs, block_h=self.config.block_h, tile_h=self.config.tile_h)
+
+    @property
+    def column_runs(self) -> list[Run]:
+        width = self.config.vectors_w * self.lanes * self.work.columns.down
+        return row_runs(self.work.columns, width, stage=self.config.stage)
+
+    def vectors_in(self, run: Run) -> int:
+        """Vectors of cells in a tile of ``run``."""
+        return -(-run.width // (self.lanes * self.work.columns.down))
+
+    @property
+    def sums(self) -> int:
+        """Vectors that are summed at the same time."""
+        return int(self.config.tile_h * self.work.columns.down * self.config.vectors_w)
+
+    @property
+    def scratch_elements(self) -> int:
+        """Floats of the source that a task holds in scratch memory, about."""
+        if self.config.stage == "none":
+            return 0
+        _, rows = self.work.rows.spanned(self.rows.block_rows)
+        nearest, farthest = self.work.columns.reach
+        width = self.work.columns.inputs + 2 * self.lanes + farthest - nearest
+        return self.work.fan_in * rows * width
+
+    @property
+    def code_size(self) -> int:
+        """Vector instructions in the code of all tiles, about."""
+        return _code_size(self)
+
+
+@cache
+def _code_size(cut: NchwGatherCut) -> int:
+    work, tile_h, runs = cut.work, cut.config.tile_h, cut.column_runs
+    vectors = sum(map(cut.vectors_in, runs))
+    reads = work.columns.reads(work.columns.down)
+    loads = len(reads) * loads_per_read(work.columns, stage=cut.config.stage)
+    if cut.config.unroll == "kw":
+        loops = full_source_loops(work.rows, tile_h)
+        rows_read, meetings = len(loops), sum(len(loop.meetings) for loop in loops)
+    else:
+        row_reads = work.rows.reads(tile_h)
+        rows_read, meetings = len(row_reads), sum(map(len, row_reads.values()))
+    products = meetings * sum(map(len, reads.values()))
+    stored = tile_h * work.columns.down
+    return int(vectors * (rows_read * loads + products + 2 * stored) + len(runs) * products)

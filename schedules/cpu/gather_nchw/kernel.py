@@ -1,0 +1,100 @@
+"""The kernel of fprop and dgrad in NCHW: every result is a sum of what its taps meet in the source.
+
+    result[c, o] = bias[c] + Σ over k of source[c, meets(o, k)] · w[c, k]     (schedules/taps.py says what meets what)
+
+Padding beside a row is zeros in some lanes, which are multiplied like the others: a weight that is NaN or infinite
+gives NaN there, as in PyTorch's op without oneDNN. Rows of padding are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cpu.gather_nchw.cut import NchwGatherCut
+from dwconv.schedules.cpu.gather_nchw.tile import PlaneTensors, PlaneTile
+from dwconv.schedules.cpu.gather_nchw.weights import ChannelWeights
+from dwconv.schedules.cpu.planes.rows import InPlace, Plane, Rows
+from dwconv.schedules.cpu.planes.staging import StagedPlanes, Staging
+from dwconv.schedules.cpu.shared.loops import tile_rows
+from dwconv.schedules.cpu.shared.vectors import Vectors
+from dwconv.schedules.cpu.shared.words import parallel
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, serial, when
+from dwconv.schedules.taps import Run
+
+
+def schedule_gather(cut: NchwGatherCut) -> s_tir.Schedule:
+    """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, result (n, C′, OH, OW)."""
+    work, planes, blocks = cut.work, cut.config.planes, cut.rows.blocks
+    groups = work.channels // work.fan_out
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        tensors = PlaneTensors.arguments(work, Vectors(cut.cells, cut.lanes), n)
+        for task in parallel("task", ceil_div(n * groups, planes) * blocks):
+            top = bind("top", task % blocks * cut.rows.block_rows) if blocks > 1 else 0
+            block = RowBlock.allocate(tensors, cut, top)
+            for turn in serial("plane", planes):
+                number = bind("number", task // blocks * planes + turn)
+                with when(True if planes == 1 else number < n * groups):
+                    block.sum_group(bind("image", number // groups), bind("group", number % groups))
+    return s_tir.Schedule(builder.get())
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows of results from ``top`` on, in one plane after the other, and the scratch memory for them."""
+
+    tensors: PlaneTensors
+    cut: NchwGatherCut
+    top: Expr
+    staged: StagedPlanes | None
+    """None where the source is read in place."""
+
+    @classmethod
+    def allocate(cls, tensors: PlaneTensors, cut: NchwGatherCut, top: Expr) -> RowBlock:
+        if cut.config.stage == "none":
+            return cls(tensors, cut, top, None)
+        staging = Staging.of(
+            cut.work.rows,
+            cut.work.columns,
+            vectors=tensors.vectors,
+            block_rows=cut.rows.block_rows,
+            planes=cut.work.fan_in,
+        )
+        return cls(tensors, cut, top, staging.allocate())
+
+    def sum_group(self, image: Expr, group: Expr) -> None:
+        """The results of one group of the convolution: they read the same planes of the source."""
+        work, tensors = self.cut.work, self.tensors
+        source = self._read(Plane(image, group * work.fan_in))
+        for out in serial("out", work.fan_out):
+            channel = bind("channel", group * work.fan_out + out)
+            weights = ChannelWeights.of(channel, work, tensors.w, tensors.vectors)
+            for row in tile_rows(self.cut.rows, self.top):
+                for cell, run in self._tile_cells():
+                    tile = PlaneTile(
+                        tensors=tensors,
+                        cut=self.cut,
+                        source=source,
+                        plane=Plane(image, channel),
+                        top=row,
+                        cell=cell,
+                        run=run,
+                    )
+                    tile.sum(weights)
+
+    def _read(self, first: Plane) -> Rows:
+        rows = self.cut.work.rows
+        if self.staged is None:
+            return InPlace(self.tensors.vectors, self.cut.work.columns, self.tensors.source, first)
+        top = bind("source_top", rows.origin(self.top) + rows.spanned(1)[0])
+        return self.staged.fill(self.tensors.source, first, top)
+
+    def _tile_cells(self) -> Iterator[tuple[Expr, Run]]:
+        """Loops over the tiles of a row, edges and interior: the first cell of each."""
+        down = self.cut.work.columns.down
+        for run in self.cut.column_runs:
+            for tile in serial("tile_w", run.tiles):
+                yield bind("column", run.start // down + tile * (run.width // down)), run

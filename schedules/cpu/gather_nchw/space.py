@@ -1,0 +1,87 @@
+"""The knobs of the NCHW gather, the rules that make a configuration illegal, and where a search starts. No TVM here."""
+
+from __future__ import annotations
+
+from dwconv.schedules.cpu.gather_nchw.cut import NchwGatherCut
+from dwconv.schedules.cpu.planes.fit import SMALL_KERNEL, scratch_within_cache
+from dwconv.schedules.cpu.shared.blocks import block_heights, tile_sizes
+from dwconv.schedules.cpu.shared.registers import column_lanes, sum_registers, vector_count
+from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit, sums_in_registers
+from dwconv.schedules.cpu.shared.threads import thread_knobs
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+
+def gather_space(name: str, work: Gather, workload: Workload, target: CpuTarget) -> ConfigSpace:
+    rows = work.rows
+    return ConfigSpace(
+        name,
+        Knob("stage", ["none", "scratch"]),
+        Knob("planes", [1, 2, 4, 8, 16]),
+        Knob("block_h", block_heights(rows.outputs, multiple=rows.down)),
+        Knob("tile_h", tile_sizes((1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), rows)),
+        Knob("vectors_w", [count for count in (1, 2, 3, 4, 7) if count <= row_vectors(work, target)]),
+        Knob("unroll", ["taps", "kw"] if rows.taps > 1 else ["taps"]),
+        *thread_knobs(workload, target),
+        rules=gather_rules(work, target),
+        preferred={
+            "threads": target.threads,
+            **preferred_staging(work),
+            "block_h": preferred_rows(work, batch=workload.batch, threads=target.threads),
+            **preferred_tile(work, target),
+        },
+    )
+
+
+def row_vectors(work: Gather, target: CpuTarget) -> int:
+    """Vectors of cells in a row."""
+    cells = -(-work.columns.outputs // work.columns.down)
+    return vector_count(cells, column_lanes(cells, target))
+
+
+def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
+    def cut(config: Config) -> NchwGatherCut:
+        return NchwGatherCut(work, config, target)
+
+    return [
+        TILE_WITHIN_BLOCK,
+        Rule(
+            "planes one after the other share nothing but scratch memory",
+            lambda config: config.planes > 1 and config.stage == "none" and config.unroll == "taps",
+        ),
+        sums_in_registers(
+            lambda config: cut(config).sums,
+            registers=sum_registers(target),
+            smallest_tile=work.rows.down * work.columns.down,
+        ),
+        scratch_within_cache(lambda config: cut(config).scratch_elements),
+        code_within_limit(lambda config: cut(config).code_size),
+    ]
+
+
+def preferred_staging(work: Gather) -> dict[str, Value]:
+    if work.rows.taps * work.columns.taps <= SMALL_KERNEL:
+        return {"stage": "none", "planes": 1}
+    return {"stage": "scratch", "planes": 4}
+
+
+def preferred_rows(work: Gather, *, batch: int, threads: int) -> int:
+    """All rows, unless there are too few planes for the threads."""
+    planes = batch * (work.channels // work.fan_out)
+    blocks = max(1, -(-4 * threads // planes))
+    return max(1, work.rows.outputs // blocks)
+
+
+def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:
+    """About four rows. All of them where they fit into registers, one vector each: then every row of the source is
+    loaded once; several tiles would share weights, and spill them."""
+    rows, columns = work.rows, work.columns
+    tile_h = max(rows.down, 4 // rows.down * rows.down)
+    whole = -(-rows.outputs // rows.down) * rows.down
+    is_one_vector = row_vectors(work, target) == 1
+    if is_one_vector and whole * columns.down <= sum_registers(target) and whole <= 14 // rows.up:
+        tile_h = whole
+    unroll = "taps" if rows.taps * columns.taps <= 25 else "kw"
+    return {"tile_h": tile_h, "vectors_w": 2 if columns.up == 1 else 1, "unroll": unroll}

@@ -1,0 +1,64 @@
+"""fprop and dgrad, NCHW, CPU.
+
+Level one: a task is `block_h` rows of `planes` planes, one after the other; tasks are shared out over the threads.
+Level two: a register tile is `tile_h` rows × `vectors_w` vectors of neighbouring columns × stride_w column phases of a
+strided gradient, its sums in registers.
+`stage`: rows of the source are read in place, or first copied to scratch memory with zeros at both sides. Where there
+is a stride, columns are split by phase, in registers or when they are copied. `unroll`: all taps, or those of a kernel
+row ("kw").
+
+fprop:
+
+    plane                            register tile, tile_h = 3, vectors_w = 2, kernel column kw
+    ┌──────┬────────────┬──────┐
+    │ left │ interior:  │ right│     x, kw columns on     ▒▒▒▒▒▒▒▒ ▒▒▒▒▒▒▒▒   a loaded vector meets up to KH
+    │ edge │ a loop of  │ edge │ ──► ────────────────►    ▒▒▒▒▒▒▒▒ ▒▒▒▒▒▒▒▒   rows of sums, each with another
+    │      │ tiles      │      │     sums                 ▓▓▓▓▓▓▓▓ ▓▓▓▓▓▓▓▓   weight, the same in all lanes
+    └──────┴────────────┴──────┘                          16 lanes
+
+dgrad, the same on dx:
+
+    dx, stride 2, kernel 3      a row of the tile: two phases      stored interleaved
+    ┌───┬───┬───┬───┬───┐       phase 0: columns 0 2 4 … tap 1     ┌───┬───┬───┬───┐
+    │ 0 │ 1 │ 0 │ 1 │ … │  ──►  phase 1: columns 1 3 5 … taps  ──► │ 0 │ 1 │ 0 │ 1 │ …
+    └───┴───┴───┴───┴───┘                0 and 2                   └───┴───┴───┴───┘
+    In each phase neighbouring lanes meet neighbouring dy: 3 products a column pair where all taps of both are 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cpu.gather_nchw.cut import NchwGatherCut
+from dwconv.schedules.cpu.gather_nchw.space import gather_space
+from dwconv.schedules.cpu.planes.fit import plane_misfit
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CpuTarget
+from dwconv.workload import Pass, Workload
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def gather_template(pass_: Pass, gather_of: Callable[[Workload], Gather]) -> ScheduleTemplate[CpuTarget]:
+    name = f"cpu.{pass_}_nchw"
+
+    def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+        return gather_space(name, gather_of(workload), workload, target)
+
+    def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+        """fprop: x (n, C, H, W), w (C·M, KH, KW), bias (C·M) if there is one, y (n, C·M, OH, OW).
+        dgrad: dy (n, C·M, OH, OW), w (C·M, KH, KW), dx (n, C, H, W)."""
+        from dwconv.schedules.cpu.gather_nchw.kernel import schedule_gather
+
+        return schedule_gather(NchwGatherCut(gather_of(workload), config, target))
+
+    return ScheduleTemplate(
+        name=name, device="cpu", pass_=pass_, layout="nchw", misfit=plane_misfit, space=space, schedule=schedule
+    )
+
+
+TEMPLATES = (gather_template("fprop", Gather.of_convolution), gather_template("dgrad", Gather.of_input_gradient))

@@ -1,0 +1,123 @@
+"""A register tile of the NCHW gather: a source vector is loaded once for each kernel column and added to all rows of
+the tile that it meets; weights are single numbers, the same in every lane. With a strided gradient each column phase of
+the results has sums of its own, which are interleaved when they are stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.cpu.gather_nchw.cut import NchwGatherCut
+from dwconv.schedules.cpu.gather_nchw.weights import ChannelWeights
+from dwconv.schedules.cpu.planes.lanes import interleave, store_columns
+from dwconv.schedules.cpu.planes.rows import Plane, Rows
+from dwconv.schedules.cpu.shared.loops import has_row
+from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.shared.words import argument
+from dwconv.schedules.emit import Expr, bind, inside, serial, turns_inside, when
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.taps import Run, full_source_loops
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaneTensors:
+    """The tensors of the NCHW gather."""
+
+    vectors: Vectors
+    """The cells of a row."""
+    source: Any
+    w: Any
+    bias: Any
+    """None where there is none."""
+    result: Any
+
+    @classmethod
+    def arguments(cls, work: Gather, vectors: Vectors, n: Expr) -> PlaneTensors:
+        """Emits the kernel's parameters."""
+        rows, columns = work.rows, work.columns
+        source = argument(work.source, (n, work.source_channels, rows.inputs, columns.inputs))
+        w = argument("w", (work.weights, rows.taps, columns.taps))
+        bias = argument("bias", (work.channels,)) if work.bias else None
+        result = argument(work.result, (n, work.channels, rows.outputs, columns.outputs))
+        return cls(vectors=vectors, source=source, w=w, bias=bias, result=result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaneTile:
+    """``tile_h`` rows from ``top`` on × some vectors of cells from ``cell`` on × the column phases of a cell."""
+
+    tensors: PlaneTensors
+    cut: NchwGatherCut
+    source: Rows
+    plane: Plane
+    """The plane of the results."""
+    top: Expr
+    cell: Expr
+    run: Run
+
+    def sum(self, weights: ChannelWeights) -> None:
+        """Computes and stores the results of the tile."""
+        columns = self.cut.work.columns
+        sums = Accumulators(self.tensors.vectors, self.cut.config.tile_h, columns.down, self._vectors_w)
+        if self.cut.config.unroll == "kw":
+            self._add_rows_in_loops(sums, weights)
+        else:
+            self._add_rows_unrolled(sums, weights)
+        self._store(sums)
+
+    def _add_rows_unrolled(self, sums: Accumulators, weights: ChannelWeights) -> None:
+        """All taps, straight code; one test for each row of the source keeps out of the padding."""
+        rows = self.cut.work.rows
+        for m in serial("m", self.cut.work.fan_in):
+            for row_at, row_pairs in rows.reads(self.cut.config.tile_h).items():
+                row = bind("source_row", rows.origin(self.top) + row_at)
+                is_row = inside(row, rows.inputs)
+                if is_row is not False:
+                    with when(is_row):
+                        self._add_row(sums, weights, m, row, row_pairs)
+
+    def _add_rows_in_loops(self, sums: Accumulators, weights: ChannelWeights) -> None:
+        """Loops over rows of the source, kernel columns unrolled. In every turn each row of the loop meets a kernel
+        row: a weight of zero instead of a test would turn infinity into NaN."""
+        rows = self.cut.work.rows
+        origin = bind("origin", rows.origin(self.top))
+        for m in serial("m", self.cut.work.fan_in):
+            for loop in full_source_loops(rows, self.cut.config.tile_h):
+                first = bind("first_row", origin + loop.at)
+                for turn in serial("turn", *turns_inside(first, loop.delta, loop.count, size=rows.inputs)):
+                    pairs = [(out, bind("kh", kh + turn * step)) for out, kh, step in loop.meetings]
+                    self._add_row(sums, weights, m, first + turn * loop.delta, pairs)
+
+    def _add_row(
+        self, sums: Accumulators, weights: ChannelWeights, m: Expr, row: Expr, pairs: list[tuple[int, Expr]]
+    ) -> None:
+        """Adds row ``row`` of the source to the rows of the tile that it meets: ``pairs`` of one of these and a kernel
+        row."""
+        columns, lanes = self.cut.work.columns, self.tensors.vectors.lanes
+        source = [self.source.row(m, row, self.cell + v * lanes) for v in range(self._vectors_w)]
+        for column_at, column_pairs in columns.reads(columns.down).items():
+            loaded = [(v, source_row.load(column_at)) for v, source_row in enumerate(source)]
+            values = [(v, bind("value", value)) for v, value in loaded if value is not None]
+            if not values:
+                continue
+            for out_row, kh in pairs:
+                for phase, kw in column_pairs:
+                    weight = weights.vector(m, kh, kw)
+                    for v, value in values:
+                        sums.add((out_row, phase, v), value * weight)
+
+    @property
+    def _vectors_w(self) -> int:
+        return self.cut.vectors_in(self.run)
+
+    def _store(self, sums: Accumulators) -> None:
+        down, vectors, bias = self.cut.work.columns.down, self.tensors.vectors, self.tensors.bias
+        offset = None if bias is None else bind("offset", vectors.everywhere(bias[self.plane.channel]))
+        for row in range(self.cut.config.tile_h):
+            with when(has_row(self.cut.rows, self.top, row)):
+                for v in range(self._vectors_w):
+                    phases = interleave(vectors, [sums[row, phase, v] for phase in range(down)])
+                    for number, total in enumerate(phases):
+                        value = total if offset is None else total + offset
+                        column = (self.cell + v * vectors.lanes) * down + number * vectors.lanes
+                        store_columns(vectors, self.tensors.result, value, self.plane.row(self.top + row), column)

@@ -1,0 +1,1 @@
+"""fprop and dgrad on the CPU, NHWC: vectors of channels."""

@@ -1,0 +1,69 @@
+"""How a configuration cuts the results: rows and channels into tasks, tasks into register tiles. No TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dwconv.schedules.cpu.shared.blocks import RowCut
+from dwconv.schedules.cpu.shared.code_size import RowCode, load_cost
+from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Run, column_runs, rolled_column_runs
+from dwconv.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class NhwcGatherCut:
+    """A task is some rows of one image in a block of channels. Of a block, the last vector may overlap the one
+    before."""
+
+    work: Gather
+    config: Config
+    target: CpuTarget
+
+    @property
+    def lanes(self) -> int:
+        return channel_lanes(self.work.channels, self.target)
+
+    @property
+    def rows(self) -> RowCut:
+        return RowCut(rows=self.work.rows.outputs, block_h=self.config.block_h, tile_h=self.config.tile_h)
+
+    @property
+    def block_vectors(self) -> int:
+        """Vectors of channels in a block."""
+        return vector_count(self.config.block_c, self.lanes)
+
+    @property
+    def channel_blocks(self) -> int:
+        return vector_count(self.work.channels, self.lanes) // self.block_vectors
+
+    @property
+    def column_runs(self) -> list[Run]:
+        """The tiles of a row: the left edge, the interior, the right edge."""
+        runs = rolled_column_runs if self.config.unroll == "none" else column_runs
+        return runs(self.work.columns, self.config.tile_w)
+
+    @property
+    def sums(self) -> int:
+        """Vectors that are summed at the same time."""
+        rows = self.config.tile_h if self.config.unroll == "taps" else 1
+        return int(rows * self.config.tile_w * self.config.vectors_c)
+
+    @property
+    def code_size(self) -> int:
+        """Vector instructions in the code of all tiles, about."""
+        work, tile_h, tile_w, vectors_c = self.work, self.config.tile_h, self.config.tile_w, self.config.vectors_c
+        whole, left = divmod(self.block_vectors, vectors_c)
+        vectors = vectors_c * (whole > 0) + left
+        load = load_cost(work.multiplier)
+        if self.config.unroll == "none":
+            return int(tile_h * (tile_w + 4 * work.columns.down) * vectors * (1 + load))
+        row = RowCode.of(work.columns, tile_w)
+        if self.config.unroll == "kw":
+            return int(tile_h * vectors * (load * row.reads + row.products))
+        rows_read = work.rows.reads(tile_h)
+        taps = sum(map(len, rows_read.values()))
+        code = vectors * (len(rows_read) * load * row.reads + taps * row.products)
+        return int(code + len(rows_read) * row.tiles * self.sums)

@@ -1,0 +1,79 @@
+"""The kernel of fprop and dgrad in NHWC: every result is a sum of what its taps meet in the source.
+
+result[o, c] = bias[c] + Σ over k of source[meets(o, k), c] · w[c, k]     (schedules/taps.py says what meets what)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cpu.gather_nhwc.cut import NhwcGatherCut
+from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
+from dwconv.schedules.cpu.gather_nhwc.tile import PixelTile
+from dwconv.schedules.cpu.shared.loops import tile_columns, tile_rows
+from dwconv.schedules.cpu.shared.vectors import Vectors
+from dwconv.schedules.cpu.shared.words import parallel
+from dwconv.schedules.emit import BATCH, Expr, bind, kernel, nest
+
+
+def schedule_gather(cut: NhwcGatherCut, *, streamed_above: int | None) -> s_tir.Schedule:
+    """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, result (n, OH, OW, C′),
+    workspace (vectors, fan-in, KH, KW, lanes): packed weights. ``streamed_above``: the result of a larger batch is
+    streamed; None: never."""
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        vectors = Vectors(cut.work.channels, cut.lanes)
+        tensors = PixelTensors.arguments(cut.work, vectors, n, streamed_above=streamed_above)
+        tensors.weights.pack()
+        for task in tasks(tensors, cut, n):
+            for tile in task.tiles():
+                tile.sum()
+    return s_tir.Schedule(builder.get())
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelTask:
+    """Rows of one image from ``top`` on, in the block of channels that begins with vector ``first_vector``."""
+
+    tensors: PixelTensors
+    cut: NhwcGatherCut
+    image: Expr
+    top: Expr
+    first_vector: Expr
+
+    def tiles(self) -> Iterator[PixelTile]:
+        """Loops over the register tiles, in the ``order`` of the configuration."""
+        vectors, config = self.tensors.vectors, self.cut.config
+        loops = {
+            "h": lambda: tile_rows(self.cut.rows, self.top),
+            "w": lambda: tile_columns(self.cut.column_runs),
+            "c": lambda: vectors.several(self.first_vector, self.cut.block_vectors, at_a_time=config.vectors_c),
+        }
+        for at in nest(config.order, loops):
+            left, run = at["w"]
+            yield PixelTile(
+                tensors=self.tensors,
+                cut=self.cut,
+                image=self.image,
+                top=at["h"],
+                left=left,
+                run=run,
+                vectors=vectors.numbered(at["c"]),
+            )
+
+
+def tasks(tensors: PixelTensors, cut: NhwcGatherCut, n: Expr) -> Iterator[PixelTask]:
+    """Shares out images × blocks of rows × blocks of channels over the threads."""
+    row_blocks, channel_blocks, stream = cut.rows.blocks, cut.channel_blocks, tensors.stream
+    with stream.defined() if stream else contextlib.nullcontext():
+        for task in parallel("task", n * (row_blocks * channel_blocks)):
+            image = bind("image", task // (row_blocks * channel_blocks))
+            top = bind("top", task // channel_blocks % row_blocks * cut.rows.block_rows)
+            first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
+            yield PixelTask(tensors=tensors, cut=cut, image=image, top=top, first_vector=first_vector)
+        if stream:
+            stream.fence()

@@ -1,0 +1,104 @@
+"""The knobs of the NHWC gather, the rules that make a configuration illegal, and where a search starts. No TVM here."""
+
+from __future__ import annotations
+
+from dwconv.schedules.cpu.gather_nhwc.cut import NhwcGatherCut
+from dwconv.schedules.cpu.gather_nhwc.stores import store_knob
+from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, tile_sizes
+from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
+from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, vector_count
+from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit, sums_in_registers
+from dwconv.schedules.cpu.shared.threads import thread_knobs
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+ORDERS = ["hwc", "hcw", "chw", "cwh", "wch"]
+"""Loops over tiles from the outermost in: rows, columns, vectors of channels."""
+TILE_WIDTHS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)
+
+
+def gather_space(name: str, work: Gather, workload: Workload, target: CpuTarget) -> ConfigSpace:
+    rows = work.rows
+    block_h = preferred_block(rows.outputs, batch=workload.batch, threads=target.threads)
+    return ConfigSpace(
+        name,
+        Knob("block_h", block_heights(rows.outputs, multiple=rows.down)),
+        Knob("tile_h", tile_sizes((1, 2, 3, 4), rows)),
+        Knob("tile_w", tile_sizes(TILE_WIDTHS, work.columns)),
+        Knob("vectors_c", [1, 2, 3, 4]),
+        Knob("order", ORDERS),
+        Knob("block_c", channel_blocks(work.channels, target)),
+        Knob("unroll", unrolling(work)),
+        *thread_knobs(workload, target),
+        store_knob(work, workload, target),
+        rules=gather_rules(work, target),
+        preferred={
+            "threads": target.threads,
+            "store": "streamed",
+            "block_h": block_h,
+            "block_c": preferred_channels(work, block_h, batch=workload.batch, threads=target.threads),
+            **preferred_tile(work, target),
+        },
+    )
+
+
+def channel_blocks(channels: int, target: CpuTarget) -> list[int]:
+    """Channels of a task: all, or an equal part of the vectors; the last may overlap the one before."""
+    lanes = channel_lanes(channels, target)
+    vectors = vector_count(channels, lanes)
+    return sorted({vectors // part * lanes for part in divisors(vectors, most=8) if part > 1} | {channels})
+
+
+def unrolling(work: Gather) -> list[str]:
+    """Which taps are unrolled: all, those of a kernel row, none. Of a single kernel row the first two are the same."""
+    choices = ["taps", "kw"] if work.rows.taps > 1 else ["taps"]
+    return [*choices, "none"] if work.columns.taps >= WIDE_KERNEL or work.multiplier > 1 else choices
+
+
+def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
+    def cut(config: Config) -> NhwcGatherCut:
+        return NhwcGatherCut(work, config, target)
+
+    return [
+        TILE_WITHIN_BLOCK,
+        Rule(
+            "a tile holds more vectors than a block has",
+            lambda config: config.vectors_c > cut(config).block_vectors,
+        ),
+        Rule(
+            "kernel rows in a loop share nothing between the rows of a tile",
+            lambda config: config.unroll != "taps" and config.tile_h > work.rows.down,
+        ),
+        sums_in_registers(
+            lambda config: cut(config).sums, registers=sum_registers(target), smallest_tile=work.columns.down
+        ),
+        code_within_limit(lambda config: cut(config).code_size),
+    ]
+
+
+def preferred_channels(work: Gather, block_h: int, *, batch: int, threads: int) -> int:
+    """Channels of a task: all, unless images and blocks of rows alone leave threads without work."""
+    tasks = batch * -(-work.rows.outputs // block_h)
+    return work.channels if tasks >= 2 * threads else max(1, work.channels * tasks // (2 * threads))
+
+
+def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:
+    """A wide tile of one row, with a loop over kernel rows: it has the sums that multiply-adds in flight need, reads
+    few columns twice and keeps the weights of a kernel row in registers. As few tiles as possible, about equally wide.
+    The rows below follow, while the lines that they share are in the cache. Narrow images make up for it by vectors
+    or, if kernels are small and rows shared, by rows. So do channels that fill no whole vectors: most loads then lie
+    across two cache lines, and tiles of several rows load least. Taps in a column share nothing else."""
+    rows, columns = work.rows, work.columns
+    if columns.taps == 1 and rows.taps > 1 and rows.up == rows.down == 1:
+        return {"tile_h": 4, "tile_w": 3, "vectors_c": 2, "order": "wch", "unroll": "taps"}
+    if work.channels % channel_lanes(work.channels, target) and max(rows.taps, columns.taps) <= 3:
+        return {"tile_h": 3, "tile_w": 7, "vectors_c": 1, "order": "hwc", "unroll": "taps"}
+    widths = [size for size in tile_sizes(TILE_WIDTHS, columns) if size <= sum_registers(target)]
+    width = min(widths or [columns.down], key=lambda size: (-(-columns.outputs // size), size))
+    tile: dict[str, Value] = {"tile_h": rows.down, "tile_w": width, "vectors_c": 1 if width > 8 else 2}
+    order = {"order": "wch" if columns.taps < 7 else "chw"}
+    if width <= 8 and rows.taps <= 3 and rows.up == 1:
+        return {**tile, **order, "tile_h": 2, "vectors_c": 1, "unroll": "taps"}
+    return {**tile, **order, "unroll": "kw"}

@@ -1,0 +1,70 @@
+"""fprop and dgrad, NHWC, CPU.
+
+Level one: a task is `block_h` rows of one image, in `block_c` channels; tasks are shared out over the threads.
+Level two: a register tile is `tile_h` rows × `tile_w` columns × `vectors_c` vectors of channels, its sums in registers.
+Between the two, tiles follow each other in `order`. `unroll`: all taps, those of a kernel row ("kw"), or none.
+A result too large for the caches may go past them (`store`).
+
+fprop:
+
+    image             task                               register tile
+    ┌─────────┐       ┌──────┬───────────────┬───────┐          ┌───────┬───────┬───────┐
+    │ block_h │       │ left │ interior: a   │ right │   tile_h │ v0 v1 │ v0 v1 │ v0 v1 │  v: a vector of channels;
+    ├─────────┤  ──►  │ edge │ loop of tiles │ edge  │   ──►    ├───────┼───────┼───────┤  each x is loaded once, and
+    │ block_h │       ├──────┼───────────────┼───────┤          │ v0 v1 │ v0 v1 │ v0 v1 │  added to all sums it meets
+    └─────────┘       └──────┴───────────────┴───────┘          └───────┴───────┴───────┘
+                                                                         tile_w
+
+dgrad, the same on dx. Tiles are multiples of the stride: each of their positions has its own taps, the same in every
+tile, and no others.
+
+    dx, stride 2, kernel 3          register tile, tile_h = tile_w = 2
+    ┌────┬────┬────┬────┐           ┌──────────────┬──────────────┐
+    │ a b│ a b│ a b│ a b│           │ a: tap 1,1   │ b: taps 1,0  │      dy meets each tap of each position in its
+    │ c d│ c d│ c d│ c d│    ──►    │              │     and 1,2  │      phase: 1 + 2 + 2 + 4 = 9 products for four
+    ├────┼────┼────┼────┤           ├──────────────┼──────────────┤      dx, where all taps in all phases are 36
+    │ a b│ a b│ a b│ a b│           │ c: taps 0,1  │ d: taps 0,0  │
+    │ c d│ c d│ c d│ c d│           │     and 2,1  │ 0,2 2,0 2,2  │
+    └────┴────┴────┴────┘           └──────────────┴──────────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cpu.gather_nhwc.cut import NhwcGatherCut
+from dwconv.schedules.cpu.gather_nhwc.space import gather_space
+from dwconv.schedules.cpu.gather_nhwc.stores import streamed_above
+from dwconv.schedules.cpu.shared.float32 import float32_misfit
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CpuTarget
+from dwconv.workload import Pass, Workload
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def gather_template(pass_: Pass, gather_of: Callable[[Workload], Gather]) -> ScheduleTemplate[CpuTarget]:
+    name = f"cpu.{pass_}_nhwc"
+
+    def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+        return gather_space(name, gather_of(workload), workload, target)
+
+    def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+        """fprop: x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M), workspace.
+        dgrad: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C), workspace.
+        The workspace holds the packed weights: (vectors, fan-in, KH, KW, lanes)."""
+        from dwconv.schedules.cpu.gather_nhwc.kernel import schedule_gather
+
+        cut = NhwcGatherCut(gather_of(workload), config, target)
+        return schedule_gather(cut, streamed_above=streamed_above(workload, config, target))
+
+    return ScheduleTemplate(
+        name=name, device="cpu", pass_=pass_, layout="nhwc", misfit=float32_misfit, space=space, schedule=schedule
+    )
+
+
+TEMPLATES = (gather_template("fprop", Gather.of_convolution), gather_template("dgrad", Gather.of_input_gradient))

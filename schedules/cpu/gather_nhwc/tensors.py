@@ -1,0 +1,56 @@
+"""The tensors of the NHWC gather, read and written a vector of channels at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.cpu.gather_nhwc.weights import PackedWeights
+from dwconv.schedules.cpu.shared.stream import Stream
+from dwconv.schedules.cpu.shared.vectors import NumberedVector, Vectors
+from dwconv.schedules.cpu.shared.words import argument
+from dwconv.schedules.emit import Expr, bind, store
+from dwconv.schedules.gather import Gather
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelTensors:
+    """Every access is to a vector of channels of one pixel."""
+
+    work: Gather
+    vectors: Vectors
+    source: Any
+    weights: PackedWeights
+    bias: Any
+    """None where there is none."""
+    result: Any
+    stream: Stream | None
+    """Stores the result, where it may be too large for the caches."""
+
+    @classmethod
+    def arguments(cls, work: Gather, vectors: Vectors, n: Expr, *, streamed_above: int | None) -> PixelTensors:
+        """Emits the kernel's parameters."""
+        rows, columns = work.rows, work.columns
+        source = argument(work.source, (n, rows.inputs, columns.inputs, work.source_channels))
+        w = argument("w", (work.weights, rows.taps, columns.taps))
+        bias = argument("bias", (work.channels,)) if work.bias else None
+        result = argument(work.result, (n, rows.outputs, columns.outputs, work.channels))
+        packed = argument("workspace", (vectors.count, work.fan_in, rows.taps, columns.taps, vectors.lanes))
+        weights = PackedWeights(work=work, vectors=vectors, w=w, packed=packed)
+        stream = None if streamed_above is None else Stream(result, vectors, n > streamed_above)
+        return cls(work=work, vectors=vectors, source=source, weights=weights, bias=bias, result=result, stream=stream)
+
+    def load(self, image: Expr, row: Expr, column: Expr, *, vector: NumberedVector, m: Expr) -> Expr:
+        """The ``m``-th of the source channels that each result channel of ``vector`` sums."""
+        channels = self.vectors.span(vector.start * self.work.fan_in + m, self.work.fan_in)
+        return bind("value", self.source[image, row, column, self.vectors.divided(channels, self.work.fan_out)])
+
+    def store(self, total: Expr, image: Expr, row: Expr, column: Expr, *, vector: NumberedVector) -> None:
+        """Adds the bias and stores. The bias comes last: sums that start from it make LLVM write slower loops than
+        sums that start from zeros."""
+        channels = self.vectors.span(vector.start)
+        value = total + self.bias[channels] if self.work.bias else total
+        if self.stream:
+            self.stream.store(value, image, row, column, vector.start)
+        else:
+            store(self.result, value, image, row, column, channels)

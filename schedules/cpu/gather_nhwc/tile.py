@@ -1,0 +1,125 @@
+"""A register tile of the NHWC gather: every source vector is loaded once and multiplied into all sums that it meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dwconv.schedules.cpu.gather_nhwc.cut import NhwcGatherCut
+from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
+from dwconv.schedules.cpu.shared.loops import has_row
+from dwconv.schedules.cpu.shared.vectors import Accumulators, NumberedVector
+from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, serial, when
+from dwconv.schedules.taps import Axis, Run, TapLoop
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelTile:
+    """``tile_h`` rows from ``top`` on × the columns of a run from ``left`` on × some vectors of channels."""
+
+    tensors: PixelTensors
+    cut: NhwcGatherCut
+    image: Expr
+    top: Expr
+    left: Expr
+    run: Run
+    vectors: list[NumberedVector]
+
+    def sum(self) -> None:
+        """Computes and stores the results of the tile."""
+        unroll = self.cut.config.unroll
+        if unroll == "taps":
+            self._sum_unrolled()
+            return
+        for row in range(self.cut.config.tile_h):
+            self._sum_row(row, columns_too=unroll == "none")
+
+    def _sum_unrolled(self) -> None:
+        """All taps, straight code; one test for each source row keeps out of the padding."""
+        work, tile_h = self.cut.work, self.cut.config.tile_h
+        rows, columns = work.rows, work.columns
+        sums = self._zeros(tile_h)
+        for m in serial("m", work.fan_in):
+            for row_at, row_pairs in rows.reads(tile_h).items():
+                row = bind("source_row", rows.origin(self.top) + row_at)
+                with when(inside(row, rows.inputs)):
+                    for column_at, column_pairs in columns.reads_of(self.run):
+                        column = columns.origin(self.left) + column_at
+                        for v, vector in enumerate(self.vectors):
+                            value = self.tensors.load(self.image, row, column, vector=vector, m=m)
+                            for out_row, kh in row_pairs:
+                                for out_column, kw in column_pairs:
+                                    weight = self.tensors.weights.vector(vector.number, m, kh, kw)
+                                    sums.add((out_row, out_column, v), value * weight)
+        for row in range(tile_h):
+            with when(self._has(row)):
+                self._store(sums, row, row)
+
+    def _sum_row(self, row: int, *, columns_too: bool) -> None:
+        """Row ``row`` of the tile, with a loop over its kernel rows and, if asked, one over kernel columns."""
+        rows = self.cut.work.rows
+        taps, origin = ascending(rows.tap_loop(row)), rows.origin(self.top)
+        add_columns = self._add_rolled_columns if columns_too else self._add_columns
+        with when(self._has(row)):
+            sums = self._zeros(1)
+            if taps is not None:
+                for m in serial("m", self.cut.work.fan_in):
+                    for q in serial("q_h", *live_turns(rows, taps, origin)):
+                        source_row = bind("source_row", origin + taps.at + q * taps.delta)
+                        add_columns(sums, source_row, bind("kh", taps.first + q * taps.period), m)
+            self._store(sums, 0, row)
+
+    def _add_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
+        columns = self.cut.work.columns
+        for column_at, pairs in columns.reads_of(self.run):
+            for v, vector in enumerate(self.vectors):
+                column = columns.origin(self.left) + column_at
+                value = self.tensors.load(self.image, row, column, vector=vector, m=m)
+                for out, kw in pairs:
+                    sums.add((0, out, v), value * self.tensors.weights.vector(vector.number, m, kh, kw))
+
+    def _add_rolled_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
+        columns, width = self.cut.work.columns, self.run.width
+        origin = columns.origin(self.left)
+        for phase in range(min(columns.down, width)):
+            taps = ascending(columns.tap_loop(phase))
+            if taps is None:
+                continue
+            bounds = (0, taps.count) if self.run.interior else live_turns(columns, taps, origin)
+            for q in serial("q_w", *bounds):
+                for out in range(phase, width, columns.down):
+                    column = origin + columns.origin(out - phase) + taps.at + q * taps.delta
+                    for v, vector in enumerate(self.vectors):
+                        weight = self.tensors.weights.vector(vector.number, m, kh, taps.first + q * taps.period)
+                        value = self.tensors.load(self.image, row, column, vector=vector, m=m)
+                        sums.add((0, out, v), value * weight)
+
+    def _zeros(self, rows: int) -> Accumulators:
+        return Accumulators(self.tensors.vectors, rows, self.run.width, len(self.vectors))
+
+    def _has(self, row: int) -> Expr:
+        return has_row(self.cut.rows, self.top, row)
+
+    def _store(self, sums: Accumulators, summed: int, row: int) -> None:
+        """Row ``summed`` of the sums to row ``row`` of the tile."""
+        for column in range(self.run.width):
+            for v, vector in enumerate(self.vectors):
+                total = sums[summed, column, v]
+                self.tensors.store(total, self.image, self.top + row, self.left + column, vector=vector)
+
+
+def ascending(taps: TapLoop | None) -> TapLoop | None:
+    """The same taps in the order of what they meet."""
+    if taps is None or taps.delta > 0:
+        return taps
+    last = taps.count - 1
+    return TapLoop(
+        first=taps.first + last * taps.period, period=-taps.period, count=taps.count,
+        at=taps.at + last * taps.delta, delta=-taps.delta,
+    )  # fmt: skip
+
+
+def live_turns(axis: Axis, taps: TapLoop, origin: Expr) -> tuple[Expr, Expr]:
+    """The bounds of q within which a tap loop, ascending, stays inside the source."""
+    start = origin + taps.at
+    first = bind("first", most(ceil_div(-start, taps.delta), 0))
+    return first, bind("stop", most(first, least(ceil_div(axis.inputs - start, taps.delta), taps.count)))

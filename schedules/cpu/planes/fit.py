@@ -1,0 +1,56 @@
+"""Which workloads and which tiles the NCHW kernels can take. No TVM here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dwconv.schedules.cpu.shared.float32 import float32_misfit
+from dwconv.schedules.space import Config, Rule
+from dwconv.schedules.taps import Axis, Run, column_runs
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+WIDEST_KERNEL = 128
+"""Kernel columns are unrolled; beyond this width that is too much code."""
+
+LARGEST_STRIDE = 4
+"""Columns are interleaved from so many phases at most."""
+
+MOST_SCRATCH = 1 << 18
+"""Floats of scratch memory of a task: half of what the second-level cache of most machines holds."""
+
+SMALL_KERNEL = 81
+"""Up to this number of taps a search starts from rows read in place; larger kernels read each row so often that it is
+copied first."""
+
+
+def plane_misfit(workload: Workload, target: CpuTarget) -> str | None:
+    """Why the NCHW templates of the CPU cannot run a workload; None if they can."""
+    if reason := float32_misfit(workload, target):
+        return reason
+    if workload.layout != "nchw":
+        return f"it is for nchw, the workload is {workload.layout}"
+    if workload.kernel[1] > WIDEST_KERNEL:
+        return f"kernel_w={workload.kernel[1]} is beyond {WIDEST_KERNEL}"
+    if workload.stride[1] > LARGEST_STRIDE:
+        return f"stride_w={workload.stride[1]} is beyond {LARGEST_STRIDE}"
+    return None
+
+
+def row_runs(columns: Axis, width: int, *, stage: str) -> list[Run]:
+    """The tiles of a row. Read in place, edges are tiles of their own; in scratch memory there are none."""
+    if stage == "none":
+        return column_runs(columns, width)
+    whole, left = divmod(columns.outputs, width)
+    tiles = [Run(start=0, tiles=whole, width=width, interior=True)] if whole else []
+    return [*tiles, Run(start=whole * width, tiles=1, width=left, interior=False)] if left else tiles
+
+
+def loads_per_read(columns: Axis, *, stage: str) -> int:
+    """Instructions that load a vector of columns: with a stride, read in place, it is shuffled out of several."""
+    return 2 * columns.up if stage == "none" and columns.up > 1 else 1
+
+
+def scratch_within_cache(scratch_elements: Callable[[Config], int]) -> Rule:
+    """``scratch_elements``: floats that a task holds in scratch memory, about."""
+    return Rule("too much scratch memory for a cache", lambda config: scratch_elements(config) > MOST_SCRATCH)

@@ -1,0 +1,86 @@
+"""Vectors of neighbouring columns: cut off at the edges of a row, shuffled by phase, summed over their lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import tirx as T
+
+from dwconv.schedules.cpu.shared.vectors import Vectors
+from dwconv.schedules.emit import Expr, bind, int32, store
+
+
+def load_columns(vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Expr) -> Expr | None:
+    """The columns from ``column`` on of a row of ``tensor``, zeros outside; None if no lane is inside.
+
+    A vector at an edge has a known ``column``; any other lies inside."""
+    columns = int(tensor.shape[-1])
+    first, stop = 0, vectors.lanes
+    if isinstance(column, int):
+        first, stop = max(0, -column), min(vectors.lanes, columns - column)
+    if first >= stop:
+        return None
+    if stop - first == vectors.lanes:
+        return tensor[(*row, vectors.span(column))]
+    address = T.address_of(tensor[(*row, column)])
+    live = _lanes_between(vectors, first, stop)
+    return T.call_llvm_pure_intrin(vectors.dtype, "llvm.masked.load", address, live, vectors.zero())
+
+
+def store_columns(vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr], column: Expr) -> None:
+    """The lanes of ``value`` that are columns of ``tensor``, from ``column`` on."""
+    columns = int(tensor.shape[-1])
+    stop = min(vectors.lanes, columns - column) if isinstance(column, int) else vectors.lanes
+    if stop == vectors.lanes:
+        store(tensor, value, *row, vectors.span(column))
+    elif stop > 0:
+        address = T.address_of(tensor[(*row, column)])
+        live = _lanes_between(vectors, 0, stop)
+        T.evaluate(T.call_llvm_intrin("void", "llvm.masked.store", value, address, live))
+
+
+def keep(vectors: Vectors, value: Expr, lanes: tuple[int, int] | None) -> Expr:
+    """The lanes from the first up to the second of ``lanes``, zeros in the others; None is all."""
+    return value if lanes is None else tirx.Select(_lanes_between(vectors, *lanes), value, vectors.zero())
+
+
+def interleave(vectors: Vectors, values: Sequence[Expr]) -> list[Expr]:
+    """Vectors whose lanes one after the other are lane 0 of each of ``values``, lane 1 of each, and so on."""
+    count, lanes = len(values), vectors.lanes
+    if count == 1:
+        return list(values)
+    places = [at % count * lanes + at // count for at in range(count * lanes)]
+    return [shuffle(values, places[v * lanes : (v + 1) * lanes]) for v in range(count)]
+
+
+def split_by_phase(vectors: Vectors, values: Sequence[Expr]) -> list[Expr]:
+    """The other way round: of the lanes of ``values`` one after the other, every ``len(values)``-th, by phase."""
+    count = len(values)
+    if count == 1:
+        return list(values)
+    return [shuffle(values, [lane * count + phase for lane in range(vectors.lanes)]) for phase in range(count)]
+
+
+def total(vectors: Vectors, value: Expr) -> Expr:
+    """The sum of all lanes, halves added to halves."""
+    lanes = vectors.lanes
+    while lanes > 1:
+        lanes //= 2
+        low, high = (shuffle([value], list(range(first, first + lanes))) for first in (0, lanes))
+        value = bind("half", low + high)
+    return value
+
+
+def shuffle(values: Sequence[Expr], lanes: Sequence[int]) -> Expr:
+    """A vector of the ``lanes`` of ``values``, all their lanes counted one after the other."""
+    if len(lanes) == 1:
+        return tirx.Shuffle(list(values), [int32(lanes[0])])
+    return bind("shuffled", tirx.Shuffle(list(values), [int32(lane) for lane in lanes]))
+
+
+def _lanes_between(vectors: Vectors, first: int, stop: int) -> Expr:
+    lane = vectors.span(0)
+    live = lane < vectors.everywhere(int32(stop))
+    return live if first == 0 else tirx.And(lane >= vectors.everywhere(int32(first)), live)

@@ -1,0 +1,94 @@
+"""Rows of planes, as a vector of results reads them: here in place; ``staging`` has those in scratch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dwconv.schedules.cpu.planes.lanes import load_columns, shuffle
+from dwconv.schedules.cpu.shared.vectors import Vectors
+from dwconv.schedules.emit import Expr, bind
+from dwconv.schedules.taps import Axis
+
+
+@dataclass(frozen=True)
+class Plane:
+    """One channel of one image."""
+
+    image: Expr
+    channel: Expr
+
+    def next(self, number: Expr) -> Plane:
+        """The plane that comes ``number`` channels later."""
+        return Plane(self.image, self.channel + number)
+
+    def row(self, row: Expr) -> tuple[Expr, Expr, Expr]:
+        """The indices of a row in a tensor."""
+        return (self.image, self.channel, row)
+
+
+class Rows(Protocol):
+    """Where the rows of some planes are read."""
+
+    def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
+        """Row ``row`` of the ``number``-th plane, for the results in the cells from ``cell`` on, one a lane."""
+        ...
+
+
+class Row(Protocol):
+    """A row of a plane, as far as a vector of results reads it."""
+
+    def load(self, at: int) -> Expr | None:
+        """The columns that the results meet ``at`` columns from their origin; None where all of them are padding."""
+        ...
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """Rows read where they are; at the edges the lanes that would be padding are zero."""
+
+    vectors: Vectors
+    axis: Axis
+    tensor: Any
+    first: Plane
+
+    def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
+        return RowInPlace(self, self.first.next(number).row(row), cell * self.axis.up, {})
+
+
+@dataclass(frozen=True)
+class RowInPlace:
+    """With a stride, neighbouring lanes read columns apart: all columns in between are loaded, and split by phase once
+    for all that is read of them."""
+
+    rows: InPlace
+    place: tuple[Expr, Expr, Expr]
+    """(image, channel, row)"""
+    origin: Expr
+    loaded: dict[int, Expr | None]
+
+    def load(self, at: int) -> Expr | None:
+        if at not in self.loaded:
+            self.loaded.update(zip(range(at, at + self.rows.axis.up), self._phases(at), strict=False))
+        return self.loaded[at]
+
+    def _phases(self, at: int) -> Sequence[Expr | None]:
+        """The columns from ``at`` on, by phase: as many as are read, for one more could be no memory of ours."""
+        vectors, axis = self.rows.vectors, self.rows.axis
+        phases = min(axis.up, axis.reach[1] - at + 1)
+        last = axis.up * (vectors.lanes - 1) + phases - vectors.lanes
+        starts = [*range(0, last, vectors.lanes), last]
+        parts = [load_columns(vectors, self.rows.tensor, self.place, self.origin + at + start) for start in starts]
+        if len(parts) == 1 or all(part is None for part in parts):
+            return parts if len(parts) == 1 else [None] * phases
+        values = [vectors.zero() if part is None else bind("loaded", part) for part in parts]
+        lanes = [[_lane_of(starts, phase + axis.up * lane, vectors.lanes) for lane in range(vectors.lanes)]
+                 for phase in range(phases)]  # fmt: skip
+        return [shuffle(values, places) for places in lanes]
+
+
+def _lane_of(starts: Sequence[int], column: int, lanes: int) -> int:
+    """Where the vectors that begin at columns ``starts`` hold ``column``, all lanes counted one after the other."""
+    vector = max(number for number, start in enumerate(starts) if start <= column)
+    return vector * lanes + column - starts[vector]

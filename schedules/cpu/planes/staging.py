@@ -1,0 +1,124 @@
+"""Rows staged in scratch memory: zeros at both sides, columns split by phase, so that with a stride, too, neighbouring
+cells read neighbouring columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.cpu.planes.lanes import load_columns, split_by_phase
+from dwconv.schedules.cpu.planes.rows import Plane, Row
+from dwconv.schedules.cpu.shared.vectors import Vectors
+from dwconv.schedules.cpu.shared.words import scratch
+from dwconv.schedules.emit import Expr, bind, least, most, serial, store
+from dwconv.schedules.taps import Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staging:
+    """How ``rows`` rows of each of some planes lie in scratch memory."""
+
+    vectors: Vectors
+    axis: Axis
+    rows: int
+    planes: int
+
+    @classmethod
+    def of(cls, rows: Axis, columns: Axis, *, vectors: Vectors, block_rows: int, planes: int) -> Staging:
+        """For the rows that ``block_rows`` rows of results read."""
+        return cls(vectors=vectors, axis=columns, rows=rows.spanned(block_rows)[1], planes=planes)
+
+    @property
+    def phases(self) -> int:
+        return self.axis.up
+
+    @property
+    def left(self) -> int:
+        """Columns of zeros before the first, in whole vectors."""
+        nearest, _ = self.axis.reach
+        return _round_up(max(0, -nearest), self.phases * self.vectors.lanes)
+
+    @property
+    def pitch(self) -> int:
+        """Columns of a phase of a row."""
+        _, farthest = self.axis.reach
+        cells = _round_up(-(-self.axis.outputs // self.axis.down), self.vectors.lanes)
+        read = cells + (farthest + self.left) // self.phases
+        written = (self.left + _round_up(self.axis.inputs, self.phases * self.vectors.lanes)) // self.phases
+        return _round_up(max(read, written), self.vectors.lanes)
+
+    def allocate(self) -> StagedPlanes:
+        """Emits scratch memory of this task, all zeros."""
+        memory = scratch("staged", self.planes * self.phases, self.rows, self.pitch)
+        for phase in serial("phase", self.planes * self.phases):
+            for row in serial("row", self.rows):
+                for vector in serial("vector", self.pitch // self.vectors.lanes):
+                    store(memory, self.vectors.zero(), phase, row, self.vectors.slot(vector))
+        return StagedPlanes(self, memory)
+
+
+@dataclass(frozen=True)
+class StagedPlanes:
+    """The scratch memory of a task, for one block of rows after the other."""
+
+    staging: Staging
+    memory: Any
+
+    def fill(self, tensor: Any, first: Plane, top: Expr) -> StagedRows:
+        """Copies the rows from ``top`` on, those that there are, of the planes from ``first`` on."""
+        height = int(tensor.shape[-2])
+        begin, end = bind("begin", most(top, 0)), bind("end", least(top + self.staging.rows, height))
+        for number in serial("plane", self.staging.planes):
+            for row in serial("row", begin, end):
+                self._fill_row(tensor, first.next(number).row(row), number * self.staging.phases, row - top)
+        return StagedRows(self, top)
+
+    def _fill_row(self, tensor: Any, source: tuple[Expr, ...], phase: Expr, row: Expr) -> None:
+        chunk = self.staging.phases * self.staging.vectors.lanes
+        whole, left_over = divmod(self.staging.axis.inputs, chunk)
+        for turn in serial("chunk", whole):
+            self._copy_chunk(tensor, source, phase, row, turn)
+        if left_over:
+            self._copy_chunk(tensor, source, phase, row, whole)
+
+    def _copy_chunk(self, tensor: Any, source: tuple[Expr, ...], phase: Expr, row: Expr, turn: Expr) -> None:
+        vectors, phases = self.staging.vectors, self.staging.phases
+        loaded = []
+        for v in range(phases):
+            value = load_columns(vectors, tensor, source, (turn * phases + v) * vectors.lanes)
+            loaded.append(vectors.zero() if value is None else bind("loaded", value))
+        for number, value in enumerate(split_by_phase(vectors, loaded)):
+            column = self.staging.left // phases + turn * vectors.lanes
+            store(self.memory, value, phase + number, row, vectors.span(column))
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """Rows read from scratch memory, which holds them from row ``top`` on."""
+
+    planes: StagedPlanes
+    top: Expr
+
+    def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
+        return StagedRow(self, number, row, cell)
+
+
+@dataclass(frozen=True)
+class StagedRow:
+    """A row in scratch memory."""
+
+    rows: StagedRows
+    plane: Expr
+    """The number of its plane among those that are staged."""
+    row: Expr
+    cell: Expr
+
+    def load(self, at: int) -> Expr:
+        staging = self.rows.planes.staging
+        over, phase = divmod(at + staging.left, staging.phases)
+        place = self.plane * staging.phases + phase
+        return self.rows.planes.memory[place, self.row - self.rows.top, staging.vectors.span(self.cell + over)]
+
+
+def _round_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

@@ -1,0 +1,44 @@
+"""How rows are cut into blocks, one for a task, and these into register tiles. No TVM here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dwconv.schedules.taps import Axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCut:
+    """Rows of results, cut into blocks of about ``block_h`` and tiles of ``tile_h``."""
+
+    rows: int
+    block_h: int
+    tile_h: int
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block: ``block_h``, in whole tiles."""
+        return -(-self.block_h // self.tile_h) * self.tile_h
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.block_rows)
+
+
+def block_heights(rows: int, *, multiple: int = 1) -> list[int]:
+    """Rows of a block to choose from: all, a half, a quarter, an eighth, and a few small numbers."""
+    sizes = {rows, -(-rows // 2), -(-rows // 4), -(-rows // 8), 4, 8, 14, 28}
+    return sorted({-(-size // multiple) * multiple for size in sizes if size <= rows})
+
+
+def preferred_block(rows: int, *, batch: int, threads: int) -> int:
+    """Rows of a block that leave every thread two tasks or more, but no more than stay in its cache."""
+    tasks_per_image = -(-2 * threads // batch)
+    return max(1, min(14, rows // tasks_per_image))
+
+
+def tile_sizes(sizes: Sequence[int], axis: Axis) -> list[int]:
+    """Those of ``sizes`` that are multiples of ``axis.down`` and not beyond the axis; at least one."""
+    most = -(-axis.outputs // axis.down) * axis.down
+    return [size for size in sizes if size % axis.down == 0 and size <= most] or [axis.down]

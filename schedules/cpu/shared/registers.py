@@ -1,0 +1,25 @@
+"""Vector registers of a CPU: how many lanes one has, and how many of them may hold sums. No TVM here."""
+
+from __future__ import annotations
+
+from dwconv.target import CpuTarget
+
+
+def channel_lanes(channels: int, target: CpuTarget) -> int:
+    """Channels in a vector: as many as a register holds, or the power of two below the number of channels."""
+    return min(target.lanes(), 1 << (channels.bit_length() - 1))
+
+
+def column_lanes(columns: int, target: CpuTarget) -> int:
+    """Columns in a vector: as many as a register holds, or the power of two that holds them all, at least four."""
+    return min(target.lanes(), max(4, 1 << (columns - 1).bit_length()))
+
+
+def vector_count(elements: int, lanes: int) -> int:
+    """Vectors that hold ``elements``; the last may overlap the one before."""
+    return -(-elements // lanes)
+
+
+def sum_registers(target: CpuTarget) -> int:
+    """Vector registers that sums may take; the others hold what is multiplied. AVX has 16, AVX-512 and Arm 32."""
+    return 12 if target.vector_bytes == 32 else 24

@@ -1,0 +1,63 @@
+"""The weight gradient as both layouts compute it: sums over the results, one for each tap. No TVM here.
+
+dw[c, k] = Σ over n, o of x[n, o · stride + k · dilation − padding, c // multiplier] · dy[n, o, c]
+dbias[c] = Σ over n, o of dy[n, o, c]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.taps import Axis
+from dwconv.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightGradient:
+    """The geometry of a wgrad workload; an axis goes from dy, its outputs, to x, its inputs."""
+
+    rows: Axis
+    columns: Axis
+    channels: int
+    """Channels of dy: one for each kernel."""
+    multiplier: int
+    bias: bool
+    """Whether its gradient is computed too."""
+
+    @classmethod
+    def of(cls, workload: Workload) -> WeightGradient:
+        return cls(
+            rows=Axis.of_convolution(workload, 0),
+            columns=Axis.of_convolution(workload, 1),
+            channels=workload.out_channels,
+            multiplier=workload.multiplier,
+            bias=workload.bias,
+        )
+
+    @property
+    def input_channels(self) -> int:
+        return self.channels // self.multiplier
+
+    @property
+    def weight_shape(self) -> tuple[int, int, int]:
+        return (self.channels, self.rows.taps, self.columns.taps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisterTaps:
+    """The taps that are summed in registers at the same time: ``height`` × ``width`` from (kh, kw) on, or none."""
+
+    kh: Any
+    """An integer, or a TVM expression in a loop; so is ``kw``."""
+    height: int
+    kw: Any
+    width: int
+    sums_dy: bool = False
+    """Whether dy itself is summed too, for the bias."""
+
+    @property
+    def is_one_row(self) -> bool:
+        """Whether the taps are in one kernel row, and nothing else is summed: then only the rows that it meets
+        count."""
+        return self.height == 1 and not self.sums_dy

@@ -1,0 +1,38 @@
+"""The words of the CPU kernels: arguments, parallel loops, scratch memory, prefetches. See ``schedules.emit``.
+
+Why not schedule primitives: with the padding inlined and loops partitioned they reach the same speed where channels
+fill whole vectors, but a 7×7 kernel took several times as long to compile. Ragged channels were not tried that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from dwconv.schedules.emit import Expr
+
+
+def argument(name: str, shape: Sequence[Expr]) -> Any:
+    """A float32 tensor that the kernel takes. Aligned to 4 bytes: the vector loads of x86 and Arm need no more."""
+    return T.arg(name, T.buffer(tuple(shape), "float32", align=4))
+
+
+def parallel(name: str, extent: Expr) -> Iterator[Expr]:
+    """A loop whose turns are shared out over the threads."""
+    with T.parallel(extent) as index:
+        yield IRBuilder.name(name, index)
+
+
+def scratch(name: str, *shape: int) -> Any:
+    """Floats that belong to one turn of a loop."""
+    return IRBuilder.name(name, T.alloc_buffer(shape, "float32", scope="global"))
+
+
+def prefetch(tensor: Any, *at: Expr) -> None:
+    """Asks for the cache line of an element that will be read."""
+    read, keep, data = 0, 3, 1
+    T.evaluate(tirx.call_intrin("void", "tirx.prefetch", T.address_of(tensor[at]), read, keep, data))

@@ -1,0 +1,1 @@
+"""The weight gradient on the CPU, NCHW: vectors of neighbouring columns."""

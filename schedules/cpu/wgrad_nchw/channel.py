@@ -1,0 +1,123 @@
+"""The weight gradient of one channel: the sums of its taps over images, block of rows by block of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.cpu.planes.fit import row_runs
+from dwconv.schedules.cpu.planes.lanes import load_columns, total
+from dwconv.schedules.cpu.planes.rows import InPlace, Plane, Rows
+from dwconv.schedules.cpu.planes.staging import StagedPlanes, Staging
+from dwconv.schedules.cpu.shared.vectors import Accumulators
+from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
+from dwconv.schedules.cpu.shared.words import scratch
+from dwconv.schedules.cpu.wgrad_nchw.tile import PlaneInputs, PlanePair
+from dwconv.schedules.emit import Expr, bind, serial, store
+
+
+@dataclass(frozen=True)
+class ChannelResults:
+    """Where the gradients of the weights and of the bias go; ``at`` is the index before that of the channel."""
+
+    dw: Any
+    dbias: Any
+    """None if there is no bias."""
+    at: tuple[Expr, ...] = ()
+
+    def store_weight(self, value: Expr, channel: Expr, kh: Expr, kw: Expr) -> None:
+        store(self.dw, value, *self.at, channel, kh, kw)
+
+    def store_bias(self, value: Expr, channel: Expr) -> None:
+        store(self.dbias, value, *self.at, channel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelGradient:
+    """The scratch memory of a task, which goes through the planes of one channel."""
+
+    inputs: PlaneInputs
+    staged: StagedPlanes | None
+    """None where x is read in place."""
+    totals: Any
+    """The vectors of sums of all taps, where they are too many for registers."""
+
+    @classmethod
+    def allocate(cls, inputs: PlaneInputs) -> ChannelGradient:
+        cut, vectors, rows, columns = inputs.cut, inputs.vectors, inputs.rows, inputs.columns
+        totals = staged = None
+        if not cut.is_one_group:
+            totals = scratch("totals", rows.taps, columns.taps, vectors.lanes)
+            for kh in serial("kh", rows.taps):
+                for kw in serial("kw", columns.taps):
+                    store(totals, vectors.zero(), kh, kw, vectors.span(0))
+        if cut.config.stage == "scratch":
+            staging = Staging.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h, planes=1)
+            staged = staging.allocate()
+        return cls(inputs=inputs, staged=staged, totals=totals)
+
+    def sum_images(self, channel: Expr, images: tuple[Expr, Expr], results: ChannelResults) -> None:
+        """The gradients of ``channel`` over the images from the first up to the second of ``images``."""
+        inputs, cut = self.inputs, self.inputs.cut
+        block_h, vectors = cut.config.block_h, inputs.vectors
+        sums = Accumulators(vectors, inputs.rows.taps, inputs.columns.taps) if cut.is_one_group else None
+        bias = Accumulators(vectors, 1) if cut.work.bias else None
+        for image in serial("image", *images):
+            for block in serial("block", cut.blocks):
+                top = bind("top", block * block_h)
+                source = self._read(Plane(image, channel // cut.work.multiplier), top)
+                planes = PlanePair(inputs=inputs, source=source, dy=Plane(image, channel))
+                if bias is not None:
+                    self._add_gradient(bias, planes.dy, top)
+                self._add_block(sums, planes, top)
+        if bias is not None:
+            results.store_bias(total(vectors, bias[(0,)]), channel)
+        for kh, kw, value in self._sums(sums):
+            results.store_weight(inputs.total(value, kw), channel, kh, kw)
+
+    def _add_block(self, sums: Accumulators | None, planes: PlanePair, top: Expr) -> None:
+        """All taps over a block of rows, to ``sums`` or, where these are too many for registers, to ``totals``."""
+        vectors = self.inputs.vectors
+        for taps in self._tap_groups():
+            if sums is not None:
+                planes.add_rows(sums, taps, top)
+                continue
+            group = Accumulators(vectors, taps.height, taps.width)
+            planes.add_rows(group, taps, top)
+            for (a, b), value in group.items():
+                where = (taps.kh + a, taps.kw + b, vectors.span(0))
+                store(self.totals, self.totals[where] + value, *where)
+
+    def _tap_groups(self) -> Iterator[RegisterTaps]:
+        """Groups of kernel rows are a loop, and what is left over; those of kernel columns follow each other."""
+        for rows in self.inputs.cut.row_groups:
+            for turn in serial("kh", rows.count):
+                for kw, width in self.inputs.cut.column_groups:
+                    kh = bind("kh", rows.first + turn * rows.size)
+                    yield RegisterTaps(kh=kh, height=rows.size, kw=kw, width=width)
+
+    def _sums(self, sums: Accumulators | None) -> Iterator[tuple[Expr, int, Expr]]:
+        """Every tap with its vector of sums."""
+        if sums is not None:
+            for (kh, kw), value in sums.items():
+                yield kh, kw, value
+            return
+        for row in serial("kh", self.inputs.rows.taps):
+            for kw in range(self.inputs.columns.taps):
+                yield row, kw, bind("value", self.totals[row, kw, self.inputs.vectors.span(0)])
+
+    def _add_gradient(self, bias: Accumulators, plane: Plane, top: Expr) -> None:
+        """Sums the block of dy from row ``top`` on."""
+        inputs = self.inputs
+        for row in serial("row", inputs.cut.config.block_h):
+            for run in row_runs(inputs.columns, inputs.vectors.lanes, stage="scratch"):
+                for tile in serial("tile_w", run.tiles):
+                    column = run.start + tile * run.width
+                    bias.add((0,), load_columns(inputs.vectors, inputs.dy, plane.row(top + row), column))
+
+    def _read(self, plane: Plane, top: Expr) -> Rows:
+        inputs, rows = self.inputs, self.inputs.rows
+        if self.staged is None:
+            return InPlace(inputs.vectors, inputs.columns, inputs.x, plane)
+        return self.staged.fill(inputs.x, plane, bind("x_top", rows.origin(top) + rows.spanned(1)[0]))

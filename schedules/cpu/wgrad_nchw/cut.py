@@ -1,0 +1,94 @@
+"""How a configuration cuts the weight gradient: taps into groups, rows of dy into blocks and tiles. No TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from dwconv.schedules.cpu.planes.fit import loads_per_read
+from dwconv.schedules.cpu.shared.registers import column_lanes
+from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import column_runs
+from dwconv.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """``count`` pieces of ``size`` each, one after the other, the first at ``first``."""
+
+    first: int
+    count: int
+    size: int
+
+
+@dataclass(frozen=True)
+class NchwWgradCut:
+    """``group_kh`` × ``group_kw`` taps are summed at the same time; a tile is ``tile_h`` rows × one vector of dy."""
+
+    work: WeightGradient
+    config: Config
+    target: CpuTarget
+
+    @property
+    def lanes(self) -> int:
+        return column_lanes(self.work.columns.outputs, self.target)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of rows; ``block_h`` divides them."""
+        return self.work.rows.outputs // int(self.config.block_h)
+
+    @property
+    def row_tiles(self) -> list[Pieces]:
+        """The tiles of a block: whole ones, and one of the rows that are left."""
+        return _pieces(self.config.block_h, self.config.tile_h)
+
+    @property
+    def row_groups(self) -> list[Pieces]:
+        """Kernel rows that are summed at the same time: whole groups, and one of what is left."""
+        return _pieces(self.work.rows.taps, self.config.group_kh)
+
+    @property
+    def column_groups(self) -> list[tuple[int, int]]:
+        """(the first, how many) kernel columns that are summed at the same time."""
+        taps, group_kw = self.work.columns.taps, self.config.group_kw
+        return [(kw, min(group_kw, taps - kw)) for kw in range(0, taps, group_kw)]
+
+    @property
+    def is_one_group(self) -> bool:
+        """Whether all taps are summed at the same time."""
+        return len(self.column_groups) == 1 and sum(rows.count for rows in self.row_groups) == 1
+
+    @property
+    def scratch_elements(self) -> int:
+        """Floats of x that a task holds in scratch memory, about."""
+        if self.config.stage == "none":
+            return 0
+        columns = self.work.columns
+        return self.work.rows.spanned(self.config.block_h)[1] * (columns.inputs + columns.taps)
+
+    @property
+    def code_size(self) -> int:
+        """Vector instructions in the code of all tiles, about."""
+        return _code_size(self)
+
+
+def _pieces(size: int, piece: int) -> list[Pieces]:
+    whole, left = divmod(size, piece)
+    pieces = [Pieces(0, whole, piece)] if whole else []
+    return [*pieces, Pieces(whole * piece, 1, left)] if left else pieces
+
+
+@cache
+def _code_size(cut: NchwWgradCut) -> int:
+    rows, columns = cut.work.rows, cut.work.columns
+    runs, loads_each = len(column_runs(columns, cut.lanes)), loads_per_read(columns, stage=cut.config.stage)
+    code = 0
+    for group in cut.row_groups:
+        for tiles in cut.row_tiles:
+            reads = rows.part(0, group.size).reads(tiles.size)
+            products, loads = sum(map(len, reads.values())), len(reads) * loads_each
+            code += runs * (len(cut.column_groups) * tiles.size + columns.taps * (loads + products))
+        code += 2 * group.size * columns.taps
+    return code

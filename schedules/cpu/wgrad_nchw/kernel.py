@@ -1,0 +1,67 @@
+"""The kernel of wgrad in NCHW (``shared/weight_gradient.py`` has the sums).
+
+A tile of dy stays in registers while the rows of x that it meets go by: an x is loaded once for each kernel column, and
+meets as many dy as there are kernel rows in the group. The lanes of each sum are added up once, at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
+from dwconv.schedules.cpu.shared.words import argument, parallel
+from dwconv.schedules.cpu.wgrad_nchw.channel import ChannelGradient, ChannelResults
+from dwconv.schedules.cpu.wgrad_nchw.cut import NchwWgradCut
+from dwconv.schedules.cpu.wgrad_nchw.tile import PlaneInputs
+from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store
+
+
+def schedule_wgrad(cut: NchwWgradCut) -> s_tir.Schedule:
+    """Parameters: x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and,
+    if tasks are planes, what each image gives: workspace (n, C·M, KH, KW) and, for the bias, workspace_1 (n, C·M)."""
+    work, channels = cut.work, cut.work.channels
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        inputs = PlaneInputs.arguments(cut, n)
+        dw = argument("dw", work.weight_shape)
+        dbias = argument("dbias", (channels,)) if work.bias else None
+        if cut.config.parallel == "channels":
+            for channel in parallel("channel", channels):
+                ChannelGradient.allocate(inputs).sum_images(channel, (0, n), ChannelResults(dw, dbias))
+        else:
+            partial = argument("workspace", (n, *work.weight_shape))
+            partial_bias = argument("workspace_1", (n, channels)) if work.bias else None
+            for task in parallel("task", n * channels):
+                image, channel = bind("image", task // channels), bind("channel", task % channels)
+                results = ChannelResults(partial, partial_bias, (image,))
+                ChannelGradient.allocate(inputs).sum_images(channel, (image, image + 1), results)
+            add_images(partial, dw, n)
+            if work.bias:
+                add_images(partial_bias, dbias, n)
+    return s_tir.Schedule(builder.get())
+
+
+def add_images(partial: Any, result: Any, n: Expr) -> None:
+    """In the order of the images, whichever thread summed them: the same bits every time."""
+    channels, *taps = (int(size) for size in result.shape)
+    loop = parallel if channels * math.prod(taps) > PARALLEL_SUMS else serial
+    for channel in loop("channel", channels):
+        for at in positions(taps):
+            store(result, tirx.FloatImm("float32", 0.0), channel, *at)
+        for image in serial("image", n):
+            for at in positions(taps):
+                store(result, result[(channel, *at)] + partial[(image, channel, *at)], channel, *at)
+
+
+def positions(sizes: Sequence[int]) -> Iterator[tuple[Expr, ...]]:
+    """Loops over all positions of an array."""
+    if not sizes:
+        yield ()
+        return
+    for first in serial("tap", sizes[0]):
+        for rest in positions(sizes[1:]):
+            yield (first, *rest)

@@ -1,0 +1,70 @@
+"""The knobs of the NCHW weight gradient, the rules that make a configuration illegal, and where a search starts. No
+TVM here."""
+
+from __future__ import annotations
+
+from dwconv.schedules.cpu.planes.fit import SMALL_KERNEL, scratch_within_cache
+from dwconv.schedules.cpu.shared.registers import sum_registers
+from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit
+from dwconv.schedules.cpu.shared.threads import thread_knobs
+from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
+from dwconv.schedules.cpu.wgrad_nchw.cut import NchwWgradCut
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+
+def wgrad_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
+    work, registers = WeightGradient.of(workload), sum_registers(target)
+    rows, columns = work.rows, work.columns
+    is_small = rows.taps * columns.taps <= SMALL_KERNEL
+    widths = group_widths(columns.taps, most=min(16, registers))
+    return ConfigSpace(
+        name,
+        Knob("parallel", ["channels", "planes"]),
+        Knob("stage", ["none", "scratch"]),
+        Knob("block_h", [rows.outputs // part for part in divisors(rows.outputs, most=8)][::-1]),
+        Knob("group_kh", range(1, min(rows.taps, 8) + 1)),
+        Knob("group_kw", widths),
+        Knob("tile_h", [size for size in (1, 2, 3, 4, 5, 6, 7, 8) if size <= rows.outputs]),
+        *thread_knobs(workload, target),
+        rules=wgrad_rules(work, target),
+        preferred={
+            "threads": target.threads,
+            "parallel": "planes" if work.channels < 4 * target.threads else "channels",
+            "stage": "none" if is_small else "scratch",
+            "block_h": rows.outputs,
+            "group_kh": max(1, registers // widths[-1]),
+            "group_kw": widths[-1],
+            "tile_h": 4,
+        },
+    )
+
+
+def group_widths(taps_w: int, *, most: int) -> list[int]:
+    """Kernel columns of a group: all, or equal parts of them, up to ``most``."""
+    parts = range(1, taps_w + 1)
+    return sorted({-(-taps_w // part) for part in parts if -(-taps_w // part) <= most})
+
+
+def wgrad_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]:
+    def cut(config: Config) -> NchwWgradCut:
+        return NchwWgradCut(work, config, target)
+
+    registers = sum_registers(target)
+    return [
+        Rule(
+            f"more sums and dy than {registers + 4} registers",
+            lambda config: (
+                config.group_kh * config.group_kw > registers
+                or config.group_kh * config.group_kw + config.tile_h > registers + 4
+            ),
+        ),
+        TILE_WITHIN_BLOCK,
+        Rule(
+            "rows in blocks save nothing where x is read in place, once",
+            lambda config: config.stage == "none" and config.block_h != work.rows.outputs and cut(config).is_one_group,
+        ),
+        scratch_within_cache(lambda config: cut(config).scratch_elements),
+        code_within_limit(lambda config: cut(config).code_size),
+    ]

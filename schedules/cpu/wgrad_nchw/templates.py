@@ -1,0 +1,52 @@
+"""wgrad, NCHW, CPU.
+
+Level one, `parallel="channels"`: a task owns one channel in all images, and there is nothing to add. Or
+`parallel="planes"`: a task is one channel of one image; what the images give is then added in order.
+Level two: `tile_h` rows × one vector of dy stay in registers, with the sums of `group_kh` × `group_kw` taps.
+`stage`: `block_h` rows of x are read in place, or first copied to scratch memory, columns split by phase.
+
+    x, kw columns on              dy                         registers
+    ┌─────────────────┐           ┌────────────┐             ┌──────┬──────┬──────┐
+    │ ░░░░░░░░        │           │ ▓▓▓▓▓▓▓▓   │             │ kw 0 │ kw 1 │ kw 2 │  group_kh × group_kw vectors of
+    │ ░░░░░░░░        │     ×     │ ▓▓▓▓▓▓▓▓   │ tile_h ──►  ├──────┼──────┼──────┤  sums; their lanes are added up
+    │ ░░░░░░░░        │           │            │             │      │      │      │  once, at the end
+    │ ░░░░░░░░        │           │            │             └──────┴──────┴──────┘
+    └─────────────────┘           └────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cpu.planes.fit import plane_misfit
+from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
+from dwconv.schedules.cpu.wgrad_nchw.cut import NchwWgradCut
+from dwconv.schedules.cpu.wgrad_nchw.space import wgrad_space
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+NAME = "cpu.wgrad_nchw"
+
+
+def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+    return wgrad_space(NAME, workload, target)
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    """x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, for
+    ``parallel="planes"``, workspace (n, C·M, KH, KW) and workspace_1 (n, C·M) for the bias."""
+    from dwconv.schedules.cpu.wgrad_nchw.kernel import schedule_wgrad
+
+    return schedule_wgrad(NchwWgradCut(WeightGradient.of(workload), config, target))
+
+
+TEMPLATES = (
+    ScheduleTemplate(
+        name=NAME, device="cpu", pass_="wgrad", layout="nchw", misfit=plane_misfit, space=space, schedule=schedule
+    ),
+)

@@ -1,0 +1,107 @@
+"""A plane of x and one of dy, a tile at a time: ``tile_h`` rows × one vector of dy stay in registers while the rows of
+x that they meet go by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.cpu.planes.lanes import keep, load_columns, total
+from dwconv.schedules.cpu.planes.rows import Plane, Rows
+from dwconv.schedules.cpu.shared.loops import tile_columns
+from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
+from dwconv.schedules.cpu.shared.words import argument
+from dwconv.schedules.cpu.wgrad_nchw.cut import NchwWgradCut
+from dwconv.schedules.emit import Expr, bind, inside, serial, when
+from dwconv.schedules.taps import Axis, column_runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaneInputs:
+    """x and dy, and which lanes of them count."""
+
+    cut: NchwWgradCut
+    vectors: Vectors
+    """The columns of a row of dy."""
+    x: Any
+    dy: Any
+
+    @classmethod
+    def arguments(cls, cut: NchwWgradCut, n: Expr) -> PlaneInputs:
+        """Emits the kernel's parameters."""
+        work, rows, columns = cut.work, cut.work.rows, cut.work.columns
+        x = argument("x", (n, work.input_channels, rows.inputs, columns.inputs))
+        dy = argument("dy", (n, work.channels, rows.outputs, columns.outputs))
+        return cls(cut=cut, vectors=Vectors(columns.outputs, cut.lanes), x=x, dy=dy)
+
+    @property
+    def rows(self) -> Axis:
+        return self.cut.work.rows
+
+    @property
+    def columns(self) -> Axis:
+        return self.cut.work.columns
+
+    @property
+    def is_one_vector(self) -> bool:
+        """Whether a row of dy is one vector: then which lanes count is the same for all that a sum is made of."""
+        return self.columns.outputs <= self.vectors.lanes
+
+    def live(self, column: Expr, at: int) -> tuple[int, int] | None:
+        """The lanes of a tile at ``column`` where both an x and a dy are, None if all. In the others there is a zero
+        on one side, but perhaps NaN or infinity on the other."""
+        if not isinstance(column, int):
+            return None
+        columns, lanes = self.columns, self.vectors.lanes
+        nearest = columns.origin(column) + at
+        first = max(0, -(nearest // columns.up))
+        stop = min(lanes, columns.outputs - column, -((nearest - columns.inputs) // columns.up))
+        return None if (first, stop) == (0, lanes) else (first, stop)
+
+    def total(self, value: Expr, kw: int) -> Expr:
+        """The sum of the lanes that count, of a vector that tap ``kw`` summed up."""
+        at = self.columns.step * kw + self.columns.shift
+        return total(self.vectors, keep(self.vectors, value, self.live(0, at) if self.is_one_vector else None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanePair:
+    """Rows of a plane of x, and the plane of dy that they meet."""
+
+    inputs: PlaneInputs
+    source: Rows
+    dy: Plane
+
+    def add_rows(self, sums: Accumulators, taps: RegisterTaps, top: Expr) -> None:
+        """Adds what the block of rows from ``top`` on gives to ``taps``."""
+        runs = column_runs(self.inputs.columns, self.inputs.vectors.lanes)
+        for tiles in self.inputs.cut.row_tiles:
+            for turn in serial("tile_h", tiles.count):
+                row = bind("row", top + tiles.first + turn * tiles.size)
+                for column, _ in tile_columns(runs):
+                    self._add_tile(sums, taps, row, tiles.size, column)
+
+    def _add_tile(self, sums: Accumulators, taps: RegisterTaps, row: Expr, height: int, column: Expr) -> None:
+        """The tile of ``height`` rows of dy from (``row``, ``column``) on."""
+        inputs, rows, vectors = self.inputs, self.inputs.rows, self.inputs.vectors
+        gradient = [
+            bind("dy_value", load_columns(vectors, inputs.dy, self.dy.row(row + out), column)) for out in range(height)
+        ]
+        for row_at, row_pairs in rows.part(0, taps.height).reads(height).items():
+            x_row = bind("x_row", rows.origin(row) + (row_at + taps.kh * rows.step))
+            is_row = inside(x_row, rows.inputs)
+            if is_row is False:
+                continue
+            with when(is_row):
+                source = self.source.row(0, x_row, column)
+                for column_at, column_pairs in inputs.columns.part(taps.kw, taps.width).reads(1).items():
+                    value = source.load(column_at)
+                    if value is None:
+                        continue
+                    lanes = None if inputs.is_one_vector else inputs.live(column, column_at)
+                    value = bind("x_value", keep(vectors, value, lanes))
+                    met = [bind("dy_met", keep(vectors, dy, lanes)) if lanes else dy for dy in gradient]
+                    for out, a in row_pairs:
+                        for _, b in column_pairs:
+                            sums.add((a, b), value * met[out])

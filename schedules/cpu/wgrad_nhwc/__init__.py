@@ -1,0 +1,1 @@
+"""The weight gradient on the CPU, NHWC: vectors of channels."""

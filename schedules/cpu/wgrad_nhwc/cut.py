@@ -1,0 +1,90 @@
+"""How a configuration cuts the weight gradient: results into tasks, taps into what registers hold. No TVM here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dwconv.schedules.cpu.shared.code_size import RowCode, load_cost
+from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, vector_count
+from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
+from dwconv.schedules.space import Config
+from dwconv.target import CpuTarget
+
+
+@dataclass(frozen=True)
+class NhwcWgradCut:
+    """``group_kh`` × ``group_kw`` taps of ``vectors_c`` vectors of channels are summed at the same time, over tiles of
+    ``tile_h`` × ``tile_w`` dy."""
+
+    work: WeightGradient
+    config: Config
+    target: CpuTarget
+
+    @property
+    def lanes(self) -> int:
+        return channel_lanes(self.work.channels, self.target)
+
+    @property
+    def vectors(self) -> int:
+        return vector_count(self.work.channels, self.lanes)
+
+    @property
+    def row_blocks(self) -> int:
+        """Blocks of rows of dy in an image."""
+        return -(-self.work.rows.outputs // int(self.config.block_h))
+
+    @property
+    def tile_h(self) -> int:
+        return self._knob("tile_h", absent=1)
+
+    @property
+    def prefetch(self) -> int:
+        """So many rows before they are needed, the lines of x and dy are asked for; 0: when they are needed."""
+        return self._knob("prefetch", absent=0)
+
+    def _knob(self, name: str, *, absent: int) -> int:
+        value = self.config.to_dict().get(name, absent)
+        assert isinstance(value, int)
+        return value
+
+    @property
+    def group_kw(self) -> int:
+        """Kernel columns that are summed at the same time: all, or the largest equal parts that registers hold."""
+        if self.config.unroll == "none":
+            return 1
+        taps = self.work.columns.taps
+        room = max(1, sum_registers(self.target) // (self.config.group_kh * self.config.vectors_c))
+        parts = -(-taps // room)
+        return -(-taps // parts)
+
+    @property
+    def sums(self) -> int:
+        """Vectors that are summed at the same time."""
+        return int(self.config.group_kh * self.group_kw * self.config.vectors_c)
+
+    def column_groups(self) -> Iterator[tuple[int, int]]:
+        """(the first, how many) kernel columns that are summed at the same time."""
+        taps, group_kw = self.work.columns.taps, self.group_kw
+        for kw in range(0, taps, group_kw):
+            yield kw, min(group_kw, taps - kw)
+
+    @property
+    def code_size(self) -> int:
+        """Vector instructions in the code of all tiles, about."""
+        config, load = self.config, load_cost(self.work.multiplier)
+        if config.unroll == "none":
+            return int(config.vectors_c * (2 + load))
+        whole, left = divmod(self.vectors, config.vectors_c)
+        vectors = config.vectors_c * (whole > 0) + left
+        kernel_rows = 1 if config.group_kh == 1 else self.work.rows.taps
+        groups = -(-kernel_rows // config.group_kh)
+        code = 0
+        for kw, taps in self.column_groups():
+            row = RowCode.of(self.work.columns.part(kw, taps), config.tile_w)
+            for height in {config.tile_h, 1}:  # whole tiles and rows that are left
+                rows = kernel_rows + groups * (height - 1)
+                code += vectors * (groups * height * row.tiles * config.tile_w + rows * load * row.reads)
+                code += vectors * kernel_rows * height * row.products
+                code += rows * row.tiles * config.group_kh * taps * vectors  # sums meet after every tile and row test
+        return int(code)

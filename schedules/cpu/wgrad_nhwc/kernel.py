@@ -1,0 +1,86 @@
+"""The kernel of wgrad in NHWC (``shared/weight_gradient.py`` has the sums).
+
+A group of taps is summed in registers while rows go by: a tile of dy is loaded once for all taps of the group, each
+x once for all dy that it meets. The gradient of a bias is one sum more, of the dy that the first group loads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
+from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.shared.words import argument, parallel
+from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
+from dwconv.schedules.cpu.wgrad_nhwc.reader import OutputRange, PixelReader
+from dwconv.schedules.cpu.wgrad_nhwc.sums import TapSums, WeightResults, tap_groups
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, serial, store
+
+
+def schedule_wgrad(cut: NhwcWgradCut) -> s_tir.Schedule:
+    """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
+    are images, workspace (tasks, sums, C·M in whole vectors): the partial sums."""
+    vectors = Vectors(cut.work.channels, cut.lanes)
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        reader = PixelReader.arguments(cut, vectors, n)
+        results = WeightResults.arguments(cut.work, vectors)
+        if cut.config.parallel == "channels":
+            sum_by_channels(reader, results, n)
+        else:
+            partial = argument("workspace", (cut.config.tasks, results.count, vectors.count * vectors.lanes))
+            sum_by_images(reader, results, partial, n)
+            add_partial_sums(partial, results)
+    return s_tir.Schedule(builder.get())
+
+
+def sum_by_channels(reader: PixelReader, results: WeightResults, n: Expr) -> None:
+    """A task owns some channels and goes through all images: no partial sums."""
+    cut, vectors, vectors_c = reader.cut, reader.vectors, reader.cut.config.vectors_c
+    for task in parallel("task", vectors.count // vectors_c):
+        owned = vectors.numbered([task * vectors_c + v for v in range(vectors_c)])
+        for taps in tap_groups(cut):
+            sums = TapSums(vectors, taps, vectors_c)
+            for image in serial("image", n):
+                reader.add_rows(sums, image, OutputRange(0, cut.work.rows.outputs), owned)
+            for tap, v, value in sums.items():
+                results.store(value, owned[v].number, tap)
+
+
+def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: Expr) -> None:
+    """A task goes through its share of the row blocks of all images, and sums up all results of its own."""
+    cut, vectors, tasks = reader.cut, reader.vectors, reader.cut.config.tasks
+    rows, block_h, blocks = cut.work.rows.outputs, cut.config.block_h, cut.row_blocks
+    for task in parallel("task", tasks):
+        for number in serial("number", results.count):
+            for vector in serial("vector", vectors.count):
+                store(partial, vectors.zero(), task, number, vectors.slot(vector))
+        share = bind("share", ceil_div(n * blocks, tasks))
+        first = bind("first", least(task * share, n * blocks))
+        for unit in serial("unit", first, least(first + share, n * blocks)):
+            image = bind("image", unit // blocks)
+            top = unit % blocks * block_h if blocks > 1 else 0
+            block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
+            for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
+                together = vectors.numbered(numbers)
+                for taps in tap_groups(cut):
+                    sums = TapSums(vectors, taps, len(together))
+                    reader.add_rows(sums, image, block, together)
+                    for tap, v, value in sums.items():
+                        at = (task, results.number(tap), vectors.slot(together[v].number))
+                        store(partial, partial[at] + value, *at)
+
+
+def add_partial_sums(partial: Any, results: WeightResults) -> None:
+    """In the order of the tasks, whichever thread ran them: the same bits every time."""
+    vectors = results.vectors
+    tasks, numbers, slots = (int(size) for size in partial.ty.shape)
+    loop = parallel if tasks * numbers * slots > PARALLEL_SUMS else serial
+    for number in loop("vector", vectors.count):
+        for tap in results.taps():
+            total = Accumulators(vectors, 1)
+            for task in serial("task", tasks):
+                total.add((0,), partial[task, results.number(tap), vectors.slot(number)])
+            results.store(total[(0,)], number, tap)

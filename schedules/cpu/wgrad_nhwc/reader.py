@@ -1,0 +1,178 @@
+"""How the NHWC weight gradient goes through x and dy, and adds what they give to the sums in registers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.cpu.shared.loops import tile_columns
+from dwconv.schedules.cpu.shared.vectors import NumberedVector, Vectors
+from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
+from dwconv.schedules.cpu.shared.words import argument, prefetch
+from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
+from dwconv.schedules.cpu.wgrad_nhwc.sums import TapSums
+from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, nest, serial, when
+from dwconv.schedules.taps import Axis, column_runs
+
+
+@dataclass(frozen=True)
+class OutputRange:
+    """The rows of dy, or the columns, from ``first`` to ``stop`` − 1."""
+
+    first: Expr
+    stop: Expr
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTile:
+    """The dy that are loaded together: ``height`` × ``width`` from (``top``, ``left``) on."""
+
+    image: Expr
+    top: Expr
+    left: Expr
+    height: int
+    width: int
+    reads: list[tuple[Expr, list[tuple[int, int]]]]
+    """Columns of x from where the first column of the tile meets tap 0, with the (output, tap) pairs of each."""
+    vectors: list[NumberedVector]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelReader:
+    """Loads x and dy a vector of channels at a time."""
+
+    cut: NhwcWgradCut
+    vectors: Vectors
+    x: Any
+    dy: Any
+
+    @classmethod
+    def arguments(cls, cut: NhwcWgradCut, vectors: Vectors, n: Expr) -> PixelReader:
+        """Emits the kernel's parameters."""
+        rows, columns = cut.work.rows, cut.work.columns
+        x = argument("x", (n, rows.inputs, columns.inputs, cut.work.input_channels))
+        dy = argument("dy", (n, rows.outputs, columns.outputs, cut.work.channels))
+        return cls(cut=cut, vectors=vectors, x=x, dy=dy)
+
+    def add_rows(self, sums: TapSums, image: Expr, block: OutputRange, vectors: list[NumberedVector]) -> None:
+        """Adds what the rows of a block give; of a single kernel row, only those that it meets."""
+        taps = sums.taps
+        if taps.is_one_row:
+            block = live_outputs(self.cut.work.rows, taps.kh, block)
+        tiles = self._tiles if isinstance(taps.kw, int) else self._pixels
+        for tile in tiles(taps, image, block, vectors):
+            if self.cut.prefetch:
+                self._prefetch(taps, tile)
+            self._add(sums, tile)
+
+    def _pixels(
+        self, taps: RegisterTaps, image: Expr, block: OutputRange, vectors: list[NumberedVector]
+    ) -> Iterator[GradientTile]:
+        """Loops over the dy that a single tap, whose column is a turn of a loop, meets."""
+        columns = self.cut.work.columns
+        reads: list[tuple[Expr, list[tuple[int, int]]]] = [(taps.kw * columns.step + columns.shift, [(0, 0)])]
+        for row in serial("row", block.first, block.stop):
+            live = live_outputs(columns, taps.kw, OutputRange(0, columns.outputs))
+            for column in serial("column", live.first, live.stop):
+                yield GradientTile(image=image, top=row, left=column, height=1, width=1, reads=reads, vectors=vectors)
+
+    def _tiles(
+        self, taps: RegisterTaps, image: Expr, block: OutputRange, vectors: list[NumberedVector]
+    ) -> Iterator[GradientTile]:
+        """Loops over tiles of dy, in the ``order`` of the configuration."""
+        columns, config = self.cut.work.columns.part(taps.kw, taps.width), self.cut.config
+        for height, rows in self._row_tiles(block):
+            loops = {"h": rows, "w": lambda: tile_columns(column_runs(columns, config.tile_w))}
+            for at in nest(config.order, loops):
+                left, run = at["w"]
+                yield GradientTile(
+                    image=image,
+                    top=at["h"],
+                    left=left,
+                    height=height,
+                    width=run.width,
+                    reads=columns.reads_of(run),
+                    vectors=vectors,
+                )
+
+    def _row_tiles(self, block: OutputRange) -> list[tuple[int, Callable[[], Iterator[Expr]]]]:
+        """The height of tiles with the loop over their first rows: whole ones, then one for each row that is left."""
+        first, stop, height = block.first, block.stop, self.cut.tile_h
+        if height == 1:
+            return [(1, lambda: serial("row", first, stop))]
+        middle = bind("middle", stop - (stop - first) % height)
+        return [(height, lambda: tile_tops(height, first, middle)), (1, lambda: serial("row", middle, stop))]
+
+    def _add(self, sums: TapSums, tile: GradientTile) -> None:
+        rows, columns, taps = self.cut.work.rows, self.cut.work.columns, sums.taps
+        outputs = range(tile.width) if taps.sums_dy else sorted({out for _, pairs in tile.reads for out, _ in pairs})
+        gradient = {
+            (row, out, v): self._load_dy(tile.image, tile.top + row, tile.left + out, vector)
+            for row in range(tile.height)
+            for out in outputs
+            for v, vector in enumerate(tile.vectors)
+        }
+        if taps.sums_dy:
+            for v in range(len(tile.vectors)):
+                sums.add_dy(v, sum_in_pairs([value for (_, _, of), value in gradient.items() if of == v]))
+        origin = rows.origin(tile.top) + rows.shift + taps.kh * rows.step
+        for row_at, row_pairs in dataclasses.replace(rows, taps=taps.height, shift=0).reads(tile.height).items():
+            x_row = bind("x_row", origin + row_at)
+            with when(taps.is_one_row or inside(x_row, rows.inputs)):
+                for column_at, pairs in tile.reads:
+                    for v, vector in enumerate(tile.vectors):
+                        value = self._load_x(tile.image, x_row, columns.origin(tile.left) + column_at, vector)
+                        for row, a in row_pairs:
+                            for out, b in pairs:
+                                sums.add(a, b, v, value * gradient[row, out, v])
+
+    def _prefetch(self, taps: RegisterTaps, tile: GradientTile) -> None:
+        """Asks for what the tile ``prefetch`` rows below is the first to read: rows of dy, the rows of x that each of
+        them adds, and of their columns those that the tiles to the left and right leave."""
+        rows, columns, multiplier = self.cut.work.rows, self.cut.work.columns, self.cut.work.multiplier
+        new_columns = tile.width * columns.up
+        shared = max(0, len(tile.reads) - new_columns) // 2
+        new_taps = [a for a in range(taps.height) if (taps.height - 1 - a) * rows.step < rows.up]
+        for row in range(tile.height):
+            below = bind("below", least(tile.top + row + self.cut.prefetch, rows.outputs - 1))
+            for out in range(tile.width):
+                for vector in tile.vectors:
+                    prefetch(self.dy, tile.image, below, tile.left + out, vector.start)
+            for a in new_taps:
+                x_row = rows.origin(below) + rows.shift + (taps.kh + a) * rows.step
+                x_row = bind("x_below", most(least(x_row, rows.inputs - 1), 0))
+                for column_at, _ in tile.reads[shared:][:new_columns]:
+                    column = columns.origin(tile.left) + column_at
+                    for vector in tile.vectors:
+                        prefetch(self.x, tile.image, x_row, column, vector.start // multiplier)
+
+    def _load_x(self, image: Expr, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
+        channels = self.vectors.divided(self.vectors.span(vector.start), self.cut.work.multiplier)
+        return bind("x_value", self.x[image, row, column, channels])
+
+    def _load_dy(self, image: Expr, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
+        return bind("dy_value", self.dy[image, row, column, self.vectors.span(vector.start)])
+
+
+def tile_tops(height: int, first: Expr, stop: Expr) -> Iterator[Expr]:
+    """A loop over tiles: the first row of each."""
+    for tile in serial("tile_h", (stop - first) // height):
+        yield bind("row", first + tile * height)
+
+
+def sum_in_pairs(values: list[Expr]) -> Expr:
+    """Adding them one by one would take as many times as long, each waiting for the one before."""
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    return bind("pair", sum_in_pairs(values[:half]) + sum_in_pairs(values[half:]))
+
+
+def live_outputs(axis: Axis, tap: Expr, among: OutputRange) -> OutputRange:
+    """Those ``among`` outputs that meet an input, not padding, at ``tap``."""
+    at = tap * axis.step + axis.shift
+    first = bind("first", most(among.first, ceil_div(-at, axis.up)))
+    stop = bind("stop", most(first, least(among.stop, (axis.inputs - 1 - at) // axis.up + 1)))
+    return OutputRange(first, stop)

@@ -1,0 +1,144 @@
+"""The knobs of the NHWC weight gradient, the rules that make a configuration illegal, and where a search starts. No
+TVM here."""
+
+from __future__ import annotations
+
+from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block
+from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
+from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, vector_count
+from dwconv.schedules.cpu.shared.rules import code_within_limit
+from dwconv.schedules.cpu.shared.threads import thread_knobs
+from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
+from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+SMALL_IMAGE = 256
+"""Pixels of dy up to which small kernels are better shared out by channels."""
+
+LARGE_BYTES = 4 << 20
+"""More than the second-level caches of a few cores hold: tiles wait for the last one, or for memory."""
+
+
+def wgrad_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
+    work = WeightGradient.of(workload)
+    out_h, out_w = work.rows.outputs, work.columns.outputs
+    return ConfigSpace(
+        name,
+        Knob("parallel", ["images", "channels"]),
+        Knob("tasks", [target.threads * share for share in (1, 2, 4, 8)]),
+        Knob("block_h", block_heights(out_h)),
+        Knob("group_kh", range(1, min(work.rows.taps, 7) + 1)),
+        Knob("tile_h", tile_heights(work, target), absent=1),
+        Knob("tile_w", [size for size in (1, 2, 3, 4, 7, 8, 14) if size <= out_w]),
+        Knob("vectors_c", [count for count in (1, 2, 3, 4) if count <= vectors_in(work, target)]),
+        Knob("order", ["hw", "wh"]),
+        Knob("unroll", ["kw", "none"] if work.columns.taps >= WIDE_KERNEL or work.multiplier > 1 else ["kw"]),
+        *thread_knobs(workload, target),
+        prefetch_knob(workload),
+        rules=wgrad_rules(work, target),
+        preferred={
+            "threads": target.threads,
+            **preferred_tile(work, target),
+            "unroll": "kw",
+            **preferred_tasks(work, target, batch=workload.batch),
+        },
+    )
+
+
+def tile_heights(work: WeightGradient, target: CpuTarget) -> list[int]:
+    """Rows of a tile. More than one load x less often, which pays where every load takes as long as two."""
+    return [rows for rows in (1, 2, 3, 4) if rows <= work.rows.outputs] if is_ragged(work, target) else [1]
+
+
+def is_ragged(work: WeightGradient, target: CpuTarget) -> bool:
+    """Whether channels fill no whole vectors: then most of those that are loaded lie across two cache lines."""
+    return work.channels % channel_lanes(work.channels, target) != 0
+
+
+def vectors_in(work: WeightGradient, target: CpuTarget) -> int:
+    """Vectors of channels."""
+    return vector_count(work.channels, channel_lanes(work.channels, target))
+
+
+def prefetch_knob(workload: Workload) -> Knob:
+    """How many rows ahead lines are asked for: the rows of a strip follow each other a pitch apart, which CPUs do not
+    foresee. Measured in turns, 144×56² k3, tiles of 7 × 2: from memory 608 µs, 3 ahead 540; 32×112²: 568 and 507;
+    192×28²: 168 and 153; 96×112² stride 2: 953 and 1075."""
+    waits = workload.bytes > LARGE_BYTES and workload.output_size[0] >= 8
+    return Knob("prefetch", [0, 3, 6] if waits else [], absent=0)
+
+
+def wgrad_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]:
+    def cut(config: Config) -> NhwcWgradCut:
+        return NhwcWgradCut(work, config, target)
+
+    out_h, vectors, registers = work.rows.outputs, vectors_in(work, target), sum_registers(target)
+    return [
+        Rule(
+            "tasks that own channels make no partial sums and no row blocks",
+            lambda config: (
+                config.parallel == "channels" and (config.tasks != target.threads or config.block_h != out_h)
+            ),
+        ),
+        Rule(
+            "the vectors of channels do not divide into tasks",
+            lambda config: config.parallel == "channels" and vectors % config.vectors_c != 0,
+        ),
+        Rule(
+            f"more sums than {registers} registers",
+            lambda config: cut(config).sums > registers,
+        ),
+        Rule(
+            "more dy in a tile than registers hold",
+            lambda config: config.tile_h * config.tile_w * config.vectors_c > registers - 8,
+        ),
+        Rule(
+            "taps in loops are summed one at a time",
+            lambda config: (
+                config.unroll == "none"
+                and (config.group_kh, config.tile_h, config.tile_w, config.order) != (1, 1, 1, "hw")
+            ),
+        ),
+        Rule(
+            "taps in loops read one column at a time: there is little to ask for",
+            lambda config: config.unroll == "none" and cut(config).prefetch > 0,
+        ),
+        code_within_limit(lambda config: cut(config).code_size),
+    ]
+
+
+def preferred_tasks(work: WeightGradient, target: CpuTarget, *, batch: int) -> dict[str, Value]:
+    """By images, unless these are small: then clearing and adding up partial sums, which a task by images does besides,
+    shows. Whole images, if there are enough: then a strip is cut least often, and the rows of x at its ends read twice.
+    """
+    out_h, out_w = work.rows.outputs, work.columns.outputs
+    vectors, threads = vectors_in(work, target), target.threads
+    if work.columns.taps <= 3 and out_h * out_w <= SMALL_IMAGE and vectors % 2 == 0 and vectors >= 16 * threads:
+        return {"parallel": "channels", "tasks": threads, "block_h": out_h}
+    block_h = out_h if batch >= 4 * threads else preferred_block(out_h, batch=batch, threads=threads)
+    return {"parallel": "images", "tasks": 4 * threads, "block_h": block_h}
+
+
+def preferred_tile(work: WeightGradient, target: CpuTarget) -> dict[str, Value]:
+    """Sums for two thirds of the registers, or nearly. Down a strip of columns a small kernel finds the x that the row
+    above has read in the first-level cache; a wide one reads too much meanwhile, and a single row shares nothing."""
+    kernel_h, kernel_w = work.rows.taps, work.columns.taps
+    at_a_time = max(1, 2 * sum_registers(target) // 3 // kernel_w)
+    if kernel_h == 1 and kernel_w <= 7:
+        return {"order": "hw", "group_kh": 1, "tile_h": 1, "tile_w": 3, "vectors_c": at_a_time}
+    if kernel_w == 1:
+        return {"order": "wh", "group_kh": 7, "tile_h": 1, "tile_w": 4, "vectors_c": 2}
+    if kernel_w <= 3 and is_ragged(work, target):
+        return {"order": "hw", "group_kh": 3, "tile_h": 3, "tile_w": 2, "vectors_c": 2}
+    if kernel_w <= 3:
+        dense = {"tile_w": 14, "vectors_c": 1, "prefetch": 3}
+        strided = {"tile_w": 4, "vectors_c": 2, "prefetch": 0}
+        is_dense = (work.rows.up, work.columns.up) == (1, 1)
+        return {"order": "wh", "group_kh": 3, "tile_h": 1, **(dense if is_dense else strided)}
+    if kernel_w <= 7:
+        return {"order": "wh", "group_kh": at_a_time, "tile_h": 1, "tile_w": 7, "vectors_c": 1}
+    if kernel_w <= 12:
+        return {"order": "hw", "group_kh": 3, "tile_h": 1, "tile_w": 4, "vectors_c": 1}
+    return {"order": "hw", "group_kh": 1, "tile_h": 1, "tile_w": 7, "vectors_c": 1}

@@ -1,0 +1,117 @@
+"""The sums of the NHWC weight gradient: in registers while rows go by, and where they go in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, WeightGradient
+from dwconv.schedules.cpu.shared.words import argument, scratch
+from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
+from dwconv.schedules.emit import Expr, serial, store
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Which of a channel's sums: that of a weight. The gradient of the bias has None in its place."""
+
+    kh: Expr
+    kw: Expr
+
+
+def tap_groups(cut: NhwcWgradCut) -> Iterator[RegisterTaps]:
+    """The taps that are summed at the same time. Kernel rows one by one are a loop, several at a time are unrolled.
+    Kernel columns are unrolled, too, unless ``unroll`` is "none": then every tap is a turn of a loop. For a bias one
+    group, outside of these loops, sums dy as well."""
+    taps_h, taps_w, group_kh = cut.work.rows.taps, cut.work.columns.taps, cut.config.group_kh
+    is_rolled = cut.config.unroll == "none"
+    in_loops = is_rolled or (group_kh == 1 and taps_h > 1)
+    if cut.work.bias and in_loops:
+        yield RegisterTaps(kh=0, height=0, kw=0, width=0, sums_dy=True)
+    for kh in serial("kh", taps_h) if group_kh == 1 else range(0, taps_h, group_kh):
+        height = 1 if group_kh == 1 else min(group_kh, taps_h - kh)
+        if is_rolled:
+            for kw in serial("kw", taps_w):
+                yield RegisterTaps(kh=kh, height=height, kw=kw, width=1)
+        else:
+            for kw, width in cut.column_groups():
+                is_first = not in_loops and (kh, kw) == (0, 0)
+                yield RegisterTaps(kh=kh, height=height, kw=kw, width=width, sums_dy=cut.work.bias and is_first)
+
+
+class TapSums:
+    """The sums of some taps in registers, for ``count`` vectors of channels."""
+
+    def __init__(self, vectors: Vectors, taps: RegisterTaps, count: int) -> None:
+        self.taps = taps
+        self._products = Accumulators(vectors, taps.height, taps.width, count) if taps.height else None
+        self._dy = Accumulators(vectors, count) if taps.sums_dy else None
+
+    def add(self, row: int, column: int, v: int, product: Expr) -> None:
+        """To a tap, counted from the first of the group, of the ``v``-th vector."""
+        assert self._products is not None
+        self._products.add((row, column, v), product)
+
+    def add_dy(self, v: int, value: Expr) -> None:
+        assert self._dy is not None
+        self._dy.add((v,), value)
+
+    def items(self) -> Iterator[tuple[Tap | None, int, Expr]]:
+        """Every sum with its tap and its vector."""
+        if self._products is not None:
+            for (row, column, v), value in self._products.items():
+                yield Tap(self.taps.kh + row, self.taps.kw + column), v, value
+        if self._dy is not None:
+            for (v,), value in self._dy.items():
+                yield None, v, value
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightResults:
+    """dw and dbias."""
+
+    work: WeightGradient
+    vectors: Vectors
+    dw: Any
+    dbias: Any
+    """None if there is no bias."""
+
+    @classmethod
+    def arguments(cls, work: WeightGradient, vectors: Vectors) -> WeightResults:
+        """Emits the kernel's parameters."""
+        dw = argument("dw", work.weight_shape)
+        dbias = argument("dbias", (work.channels,)) if work.bias else None
+        return cls(work=work, vectors=vectors, dw=dw, dbias=dbias)
+
+    @property
+    def count(self) -> int:
+        """Sums of one channel."""
+        return self.work.rows.taps * self.work.columns.taps + self.work.bias
+
+    def number(self, tap: Tap | None) -> Expr:
+        """The number of a sum among those of its channel."""
+        taps_h, taps_w = self.work.rows.taps, self.work.columns.taps
+        return taps_h * taps_w if tap is None else tap.kh * taps_w + tap.kw
+
+    def taps(self) -> Iterator[Tap | None]:
+        """Loops over all sums of a channel."""
+        for kh in serial("kh", self.work.rows.taps):
+            for kw in serial("kw", self.work.columns.taps):
+                yield Tap(kh, kw)
+        if self.work.bias:
+            yield None
+
+    def store(self, value: Expr, number: Expr, tap: Tap | None) -> None:
+        """A sum of the vector of that number. In dw channels are outermost, so lanes go out one by one; those that the
+        vector before has too are left out."""
+        lanes = scratch("scratch", self.vectors.lanes)
+        store(lanes, value, self.vectors.span(0))
+        start = self.vectors.start(number)
+        for lane in serial("lane", number * self.vectors.lanes - start, self.vectors.lanes):
+            channel = start + lane
+            if tap is None:
+                store(self.dbias, lanes[lane], channel)
+            else:
+                store(self.dw, lanes[lane], channel, tap.kh, tap.kw)

@@ -1,0 +1,53 @@
+"""wgrad, NHWC, CPU.
+
+Level one, `parallel="images"`: `tasks` tasks share out the blocks of `block_h` rows of all images; each sums up all
+weights into its own part of the workspace, and the parts are then added in order. Or `parallel="channels"`: a task
+owns `vectors_c` vectors of channels in all images, and there is nothing to add.
+Level two: `group_kh` kernel rows × as many kernel columns as fit are summed in registers, `tile_h` rows × `tile_w`
+columns at a time, along the rows or down a strip of columns (`order`): then what kernel rows share stays in the
+first-level cache. Lines may be asked for some rows before (`prefetch`).
+
+    x                            dy                    registers: group_kh × KW × vectors_c sums
+    ┌─────────────────┐          ┌────────────┐        ┌──────┬──────┬──────┐
+    │ ░░░░░░░         │          │            │        │ kw 0 │ kw 1 │ kw 2 │   each dy of a tile is loaded once,
+    │ ░░░░░░░  rows   │    ×     │ ▓▓▓▓▓ row  │   ──►  ├──────┼──────┼──────┤   each x once a tile: it meets up to
+    │ ░░░░░░░         │          │ tile_w     │        │      │      │      │   min(tile_w, KW) dy
+    └─────────────────┘          └────────────┘        └──────┴──────┴──────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.schedules.cpu.shared.float32 import float32_misfit
+from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
+from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
+from dwconv.schedules.cpu.wgrad_nhwc.space import wgrad_space
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import ScheduleTemplate
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+NAME = "cpu.wgrad_nhwc"
+
+
+def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+    return wgrad_space(NAME, workload, target)
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    """x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, for
+    ``parallel="images"``, workspace (tasks, KH · KW and one more for dbias, C·M in whole vectors)."""
+    from dwconv.schedules.cpu.wgrad_nhwc.kernel import schedule_wgrad
+
+    return schedule_wgrad(NhwcWgradCut(WeightGradient.of(workload), config, target))
+
+
+TEMPLATES = (
+    ScheduleTemplate(
+        name=NAME, device="cpu", pass_="wgrad", layout="nhwc", misfit=float32_misfit, space=space, schedule=schedule
+    ),
+)
