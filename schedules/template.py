@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.target import Target
-from dwconv.workload import PASSES, Layout, Pass, Workload
+from dwconv.workload import Layout, Pass, Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
@@ -81,9 +81,6 @@ def all_templates() -> dict[str, ScheduleTemplate[Any]]:
             name = f"{folder.__name__}.{module.name}"
             if module.ispkg and find_spec(f"{name}.templates"):
                 found.update({each.name: each for each in importlib.import_module(f"{name}.templates").TEMPLATES})
-            elif module.name.startswith(PASSES):
-                candidate = importlib.import_module(name).TEMPLATE
-                found[candidate.name] = candidate
     return dict(sorted(found.items()))
 
 

@@ -17,9 +17,8 @@ from dwconv.build.artifact import Argument, Artifact, Extent, Scalar
 from dwconv.build.cuda import extent, lower
 from dwconv.errors import BuildError, InvalidConfig
 from dwconv.measure.simulator.smaller import source_only
-from dwconv.schedules.cuda.block_tile import templates as block_tile
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, template
 from dwconv.target import parse_target
 from dwconv.workload import Workload
 from tests.build import emulator
@@ -59,7 +58,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def candidate(case: str = "plain") -> Candidate:
     changes, knobs = CASES[case]
     workload = dataclasses.replace(PLAIN, **changes)
-    space = block_tile.space(workload, SM_90)
+    space = template("cuda.fprop_nchw").space(workload, SM_90)
     return Candidate(workload, space.check({**space.default.to_dict(), **knobs}))
 
 
@@ -128,7 +127,11 @@ def test_no_guard_in_the_inner_loop() -> None:
 def test_the_source_is_pinned(golden: Golden) -> None:
     workload = dataclasses.replace(PLAIN, channels=4, stride=(2, 2), input_size=(16, 32))
     knobs = {"planes": 2, "block_h": 8, "tile_h": 2, "threads_w": 8, "vthread_w": 2, "tile_w": 1, "stage": "shared"}
-    config = block_tile.space(workload, SM_90).check({**knobs, "pipeline": 1, "turns": 1, "unroll": "kernel"})
+    config = (
+        template("cuda.fprop_nchw")
+        .space(workload, SM_90)
+        .check({**knobs, "pipeline": 1, "turns": 1, "unroll": "kernel"})
+    )
     golden(Path(__file__).parent / "golden" / "fprop_nchw.cu", build(Candidate(workload, config), SM_90).source)
 
 

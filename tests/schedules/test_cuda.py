@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
-from dwconv.schedules.cuda.block_tile import templates as block_tile
-from dwconv.schedules.template import templates_for
+from dwconv.schedules.template import template, templates_for
 from dwconv.target import CudaTarget, parse_target
 from dwconv.workload import Workload, resolve_padding
 from tests.turns import slow
@@ -36,13 +35,13 @@ def layer(channels: int, size: int, kernel: int, stride: int = 1, **other: objec
     ids=lambda value: value.key if isinstance(value, Workload) else "",
 )
 def test_there_is_something_to_search(workload: Workload, at_least: int) -> None:
-    legal = sum(1 for _ in block_tile.space(workload, SM_90))
+    legal = sum(1 for _ in template("cuda.fprop_nchw").space(workload, SM_90))
     assert at_least <= legal <= 20_000
 
 
 def test_legal_configurations_fit_the_hardware() -> None:
     workload = layer(128, 28, 31)
-    space = block_tile.space(workload, SM_90)
+    space = template("cuda.fprop_nchw").space(workload, SM_90)
     rng = random.Random(0)
     for _ in range(50):
         config = space.sample(rng)
@@ -78,7 +77,7 @@ def test_every_workload_has_a_default(channels, multiplier, size, kernel, stride
 
 
 def test_the_default_is_staged_in_shared_memory_and_strided_by_virtual_threads() -> None:
-    default = block_tile.space(layer(144, 56, 3), SM_90).default
+    default = template("cuda.fprop_nchw").space(layer(144, 56, 3), SM_90).default
     assert (default.stage, default.vthread_w) == ("shared", 2)
     assert default.threads_w == 32, "a row of threads meets every bank once"
 
@@ -101,6 +100,6 @@ def test_what_cannot_run_is_named() -> None:
     ],
 )
 def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
-    space = block_tile.space(layer(144, 56, 3), SM_90)
+    space = template("cuda.fprop_nchw").space(layer(144, 56, 3), SM_90)
     with pytest.raises(InvalidConfig, match=reason):
         space.check({**space.default.to_dict(), **knobs})

@@ -14,10 +14,9 @@ import pytest
 from dwconv.build import build
 from dwconv.build.artifact import Argument, Artifact, Launch
 from dwconv.build.sass import Code, Instruction
-from dwconv.schedules.cuda.block_tile import templates as block_tile
 from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, NOT_HIDDEN, RESOURCES
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
-from dwconv.schedules.template import Candidate, templates_for
+from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.target import CudaTarget, parse_target
 from dwconv.tuner import cost_model
 from dwconv.tuner.block_trace import Untraceable
@@ -33,7 +32,7 @@ LAYER = Workload(pass_="fprop", batch=64, channels=144, input_size=(56, 56), ker
 
 @cache
 def _built(**knobs: Any) -> Artifact:
-    space = block_tile.space(LAYER, SM_90)
+    space = template("cuda.fprop_nchw").space(LAYER, SM_90)
     return build(Candidate(LAYER, space.check({**space.default.to_dict(), **knobs})), SM_90)
 
 
@@ -197,7 +196,7 @@ def test_the_report_names_every_resource() -> None:
 
 
 def test_estimates_put_the_good_before_the_bad() -> None:
-    space = block_tile.space(LAYER, SM_90)
+    space = template("cuda.fprop_nchw").space(LAYER, SM_90)
     wasteful = {"planes": 8, "block_h": 2, "tile_h": 1, "threads_w": 7, "vthread_w": 1}
     good, bad = space.default, space.check({**space.default.to_dict(), **wasteful})
     assert estimated_us(LAYER, good, SM_90) < 0.9 * estimated_us(LAYER, bad, SM_90)

@@ -15,9 +15,8 @@ from dwconv.measure.simulator import compile as compiling
 from dwconv.measure.simulator.compile import available
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
-from dwconv.schedules.cuda.block_tile import templates as block_tile
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, template
 from dwconv.target import CudaTarget, parse_target
 from dwconv.tuner.predict import Predictor, PredictRunner, PredictSetup
 from dwconv.workload import Workload
@@ -32,7 +31,7 @@ simulator = pytest.mark.skipif(not available(), reason="the simulator needs g++ 
 
 @pytest.fixture(scope="module")
 def candidates() -> list[Candidate]:
-    space = block_tile.space(LAYER, SM_90)
+    space = template("cuda.fprop_nchw").space(LAYER, SM_90)
     rng = random.Random(0)
     good = [config for config in (space.default, space.sample(rng), space.sample(rng)) if config]
     wild = Config.of("cuda.fprop_nchw", **{**dict(space.default.values), "planes": 3})
@@ -73,7 +72,7 @@ def test_a_candidate_that_takes_too_long_is_ended(candidates: list[Candidate]) -
 def test_a_candidate_limited_by_memory_is_predicted_too() -> None:
     """Its traffic is counted with NumPy, whose numbers cannot pass between processes."""
     layer = dataclasses.replace(LAYER, batch=64, channels=144, input_size=(56, 56))
-    space = block_tile.space(layer, SM_90)
+    space = template("cuda.fprop_nchw").space(layer, SM_90)
     direct = space.check({**space.default.to_dict(), "stage": "registers", "block_h": 56, "tile_h": 14, "tile_w": 2,
                           "threads_w": 28, "vthread_w": 1, "planes": 1})  # fmt: skip
     with PredictRunner(layer, SM_90, check=False) as runner:
@@ -87,7 +86,7 @@ def test_a_fault_is_a_wrong_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source loses its barriers on the way to the simulator."""
     original = cuda.self_contained
     monkeypatch.setattr(cuda, "self_contained", lambda source: original(source).replace("__syncthreads();", ""))
-    default = Candidate(SMALL, block_tile.space(SMALL, SM_90).default)
+    default = Candidate(SMALL, template("cuda.fprop_nchw").space(SMALL, SM_90).default)
     outcome = Predictor(PredictSetup(target=SM_90, check=True))(default)
     record = PredictRunner(SMALL, SM_90, check=False)._record(default, outcome)
     assert record.status is Status.WRONG and record.measurement is None

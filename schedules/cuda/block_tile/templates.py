@@ -22,11 +22,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cuda.block_tile import estimate
+from dwconv.schedules.cuda.block_tile.estimate import block_work
 from dwconv.schedules.cuda.block_tile.space import block_tile_space, least_tile_misfit
+from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CudaTarget
 from dwconv.workload import Pair, Workload
 
@@ -45,12 +45,12 @@ def misfit(workload: Workload, target: CudaTarget) -> str | None:
     return least_tile_misfit(as_fprop(workload), target)
 
 
-def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
-    return block_tile_space(f"cuda.{workload.pass_}_nchw", as_fprop(workload), target)
+def space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
+    return block_tile_space(name, as_fprop(workload), target)
 
 
-def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
-    return (estimate.block_work(as_fprop(workload), config, target),)
+def work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
+    return block_work(as_fprop(workload), config, target)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -80,16 +80,4 @@ def _padding_left(workload: Workload, axis: int) -> Pair:
     return reach - before, reach - after
 
 
-TEMPLATES = tuple(
-    ScheduleTemplate(
-        name=f"cuda.{pass_}_nchw",
-        device="cuda",
-        pass_=pass_,
-        layout="nchw",
-        misfit=misfit,
-        space=space,
-        work=work,
-        schedule=schedule,
-    )
-    for pass_ in ("fprop", "dgrad")
-)
+TEMPLATES = gather_family("nchw", layout="nchw", misfit=misfit, space=space, work=work, schedule=schedule)

@@ -11,6 +11,7 @@ from dwconv.schedules.cuda.gpu.banks import Turns, turns_of_warp
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork, missed
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, SHARED_LANES, VECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
+from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
 
@@ -21,8 +22,12 @@ COPIES_AHEAD = 16
 """Copies to shared memory that a thread has on their way."""
 
 
-def block_work(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     """Blocks that lie side by side read their halo again, from the cache where it is still there."""
+    return work_of(Cut.of(workload, config), workload, target)
+
+
+def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
     blocks = workload.batch * math.prod(axis.blocks for axis in cut.axes)
     warps, work = -(-cut.threads // WARP), thread_work(cut)
     read, written = _read_bytes(cut, workload), float(_written_bytes(cut, workload))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dwconv.schedules.cuda.channels_last.cut import AxisCut, Cut
-from dwconv.schedules.cuda.channels_last.estimate import block_work, conflicts
+from dwconv.schedules.cuda.channels_last.estimate import conflicts, work_of
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
 from dwconv.schedules.cuda.gpu.cost import price
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES
@@ -64,7 +64,7 @@ class Starts:
 
     def _price(self, cut: Cut) -> float:
         """Of those that take equally long, the lean one, with enough loads on their way, and without bank conflicts."""
-        found = price(block_work(cut, self._workload, self._target), self._target)
+        found = price(work_of(cut, self._workload, self._target), self._target)
         microseconds = found.microseconds + LEAN * found.busy_us["issue"]
         microseconds *= 1.0 if conflicts(cut) <= MOST_CONFLICTS else DOUBTED
         return microseconds * (1.0 if found.bytes_in_flight_per_sm >= ENOUGH_IN_FLIGHT else DOUBTED)

@@ -40,23 +40,13 @@ from typing import TYPE_CHECKING
 from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.estimate import block_work
 from dwconv.schedules.cuda.channels_last.space import strip_misfit, strip_space
-from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.gather import GATHERS
-from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import ScheduleTemplate
+from dwconv.schedules.cuda.gather_family import gather_family
+from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
-    return strip_space(f"cuda.{workload.pass_}_nhwc", workload, target)
-
-
-def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
-    return (block_work(Cut.of(workload, config), workload, target),)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -66,16 +56,6 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
     return schedule_strips(Cut.of(workload, config))
 
 
-TEMPLATES = tuple(
-    ScheduleTemplate(
-        name=f"cuda.{pass_}_nhwc",
-        device="cuda",
-        pass_=pass_,
-        layout="nhwc",
-        misfit=strip_misfit,
-        space=space,
-        work=work,
-        schedule=schedule,
-    )
-    for pass_ in GATHERS
+TEMPLATES = gather_family(
+    "nhwc", layout="nhwc", misfit=strip_misfit, space=strip_space, work=block_work, schedule=schedule
 )

@@ -11,6 +11,7 @@ from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sector_bytes
 from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import ITEMSIZE, DType, Workload
 
@@ -52,8 +53,9 @@ def thread_work(gather: Gather, dtype: DType, tile_h: int, tile_w: int, *, acros
     return ThreadWork(fma=products, loads=loads, stores=stores, others=others, lines=lines)
 
 
-def block_work(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     """Every block reads the rows that it meets once, in whole sectors."""
+    cut = Cut.of(workload, config)
     gather, itemsize = cut.gather, ITEMSIZE[cut.dtype]
     rows, columns = gather.rows, gather.columns
     alone = thread_work(gather, cut.dtype, cut.tile_h, cut.tile_w, across=cut.threads_w)

@@ -10,6 +10,7 @@ from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import compiled_registers, occupancy
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors
 from dwconv.schedules.cuda.resident_planes.cut import Cut
+from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import ITEMSIZE, Workload
 
@@ -109,8 +110,9 @@ def issued(cut: Cut) -> Issued:
     )
 
 
-def block_work(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     """Every plane is read and written once."""
+    cut = Cut.of(workload, config)
     warps, thread = -(-cut.threads // WARP), issued(cut)
     copied_bytes = cut.source.copied_lanes * ITEMSIZE[cut.dtype]
     return BlockWork(

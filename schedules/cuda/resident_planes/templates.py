@@ -33,26 +33,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.cuda.resident_planes.estimate import block_work, blocks_at_a_time
 from dwconv.schedules.cuda.resident_planes.space import plane_misfit, plane_space
-from dwconv.schedules.gather import GATHERS
-from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import ScheduleTemplate
+from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
-    return plane_space(f"cuda.{workload.pass_}_nchw_plane", workload, target)
-
-
-def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
-    return (block_work(Cut.of(workload, config), workload, target),)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -63,16 +53,6 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
     return schedule_planes(cut, at_a_time=blocks_at_a_time(cut, target))
 
 
-TEMPLATES = tuple(
-    ScheduleTemplate(
-        name=f"cuda.{pass_}_nchw_plane",
-        device="cuda",
-        pass_=pass_,
-        layout="nchw",
-        misfit=plane_misfit,
-        space=space,
-        work=work,
-        schedule=schedule,
-    )
-    for pass_ in GATHERS
+TEMPLATES = gather_family(
+    "nchw_plane", layout="nchw", misfit=plane_misfit, space=plane_space, work=block_work, schedule=schedule
 )

@@ -10,6 +10,7 @@ from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sector_bytes
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import ITEMSIZE, Workload
 
@@ -25,8 +26,9 @@ LOADS_IN_FLIGHT = 9
 """Of one thread while it stages; of 16-bit elements twice as many."""
 
 
-def block_work(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
     """Kernel rows that meet padding are left out: of ``rows.taps`` an output row meets those inside."""
+    cut = Cut.of(workload, config)
     gather, itemsize = cut.gather, ITEMSIZE[cut.dtype]
     warps = -(-cut.threads // WARP)
     planes = -(-workload.batch * gather.channels // cut.planes)

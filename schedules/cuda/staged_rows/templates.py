@@ -35,26 +35,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.cuda.staged_rows.estimate import block_work
 from dwconv.schedules.cuda.staged_rows.space import row_misfit, row_space
-from dwconv.schedules.gather import GATHERS
-from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import ScheduleTemplate
+from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
-    return row_space(f"cuda.{workload.pass_}_nchw_wide", workload, target)
-
-
-def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
-    return (block_work(Cut.of(workload, config), workload, target),)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -64,16 +54,6 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
     return schedule_rows(Cut.of(workload, config))
 
 
-TEMPLATES = tuple(
-    ScheduleTemplate(
-        name=f"cuda.{pass_}_nchw_wide",
-        device="cuda",
-        pass_=pass_,
-        layout="nchw",
-        misfit=row_misfit,
-        space=space,
-        work=work,
-        schedule=schedule,
-    )
-    for pass_ in GATHERS
+TEMPLATES = gather_family(
+    "nchw_wide", layout="nchw", misfit=row_misfit, space=row_space, work=block_work, schedule=schedule
 )

@@ -20,8 +20,7 @@ from dwconv.measure.simulator.simulate import simulate
 from dwconv.measure.simulator.smaller import MOST_PRODUCTS, products, smaller, source_only
 from dwconv.measure.simulator.translate import translate
 from dwconv.records.record import Verdict
-from dwconv.schedules.cuda.block_tile import templates as block_tile
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, template
 from dwconv.target import CudaTarget, parse_target
 from dwconv.workload import Workload
 from tests.measure.simulator.handlers import HandlerSetup
@@ -36,7 +35,7 @@ LARGE = dataclasses.replace(LAYER, batch=64, channels=288, input_size=(112, 112)
 
 
 def lowered(workload: Workload = LAYER) -> Artifact:
-    return source_only(Candidate(workload, block_tile.space(workload, SM_90).default), SM_90)
+    return source_only(Candidate(workload, template("cuda.fprop_nchw").space(workload, SM_90).default), SM_90)
 
 
 def without_barriers(artifact: Artifact) -> Artifact:
@@ -100,7 +99,7 @@ def test_at_least_one_image_is_verified(objects: Path, monkeypatch: pytest.Monke
 
 
 def test_a_workload_is_made_smaller_by_channels_alone() -> None:
-    default = Candidate(LARGE, block_tile.space(LARGE, SM_90).default)
+    default = Candidate(LARGE, template("cuda.fprop_nchw").space(LARGE, SM_90).default)
     small = smaller(default, SM_90)
     assert small.config == default.config
     assert small.workload == dataclasses.replace(LARGE, channels=small.workload.channels)
