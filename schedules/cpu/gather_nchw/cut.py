@@ -5,26 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from dwconv.schedules.cpu.planes.fit import loads_per_read, row_runs
 from dwconv.schedules.cpu.shared.blocks import RowCut
+from dwconv.schedules.cpu.shared.planes import loads_per_read, row_runs
 from dwconv.schedules.cpu.shared.registers import column_lanes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Run, full_source_loops
 from dwconv.target import CpuTarget
+from dwconv.workload import Workload
 
 
 @dataclass(frozen=True)
-class NchwGatherCut:
+class Cut:
     """A task is some rows of ``planes`` planes; a tile is ``tile_h`` rows × ``vectors_w`` vectors of cells."""
 
     work: Gather
     config: Config
     target: CpuTarget
 
+    @classmethod
+    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> Cut:
+        return cls(Gather.of(workload), config, target)
+
     @property
     def cells(self) -> int:
-        """Cells of a row: ``down`` neighbouring columns each, one of each phase."""
+        """Cells of a row: ``down`` neighbouring columns each, one of each phase (see ``emit.rows``)."""
         return -(-self.work.columns.outputs // self.work.columns.down)
 
     @property
@@ -67,7 +72,7 @@ class NchwGatherCut:
 
 
 @cache
-def _code_size(cut: NchwGatherCut) -> int:
+def _code_size(cut: Cut) -> int:
     work, tile_h, runs = cut.work, cut.config.tile_h, cut.column_runs
     vectors = sum(map(cut.vectors_in, runs))
     reads = work.columns.reads(work.columns.down)

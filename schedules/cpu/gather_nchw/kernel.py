@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.gather_nchw.cut import NchwGatherCut
+from dwconv.schedules.cpu.emit.loops import tile_rows
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
+from dwconv.schedules.cpu.emit.staging import StagedPlanes, Staging
+from dwconv.schedules.cpu.emit.vectors import Vectors
+from dwconv.schedules.cpu.emit.words import parallel
+from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.tile import PlaneTensors, PlaneTile
 from dwconv.schedules.cpu.gather_nchw.weights import ChannelWeights
-from dwconv.schedules.cpu.planes.rows import InPlace, Plane, Rows
-from dwconv.schedules.cpu.planes.staging import StagedPlanes, Staging
-from dwconv.schedules.cpu.shared.loops import tile_rows
-from dwconv.schedules.cpu.shared.vectors import Vectors
-from dwconv.schedules.cpu.shared.words import parallel
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, serial, when
 from dwconv.schedules.taps import Run
 
 
-def schedule_gather(cut: NchwGatherCut) -> s_tir.Schedule:
+def schedule_gather(cut: Cut) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, result (n, C′, OH, OW)."""
     work, planes, blocks = cut.work, cut.config.planes, cut.rows.blocks
     groups = work.channels // work.fan_out
@@ -47,13 +47,13 @@ class RowBlock:
     """Rows of results from ``top`` on, in one plane after the other, and the scratch memory for them."""
 
     tensors: PlaneTensors
-    cut: NchwGatherCut
+    cut: Cut
     top: Expr
     staged: StagedPlanes | None
     """None where the source is read in place."""
 
     @classmethod
-    def allocate(cls, tensors: PlaneTensors, cut: NchwGatherCut, top: Expr) -> RowBlock:
+    def allocate(cls, tensors: PlaneTensors, cut: Cut, top: Expr) -> RowBlock:
         if cut.config.stage == "none":
             return cls(tensors, cut, top, None)
         staging = Staging.of(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dwconv.schedules.cpu.gather_nchw.cut import NchwGatherCut
-from dwconv.schedules.cpu.planes.fit import SMALL_KERNEL, scratch_within_cache
+from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.shared.blocks import block_heights, tile_sizes
+from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
 from dwconv.schedules.cpu.shared.registers import column_lanes, sum_registers, vector_count
 from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit, sums_in_registers
 from dwconv.schedules.cpu.shared.threads import thread_knobs
@@ -14,7 +14,8 @@ from dwconv.target import CpuTarget
 from dwconv.workload import Workload
 
 
-def gather_space(name: str, work: Gather, workload: Workload, target: CpuTarget) -> ConfigSpace:
+def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
+    work = Gather.of(workload)
     rows = work.rows
     return ConfigSpace(
         name,
@@ -42,8 +43,8 @@ def row_vectors(work: Gather, target: CpuTarget) -> int:
 
 
 def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> NchwGatherCut:
-        return NchwGatherCut(work, config, target)
+    def cut(config: Config) -> Cut:
+        return Cut(work, config, target)
 
     return [
         TILE_WITHIN_BLOCK,

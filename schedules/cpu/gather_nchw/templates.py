@@ -27,38 +27,42 @@ dgrad, the same on dx:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cpu.gather_nchw.cut import NchwGatherCut
+from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.space import gather_space
-from dwconv.schedules.cpu.planes.fit import plane_misfit
-from dwconv.schedules.gather import Gather
+from dwconv.schedules.cpu.shared.planes import plane_misfit
+from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CpuTarget
-from dwconv.workload import Pass, Workload
+from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
 
 
-def gather_template(pass_: Pass, gather_of: Callable[[Workload], Gather]) -> ScheduleTemplate[CpuTarget]:
-    name = f"cpu.{pass_}_nchw"
+def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+    return gather_space(f"cpu.{workload.pass_}_nchw", workload, target)
 
-    def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
-        return gather_space(name, gather_of(workload), workload, target)
 
-    def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-        """fprop: x (n, C, H, W), w (C·M, KH, KW), bias (C·M) if there is one, y (n, C·M, OH, OW).
-        dgrad: dy (n, C·M, OH, OW), w (C·M, KH, KW), dx (n, C, H, W)."""
-        from dwconv.schedules.cpu.gather_nchw.kernel import schedule_gather
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    """fprop: x (n, C, H, W), w (C·M, KH, KW), bias (C·M) if there is one, y (n, C·M, OH, OW).
+    dgrad: dy (n, C·M, OH, OW), w (C·M, KH, KW), dx (n, C, H, W)."""
+    from dwconv.schedules.cpu.gather_nchw.kernel import schedule_gather
 
-        return schedule_gather(NchwGatherCut(gather_of(workload), config, target))
+    return schedule_gather(Cut.of(workload, config, target))
 
-    return ScheduleTemplate(
-        name=name, device="cpu", pass_=pass_, layout="nchw", misfit=plane_misfit, space=space, schedule=schedule
+
+TEMPLATES = tuple(
+    ScheduleTemplate(
+        name=f"cpu.{pass_}_nchw",
+        device="cpu",
+        pass_=pass_,
+        layout="nchw",
+        misfit=plane_misfit,
+        space=space,
+        schedule=schedule,
     )
-
-
-TEMPLATES = (gather_template("fprop", Gather.of_convolution), gather_template("dgrad", Gather.of_input_gradient))
+    for pass_ in GATHERS
+)

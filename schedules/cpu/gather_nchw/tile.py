@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.gather_nchw.cut import NchwGatherCut
+from dwconv.schedules.cpu.emit.lanes import interleave, store_columns
+from dwconv.schedules.cpu.emit.loops import has_row
+from dwconv.schedules.cpu.emit.rows import Plane, Rows
+from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.emit.words import argument
+from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.weights import ChannelWeights
-from dwconv.schedules.cpu.planes.lanes import interleave, store_columns
-from dwconv.schedules.cpu.planes.rows import Plane, Rows
-from dwconv.schedules.cpu.shared.loops import has_row
-from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
-from dwconv.schedules.cpu.shared.words import argument
 from dwconv.schedules.emit import Expr, bind, inside, serial, turns_inside, when
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.taps import Run, full_source_loops
@@ -47,7 +47,7 @@ class PlaneTile:
     """``tile_h`` rows from ``top`` on × some vectors of cells from ``cell`` on × the column phases of a cell."""
 
     tensors: PlaneTensors
-    cut: NchwGatherCut
+    cut: Cut
     source: Rows
     plane: Plane
     """The plane of the results."""

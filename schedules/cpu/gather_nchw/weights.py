@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.shared.vectors import Vectors
+from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.emit import Expr, bind
 from dwconv.schedules.gather import Gather
 

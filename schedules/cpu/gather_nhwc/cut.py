@@ -11,16 +11,21 @@ from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Run, column_runs, rolled_column_runs
 from dwconv.target import CpuTarget
+from dwconv.workload import Workload
 
 
 @dataclass(frozen=True)
-class NhwcGatherCut:
+class Cut:
     """A task is some rows of one image in a block of channels. Of a block, the last vector may overlap the one
     before."""
 
     work: Gather
     config: Config
     target: CpuTarget
+
+    @classmethod
+    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> Cut:
+        return cls(Gather.of(workload), config, target)
 
     @property
     def lanes(self) -> int:

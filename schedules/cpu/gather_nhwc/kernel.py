@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.gather_nhwc.cut import NhwcGatherCut
+from dwconv.schedules.cpu.emit.loops import tile_columns, tile_rows
+from dwconv.schedules.cpu.emit.vectors import Vectors
+from dwconv.schedules.cpu.emit.words import parallel
+from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.gather_nhwc.tile import PixelTile
-from dwconv.schedules.cpu.shared.loops import tile_columns, tile_rows
-from dwconv.schedules.cpu.shared.vectors import Vectors
-from dwconv.schedules.cpu.shared.words import parallel
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, nest
 
 
-def schedule_gather(cut: NhwcGatherCut, *, streamed_above: int | None) -> s_tir.Schedule:
+def schedule_gather(cut: Cut, *, streamed_above: int | None) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, result (n, OH, OW, C′),
     workspace (vectors, fan-in, KH, KW, lanes): packed weights. ``streamed_above``: the result of a larger batch is
     streamed; None: never."""
@@ -40,7 +40,7 @@ class PixelTask:
     """Rows of one image from ``top`` on, in the block of channels that begins with vector ``first_vector``."""
 
     tensors: PixelTensors
-    cut: NhwcGatherCut
+    cut: Cut
     image: Expr
     top: Expr
     first_vector: Expr
@@ -66,7 +66,7 @@ class PixelTask:
             )
 
 
-def tasks(tensors: PixelTensors, cut: NhwcGatherCut, n: Expr) -> Iterator[PixelTask]:
+def tasks(tensors: PixelTensors, cut: Cut, n: Expr) -> Iterator[PixelTask]:
     """Shares out images × blocks of rows × blocks of channels over the threads."""
     row_blocks, channel_blocks, stream = cut.rows.blocks, cut.channel_blocks, tensors.stream
     with stream.defined() if stream else contextlib.nullcontext():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dwconv.schedules.cpu.gather_nhwc.cut import NhwcGatherCut
+from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.stores import store_knob
 from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, tile_sizes
 from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
@@ -19,7 +19,8 @@ ORDERS = ["hwc", "hcw", "chw", "cwh", "wch"]
 TILE_WIDTHS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)
 
 
-def gather_space(name: str, work: Gather, workload: Workload, target: CpuTarget) -> ConfigSpace:
+def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
+    work = Gather.of(workload)
     rows = work.rows
     block_h = preferred_block(rows.outputs, batch=workload.batch, threads=target.threads)
     return ConfigSpace(
@@ -58,8 +59,8 @@ def unrolling(work: Gather) -> list[str]:
 
 
 def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> NhwcGatherCut:
-        return NhwcGatherCut(work, config, target)
+    def cut(config: Config) -> Cut:
+        return Cut(work, config, target)
 
     return [
         TILE_WITHIN_BLOCK,

@@ -30,41 +30,44 @@ tile, and no others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cpu.gather_nhwc.cut import NhwcGatherCut
+from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.space import gather_space
 from dwconv.schedules.cpu.gather_nhwc.stores import streamed_above
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
-from dwconv.schedules.gather import Gather
+from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CpuTarget
-from dwconv.workload import Pass, Workload
+from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
 
 
-def gather_template(pass_: Pass, gather_of: Callable[[Workload], Gather]) -> ScheduleTemplate[CpuTarget]:
-    name = f"cpu.{pass_}_nhwc"
+def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+    return gather_space(f"cpu.{workload.pass_}_nhwc", workload, target)
 
-    def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
-        return gather_space(name, gather_of(workload), workload, target)
 
-    def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
-        """fprop: x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M), workspace.
-        dgrad: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C), workspace.
-        The workspace holds the packed weights: (vectors, fan-in, KH, KW, lanes)."""
-        from dwconv.schedules.cpu.gather_nhwc.kernel import schedule_gather
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    """fprop: x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M), workspace.
+    dgrad: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C), workspace.
+    The workspace holds the packed weights: (vectors, fan-in, KH, KW, lanes)."""
+    from dwconv.schedules.cpu.gather_nhwc.kernel import schedule_gather
 
-        cut = NhwcGatherCut(gather_of(workload), config, target)
-        return schedule_gather(cut, streamed_above=streamed_above(workload, config, target))
+    return schedule_gather(Cut.of(workload, config, target), streamed_above=streamed_above(workload, config, target))
 
-    return ScheduleTemplate(
-        name=name, device="cpu", pass_=pass_, layout="nhwc", misfit=float32_misfit, space=space, schedule=schedule
+
+TEMPLATES = tuple(
+    ScheduleTemplate(
+        name=f"cpu.{pass_}_nhwc",
+        device="cpu",
+        pass_=pass_,
+        layout="nhwc",
+        misfit=float32_misfit,
+        space=space,
+        schedule=schedule,
     )
-
-
-TEMPLATES = (gather_template("fprop", Gather.of_convolution), gather_template("dgrad", Gather.of_input_gradient))
+    for pass_ in GATHERS
+)

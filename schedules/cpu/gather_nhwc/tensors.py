@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.schedules.cpu.emit.stream import Stream
+from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
+from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.gather_nhwc.weights import PackedWeights
-from dwconv.schedules.cpu.shared.stream import Stream
-from dwconv.schedules.cpu.shared.vectors import NumberedVector, Vectors
-from dwconv.schedules.cpu.shared.words import argument
 from dwconv.schedules.emit import Expr, bind, store
 from dwconv.schedules.gather import Gather
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dwconv.schedules.cpu.gather_nhwc.cut import NhwcGatherCut
+from dwconv.schedules.cpu.emit.loops import has_row
+from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector
+from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
-from dwconv.schedules.cpu.shared.loops import has_row
-from dwconv.schedules.cpu.shared.vectors import Accumulators, NumberedVector
 from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, serial, when
 from dwconv.schedules.taps import Axis, Run, TapLoop
 
@@ -17,7 +17,7 @@ class PixelTile:
     """``tile_h`` rows from ``top`` on × the columns of a run from ``left`` on × some vectors of channels."""
 
     tensors: PixelTensors
-    cut: NhwcGatherCut
+    cut: Cut
     image: Expr
     top: Expr
     left: Expr

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.schedules.cpu.emit.vectors import Vectors
+from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS
-from dwconv.schedules.cpu.shared.vectors import Vectors
-from dwconv.schedules.cpu.shared.words import parallel
 from dwconv.schedules.emit import Expr, bind, serial, store
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.taps import Axis

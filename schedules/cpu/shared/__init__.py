@@ -1,5 +1,1 @@
-"""Parts that the CPU families share.
-
-Without TVM, for the spaces: ``registers``, ``threads``, ``blocks``, ``code_size``, ``rules``, ``float32``,
-``weight_gradient``. With TVM, for the kernels: ``words``, ``vectors``, ``loops``, ``stream``.
-"""
+"""How the CPU families cut their work and what limits it, in plain integers. No TVM here."""

@@ -46,8 +46,8 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     """x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M)."""
     from tvm import s_tir, tirx
 
-    from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
-    from dwconv.schedules.cpu.shared.words import argument, parallel
+    from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
+    from dwconv.schedules.cpu.emit.words import argument, parallel
     from dwconv.schedules.emit import BATCH, all_of, bind, ceil_div, inside, kernel, least, serial, store, when
 
     rows, columns = Axis.of_convolution(workload, 0), Axis.of_convolution(workload, 1)

@@ -1,4 +1,9 @@
-"""Rows of planes, as a vector of results reads them: here in place; ``staging`` has those in scratch memory."""
+"""Rows of NCHW planes, as a vector of results reads them: here in place; ``staging`` has those in scratch memory.
+
+With a strided gradient the results of a row have ``down`` column phases. ``down`` neighbouring columns, one of each
+phase, are a cell, and vectors begin where cells do: then the lanes of a vector read neighbouring columns of the source
+in both passes. Without a strided gradient a cell is a column.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dwconv.schedules.cpu.planes.lanes import load_columns, shuffle
-from dwconv.schedules.cpu.shared.vectors import Vectors
+from dwconv.schedules.cpu.emit.lanes import load_columns, shuffle
+from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.emit import Expr, bind
 from dwconv.schedules.taps import Axis
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.planes.lanes import keep, load_columns, total
-from dwconv.schedules.cpu.planes.rows import Plane, Rows
-from dwconv.schedules.cpu.shared.loops import tile_columns
-from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.emit.lanes import keep, load_columns, total
+from dwconv.schedules.cpu.emit.loops import tile_columns
+from dwconv.schedules.cpu.emit.rows import Plane, Rows
+from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
-from dwconv.schedules.cpu.shared.words import argument
-from dwconv.schedules.cpu.wgrad_nchw.cut import NchwWgradCut
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.emit import Expr, bind, inside, serial, when
 from dwconv.schedules.taps import Axis, column_runs
 
@@ -21,14 +21,14 @@ from dwconv.schedules.taps import Axis, column_runs
 class PlaneInputs:
     """x and dy, and which lanes of them count."""
 
-    cut: NchwWgradCut
+    cut: Cut
     vectors: Vectors
     """The columns of a row of dy."""
     x: Any
     dy: Any
 
     @classmethod
-    def arguments(cls, cut: NchwWgradCut, n: Expr) -> PlaneInputs:
+    def arguments(cls, cut: Cut, n: Expr) -> PlaneInputs:
         """Emits the kernel's parameters."""
         work, rows, columns = cut.work, cut.work.rows, cut.work.columns
         x = argument("x", (n, work.input_channels, rows.inputs, columns.inputs))

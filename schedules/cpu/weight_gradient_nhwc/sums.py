@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.emit.words import argument, scratch
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, WeightGradient
-from dwconv.schedules.cpu.shared.words import argument, scratch
-from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.emit import Expr, serial, store
 
 
@@ -21,7 +21,7 @@ class Tap:
     kw: Expr
 
 
-def tap_groups(cut: NhwcWgradCut) -> Iterator[RegisterTaps]:
+def tap_groups(cut: Cut) -> Iterator[RegisterTaps]:
     """The taps that are summed at the same time. Kernel rows one by one are a loop, several at a time are unrolled.
     Kernel columns are unrolled, too, unless ``unroll`` is "none": then every tap is a turn of a loop. For a bias one
     group, outside of these loops, sums dy as well."""

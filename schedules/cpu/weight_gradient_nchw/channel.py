@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.planes.fit import row_runs
-from dwconv.schedules.cpu.planes.lanes import load_columns, total
-from dwconv.schedules.cpu.planes.rows import InPlace, Plane, Rows
-from dwconv.schedules.cpu.planes.staging import StagedPlanes, Staging
-from dwconv.schedules.cpu.shared.vectors import Accumulators
+from dwconv.schedules.cpu.emit.lanes import load_columns, total
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
+from dwconv.schedules.cpu.emit.staging import StagedPlanes, Staging
+from dwconv.schedules.cpu.emit.vectors import Accumulators
+from dwconv.schedules.cpu.emit.words import scratch
+from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
-from dwconv.schedules.cpu.shared.words import scratch
-from dwconv.schedules.cpu.wgrad_nchw.tile import PlaneInputs, PlanePair
+from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs, PlanePair
 from dwconv.schedules.emit import Expr, bind, serial, store
 
 

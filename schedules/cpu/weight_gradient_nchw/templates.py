@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cpu.planes.fit import plane_misfit
-from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
-from dwconv.schedules.cpu.wgrad_nchw.cut import NchwWgradCut
-from dwconv.schedules.cpu.wgrad_nchw.space import wgrad_space
+from dwconv.schedules.cpu.shared.planes import plane_misfit
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nchw.space import weight_gradient_space
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CpuTarget
@@ -34,15 +33,15 @@ NAME = "cpu.wgrad_nchw"
 
 
 def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
-    return wgrad_space(NAME, workload, target)
+    return weight_gradient_space(NAME, workload, target)
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, for
     ``parallel="planes"``, workspace (n, C·M, KH, KW) and workspace_1 (n, C·M) for the bias."""
-    from dwconv.schedules.cpu.wgrad_nchw.kernel import schedule_wgrad
+    from dwconv.schedules.cpu.weight_gradient_nchw.kernel import schedule_weight_gradient
 
-    return schedule_wgrad(NchwWgradCut(WeightGradient.of(workload), config, target))
+    return schedule_weight_gradient(Cut.of(workload, config, target))
 
 
 TEMPLATES = (

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.planes.lanes import load_columns, split_by_phase
-from dwconv.schedules.cpu.planes.rows import Plane, Row
-from dwconv.schedules.cpu.shared.vectors import Vectors
-from dwconv.schedules.cpu.shared.words import scratch
+from dwconv.schedules.cpu.emit.lanes import load_columns, split_by_phase
+from dwconv.schedules.cpu.emit.rows import Plane, Row
+from dwconv.schedules.cpu.emit.vectors import Vectors
+from dwconv.schedules.cpu.emit.words import scratch
 from dwconv.schedules.emit import Expr, bind, least, most, serial, store
 from dwconv.schedules.taps import Axis
 

@@ -9,7 +9,7 @@ from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, 
 from dwconv.schedules.cpu.shared.rules import code_within_limit
 from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
-from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 from dwconv.target import CpuTarget
 from dwconv.workload import Workload
@@ -21,7 +21,7 @@ LARGE_BYTES = 4 << 20
 """More than the second-level caches of a few cores hold: tiles wait for the last one, or for memory."""
 
 
-def wgrad_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
+def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
     work = WeightGradient.of(workload)
     out_h, out_w = work.rows.outputs, work.columns.outputs
     return ConfigSpace(
@@ -37,7 +37,7 @@ def wgrad_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace
         Knob("unroll", ["kw", "none"] if work.columns.taps >= WIDE_KERNEL or work.multiplier > 1 else ["kw"]),
         *thread_knobs(workload, target),
         prefetch_knob(workload),
-        rules=wgrad_rules(work, target),
+        rules=weight_gradient_rules(work, target),
         preferred={
             "threads": target.threads,
             **preferred_tile(work, target),
@@ -70,9 +70,9 @@ def prefetch_knob(workload: Workload) -> Knob:
     return Knob("prefetch", [0, 3, 6] if waits else [], absent=0)
 
 
-def wgrad_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> NhwcWgradCut:
-        return NhwcWgradCut(work, config, target)
+def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]:
+    def cut(config: Config) -> Cut:
+        return Cut(work, config, target)
 
     out_h, vectors, registers = work.rows.outputs, vectors_in(work, target), sum_registers(target)
     return [

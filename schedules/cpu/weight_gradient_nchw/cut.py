@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from dwconv.schedules.cpu.planes.fit import loads_per_read
+from dwconv.schedules.cpu.shared.planes import loads_per_read
 from dwconv.schedules.cpu.shared.registers import column_lanes
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import column_runs
 from dwconv.target import CpuTarget
+from dwconv.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,16 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class NchwWgradCut:
+class Cut:
     """``group_kh`` × ``group_kw`` taps are summed at the same time; a tile is ``tile_h`` rows × one vector of dy."""
 
     work: WeightGradient
     config: Config
     target: CpuTarget
+
+    @classmethod
+    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> Cut:
+        return cls(WeightGradient.of(workload), config, target)
 
     @property
     def lanes(self) -> int:
@@ -81,7 +86,7 @@ def _pieces(size: int, piece: int) -> list[Pieces]:
 
 
 @cache
-def _code_size(cut: NchwWgradCut) -> int:
+def _code_size(cut: Cut) -> int:
     rows, columns = cut.work.rows, cut.work.columns
     runs, loads_each = len(column_runs(columns, cut.lanes)), loads_per_read(columns, stage=cut.config.stage)
     code = 0

@@ -3,18 +3,18 @@ TVM here."""
 
 from __future__ import annotations
 
-from dwconv.schedules.cpu.planes.fit import SMALL_KERNEL, scratch_within_cache
+from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
 from dwconv.schedules.cpu.shared.registers import sum_registers
 from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit
 from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
-from dwconv.schedules.cpu.wgrad_nchw.cut import NchwWgradCut
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
 from dwconv.target import CpuTarget
 from dwconv.workload import Workload
 
 
-def wgrad_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
+def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
     work, registers = WeightGradient.of(workload), sum_registers(target)
     rows, columns = work.rows, work.columns
     is_small = rows.taps * columns.taps <= SMALL_KERNEL
@@ -28,7 +28,7 @@ def wgrad_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace
         Knob("group_kw", widths),
         Knob("tile_h", [size for size in (1, 2, 3, 4, 5, 6, 7, 8) if size <= rows.outputs]),
         *thread_knobs(workload, target),
-        rules=wgrad_rules(work, target),
+        rules=weight_gradient_rules(work, target),
         preferred={
             "threads": target.threads,
             "parallel": "planes" if work.channels < 4 * target.threads else "channels",
@@ -47,9 +47,9 @@ def group_widths(taps_w: int, *, most: int) -> list[int]:
     return sorted({-(-taps_w // part) for part in parts if -(-taps_w // part) <= most})
 
 
-def wgrad_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]:
-    def cut(config: Config) -> NchwWgradCut:
-        return NchwWgradCut(work, config, target)
+def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]:
+    def cut(config: Config) -> Cut:
+        return Cut(work, config, target)
 
     registers = sum_registers(target)
     return [

@@ -17,7 +17,7 @@ from typing import Any
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from dwconv.schedules.cpu.shared.vectors import Vectors
+from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.emit import Expr
 
 _IR = """

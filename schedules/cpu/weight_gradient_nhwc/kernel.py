@@ -1,4 +1,4 @@
-"""The kernel of wgrad in NHWC (``shared/weight_gradient.py`` has the sums).
+"""The kernel of wgrad in NHWC (``shared.weight_gradient`` says what is summed).
 
 A group of taps is summed in registers while rows go by: a tile of dy is loaded once for all taps of the group, each
 x once for all dy that it meets. The gradient of a bias is one sum more, of the dy that the first group loads.
@@ -10,16 +10,16 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
+from dwconv.schedules.cpu.emit.words import argument, parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
-from dwconv.schedules.cpu.shared.vectors import Accumulators, Vectors
-from dwconv.schedules.cpu.shared.words import argument, parallel
-from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
-from dwconv.schedules.cpu.wgrad_nhwc.reader import OutputRange, PixelReader
-from dwconv.schedules.cpu.wgrad_nhwc.sums import TapSums, WeightResults, tap_groups
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nhwc.reader import OutputRange, PixelReader
+from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
 from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, serial, store
 
 
-def schedule_wgrad(cut: NhwcWgradCut) -> s_tir.Schedule:
+def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
     are images, workspace (tasks, sums, C·M in whole vectors): the partial sums."""
     vectors = Vectors(cut.work.channels, cut.lanes)

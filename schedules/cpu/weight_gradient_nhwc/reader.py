@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.shared.loops import tile_columns
-from dwconv.schedules.cpu.shared.vectors import NumberedVector, Vectors
+from dwconv.schedules.cpu.emit.loops import tile_columns
+from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
+from dwconv.schedules.cpu.emit.words import argument, prefetch
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
-from dwconv.schedules.cpu.shared.words import argument, prefetch
-from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
-from dwconv.schedules.cpu.wgrad_nhwc.sums import TapSums
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums
 from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, nest, serial, when
 from dwconv.schedules.taps import Axis, column_runs
 
@@ -43,13 +43,13 @@ class GradientTile:
 class PixelReader:
     """Loads x and dy a vector of channels at a time."""
 
-    cut: NhwcWgradCut
+    cut: Cut
     vectors: Vectors
     x: Any
     dy: Any
 
     @classmethod
-    def arguments(cls, cut: NhwcWgradCut, vectors: Vectors, n: Expr) -> PixelReader:
+    def arguments(cls, cut: Cut, vectors: Vectors, n: Expr) -> PixelReader:
         """Emits the kernel's parameters."""
         rows, columns = cut.work.rows, cut.work.columns
         x = argument("x", (n, rows.inputs, columns.inputs, cut.work.input_channels))

@@ -1,4 +1,4 @@
-"""The kernel of wgrad in NCHW (``shared/weight_gradient.py`` has the sums).
+"""The kernel of wgrad in NCHW (``shared.weight_gradient`` says what is summed).
 
 A tile of dy stays in registers while the rows of x that it meets go by: an x is loaded once for each kernel column, and
 meets as many dy as there are kernel rows in the group. The lanes of each sum are added up once, at the end.
@@ -12,15 +12,15 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.schedules.cpu.emit.words import argument, parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
-from dwconv.schedules.cpu.shared.words import argument, parallel
-from dwconv.schedules.cpu.wgrad_nchw.channel import ChannelGradient, ChannelResults
-from dwconv.schedules.cpu.wgrad_nchw.cut import NchwWgradCut
-from dwconv.schedules.cpu.wgrad_nchw.tile import PlaneInputs
+from dwconv.schedules.cpu.weight_gradient_nchw.channel import ChannelGradient, ChannelResults
+from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store
 
 
-def schedule_wgrad(cut: NchwWgradCut) -> s_tir.Schedule:
+def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
     """Parameters: x (n, C, H, W), dy (n, C·M, OH, OW), dw (C·M, KH, KW), dbias (C·M) if there is a bias and,
     if tasks are planes, what each image gives: workspace (n, C·M, KH, KW) and, for the bias, workspace_1 (n, C·M)."""
     work, channels = cut.work, cut.work.channels

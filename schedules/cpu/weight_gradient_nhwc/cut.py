@@ -10,16 +10,21 @@ from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, 
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget
+from dwconv.workload import Workload
 
 
 @dataclass(frozen=True)
-class NhwcWgradCut:
+class Cut:
     """``group_kh`` × ``group_kw`` taps of ``vectors_c`` vectors of channels are summed at the same time, over tiles of
     ``tile_h`` × ``tile_w`` dy."""
 
     work: WeightGradient
     config: Config
     target: CpuTarget
+
+    @classmethod
+    def of(cls, workload: Workload, config: Config, target: CpuTarget) -> Cut:
+        return cls(WeightGradient.of(workload), config, target)
 
     @property
     def lanes(self) -> int:

@@ -20,9 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
-from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
-from dwconv.schedules.cpu.wgrad_nhwc.cut import NhwcWgradCut
-from dwconv.schedules.cpu.wgrad_nhwc.space import wgrad_space
+from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nhwc.space import weight_gradient_space
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CpuTarget
@@ -35,15 +34,15 @@ NAME = "cpu.wgrad_nhwc"
 
 
 def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
-    return wgrad_space(NAME, workload, target)
+    return weight_gradient_space(NAME, workload, target)
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, for
     ``parallel="images"``, workspace (tasks, KH · KW and one more for dbias, C·M in whole vectors)."""
-    from dwconv.schedules.cpu.wgrad_nhwc.kernel import schedule_wgrad
+    from dwconv.schedules.cpu.weight_gradient_nhwc.kernel import schedule_weight_gradient
 
-    return schedule_wgrad(NhwcWgradCut(WeightGradient.of(workload), config, target))
+    return schedule_weight_gradient(Cut.of(workload, config, target))
 
 
 TEMPLATES = (

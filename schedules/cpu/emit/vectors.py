@@ -10,8 +10,8 @@ from typing import Any
 
 from tvm import tirx
 
+from dwconv.schedules.cpu.emit.words import scratch
 from dwconv.schedules.cpu.shared.registers import vector_count
-from dwconv.schedules.cpu.shared.words import scratch
 from dwconv.schedules.emit import Expr, bind, int32, least, serial, store
 
 
