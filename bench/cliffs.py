@@ -31,6 +31,8 @@ from dwconv.reference import operands
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, cpu_target
 from dwconv.tuner.loop import tune_workload
+from dwconv.tuner.result import Budget
+from dwconv.tuner.runners import RunnerChoice
 from dwconv.workload import LAYOUTS, PASSES, Layout, Pair, Workload
 
 GOAL = 0.8
@@ -113,8 +115,9 @@ def _tune(workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, s
     known = Database.load([log.path])
     untuned = [workload for workload in dict.fromkeys(workloads) if known.best(workload, target.device) is None]
     with Workers(target, jobs=os.cpu_count() or 1) as workers:
+        budget, runner = Budget(trials=None, seconds=seconds, patience=None), RunnerChoice(workers=workers)
         for workload in untuned:
-            tune_workload(workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers)
+            tune_workload(workload, target, log=log, budget=budget, runner=runner)
 
 
 def _compared(bests: Sequence[TuningRecord], target: CpuTarget) -> dict[str, Any]:

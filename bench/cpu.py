@@ -22,7 +22,9 @@ from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, Target, cpu_target
-from dwconv.tuner.loop import tune_workload
+from dwconv.tuner.loop import SearchPlan, tune_workload
+from dwconv.tuner.result import Budget
+from dwconv.tuner.runners import RunnerChoice
 from dwconv.workload import LAYOUTS, Workload
 
 TUNING_OVERHEAD_S = 3.0
@@ -90,7 +92,12 @@ def tuned(
 ) -> TuningRecord | None:
     """The best that some seconds of search find, None if no candidate worked."""
     return tune_workload(
-        workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers, elsewhere=known
+        workload,
+        target,
+        log=log,
+        plan=SearchPlan(elsewhere=known),
+        budget=Budget(trials=None, seconds=seconds, patience=None),
+        runner=RunnerChoice(workers=workers),
     ).best
 
 

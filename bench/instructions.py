@@ -164,13 +164,19 @@ def _rows(regime: Regime, target: CudaTarget, arguments: argparse.Namespace) -> 
 
 def _best(workload: Workload, target: CudaTarget, arguments: argparse.Namespace) -> list[Config]:
     from dwconv.records.log import TuningLog
-    from dwconv.tuner.loop import tune_workload
+    from dwconv.tuner.loop import SearchPlan, tune_workload
+    from dwconv.tuner.result import Budget
+    from dwconv.tuner.runners import RunnerChoice
 
     with tempfile.TemporaryDirectory() as folder:
         result = tune_workload(
-            workload, target, log=TuningLog(Path(folder) / "log.jsonl"), search="analytic",
-            trials=arguments.trials, seconds=arguments.seconds, patience=None, jobs=2, check=False,
-        )  # fmt: skip
+            workload,
+            target,
+            log=TuningLog(Path(folder) / "log.jsonl"),
+            plan=SearchPlan(strategy="analytic"),
+            budget=Budget(trials=arguments.trials, seconds=arguments.seconds, patience=None),
+            runner=RunnerChoice(jobs=2, check=False),
+        )
     return [result.best.config] if result.best else []
 
 

@@ -15,7 +15,7 @@ from dwconv.measure import limits
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
-from dwconv.tuner import loop
+from dwconv.tuner import loop, standing
 from dwconv.workload import Workload
 
 SHAPE = ("--shape", "8,96,28,28", "--kernel", "3", "--layout", "nhwc", "--target", "cpu")
@@ -303,7 +303,7 @@ class BusyRunner(fake.FakeRunner):
 @pytest.fixture
 def full_machine(monkeypatch):
     """Other work has 83 % of the cores, for as long as anybody waits."""
-    monkeypatch.setattr(loop.Quiet, "wait", lambda quiet, *, timeout_s: setattr(quiet, "busy", 0.83))
+    monkeypatch.setattr(standing.Quiet, "wait", lambda quiet, *, timeout_s: setattr(quiet, "busy", 0.83))
 
 
 @pytest.mark.usefixtures("full_machine")
@@ -387,7 +387,7 @@ def test_the_budget_that_is_named_is_the_one_that_counts(capsys, fakes, monkeypa
     for options in ([], ["--trials", "5"], ["--seconds", "7"], ["--search", "exhaustive"], ["--minutes", "9"]):
         with pytest.raises(pytest.fail.Exception):
             run(*SHAPE, "--passes", "fprop", *options)
-    assert [(o["trials"], o["seconds"], o["patience"]) for o in given] == [
+    assert [(o["budget"].trials, o["budget"].seconds, o["budget"].patience) for o in given] == [
         (64, 20.0, 48), (5, None, 48), (None, 7.0, 48), (None, None, None), (None, 20.0, 48),
     ]  # fmt: skip
 

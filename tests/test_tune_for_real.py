@@ -14,7 +14,7 @@ import pytest
 from dwconv import target, tune
 from dwconv.measure import limits
 from dwconv.records.log import TuningLog
-from dwconv.tuner import loop
+from dwconv.tuner import finalists
 
 _PATIENCE_S = 300.0
 """For what takes seconds on a quiet machine."""
@@ -53,7 +53,7 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     known = len({record.config for record in TuningLog(log).load().records})
     assert result["stopped"] == "interrupted" and result["trials"] == known >= 2
 
-    monkeypatch.setattr(loop, "_FINAL_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
+    monkeypatch.setattr(finalists, "_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
 
     def again() -> dict:
         assert tune.main([*options, "--trials", str(known + 2)]) == 0

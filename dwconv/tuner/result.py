@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from dwconv import settings
 from dwconv.records.record import TuningRecord
 from dwconv.workload import Workload
 
@@ -21,13 +22,17 @@ class Stop(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a search may spend on one workload; None is without end."""
+    """How much a search may spend on one workload; None is without end."""
 
-    trials: int | None
-    """Candidates, those known from the log included."""
-    seconds: float | None
-    patience: int | None
+    trials: int | None = settings.TRIALS
+    """Candidates, including those known from the log."""
+    seconds: float | None = settings.SECONDS
+    """Not counting the start of workers."""
+    patience: int | None = settings.PATIENCE
     """Candidates in a row that bring no improvement."""
+
+
+USUAL_BUDGET = Budget()
 
 
 @dataclass(frozen=True, kw_only=True)

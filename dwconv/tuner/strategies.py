@@ -8,21 +8,19 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
 from dwconv.errors import UnknownTarget
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget, Target
+from dwconv.tuner.choices import SEARCHES, Search
 from dwconv.tuner.estimate import estimated_us
 from dwconv.tuner.features import Features
 from dwconv.tuner.ranking import rank_correlation
 from dwconv.tuner.regression import Regression
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.workload import Workload
-
-Search = Literal["evolve", "random", "exhaustive", "analytic"]
-SEARCHES: tuple[Search, ...] = get_args(Search)
 
 _ENUMERABLE = 50_000
 """Spaces up to this size are listed when drawing at random no longer finds anything new."""
@@ -39,7 +37,7 @@ class Strategy(Protocol):
 
 
 def make_strategy(
-    search: str,
+    search: Search,
     *,
     spaces: SpaceUnion,
     workload: Workload,

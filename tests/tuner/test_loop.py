@@ -14,9 +14,14 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.schedules.template import Candidate
-from dwconv.tuner import loop
-from dwconv.tuner.loop import tune_workload
-from dwconv.tuner.result import Stop
+from dwconv.tuner import finalists, loop, standing
+from dwconv.tuner.finalists import FINALISTS
+from dwconv.tuner.loop import USUAL_PLAN, SearchPlan, tune_workload
+from dwconv.tuner.result import Budget, Stop
+from dwconv.tuner.runners import USUAL_RUNNER, RunnerChoice
+
+AFRESH = SearchPlan(resume=False)
+LENT = RunnerChoice(workers=SimpleNamespace(measurer=SimpleNamespace(running=True)))
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +46,7 @@ def others(monkeypatch):
             seen.waits_s.append(timeout_s)
             return self.look()
 
-    monkeypatch.setattr(loop, "Quiet", PlantedQuiet)
+    monkeypatch.setattr(standing, "Quiet", PlantedQuiet)
     return seen
 
 
@@ -50,9 +55,15 @@ def log(tmp_path):
     return TuningLog(tmp_path / "log.jsonl")
 
 
-def tune(log, runner, **options):
-    chosen = {"trials": 24, "seconds": None, "patience": None, **options}
-    return tune_workload(fake.WORKLOAD, fake.TARGET, log=log, runner=runner, **chosen)
+def tune(log, *runners, plan=USUAL_PLAN, choice=LENT, progress=None, **budget):
+    """24 trials, unless ``budget`` says otherwise, by the first of ``runners`` that is asked for."""
+    budget = Budget(**{"trials": 24, "seconds": None, "patience": None, **budget})
+    left = list(runners)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "make_runner", lambda *_, **__: left.pop(0))
+        return tune_workload(
+            fake.WORKLOAD, fake.TARGET, log=log, plan=plan, budget=budget, runner=choice, progress=progress
+        )
 
 
 def test_spends_the_trials_confirms_the_fastest_and_reports_the_best(log):
@@ -63,15 +74,15 @@ def test_spends_the_trials_confirms_the_fastest_and_reports_the_best(log):
     assert (result.trials, result.measured, result.resumed) == (24, 24, 0)
     assert len(runner.measured) == 24
     fastest = sorted(runner.measured, key=fake.time_us)
-    assert runner.confirmed == fastest[: loop.FINALISTS]
+    assert runner.confirmed == fastest[:FINALISTS]
     assert result.best.config == fastest[0]
     assert result.best.speedup == pytest.approx(fake.BASELINE_US / fake.time_us(fastest[0]))
     limit_us = fake.TARGET.limits.limit_us(bytes_moved=fake.WORKLOAD.bytes, flops=fake.WORKLOAD.flops)
     assert result.percent_of_limit == pytest.approx(100 * limit_us / result.median_us)
-    assert [snapshot.trials for snapshot in seen] == [*range(1, 25), *[24] * loop.FINALISTS]
+    assert [snapshot.trials for snapshot in seen] == [*range(1, 25), *[24] * FINALISTS]
     assert seen[-1].confirming and not seen[0].confirming
-    assert len(log.load().records) == 24 + loop.FINALISTS
-    assert not runner.closed, "whoever passes a runner closes it"
+    assert len(log.load().records) == 24 + FINALISTS
+    assert runner.closed
 
 
 def test_a_second_run_measures_nothing(log):
@@ -99,7 +110,7 @@ def test_resume_never_measures_a_candidate_twice_failed_ones_included(log):
 def test_no_resume_starts_afresh(log):
     tune(log, fake.FakeRunner())
     runner = fake.FakeRunner()
-    result = tune(log, runner, resume=False)
+    result = tune(log, runner, plan=AFRESH)
     assert len(runner.measured) == 24
     assert result.resumed == 0
 
@@ -146,7 +157,7 @@ def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
     runner = SlowRunner(monkeypatch)
     result = tune(log, runner, trials=None, seconds=18)
     assert result.stopped is Stop.SECONDS
-    assert runner.batches == [loop.FIRST_BATCH, loop.BATCH, 6]
+    assert runner.batches == [standing.FIRST_BATCH, loop.BATCH, 6]
     assert result.trials == 18
 
 
@@ -157,6 +168,13 @@ def test_seconds_stop_within_a_batch_that_takes_too_long(log, monkeypatch):
     assert result.best is not None
 
 
+def test_the_start_of_workers_does_not_count(log, monkeypatch):
+    assert tune(log, SlowRunner(monkeypatch, long_trial=1), trials=None, seconds=18).trials == 1
+    runner = SlowRunner(monkeypatch, long_trial=1)
+    result = tune(log, runner, plan=AFRESH, choice=USUAL_RUNNER, trials=None, seconds=18)
+    assert result.stopped is Stop.SECONDS and result.trials > 9
+
+
 def test_a_tiny_time_budget_still_tries_something(log, monkeypatch):
     assert tune(log, SlowRunner(monkeypatch), trials=None, seconds=0.1).trials >= 1
 
@@ -164,7 +182,8 @@ def test_a_tiny_time_budget_still_tries_something(log, monkeypatch):
 def test_small_spaces_are_exhausted(log, monkeypatch):
     small = fake.template(space=fake.small_space)
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": small})
-    result = tune(log, fake.FakeRunner(confirmed=lambda config: 5.0), search="exhaustive", trials=None)
+    runner = fake.FakeRunner(confirmed=lambda config: 5.0)
+    result = tune(log, runner, plan=SearchPlan(strategy="exhaustive"), trials=None)
     assert result.stopped is Stop.EXHAUSTED
     assert result.trials == 6
 
@@ -177,7 +196,7 @@ def test_ctrl_c_keeps_what_was_measured(log):
     runner = fake.FakeRunner()
     assert tune(log, runner).stopped is Stop.TRIALS
     assert len(runner.measured) == 11
-    assert len(runner.confirmed) == loop.FINALISTS
+    assert len(runner.confirmed) == FINALISTS
 
 
 def test_ctrl_c_works_while_another_process_holds_the_log(log, monkeypatch):
@@ -242,7 +261,7 @@ def test_a_finalist_that_fails_confirmation_does_not_win(log):
 def test_the_best_is_a_confirmed_one_though_others_looked_faster(log):
     runner = fake.FakeRunner(confirmed=lambda config: 9 * fake.time_us(config))  # all looked faster than they are
     result = tune(log, runner)
-    assert len(runner.confirmed) == loop.FINALISTS
+    assert len(runner.confirmed) == FINALISTS
     assert result.best.config == runner.confirmed[0]
     assert result.median_us == 9 * min(map(fake.time_us, runner.measured))
 
@@ -250,26 +269,26 @@ def test_the_best_is_a_confirmed_one_though_others_looked_faster(log):
 def test_where_all_finalists_are_wrong_the_rest_is_for_the_next_run(log):
     runner = fake.FakeRunner(confirmed=lambda config: None)
     tune(log, runner)
-    assert len(runner.confirmed) == 4 * loop.FINALISTS < len(runner.measured)
+    assert len(runner.confirmed) == 4 * FINALISTS < len(runner.measured)
     again = fake.FakeRunner()
     result = tune(log, again)
-    assert again.measured == [] and len(again.confirmed) == loop.FINALISTS and result.best.confirmed
+    assert again.measured == [] and len(again.confirmed) == FINALISTS and result.best.confirmed
     assert not set(again.confirmed) & set(runner.confirmed)
 
 
 def test_after_some_time_no_other_finalists_begin(log, monkeypatch):
-    monkeypatch.setattr(loop, "_CONFIRM_S", 0.0)
+    monkeypatch.setattr(finalists, "_CONFIRM_S", 0.0)
     runner = fake.FakeRunner(confirmed=lambda config: None)
     tune(log, runner)
-    assert len(runner.confirmed) == loop.FINALISTS
+    assert len(runner.confirmed) == FINALISTS
 
 
 def test_where_no_finalist_passes_the_next_best_are_confirmed(log):
-    runner = fake.FakeRunner(confirmed=lambda config: None if len(runner.confirmed) <= loop.FINALISTS else 7.0)
+    runner = fake.FakeRunner(confirmed=lambda config: None if len(runner.confirmed) <= FINALISTS else 7.0)
     result = tune(log, runner)
-    assert len(runner.confirmed) == 2 * loop.FINALISTS
-    assert result.best.config in runner.confirmed[loop.FINALISTS :]
-    assert result.failures == {"wrong": loop.FINALISTS}
+    assert len(runner.confirmed) == 2 * FINALISTS
+    assert result.best.config in runner.confirmed[FINALISTS:]
+    assert result.failures == {"wrong": FINALISTS}
 
 
 def test_when_nothing_works_the_result_says_why(log):
@@ -283,22 +302,18 @@ def test_when_nothing_works_the_result_says_why(log):
 
 def test_no_template_is_raised(log):
     with pytest.raises(NoTemplate, match="wgrad"):
-        tune_workload(fake.WORKLOAD.for_pass("wgrad"), fake.TARGET, log=log, runner=fake.FakeRunner())
+        tune_workload(fake.WORKLOAD.for_pass("wgrad"), fake.TARGET, log=log)
 
 
 def test_a_log_that_cannot_be_written_ends_the_search(log):
     log.path.mkdir()
     with pytest.raises(LogError):
-        tune(log, fake.FakeRunner(), resume=False)
+        tune(log, fake.FakeRunner(), plan=AFRESH)
 
 
-def test_the_runner_is_made_only_when_needed_and_closed_by_who_made_it(log, monkeypatch):
-    made = []
-    monkeypatch.setattr(loop, "make_runner", lambda *_, **__: made.append(fake.FakeRunner()) or made[-1])
-    tune(log, None)
-    assert len(made) == 1 and made[0].closed
-    tune(log, None)
-    assert len(made) == 1
+def test_a_runner_is_made_only_when_there_is_something_to_measure(log):
+    tune(log, fake.FakeRunner())
+    tune(log)  # there is none to take
 
 
 class BusyRunner(fake.FakeRunner):
@@ -334,7 +349,7 @@ def finals_in(log):
 def test_what_a_busy_machine_confirmed_is_confirmed_again(log):
     runner = BusyRunner(finals=[(2.0, 0.0)])
     result = tune(log, runner)
-    assert len(runner.confirmed) == 2 * loop.FINALISTS
+    assert len(runner.confirmed) == 2 * FINALISTS
     assert result.best.confirmed and result.median_us == min(map(fake.time_us, runner.measured))
 
 
@@ -344,9 +359,7 @@ def test_contended_finals_are_waited_for_told_and_not_confirmed(log, others):
     seen = []
     result = tune(log, runner, seconds=20.0, progress=seen.append)
     assert not any(record.confirmed for record in log.load().records)
-    assert len(runner.confirmed) == loop.FINALISTS, (
-        "no others take their place, and while it is busy they are not retried"
-    )
+    assert len(runner.confirmed) == FINALISTS, "no others take their place, and while it is busy they are not retried"
     assert result.too_busy and result.busy == 0.8
     assert any(snapshot.waiting for snapshot in seen) and not seen[-1].waiting
     assert result.median_us == min(map(fake.time_us, runner.measured)), "what was timed undisturbed is still known"
@@ -360,8 +373,8 @@ def test_contended_finals_are_waited_for_told_and_not_confirmed(log, others):
 def test_when_it_is_quiet_again_the_finals_are_confirmed(log, others):
     runner = BusyRunner(finals=[(80.0, 0.5), (1.0, 0.0)])
     result = tune(log, runner)
-    assert len(runner.confirmed) == 2 * loop.FINALISTS and len(others.waits_s) == 1
-    assert [record.confirmed for record in finals_in(log)] == [False] * loop.FINALISTS + [True] * loop.FINALISTS
+    assert len(runner.confirmed) == 2 * FINALISTS and len(others.waits_s) == 1
+    assert [record.confirmed for record in finals_in(log)] == [False] * FINALISTS + [True] * FINALISTS
     assert result.best.confirmed and not result.too_busy
 
 
@@ -405,7 +418,7 @@ def test_contended_trials_are_timed_again_when_it_is_quiet(log, others):
     assert (result.trials, len(runner.measured)) == (24, 27)
     busy = BusyRunner(trials=[(80.0, 0.5)] * 3)
     others.looks.append(0.9)
-    tune(log, busy, resume=False)
+    tune(log, busy, plan=AFRESH)
     assert len(busy.measured) == len(set(busy.measured)), "not while it is busy"
 
 
@@ -433,5 +446,5 @@ def test_finalists_are_chosen_by_their_time_relative_to_the_baseline(log):
 
     runner.measure = measure
     result = tune(log, runner)
-    assert runner.confirmed[: loop.FINALISTS] == sorted(runner.measured, key=fake.time_us)[: loop.FINALISTS]
+    assert runner.confirmed[:FINALISTS] == sorted(runner.measured, key=fake.time_us)[:FINALISTS]
     assert result.median_us == min(map(fake.time_us, runner.measured))
