@@ -27,9 +27,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import NotKept
-
-UNFINISHED = ".part"
-"""Suffix of a file that is being written; one that stays was left by a process that was killed."""
+from dwconv.new_file import new_file, sync_folder
 
 _KEY_BYTES = 32
 _DIGEST = "sha256"
@@ -51,10 +49,10 @@ def write(path: Path, content: bytes, *, durable: bool) -> None:
     """All of it or nothing. ``durable``: it survives a power cut, which takes some ten milliseconds. Raises NotKept."""
     try:
         with _opened(path.parent, make=True) as folder:
-            with _new_file(folder, path.name, content, durable=durable) as written:
+            with new_file(Path(path.name), [content], durable=durable, private=True, folder=folder) as written:
                 os.replace(written, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             if durable:
-                _sync(folder)
+                sync_folder(folder)
     except OSError as error:
         raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from error
 
@@ -155,31 +153,6 @@ def _read(folder: int, path: Path, *, forbidden: int) -> bytes:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _new_file(folder: int, name: str, content: bytes, *, durable: bool) -> Iterator[str]:
-    """The name of a finished file, for the caller to rename or link; afterwards nothing is left of it."""
-    own = f".{name}.{secrets.token_hex(8)}{UNFINISHED}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(own, flags, 0o600, dir_fd=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(content)
-            file.flush()
-            if durable:
-                os.fsync(descriptor)
-        yield own
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(own, dir_fd=folder)
-
-
-def _sync(folder: int) -> None:
-    """Make names survive a power cut too; not every file system can."""
-    with contextlib.suppress(OSError):
-        os.fsync(folder)
-
-
 def _not_kept(what: str, path: Path, error: OSError, *, variable: str) -> NotKept:
     return NotKept(f"{what}={path.parent} cannot be used: {error.strerror}; name a folder of your own in {variable}")
 
@@ -206,7 +179,8 @@ def _key_at(path: Path) -> bytes:
     with _opened(path.parent, make=True) as folder:
         with contextlib.suppress(OSError):
             return _read_key(folder, path)
-        with _new_file(folder, path.name, secrets.token_bytes(_KEY_BYTES), durable=True) as made:
+        key = secrets.token_bytes(_KEY_BYTES)
+        with new_file(Path(path.name), [key], durable=True, private=True, folder=folder) as made:
             try:
                 os.link(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError:  # another process was first; or what is there is no key, or there are no links here
@@ -214,7 +188,7 @@ def _key_at(path: Path) -> bytes:
                     return _read_key(folder, path)
                 except OSError:
                     os.replace(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        _sync(folder)
+        sync_folder(folder)
         return _read_key(folder, path)
 
 

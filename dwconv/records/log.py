@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
+from dwconv.new_file import sync_folder
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.reading import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
 from dwconv.records.record import TuningRecord
@@ -205,16 +206,6 @@ def log_path(target: Target) -> Path:
     file, that the settings name."""
     path = settings.written_log_path()
     return path if path.suffix == ".jsonl" else path / f"{target.device}.jsonl"
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a new file's name survive a power cut too; not every file system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _in_mib(size: int) -> str:
