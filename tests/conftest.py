@@ -20,7 +20,8 @@ from dwconv import native, plan, settings
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner import strategies
 
-Golden = Callable[[Path, str], None]
+Golden = Callable[[str, str], None]
+GOLDEN = Path(__file__).parent / "schedules" / "golden"
 _FOLDER = "DWCONV_TESTS_FOLDER"
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
@@ -72,9 +73,10 @@ def _compile_beside_the_tests(config: pytest.Config) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """Compares a text with the one pinned in a file; with ``--update-golden`` writes it there."""
+    """Compares a program with the one pinned in a file of that name; with ``--update-golden`` writes it there."""
 
-    def check(path: Path, text: str) -> None:
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
