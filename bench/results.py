@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import platform
 import shlex
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.measure.limits import known_limits
-from dwconv.measure.runner import versions
+from dwconv.measure.stamp import now, versions
 from dwconv.records.record import CONTENDED
 from dwconv.target import CpuTarget, Target
 
@@ -43,7 +42,7 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
     results = {
         "benchmark": name,
         "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
-        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "created": now(),
         "device": target.device,
         "threads": target.threads if isinstance(target, CpuTarget) else None,
         "limits": dataclasses.asdict(limits) if limits else None,

@@ -124,15 +124,15 @@ def workload_options(workload: Workload) -> str:
     Options at their default are left out, the pass too.
     """
     usual = Workload(pass_="fprop", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1))
-    options = ["--shape", ",".join(map(str, workload.input_shape)), "--kernel", _short(workload.kernel)]
+    options = ["--shape", ",".join(map(str, workload.input_shape)), "--kernel", short_pair(workload.kernel)]
     for name in ("stride", "dilation"):
         if getattr(workload, name) != getattr(usual, name):
-            options += [f"--{name}", _short(getattr(workload, name))]
+            options += [f"--{name}", short_pair(getattr(workload, name))]
     sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
     if workload.padding != resolve_padding(None, **sizes):
         (top, bottom), (left, right) = workload.padding
         even = (top, left) == (bottom, right)
-        options += ["--padding", _short((top, left)) if even else f"{top},{bottom},{left},{right}"]
+        options += ["--padding", short_pair((top, left)) if even else f"{top},{bottom},{left},{right}"]
     for name in ("multiplier", "dtype", "layout"):
         if getattr(workload, name) != getattr(usual, name):
             options += [f"--{name}", str(getattr(workload, name))]
@@ -175,5 +175,6 @@ def _integers(name: str, text: str) -> tuple[int, ...]:
         raise InvalidWorkload(f"{name}={text} is not whole numbers separated by commas") from None
 
 
-def _short(pair: tuple[int, int]) -> str:
+def short_pair(pair: tuple[int, int]) -> str:
+    """``3`` for (3, 3), ``3,5`` for (3, 5)."""
     return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"

@@ -10,17 +10,14 @@ was short of is none: it is tried again, and if it stays so, the whole measuring
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 from collections.abc import Generator, Iterator, Sequence
-from functools import cache, partial
-from importlib import metadata
-from types import TracebackType
+from functools import partial
 from typing import Protocol
 
 from dwconv import settings
 from dwconv.build.artifact import Artifact
-from dwconv.errors import DeviceLost, WorkerDied, WorkerError, WorkerTimeout
+from dwconv.errors import DeviceLost, WorkerDied, WorkerError
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
 from dwconv.measure.caches import Caches
@@ -29,6 +26,7 @@ from dwconv.measure.environment import Patience
 from dwconv.measure.measuring import LOAD, Check, Final, Measured, MeasureSetup, Prepare, Trial
 from dwconv.measure.pool import Pool
 from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.stamp import new_record, status_after
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
@@ -61,9 +59,7 @@ class Runner(Protocol):
 
     def __enter__(self) -> Runner: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 
 class Workers:
@@ -103,9 +99,7 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -143,9 +137,7 @@ class LocalRunner:
     def __enter__(self) -> LocalRunner:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- trials ------------------------------------------------------------------------------------------------
@@ -161,7 +153,7 @@ class LocalRunner:
     def _try(self, artifact: Artifact) -> TuningRecord:
         outcome = self._request(Trial(artifact=artifact, best_us=self._best_us))
         if not isinstance(outcome, Measured):
-            return self._failed(artifact.candidate, outcome, artifact=artifact)
+            return self._failed_to_run(artifact, outcome)
         record = self._record(artifact, outcome)
         if record.measurement is not None:
             self._best_us = min(record.measurement.median_us, self._best_us or record.measurement.median_us)
@@ -178,7 +170,7 @@ class LocalRunner:
         for artifact in (*kept, *built):
             outcome = self._request(Check(artifact=artifact), share=CASES_OF_A_FINALIST)
             if not isinstance(outcome, Measured):
-                yield self._failed(artifact.candidate, outcome, artifact=artifact)
+                yield self._failed_to_run(artifact, outcome)
             elif outcome.verdict is None or not outcome.verdict.right:
                 yield self._record(artifact, outcome)
             else:
@@ -198,7 +190,7 @@ class LocalRunner:
                 record = self._record(artifact, alone)
                 yield dataclasses.replace(record, confirmed=not record.contended)
         elif len(finalists) == 1:
-            yield self._failed(finalists[0][0].candidate, outcome, artifact=finalists[0][0])
+            yield self._failed_to_run(finalists[0][0], outcome)
         else:  # one of them is to blame: it alone shall pay
             for finalist in finalists:
                 yield from self._time_together([finalist])
@@ -210,7 +202,7 @@ class LocalRunner:
         artifacts: dict[int, Artifact] = {}
         for position, outcome in self._workers.builders.map(candidates, timeout_s=self._build_timeout_s):
             if isinstance(outcome, WorkerError):
-                yield self._failed(candidates[position], outcome, building=True)
+                yield self._failed_to_build(candidates[position], outcome)
             else:
                 artifacts[position] = outcome
         return [artifacts[position] for position in sorted(artifacts)]
@@ -260,41 +252,27 @@ class LocalRunner:
     def _record(self, artifact: Artifact, measured: Measured) -> TuningRecord:
         verdict = measured.verdict
         right = verdict is not None and verdict.right
-        return TuningRecord(
-            workload=self._workload,
-            config=artifact.candidate.config,
-            device=self._target.device,
-            status=Status.OK if right else Status.WRONG,
+        known = new_record(artifact.candidate, self._target, status=Status.OK if right else Status.WRONG)
+        return dataclasses.replace(
+            known,
             measurement=measured.kernels[0] if measured.kernels else None,
             verdict=verdict,
             providers=measured.providers,
             resources=artifact.resources,
             detail="" if verdict is None else verdict.reason,
-            versions=versions_for(self._target),
-            created=_now(),
         )
 
-    def _failed(
-        self, candidate: Candidate, error: WorkerError, *, artifact: Artifact | None = None, building: bool = False
-    ) -> TuningRecord:
-        return TuningRecord(
-            workload=self._workload,
-            config=candidate.config,
-            device=self._target.device,
-            status=_status(error, building=building),
-            resources=artifact.resources if artifact else {},
-            detail=f"{'while building: ' if building and isinstance(error, WorkerDied) else ''}{error}",
-            versions=versions_for(self._target),
-            created=_now(),
+    def _failed_to_build(self, candidate: Candidate, error: WorkerError) -> TuningRecord:
+        status = status_after(error, otherwise=Status.COMPILE_ERROR)
+        while_building = "while building: " if isinstance(error, WorkerDied) else ""
+        return dataclasses.replace(
+            new_record(candidate, self._target, status=status), detail=f"{while_building}{error}"
         )
 
-
-def _status(error: WorkerError, *, building: bool) -> Status:
-    if isinstance(error, WorkerTimeout):
-        return Status.TIMEOUT
-    if isinstance(error, WorkerDied):
-        return Status.CRASHED
-    return Status.COMPILE_ERROR if building else Status.RUNTIME_ERROR
+    def _failed_to_run(self, artifact: Artifact, error: WorkerError) -> TuningRecord:
+        status = status_after(error, otherwise=Status.RUNTIME_ERROR)
+        known = new_record(artifact.candidate, self._target, status=status)
+        return dataclasses.replace(known, resources=artifact.resources, detail=str(error))
 
 
 def _misfit(request: Prepare | Trial | Check | Final, answer: object) -> str:
@@ -325,21 +303,3 @@ def _tensor_bytes(request: Trial | Check | Final) -> int:
         )
         for artifact in artifacts
     )
-
-
-@cache
-def versions() -> dict[str, str]:
-    """What a measurement depends on besides the device; not to be changed by the caller."""
-    return {name: metadata.version(package) for name, package in _PACKAGES.items()}
-
-
-def versions_for(target: Target) -> dict[str, str]:
-    """``versions``, and the arithmetic if it was relaxed."""
-    return {**versions(), "math": "fast"} if target.fast_math else versions()
-
-
-_PACKAGES = {"dwconv": "dwconv", "torch": "torch", "tvm": "apache-tvm"}
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -8,27 +8,24 @@ measured.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from dwconv import settings
 from dwconv.build import build
 from dwconv.build.wire import message
-from dwconv.errors import BuildError, WorkerDied, WorkerError, WorkerTimeout
+from dwconv.errors import BuildError, WorkerError
 from dwconv.measure.pool import Pool
-from dwconv.measure.runner import versions_for
 from dwconv.measure.simulator.compile import check_compiler, compile_runtime
 from dwconv.measure.simulator.simulate import simulate
+from dwconv.measure.stamp import new_record, status_after
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget
 from dwconv.tuner.cost_model import computed_cost
-from dwconv.workload import Workload
 
 
 @message
@@ -88,7 +85,6 @@ class PredictRunner:
 
     def __init__(
         self,
-        workload: Workload,
         target: CudaTarget,
         *,
         check: bool,
@@ -97,7 +93,6 @@ class PredictRunner:
     ) -> None:
         if check:
             check_compiler()
-        self._workload = workload
         self._target = target
         self._timeout_s = timeout_s
         setup = PredictSetup(target=target, check=check)
@@ -119,35 +114,22 @@ class PredictRunner:
     def __enter__(self) -> PredictRunner:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _record(self, candidate: Candidate, outcome: Prediction | WorkerError) -> TuningRecord:
-        known = TuningRecord(
-            workload=self._workload,
-            config=candidate.config,
-            device=self._target.device,
-            status=Status.OK,
-            versions=versions_for(self._target),
-            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        )
         if isinstance(outcome, WorkerError):
-            return dataclasses.replace(known, status=_status(outcome), detail=str(outcome))
+            status = status_after(outcome, otherwise=Status.COMPILE_ERROR)
+            return dataclasses.replace(new_record(candidate, self._target, status=status), detail=str(outcome))
         verdict = outcome.verdict
+        status = Status.OK if verdict is None or verdict.right else Status.WRONG
+        known = new_record(candidate, self._target, status=status)
         known = dataclasses.replace(known, verdict=verdict, resources=outcome.resources)
         if verdict is not None and not verdict.right:
-            return dataclasses.replace(known, status=Status.WRONG, detail=verdict.reason)
+            return dataclasses.replace(known, detail=verdict.reason)
         time = Measurement(median_us=outcome.microseconds, spread_us=0.0, rounds=0, predicted=True)
         return dataclasses.replace(known, measurement=time)
 
 
 def _misfit(candidate: Candidate, answer: object) -> str:
     return "" if isinstance(answer, Prediction) else f"{type(answer).__name__} is no prediction of {candidate.config}"
-
-
-def _status(error: WorkerError) -> Status:
-    if isinstance(error, WorkerTimeout):
-        return Status.TIMEOUT
-    return Status.CRASHED if isinstance(error, WorkerDied) else Status.COMPILE_ERROR

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from dwconv.arguments import short_pair
 from dwconv.tuner.result import Stop, TuningResult
-from dwconv.workload import Workload
+from dwconv.workload import Workload, resolve_padding
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -47,9 +47,7 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -97,14 +95,14 @@ class Progress:
 
 def label(workload: Workload) -> str:
     """A workload for people, what is usual left out: ``8,144,56,56 k3 s2 float32 nhwc``."""
-    words = [",".join(map(str, workload.input_shape)), f"k{_size(workload.kernel)}"]
+    words = [",".join(map(str, workload.input_shape)), f"k{short_pair(workload.kernel)}"]
     if workload.stride != (1, 1):
-        words.append(f"s{_size(workload.stride)}")
-    spread = [dilation * (kernel - 1) for dilation, kernel in zip(workload.dilation, workload.kernel, strict=True)]
-    if workload.padding != ((spread[0] // 2,) * 2, (spread[1] // 2,) * 2):
+        words.append(f"s{short_pair(workload.stride)}")
+    sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
+    if workload.padding != resolve_padding(None, **sizes):
         words.append("p" + ",".join(str(a) if a == b else f"{a}:{b}" for a, b in workload.padding))
     if workload.dilation != (1, 1):
-        words.append(f"d{_size(workload.dilation)}")
+        words.append(f"d{short_pair(workload.dilation)}")
     if workload.multiplier != 1:
         words.append(f"m{workload.multiplier}")
     if workload.bias:
@@ -140,7 +138,3 @@ def standing(result: TuningResult) -> str:
 def microseconds(value: float) -> str:
     """Four digits at least, no more decimals than mean something."""
     return f"{value:.2f}" if value < 100 else f"{value:.1f}" if value < 10_000 else f"{value:.0f}"
-
-
-def _size(pair: tuple[int, int]) -> str:
-    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"

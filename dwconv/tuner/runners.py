@@ -47,7 +47,7 @@ def make_runner(workload: Workload, target: Target, *, choice: RunnerChoice, str
     if isinstance(target, CudaTarget) and choice.predicts(target, strategy=strategy):
         from dwconv.tuner.predict import PredictRunner
 
-        return PredictRunner(workload, target, check=choice.check, jobs=choice.jobs)
+        return PredictRunner(target, check=choice.check, jobs=choice.jobs)
     from dwconv.measure.runner import LocalRunner
 
     return LocalRunner(workload, target, jobs=choice.jobs, workers=choice.workers)
