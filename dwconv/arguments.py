@@ -22,8 +22,10 @@ _BAD_INPUT_EXIT_CODE = 2
 class ArgumentParser(argparse.ArgumentParser):
     """An argparse parser whose errors are one line, ``error: …``, and exit code 2; names cannot be shortened."""
 
-    def __init__(self, *, prog: str, description: str, epilog: str | None = None) -> None:
-        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
+    def __init__(self, *, prog: str, description: str, epilog: str | None = None, keep_lines: bool = False) -> None:
+        """``keep_lines``: show description and epilog as they are, instead of filling lines."""
+        shown = argparse.RawDescriptionHelpFormatter if keep_lines else argparse.HelpFormatter
+        super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=shown, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         self.exit(_BAD_INPUT_EXIT_CODE, f"error: {message} (see {self.prog} --help)\n")

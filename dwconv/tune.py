@@ -260,7 +260,8 @@ def _closing_lines(args: argparse.Namespace, outcomes: list[Outcome], target: Ta
         lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
         if target.kind == "cpu" and first.layout == "nchw":
             lines.append("hint: on a CPU channels_last is usually faster: --layout nhwc")
-    lines.append(f"see:  {show} --what {'source' if target.kind == 'cpu' else 'source | cost | sass'}")
+    for what in ("source",) if target.kind == "cpu" else ("source", "cost", "sass"):
+        lines.append(f"see:  {show} --what {what}")
     return lines
 
 

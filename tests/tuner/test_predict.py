@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tune_command import shown_next
 
 from dwconv import tune
 from dwconv.build import cuda
@@ -132,6 +133,7 @@ def test_without_a_compiler_one_line_says_that_nothing_is_checked(
     printed = capsys.readouterr()
     assert "note: candidates are not checked: the simulator needs g++ 12 or newer, there is none" in printed.err
     assert "1 built and computed, none of them checked" in printed.out
+    assert shown_next(printed.out) == ["source", "cost", "sass"]
 
 
 @pytest.mark.parametrize(
