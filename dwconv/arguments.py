@@ -42,14 +42,14 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE
-    except BrokenPipeError:  # the reader of stdout, such as `head`, has gone; nothing is wrong
+    except BrokenPipeError:  # the reader of stdout, such as `head`, has gone: no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _open_standard_streams() -> None:
-    """Where stdin, stdout or stderr is closed, open it on nothing: the next log or socket would get its number, and
-    what a library or a worker process takes for its stdout would be that."""
+    """Open stdin, stdout or stderr on the null device if it is closed. Otherwise the next log or socket would get its
+    number, and a library or a worker process would print into it."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
@@ -121,7 +121,7 @@ def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
 
 
 def workload_options(workload: Workload) -> str:
-    """The options that name this workload on a command line: ``--shape 8,144,56,56 --kernel 3``.
+    """The options that name a workload on a command line: ``--shape 8,144,56,56 --kernel 3``.
 
     Options at their default are left out, the pass too.
     """

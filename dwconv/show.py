@@ -86,7 +86,7 @@ def _meaning(name: str) -> str:
 
 
 class _Answer:
-    """The same answer for people and for programs."""
+    """One answer as text, for people, and as JSON fields, for programs."""
 
     def __init__(self, text: str, **fields: Any) -> None:
         self.text = text
@@ -131,7 +131,7 @@ def _knobs(text: str) -> dict[str, Any]:
 
 
 def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
-    """With the arithmetic that was asked for."""
+    """The records of the workload with the arithmetic that was asked for."""
     from dwconv.records.database import Database
 
     found = Database.usual(log).records(workload, target.device)

@@ -82,7 +82,7 @@ def _prepared_cpu(target: CpuTarget) -> CpuTarget:
 
 
 def _agenda(args: argparse.Namespace, counts: Mapping[Workload, int], target: Target, log: TuningLog) -> Agenda:
-    """What is tuned, in which order and for how long; says what is left out."""
+    """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
     from dwconv.tuner.agenda import Agenda, costliest_first, without_confirmed
 
     workloads = costliest_first(counts, target) if args.layers else list(counts)
@@ -98,7 +98,7 @@ def _agenda(args: argparse.Namespace, counts: Mapping[Workload, int], target: Ta
 
 
 def _usual_search(target: Target) -> str:
-    """Where nothing can be measured, what is computed decides."""
+    """Analytic where nothing can be measured, so that computed costs decide."""
     return "evolve" if target.present else "analytic"
 
 
@@ -203,7 +203,7 @@ def _can_check(runner: RunnerChoice, target: Target, *, search: Search) -> bool:
 
 
 def _check_limits(outcomes: list[Outcome], target: CpuTarget) -> None:
-    """What is faster than the limits allow shows that they were measured on a busy machine."""
+    """A kernel faster than the limits allow shows that they were measured on a busy machine: measure them again."""
     from dwconv.measure.limits import EXCEEDED, doubt
 
     percents = [outcome.result.percent_of_limit for outcome in outcomes if outcome.result]
@@ -237,7 +237,7 @@ def _print_table(args: argparse.Namespace, outcomes: list[Outcome], target: Targ
 
 
 def _closing_lines(args: argparse.Namespace, outcomes: list[Outcome], target: Target, log: TuningLog) -> list[str]:
-    """Where the records are, and what to do next."""
+    """The lines under the table: where the records are, and what to do next."""
     measured = sum(outcome.result.measured for outcome in outcomes if outcome.result)
     resumed = sum(outcome.result.resumed for outcome in outcomes if outcome.result)
     lines = ["", f"log: {log.path} ({measured} new trials, {resumed} known before)"]

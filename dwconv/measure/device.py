@@ -16,7 +16,7 @@ def clock_of(target: Target) -> Clock:
 
 
 def get_ready(target: Target) -> None:
-    """Import and compile what loads kernels, which takes seconds the first time in a process."""
+    """Import and compile the code that loads kernels, which takes seconds the first time in a process."""
     import tvm  # noqa: F401
 
     if target.kind == "cpu":
@@ -26,13 +26,13 @@ def get_ready(target: Target) -> None:
 
 
 def synchronize(target: Target) -> None:
-    """Wait until the device has done what it was given; raises its error."""
+    """Wait until the device has finished its work; raises its error."""
     if target.kind == "cuda":
         torch.cuda.synchronize()
 
 
 def is_lost(target: Target) -> bool:
-    """True if the device does not work for this process any more: after an illegal access every call of CUDA fails."""
+    """True if this process can no longer use the device: after an illegal access every CUDA call fails."""
     try:
         synchronize(target)
     except RuntimeError:

@@ -3,8 +3,8 @@
     candidates ──► build workers (many, in parallel) ──► measuring worker (one, alone) ──► records
                    never while something is timed        verify, then time
 
-Whatever happens to a candidate becomes its record: it is a fact about the candidate like any other. What the machine
-was short of is none: it is tried again, and if it stays so, the whole measuring ends.
+Failures become records like measurements do: they are facts about the candidate. A shortage of the machine is not: the
+candidate is tried again, and if the shortage stays, measuring ends.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from dwconv.workload import ITEMSIZE, Workload
 
 # Candidates that are built before the first of them is measured, for each build worker.
 _BUILT_AHEAD = 4
-# Artifacts of good candidates kept, so that finalists need not be built again.
+# Artifacts of good candidates to keep, so that finalists need not be built again.
 _KEPT = 16
 # Faults after which the memory of the measuring worker is not to be trusted.
 _VANDALISM = ("guard band", "input changed")
 
 
 class Runner(Protocol):
-    """Finds out what candidates are worth."""
+    """Finds out how fast candidates are, and whether they are right."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """One record a candidate, as soon as it is known; a failed one has a status and a one-line detail."""
+        """One record per candidate, as soon as it is known; a failed one has a status and a one-line detail."""
         ...
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Records of finalists: verified again on other data and batch sizes, timed longer and beside each other,
-        verified after that. Those that are right are confirmed, unless other work disturbed the timing."""
+        """Records of finalists: verified again on other data and batch sizes, timed longer and side by side, and
+        verified once more. Those that are right are confirmed, unless other work disturbed the timing."""
         ...
 
     def close(self) -> None:
@@ -63,8 +63,9 @@ class Runner(Protocol):
 
 
 class Workers:
-    """The processes that build and measure for one target. Workloads tuned one after the other can share them: each
-    start takes seconds. ``build`` and ``load`` are dotted names (``module:name``) of what builds and loads kernels."""
+    """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
+    each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
+    kernels."""
 
     def __init__(
         self, target: Target, *, jobs: int, build: str = BUILD, load: str = LOAD, caches: Caches = "warm"
@@ -87,12 +88,12 @@ class Workers:
         )
 
     def start(self) -> None:
-        """Start them all, without waiting."""
+        """Start all processes, without waiting."""
         self.builders.start()
         self.measurer.start()
 
     def close(self) -> None:
-        """End them all."""
+        """End all processes."""
         self.builders.kill()
         self.measurer.kill()
 
@@ -105,8 +106,8 @@ class Workers:
 
 class LocalRunner:
     """Measures candidates of one workload on this machine. A context manager; ``close`` ends its workers, unless they
-    were lent to it as ``workers``. Raises WorkerCannotStart if no worker can start, then no candidate could ever run,
-    and EnvironmentFailure if the machine stays short of memory, disk space or the like."""
+    were lent to it as ``workers``. Raises WorkerCannotStart if no worker can start, since then no candidate could ever
+    run, and EnvironmentFailure if the machine stays short of memory, disk space or the like."""
 
     def __init__(
         self,
@@ -124,7 +125,9 @@ class LocalRunner:
         self._run_timeout_s = run_timeout_s
         self._workers = workers or Workers(target, jobs=jobs)
         self._lent = workers is not None
-        self._prepared: set[tuple[int, bool]] = set()  # by starts of the measuring worker, and if for finalists too
+        self._prepared: set[tuple[int, bool]] = (
+            set()
+        )  # starts of the measuring worker, and whether finalists' cases were made too
         self._best_us: float | None = None
         self._kept: dict[Config, tuple[float, Artifact]] = {}
         self._workers.start()
@@ -143,7 +146,7 @@ class LocalRunner:
     # -- trials ------------------------------------------------------------------------------------------------
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Build, verify and time: one record a candidate, failures of the build first."""
+        """Build, verify and time: one record per candidate, failed builds first."""
         at_once = _BUILT_AHEAD * self._workers.jobs
         for start in range(0, len(candidates), at_once):
             artifacts = yield from self._build(candidates[start : start + at_once])
@@ -163,7 +166,7 @@ class LocalRunner:
     # -- finalists ---------------------------------------------------------------------------------------------
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Verify on other data and batch sizes, time what is right, all of it together, and verify it once more."""
+        """Verify on other data and batch sizes, time all that are right together, and verify them once more."""
         kept = [self._kept[c.config][1] for c in candidates if c.config in self._kept]
         built = yield from self._build([c for c in candidates if c.config not in self._kept])
         right: list[tuple[Artifact, Verdict]] = []
@@ -191,7 +194,7 @@ class LocalRunner:
                 yield dataclasses.replace(record, confirmed=not record.contended)
         elif len(finalists) == 1:
             yield self._failed_to_run(finalists[0][0], outcome)
-        else:  # one of them is to blame: it alone shall pay
+        else:  # one of them is to blame: time them one by one, so that it costs no other
             for finalist in finalists:
                 yield from self._time_together([finalist])
 
@@ -208,7 +211,7 @@ class LocalRunner:
         return [artifacts[position] for position in sorted(artifacts)]
 
     def _request(self, body: Trial | Check | Final, *, share: int = 1) -> Measured | WorkerError:
-        """Ask the measuring worker; give its answer, or the error that the request is to blame for."""
+        """The measuring worker's answer, or the error that the request is to blame for."""
         measurer = self._workers.measurer
         patience = Patience(needs_bytes=_tensor_bytes(body))
         while True:
@@ -227,8 +230,8 @@ class LocalRunner:
             return answer
 
     def _prepare(self, *, finalists: bool) -> None:
-        """Have the measuring worker make what all candidates share, and what ``finalists`` are verified on. Raises
-        WorkerError if it cannot."""
+        """Have the measuring worker make the inputs and answers that all candidates share, and the cases of
+        ``finalists``. Raises WorkerError if it cannot."""
         measurer = self._workers.measurer
         patience = Patience()
         while not (measurer.running and (measurer.starts, finalists) in self._prepared):
@@ -276,7 +279,7 @@ class LocalRunner:
 
 
 def _misfit(request: Prepare | Trial | Check | Final, answer: object) -> str:
-    """Why ``answer`` is none to ``request``; empty if it is."""
+    """Why ``answer`` does not answer ``request``; empty if it does."""
     if not isinstance(answer, Measured):
         return f"{type(answer).__name__} is no measurement"
     judged = isinstance(request, Trial | Check)
@@ -294,7 +297,7 @@ def _misfit(request: Prepare | Trial | Check | Final, answer: object) -> str:
 
 
 def _tensor_bytes(request: Trial | Check | Final) -> int:
-    """What the tensors of a candidate take, of several the most."""
+    """Memory for the tensors of a candidate; of several candidates, the most that one needs."""
     artifacts = request.artifacts if isinstance(request, Final) else (request.artifact,)
     return max(
         sum(

@@ -1,4 +1,4 @@
-"""What every new record carries whatever became of its candidate: the device, the versions, the time."""
+"""The facts that every new record carries, whatever happened to its candidate: device, versions, time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGES = {"dwconv": "dwconv", "torch": "torch", "tvm": "apache-tvm"}
 
 
 def new_record(candidate: Candidate, target: Target, *, status: Status) -> TuningRecord:
-    """A record of ``candidate`` as of now, without what was found out about it."""
+    """A record of ``candidate`` made now, without any measurement or verdict yet."""
     return TuningRecord(
         workload=candidate.workload,
         config=candidate.config,

@@ -1,13 +1,13 @@
-"""Is a kernel right? Asked of every candidate before it is timed, in the process that will time it.
+"""Is a kernel right? Every candidate is verified before it is timed, in the process that will time it.
 
     verify           a candidate: a run and a call
-    verify_finalist  more of both, on several numbers of threads, and with tensors that lie as users' tensors may
-    verify_call      a kernel that was verified and has run since: one call
+    verify_finalist  more of both, on several numbers of threads, and with tensors laid out as users' tensors may be
+    verify_call      a kernel that was verified and has run since: one more call
     verify_once      one run, in a simulator
 
-The bare kernel runs on memory laid out to show its faults: results and workspaces are filled with NaNs and stand
-between guard bands; the inputs stand between bands of NaN and are compared afterwards; inputs and results start as far
-from a cache line as they may. Then it is called the way a user calls it. All runs and calls must give the same bits.
+The bare kernel runs on memory laid out to show its faults: results and workspaces are filled with NaNs and lie between
+guard bands; inputs lie between bands of NaN and are compared afterwards; inputs and results start as far from a cache
+line as they may. Then the kernel is called the way a user calls it. All runs and calls must give the same bits.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dwconv.records.record import Verdict
 from dwconv.reference import Answer
 from dwconv.workload import IMAGES, Layout, Workload
 
-# Stands for the error of a result that is no number: records hold finite numbers only.
+# Stands for the error of a result that is NaN: records hold finite numbers only.
 _HUGE = 1e300
 
 
 class LoadedKernel(Protocol):
-    """What is asked of a kernel here; dwconv.build.kernel.Kernel has it."""
+    """A kernel that can be verified, such as dwconv.build.kernel.Kernel."""
 
     artifact: Artifact
 
@@ -45,14 +45,14 @@ class LoadedKernel(Protocol):
 
 
 def verify(kernel: LoadedKernel, case: Case) -> Verdict:
-    """Run ``kernel`` on ``case`` and call it; judge both. Raises MemoryError if it asks for more memory than there is,
-    and whatever the kernel raises."""
+    """Run ``kernel`` on ``case`` and call it; judge both. Raises MemoryError if it needs more memory than there is, and
+    the kernel's own errors."""
     return _verify(kernel, case, runs_again=[], calls=[(torch.get_num_threads(), "PyTorch's tensors")])
 
 
 def verify_finalist(kernel: LoadedKernel, case: Case) -> Verdict:
-    """The same with more runs and calls: on as many threads as PyTorch uses, on one, and on one more; with tensors that
-    start anywhere, have gaps or are expanded. Raises what ``verify`` raises."""
+    """Like ``verify`` with more runs and calls: on as many threads as PyTorch uses, on one, and on one more than that;
+    with tensors that start anywhere, have gaps or are expanded."""
     usual = torch.get_num_threads()
     threads = [usual, 1, usual + 1] if case.inputs[0].device.type == "cpu" else [usual] * 3
     verdict = _verify(kernel, case, runs_again=threads, calls=list(zip(threads, _WAYS, strict=True)))
@@ -72,7 +72,7 @@ def verify_call(kernel: LoadedKernel, case: Case) -> Verdict:
 
 
 def verify_once(kernel: LoadedKernel, case: Case) -> Verdict:
-    """Judge a single run of the bare kernel, for a machine that runs a kernel the same way every time."""
+    """Judge a single run of the bare kernel, for a machine that always runs a kernel the same way."""
     bench = _Bench(kernel, case)
     bench.run()
     if fault := bench.fault():
@@ -84,7 +84,7 @@ def _verify(
     kernel: LoadedKernel, case: Case, *, runs_again: Sequence[int], calls: Sequence[tuple[int, str]]
 ) -> Verdict:
     """``runs_again``: the number of threads of each run after the first. ``calls``: the number of threads of each call,
-    and which of ``_WAYS`` its tensors lie in."""
+    and which of ``_WAYS`` lays out its tensors."""
     bench = _Bench(kernel, case)
     bench.run()
     if fault := bench.fault():
@@ -113,7 +113,7 @@ def _verify(
 
 @contextmanager
 def _on_threads(count: int) -> Iterator[None]:
-    """PyTorch's threads, which CPU kernels run on."""
+    """Set the number of PyTorch's threads, which CPU kernels run on."""
     usual = torch.get_num_threads()
     if count == usual:
         yield
@@ -125,7 +125,7 @@ def _on_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(usual)
 
 
-# -- how a user's tensors may lie ------------------------------------------------------------------------------------
+# -- layouts of users' tensors ---------------------------------------------------------------------------------------
 
 
 def _as_they_are(tensor: torch.Tensor) -> torch.Tensor:
@@ -156,7 +156,7 @@ def _results(called: Any) -> tuple[torch.Tensor, ...]:
 
 
 class _Bench:
-    """A kernel with everything it takes laid out in its own layout, guarded."""
+    """A kernel with its arguments in its own layout, each between guard bands."""
 
     def __init__(self, kernel: LoadedKernel, case: Case) -> None:
         self._kernel, self._case = kernel, case
@@ -176,7 +176,7 @@ class _Bench:
             _in_pytorch_order(own.tensor, name=own.name, layout=self._layout, workload=case.workload)
             for own in self._out
         ]
-        """What the last run wrote, in PyTorch's shapes."""
+        """The results of the last run, in PyTorch's shapes."""
 
     def run(self) -> None:
         for result in self._out:
@@ -186,7 +186,7 @@ class _Bench:
         self._kernel.run_into(*([own.tensor for own in some] for some in (self._inputs, self._out, self._workspaces)))
 
     def fault(self) -> str | None:
-        """What the runs did to memory that they should not have, or left undone."""
+        """A fault that the runs left in memory: outside of the tensors, in an input, or elements not written."""
         for own in (*self._inputs, *self._out, *self._workspaces):
             if not own.bands_are_whole():
                 return f"guard band: it wrote outside {own.name}"
@@ -198,7 +198,7 @@ class _Bench:
         return None
 
     def changed_input(self, given: Sequence[torch.Tensor]) -> str | None:
-        """The name of an input that is no longer the same in the kernel's own copy and among ``given``."""
+        """The name of an input that differs between the kernel's own copy and ``given``; None if all are the same."""
         for own, tensor in zip(self._inputs, given, strict=True):
             original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
             if not have_same_bits([own.tensor.view(original.shape)], [original]):
@@ -210,7 +210,7 @@ class _Bench:
 
 
 def _judge_all(results: Sequence[torch.Tensor], case: Case) -> Verdict:
-    """Of several results, the first that is wrong, else the one that comes nearest to its bound."""
+    """The worst verdict over all results: a wrong one, else the one whose error is nearest to its bound."""
     verdicts = [
         _judge(result, answer, name=name)
         for result, answer, name in zip(results, case.answers, case.workload.results, strict=True)
@@ -219,7 +219,7 @@ def _judge_all(results: Sequence[torch.Tensor], case: Case) -> Verdict:
 
 
 def _judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
-    """Compare with the right answer: with no error allowed, or with a bound for each element. NaN must be NaN, an
+    """Compare with the right answer: with no error allowed, or within a bound for each element. NaN must be NaN, and an
     infinity the same infinity."""
     if answer.allowed is None and torch.equal(got, answer.expected):
         return Verdict(right=True, max_error=0.0, allowed_error=0.0)
@@ -229,7 +229,7 @@ def _judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
     right = torch.where(expected.isfinite(), error <= allowed, got == expected) | (got.isnan() & expected.isnan())
     if answer.may_be_nan is not None:
         right |= got.isnan() & answer.may_be_nan
-    counts = ~right | (expected.isfinite() & got.isfinite())  # beside what is not finite there is no error to speak of
+    counts = ~right | (expected.isfinite() & got.isfinite())  # NaN and infinity that are right have no error
     error = torch.nan_to_num(error, nan=_HUGE, posinf=_HUGE).where(counts, 0.0)
     allowed = torch.nan_to_num(allowed, posinf=_HUGE)
     wrong = ~right
@@ -250,7 +250,7 @@ def _judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
 
 
 def _wrong(reason: str) -> Verdict:
-    """A fault that is not one of size."""
+    """The verdict for a fault that is not an error in a value."""
     return Verdict(right=False, max_error=0.0, allowed_error=0.0, reason=reason)
 
 
@@ -265,7 +265,7 @@ def _check_memory(arguments: Sequence[Argument], *, batch: int, device: torch.de
 
 
 def _in_kernel_order(tensor: torch.Tensor, *, name: str, layout: Layout) -> torch.Tensor:
-    """A tensor of PyTorch's shape, viewed in the order in which a kernel of that layout has it in memory."""
+    """A tensor of PyTorch's shape, viewed in the order that a kernel of that layout has in memory."""
     return tensor.permute(0, 2, 3, 1) if layout == "nhwc" and name in IMAGES else tensor
 
 

@@ -1,8 +1,7 @@
-"""PredictRunner: what candidates are worth on a GPU that is not in this machine.
+"""PredictRunner: the computed cost of candidates on a GPU that is not in this machine.
 
-Workers build each candidate, compute from its machine code what it would cost, and run its source on the CPU, in the
-simulator, to see that it is right. The records are marked as predicted: they rank candidates, and never count as
-measured.
+Workers build each candidate, compute its cost from the machine code, and run its source on the CPU, in the simulator,
+to verify it. The records are marked as predicted: they rank candidates, and never count as measured.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class PredictSetup:
 class Prediction:
     microseconds: float
     resources: dict[str, int]
-    """The compiler's and, of what was checked, the simulator's."""
+    """Reported by the compiler and, if the candidate was checked, by the simulator."""
     verdict: Verdict | None = None
-    """None if it was not checked."""
+    """None if the candidate was not checked."""
 
 
 class Predictor:
@@ -55,7 +54,7 @@ class Predictor:
             self._temporary = tempfile.TemporaryDirectory(prefix="dwconv-simulator-")  # in the worker's own folder
             self._folder = Path(self._temporary.name)
             compile_runtime(self._folder)
-        import tvm  # noqa: F401  takes a second or two, which the first candidate should not be charged with
+        import tvm  # noqa: F401  takes a second or two, which should not count as the first candidate's time
 
     def __call__(self, candidate: Candidate) -> Prediction:
         artifact = build(candidate, self._target)
@@ -79,9 +78,9 @@ class Predictor:
 class PredictRunner:
     """A Runner. A context manager; ``close`` ends its worker processes.
 
-    ``check``: run each candidate in the simulator too. Raises BrokenInstallation without the g++ that this takes, and
-    WorkerCannotStart if no worker can start: then no candidate could ever be built; EnvironmentFailure if the machine
-    stays short of memory, disk space or the like."""
+    ``check``: run each candidate in the simulator too. Raises BrokenInstallation if the g++ that this needs is missing,
+    WorkerCannotStart if no worker can start, since then no candidate could ever be built, and EnvironmentFailure if the
+    machine stays short of memory, disk space or the like."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class PredictRunner:
             yield self._record(candidates[position], outcome)
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Nothing: the same once more would tell nothing new."""
+        """No records: computing the same cost again would tell nothing new."""
         return iter(())
 
     def close(self) -> None:

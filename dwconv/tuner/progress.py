@@ -25,7 +25,7 @@ STOPS = {
 
 
 class Progress:
-    """Shows how the search stands; ``begin`` and ``finish`` frame each workload, in between it is called."""
+    """Shows how the search stands. Call ``begin``, then the object itself with every result, then ``finish``."""
 
     def __init__(self, *, workloads: int) -> None:
         from rich.console import Console
@@ -58,7 +58,7 @@ class Progress:
         if self._live is None:
             self._line = f"{count}{workload.pass_} {label(workload)}"
             self._print(f"{self._line}: starting")
-        else:  # the live line has to fit on a line: what the passes share stands above it
+        else:  # the live line has to fit on one line, so what the passes have in common is printed above it
             if label(workload) != self._heading:
                 self._heading = label(workload)
                 self._print(f"{count}{self._heading}")
@@ -94,7 +94,7 @@ class Progress:
 
 
 def label(workload: Workload) -> str:
-    """A workload for people, what is usual left out: ``8,144,56,56 k3 s2 float32 nhwc``."""
+    """A short name of a workload, for people: ``8,144,56,56 k3 s2 float32 nhwc``. Default values are left out."""
     words = [",".join(map(str, workload.input_shape)), f"k{short_pair(workload.kernel)}"]
     if workload.stride != (1, 1):
         words.append(f"s{short_pair(workload.stride)}")
@@ -111,7 +111,7 @@ def label(workload: Workload) -> str:
 
 
 def standing(result: TuningResult) -> str:
-    """How a search stands, in one line: ``24 trials, 12 s left, best 123.4 µs, 1.52× onednn-nhwc, 71 % of limit``."""
+    """One line on how a search stands: ``24 trials, 12 s left, best 123.4 µs, 1.52× onednn-nhwc, 71 % of limit``."""
     words = [f"{result.trials} trials"]
     if result.stopped is not None:
         words.append(f"{STOPS[result.stopped]} after {result.elapsed_s:.0f} s")
@@ -136,5 +136,5 @@ def standing(result: TuningResult) -> str:
 
 
 def microseconds(value: float) -> str:
-    """Four digits at least, no more decimals than mean something."""
+    """At least four digits, and no more decimals than are significant."""
     return f"{value:.2f}" if value < 100 else f"{value:.1f}" if value < 10_000 else f"{value:.0f}"

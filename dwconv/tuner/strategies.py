@@ -1,4 +1,4 @@
-"""Strategies: which configurations to try next. Each is asked for some, and told what came of them.
+"""Strategies: which configurations to try next. Each is asked for some, and told the records of them.
 
 The same seed and the same records give the same configurations, in whatever order the records of one batch arrive.
 """
@@ -23,7 +23,7 @@ from dwconv.tuner.spaces import SpaceUnion
 from dwconv.workload import Workload
 
 _ENUMERABLE = 50_000
-"""Spaces up to this size are listed when drawing at random no longer finds anything new."""
+"""Spaces up to this size are listed when random draws find nothing new any more."""
 
 
 class Strategy(Protocol):
@@ -32,7 +32,7 @@ class Strategy(Protocol):
         ...
 
     def tell(self, record: TuningRecord) -> None:
-        """What came of a configuration, asked for or not."""
+        """Learn the record of a configuration, asked for or not."""
         ...
 
 
@@ -45,8 +45,8 @@ def make_strategy(
     target: Target | None = None,
     starts: Sequence[Config] = (),
 ) -> Strategy:
-    """``search`` is one of SEARCHES; the analytic one needs to know the GPU. Raises UnknownTarget without one.
-    ``starts`` were good for other workloads: evolve tries what is nearest to them after the defaults."""
+    """The strategy of that name. The analytic one needs to know the GPU: raises UnknownTarget without one. ``starts``
+    are configurations that were good for other workloads: evolve tries the nearest legal ones after the defaults."""
     if search == "analytic":
         return Analytic(spaces, workload=workload, target=_gpu(target), seed=seed)
     if search == "exhaustive":
@@ -112,9 +112,9 @@ class Random:
 class Evolve:
     """Evolution guided by a regression.
 
-    The defaults, what is nearest to ``starts`` and random configurations come first. Then a population is bred from
-    the best so far by small steps, mutation and crossing, and selected for a few generations by what the regression
-    predicts. Most of a batch is the best predicted; the rest is drawn at random, so that no corner stays unknown.
+    The defaults, the configurations nearest to ``starts`` and random ones come first. Then a population is bred from
+    the best so far by small steps, mutation and crossing, and selected for a few generations by the regression's
+    prediction. Most of a batch are the best predicted; the rest is drawn at random, so that no corner stays unknown.
     """
 
     WARM_UP = 8
@@ -154,7 +154,7 @@ class Evolve:
         pool: dict[Config, float] = {}
         for _ in range(self.GENERATIONS):
             children = [child for child in self._children(parents) if child not in pool]
-            self._rng.shuffle(children)  # trees predict the same for many: let no knob's order decide
+            self._rng.shuffle(children)  # trees predict the same time for many: the order of knobs must not decide
             predictions = self._model.predict(children)
             pool.update(zip(children, map(float, predictions), strict=True))
             parents = sorted(pool, key=lambda config: pool[config])[: self.PARENTS] or parents
@@ -182,20 +182,20 @@ class Evolve:
 
 
 class Analytic:
-    """Least computed cost, nothing measured.
+    """The least computed cost; nothing is measured.
 
     All legal configurations are ranked by an estimate from their knobs. The defaults are tried first, then the most
-    promising and, among the first few, some from all over the ranking; what came of them corrects the estimate of the
-    others, by a regression of one over the other.
+    promising and, among the first few, some from all over the ranking. Their computed costs correct the estimates of
+    the others: a regression learns the ratio of cost to estimate.
     """
 
     LISTED = 8000
-    """Configurations ranked; of larger spaces as many are drawn."""
+    """Configurations to rank of a space that is too large to list: so many are drawn."""
     SCREENED = 1500
-    """The most promising, whose estimates are corrected."""
+    """How many of the most promising get corrected estimates."""
     WARM_UP = 16
     SPREAD = 8
-    """Of the first ones, drawn evenly from the ranking: of the most promising alone nobody learns what is not."""
+    """How many of the first are spread evenly over the ranking: the best alone would teach nothing about the rest."""
 
     def __init__(self, spaces: SpaceUnion, *, workload: Workload, target: CudaTarget, seed: int) -> None:
         self._unseen = _Unseen(spaces, seed=seed)
@@ -207,16 +207,16 @@ class Analytic:
         self._spread = self._order[step // 2 :: step][: self.SPREAD]
         self._workload, self._target = workload, target
         self._off: dict[Config, float | None] = {}
-        """Computed over estimated; None for what failed."""
+        """Computed cost over the estimate; None for candidates that failed."""
 
     @property
     def ranked(self) -> int:
-        """Configurations that were compared."""
+        """How many configurations were ranked."""
         return len(self._order)
 
     @property
     def agreement(self) -> float | None:
-        """Rank correlation of the estimate with what came of the configurations told; None of fewer than three."""
+        """Rank correlation of the estimates with the computed costs so far; None with fewer than three."""
         pairs = [(self._estimate(config), off) for config, off in self._off.items() if off]
         if len(pairs) < 3:
             return None
@@ -263,7 +263,7 @@ class _Unseen:
         self._seen: set[Config] = set()
 
     def mark(self, config: Config) -> Config | None:
-        """Remember ``config`` as seen; returns it as its space writes it, None if it is not in the space."""
+        """Remember ``config`` as seen. Returns it as its space writes it; None if it is not in the space."""
         adopted = self._spaces.adopt(config)
         if adopted is not None:
             self._seen.add(adopted)
