@@ -1,4 +1,4 @@
-"""The workloads that stand for all: every kernel size, map, stride, type and layout that networks ask for."""
+"""Representative workloads: the kernel sizes, maps, strides, types and layouts that networks have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Workload, re
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A depthwise layer by what its network gives it: square maps, square kernels, 'same' padding."""
+    """A depthwise layer of a network, with square maps, square kernels and 'same' padding."""
 
     network: str
     batch: int
@@ -63,16 +63,15 @@ GPU_LAYERS = (
 
 
 OWN: tuple[tuple[DType, Layout], ...] = (("float16", "nhwc"), ("float32", "nchw"))
-"""What networks are trained in on a GPU: mixed precision as channels_last, and PyTorch's defaults."""
+"""Types and layouts in which networks train on a GPU: mixed precision in channels_last, and PyTorch's defaults."""
 _OTHERS: tuple[tuple[DType, Layout], ...] = (("float16", "nchw"), ("float32", "nhwc"), ("bfloat16", "nhwc"))
 
 
 def gpu_workloads(*, every: bool = False) -> list[Workload]:
-    """All passes of every layer in the types and layouts of ``OWN``, or in ``every`` one of them; bfloat16 runs like
-    float16.
+    """All passes of every layer in the types and layouts of ``OWN``, or with ``every`` in more of them; bfloat16 runs
+    like float16.
 
-    One type and layout of all layers comes before the next, so that a budget that ends early has seen something of
-    everything."""
+    All layers in one type and layout come before the next, so that a budget that ends early has seen every layer."""
     return [
         workload
         for dtype, layout in (*OWN, *(_OTHERS if every else ()))
@@ -82,7 +81,7 @@ def gpu_workloads(*, every: bool = False) -> list[Workload]:
 
 
 def odd_workloads() -> list[Workload]:
-    """Small workloads that no tile divides: what every template is verified on, in every type."""
+    """Small workloads that no tile divides, in every type, to verify every template on."""
     problems: tuple[dict[str, object], ...] = (
         {"input_size": (9, 11), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
         {"input_size": (13, 10), "kernel": (3, 5), "stride": (2, 2), "padding": ((1, 2), (2, 1))},

@@ -111,7 +111,7 @@ def _cliffs(argv: Sequence[str] | None) -> int:
 
 
 def _tune(workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, seconds: float) -> None:
-    """Every one that the log does not know, once."""
+    """Tune every workload that the log does not have, once."""
     known = Database.load([log.path])
     untuned = [workload for workload in dict.fromkeys(workloads) if known.best(workload, target.device) is None]
     with Workers(target, jobs=os.cpu_count() or 1) as workers:

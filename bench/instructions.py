@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 BATCH = 64
 CHANNELS = {112: 64, 57: 96, 56: 96, 28: 192, 14: 384, 7: 960}
-"""By the size of the map: about as many as networks have there."""
+"""Channels by the size of the map: about as many as networks have there."""
 BYTES_IN_FLIGHT_PER_SM = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Regime:
-    """A workload, and the goal for it; 0 is none."""
+    """A workload and its goals; 0 is no goal."""
 
     workload: Workload
     most_of_budget: float = 0.0
@@ -46,7 +46,7 @@ class Regime:
         return f"{at.pass_} {at.kernel[0]}×{at.kernel[1]}{stride} {at.dtype} {at.layout} {at.input_size[0]}²"
 
     def missed(self, cost: Cost) -> list[str]:
-        """The goals that ``cost`` does not reach."""
+        """The goals that ``cost`` misses."""
         found = []
         if self.most_of_budget and cost.share_of_budget > self.most_of_budget:
             found.append(f"budget >{self.most_of_budget:.2f}")
@@ -62,7 +62,7 @@ class Regime:
 
 
 def fma_share(cost: Cost) -> float:
-    """Of the slowest kernel's issued instructions."""
+    """The share of multiply-adds in the instructions that the slowest kernel issues."""
     issued = cost.slowest.issued_per_output
     return issued["fma"] / sum(issued.values())
 
@@ -70,7 +70,7 @@ def fma_share(cost: Cost) -> float:
 _GOALS: tuple[tuple[DType, float, float], ...] = (
     ("float32", 0.35, 0.6), ("float16", 0.55, 0.9), ("bfloat16", 0.55, 0.9)
 )  # fmt: skip
-"""Most of the issue budget that a 3×3 may take; the second, on the smallest maps."""
+"""Most of the issue budget that a 3×3 kernel may take, and the same on the smallest maps, for each type."""
 _OTHERS: tuple[tuple[DType, int], ...] = (("float32", 57), ("float32", 112), ("float16", 112))
 
 

@@ -29,7 +29,7 @@ from dwconv.tuner.runners import RunnerChoice
 from dwconv.workload import LAYOUTS, Workload
 
 GOAL = 1.1
-"""The search may end up this much slower."""
+"""The search may be this many times as slow."""
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""What ``python -m dwconv.tune`` does and says while it tunes, and at the end."""
+"""``python -m dwconv.tune`` while it tunes, and at the end."""
 
 import dataclasses
 import json

@@ -22,7 +22,7 @@ _PATIENCE_S = 300.0
 
 @pytest.fixture
 def known_limits(monkeypatch, tmp_path):
-    """What this CPU can do need not be measured."""
+    """The limits of this CPU need not be measured."""
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DWCONV_NATIVE", "0")  # or each test would compile it, into its own cache folder
     path = limits.limits_path(target.cpu_target())

@@ -55,7 +55,7 @@ def run(*options: object) -> int | str | None:
 
 
 def shown_next(printed: str) -> list[str]:
-    """What each command that is printed under ``see:`` would show; each can be pasted as it is."""
+    """The ``--what`` of each command that is printed after ``see:``; each command can be pasted as it is."""
     commands = [shlex.split(line.removeprefix("see:")) for line in printed.splitlines() if line.startswith("see:")]
     assert all(command[:3] == ["python", "-m", "dwconv.show"] for command in commands)
     return [show.parser_of_show().parse_args(command[3:]).what for command in commands]
