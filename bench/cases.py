@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Workload, resolve_padding
+from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Padding, Pair, Workload, resolve_padding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +26,16 @@ class Layer:
     def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
         """Its three passes."""
         kernel, stride = (self.kernel, self.kernel), (self.stride, self.stride)
-        padding = resolve_padding(None, kernel=kernel, stride=stride, dilation=(1, 1))
         for pass_ in PASSES:
             yield Workload(
                 pass_=pass_, batch=self.batch, channels=self.channels, input_size=(self.size, self.size),
-                kernel=kernel, stride=stride, padding=padding, dtype=dtype, layout=layout,
+                kernel=kernel, stride=stride, padding=same_padding(kernel), dtype=dtype, layout=layout,
             )  # fmt: skip
+
+
+def same_padding(kernel: Pair) -> Padding:
+    """The padding that keeps the size at stride 1, for an odd kernel."""
+    return resolve_padding(None, kernel=kernel, stride=(1, 1), dilation=(1, 1))
 
 
 CPU_LAYERS = (

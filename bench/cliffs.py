@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.cases import same_padding
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.build.cache import build_cached
@@ -51,11 +52,10 @@ class Shape:
 
     def workloads(self, *, layout: Layout) -> Iterator[Workload]:
         """Its three passes."""
-        before_h, before_w = (taps // 2 for taps in self.kernel)
         for pass_ in PASSES:
             yield Workload(
                 pass_=pass_, batch=8, channels=self.channels, input_size=(self.size, self.size), kernel=self.kernel,
-                padding=((before_h, before_h), (before_w, before_w)), layout=layout,
+                padding=same_padding(self.kernel), layout=layout,
             )  # fmt: skip
 
 

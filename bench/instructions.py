@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.cases import same_padding
 from dwconv.arguments import ArgumentParser, run
 from dwconv.errors import BuildError, NoTemplate, UnknownTarget
 from dwconv.workload import DType, Layout, Pass, Workload
@@ -94,10 +95,9 @@ def regimes() -> Iterator[Regime]:
 def _workload(
     pass_: Pass, *, size: int, kernel: int = 3, stride: int = 1, dtype: DType = "float32", layout: Layout
 ) -> Workload:
-    around = (kernel // 2, kernel // 2)
     return Workload(
         pass_=pass_, batch=BATCH, channels=CHANNELS[size], input_size=(size, size), kernel=(kernel, kernel),
-        stride=(stride, stride), padding=(around, around), dtype=dtype, layout=layout,
+        stride=(stride, stride), padding=same_padding((kernel, kernel)), dtype=dtype, layout=layout,
     )  # fmt: skip
 
 

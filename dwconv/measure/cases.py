@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.measure.memory import available_bytes
+from dwconv.measure.device import free_bytes
 from dwconv.reference import Answer, Data, operands, repeated, right_answers
 from dwconv.workload import IMAGES, Workload
 
@@ -83,5 +83,4 @@ def fresh_case(workload: Workload, *, device: str) -> Case:
 def _fits(workload: Workload, *, device: str) -> bool:
     """False if the case would fill most of the memory."""
     elements = sum(math.prod(workload.shape_of(name)) for name in (*workload.inputs, *workload.results))
-    free = torch.cuda.mem_get_info(device)[0] if device == "cuda" else available_bytes()
-    return elements * _BYTES_OF_AN_ELEMENT < free // 2
+    return elements * _BYTES_OF_AN_ELEMENT < free_bytes(device) // 2

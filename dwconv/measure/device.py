@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from dwconv import native, settings
+from dwconv.measure import memory
 from dwconv.measure.cuda_clock import CudaClock
 from dwconv.measure.timing import Clock, CpuClock
 from dwconv.target import Target
@@ -23,6 +24,12 @@ def get_ready(target: Target) -> None:
         native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
     else:
         native.leave_out("compiling it takes half a minute, and the clock of a GPU does not see how long a call takes")
+
+
+def free_bytes(kind: str) -> int:
+    """Memory that tensors can still take: a GPU's own for ``cuda``, else the machine's."""
+    free: int = torch.cuda.mem_get_info()[0] if kind == "cuda" else memory.available_bytes()
+    return free
 
 
 def synchronize(target: Target) -> None:

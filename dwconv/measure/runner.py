@@ -31,7 +31,7 @@ from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, Target
-from dwconv.workload import ITEMSIZE, Workload
+from dwconv.workload import Workload
 
 # Candidates that are built before the first of them is measured, for each build worker.
 _BUILT_AHEAD = 4
@@ -299,10 +299,4 @@ def _misfit(request: Prepare | Trial | Check | Final, answer: object) -> str:
 def _tensor_bytes(request: Trial | Check | Final) -> int:
     """Memory for the tensors of a candidate; of several candidates, the most that one needs."""
     artifacts = request.artifacts if isinstance(request, Final) else (request.artifact,)
-    return max(
-        sum(
-            math.prod(argument.shape_at(artifact.candidate.workload.batch)) * ITEMSIZE.get(argument.dtype, 4)
-            for argument in artifact.arguments
-        )
-        for artifact in artifacts
-    )
+    return max(artifact.bytes_at(artifact.candidate.workload.batch) for artifact in artifacts)

@@ -19,10 +19,10 @@ from typing import Any, Protocol
 
 import torch
 
-from dwconv.build.artifact import Argument, Artifact
+from dwconv.build.artifact import Artifact
 from dwconv.build.kernel import ALIGNMENT_BYTES
-from dwconv.measure import memory
 from dwconv.measure.cases import Case
+from dwconv.measure.device import free_bytes
 from dwconv.measure.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
 from dwconv.records.record import Verdict
 from dwconv.reference import Answer
@@ -162,7 +162,7 @@ class _Bench:
         self._kernel, self._case = kernel, case
         artifact, device, batch = kernel.artifact, case.inputs[0].device, case.workload.batch
         self._layout = artifact.candidate.template.layout
-        _check_memory(artifact.arguments, batch=batch, device=device)
+        _check_memory(artifact, batch=batch, device=device)
         offset_bytes = ALIGNMENT_BYTES[artifact.kind]
         self._inputs, self._out = (
             [Guarded(argument, batch=batch, device=device, offset_bytes=offset_bytes) for argument in some]
@@ -254,9 +254,8 @@ def _wrong(reason: str) -> Verdict:
     return Verdict(right=False, max_error=0.0, allowed_error=0.0, reason=reason)
 
 
-def _check_memory(arguments: Sequence[Argument], *, batch: int, device: torch.device) -> None:
-    needed = sum(math.prod(a.shape_at(batch)) * getattr(torch, a.dtype).itemsize for a in arguments)
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory.available_bytes()
+def _check_memory(artifact: Artifact, *, batch: int, device: torch.device) -> None:
+    needed, free = artifact.bytes_at(batch), free_bytes(device.type)
     if needed > free:
         raise MemoryError(f"it needs {needed / 2**30:.1f} GiB for its tensors, {free / 2**30:.1f} GiB are free")
 
