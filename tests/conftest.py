@@ -18,7 +18,8 @@ from hypothesis import HealthCheck
 
 from dwconv import native, plan, settings
 from dwconv.measure.simulator.compile import available
-from dwconv.tuner import strategies
+from dwconv.tuner import unseen
+from dwconv.tuner.analytic import Analytic
 
 Golden = Callable[[str, str], None]
 GOLDEN = Path(__file__).parent / "schedules" / "golden"
@@ -120,8 +121,8 @@ def through_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def short_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large space a few hundred configurations are estimated, instead of thousands."""
-    monkeypatch.setattr(strategies, "_ENUMERABLE", 300)
-    monkeypatch.setattr(strategies.Analytic, "LISTED", 300)
+    monkeypatch.setattr(unseen, "ENUMERABLE", 300)
+    monkeypatch.setattr(Analytic, "LISTED", 300)
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ import torch
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
 from dwconv.errors import CannotBeCaptured, DeviceLost
+from dwconv.measure.bare_kernel import LoadedKernel
 from dwconv.measure.caches import Caches, inputs_in_turn, results_held
 from dwconv.measure.cases import Case, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.device import clock_of, get_ready, is_lost, synchronize
 from dwconv.measure.providers import better_layout, pytorch_calls
 from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, InTurn, time_in_turns
-from dwconv.measure.verify import LoadedKernel, verify, verify_call, verify_finalist
+from dwconv.measure.verify import verify, verify_call, verify_finalist
 from dwconv.measure.worker import locate, one_line
 from dwconv.records.record import Measurement, Verdict
 from dwconv.target import CpuTarget, Target

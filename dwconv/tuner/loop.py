@@ -12,6 +12,7 @@ from dwconv import settings
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.target import Target
+from dwconv.tuner.analytic import Analytic
 from dwconv.tuner.choices import Search
 from dwconv.tuner.finalists import confirm
 from dwconv.tuner.interrupts import ctrl_c_waits
@@ -20,7 +21,7 @@ from dwconv.tuner.runners import USUAL_RUNNER, RunnerChoice, make_runner
 from dwconv.tuner.similar import bests_of_similar
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.standing import Standing, TellProgress
-from dwconv.tuner.strategies import Analytic, Strategy, make_strategy
+from dwconv.tuner.strategies import Strategy, make_strategy
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import Runner

@@ -11,10 +11,10 @@ from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, Target
+from dwconv.tuner.analytic import Analytic
 from dwconv.tuner.history import History
 from dwconv.tuner.result import Budget, Stop, TuningResult
 from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.strategies import Analytic
 from dwconv.workload import Workload
 
 FIRST_BATCH = 4

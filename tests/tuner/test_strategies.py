@@ -8,9 +8,10 @@ from dwconv.errors import NoTemplate, UnknownTarget
 from dwconv.records.record import Status
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.target import parse_target
+from dwconv.tuner.analytic import Analytic
 from dwconv.tuner.choices import SEARCHES
 from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.strategies import Analytic, Strategy, make_strategy
+from dwconv.tuner.strategies import Strategy, make_strategy
 
 SM_90 = parse_target("cuda:sm_90")
 
