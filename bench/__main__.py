@@ -18,7 +18,7 @@ BENCHMARKS = {
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
     "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
 }
-"""What each does; the module of that name in this folder has its ``main``."""
+"""Benchmarks by name, with a description; the module of that name in this folder has its ``main``."""
 
 
 def main(argv: list[str]) -> int:

@@ -1,16 +1,16 @@
-"""The workloads that stand for all: every kernel size, map, stride, type and layout that networks ask for."""
+"""Representative workloads: the kernel sizes, maps, strides, types and layouts that networks have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Workload, resolve_padding
+from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Padding, Pair, Workload, resolve_padding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A depthwise layer by what its network gives it: square maps, square kernels, 'same' padding."""
+    """A depthwise layer of a network, with square maps, square kernels and 'same' padding."""
 
     network: str
     batch: int
@@ -26,12 +26,16 @@ class Layer:
     def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
         """Its three passes."""
         kernel, stride = (self.kernel, self.kernel), (self.stride, self.stride)
-        padding = resolve_padding(None, kernel=kernel, stride=stride, dilation=(1, 1))
         for pass_ in PASSES:
             yield Workload(
                 pass_=pass_, batch=self.batch, channels=self.channels, input_size=(self.size, self.size),
-                kernel=kernel, stride=stride, padding=padding, dtype=dtype, layout=layout,
+                kernel=kernel, stride=stride, padding=same_padding(kernel), dtype=dtype, layout=layout,
             )  # fmt: skip
+
+
+def same_padding(kernel: Pair) -> Padding:
+    """The padding that keeps the size at stride 1, for an odd kernel."""
+    return resolve_padding(None, kernel=kernel, stride=(1, 1), dilation=(1, 1))
 
 
 CPU_LAYERS = (
@@ -63,16 +67,15 @@ GPU_LAYERS = (
 
 
 OWN: tuple[tuple[DType, Layout], ...] = (("float16", "nhwc"), ("float32", "nchw"))
-"""What networks are trained in on a GPU: mixed precision as channels_last, and PyTorch's defaults."""
+"""Types and layouts in which networks train on a GPU: mixed precision in channels_last, and PyTorch's defaults."""
 _OTHERS: tuple[tuple[DType, Layout], ...] = (("float16", "nchw"), ("float32", "nhwc"), ("bfloat16", "nhwc"))
 
 
 def gpu_workloads(*, every: bool = False) -> list[Workload]:
-    """All passes of every layer in the types and layouts of ``OWN``, or in ``every`` one of them; bfloat16 runs like
-    float16.
+    """All passes of every layer in the types and layouts of ``OWN``, or with ``every`` in more of them; bfloat16 runs
+    like float16.
 
-    One type and layout of all layers comes before the next, so that a budget that ends early has seen something of
-    everything."""
+    All layers in one type and layout come before the next, so that a budget that ends early has seen every layer."""
     return [
         workload
         for dtype, layout in (*OWN, *(_OTHERS if every else ()))
@@ -82,7 +85,7 @@ def gpu_workloads(*, every: bool = False) -> list[Workload]:
 
 
 def odd_workloads() -> list[Workload]:
-    """Small workloads that no tile divides: what every template is verified on, in every type."""
+    """Small workloads that no tile divides, in every type, to verify every template on."""
     problems: tuple[dict[str, object], ...] = (
         {"input_size": (9, 11), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
         {"input_size": (13, 10), "kernel": (3, 5), "stride": (2, 2), "padding": ((1, 2), (2, 1))},

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.cases import same_padding
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.build.cache import build_cached
@@ -31,6 +32,8 @@ from dwconv.reference import operands
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, cpu_target
 from dwconv.tuner.loop import tune_workload
+from dwconv.tuner.result import Budget
+from dwconv.tuner.runners import RunnerChoice
 from dwconv.workload import LAYOUTS, PASSES, Layout, Pair, Workload
 
 GOAL = 0.8
@@ -49,11 +52,10 @@ class Shape:
 
     def workloads(self, *, layout: Layout) -> Iterator[Workload]:
         """Its three passes."""
-        before_h, before_w = (taps // 2 for taps in self.kernel)
         for pass_ in PASSES:
             yield Workload(
                 pass_=pass_, batch=8, channels=self.channels, input_size=(self.size, self.size), kernel=self.kernel,
-                padding=((before_h, before_h), (before_w, before_w)), layout=layout,
+                padding=same_padding(self.kernel), layout=layout,
             )  # fmt: skip
 
 
@@ -109,12 +111,13 @@ def _cliffs(argv: Sequence[str] | None) -> int:
 
 
 def _tune(workloads: Sequence[Workload], target: CpuTarget, *, log: TuningLog, seconds: float) -> None:
-    """Every one that the log does not know, once."""
+    """Tune every workload that the log does not have, once."""
     known = Database.load([log.path])
     untuned = [workload for workload in dict.fromkeys(workloads) if known.best(workload, target.device) is None]
     with Workers(target, jobs=os.cpu_count() or 1) as workers:
+        budget, runner = Budget(trials=None, seconds=seconds, patience=None), RunnerChoice(workers=workers)
         for workload in untuned:
-            tune_workload(workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers)
+            tune_workload(workload, target, log=log, budget=budget, runner=runner)
 
 
 def _compared(bests: Sequence[TuningRecord], target: CpuTarget) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def _compile(argv: Sequence[str] | None) -> int:
 
 
 def _times(workload: Workload, target: CpuTarget, arguments: Any, rng: random.Random) -> dict[str, Any]:
-    """Seconds of some random candidates, one after the other, and the configuration of the slowest."""
+    """Build times of some random candidates, one after the other, and the configuration of the slowest."""
     spaces = SpaceUnion.of(workload, target)
     drawn = (spaces.sample(rng) for _ in range(arguments.samples))
     taken: dict[str, float] = {}

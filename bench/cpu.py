@@ -1,6 +1,6 @@
 """``python -m bench cpu``: tuned kernels against PyTorch's own op in both layouts, over layers of well-known networks.
 
-What is untuned is tuned first. Then the best configuration of each is verified and timed once more, in turns with
+Untuned passes are tuned first. Then the best configuration of each is verified and timed once more, in turns with
 PyTorch's op on contiguous and on channels_last tensors: medians, their spread, and the share of the machine's limit.
 """
 
@@ -22,13 +22,15 @@ from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, Target, cpu_target
-from dwconv.tuner.loop import tune_workload
+from dwconv.tuner.loop import SearchPlan, tune_workload
+from dwconv.tuner.result import Budget
+from dwconv.tuner.runners import RunnerChoice
 from dwconv.workload import LAYOUTS, Workload
 
 TUNING_OVERHEAD_S = 3.0
-"""Tuning a pass takes that much longer than its search."""
+"""Tuning a pass takes this much longer than its search."""
 MEASURING_S = 2.5
-"""To build, verify and time what is known of a pass."""
+"""Time to build, verify and time the best candidate of a pass."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -78,7 +80,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
 def estimate(
     workloads: Sequence[Workload], target: Target, *, known: Database, seconds: float, measuring_s: float
 ) -> str:
-    """What there is to tune, and about how long that takes with what is measured then."""
+    """One line: how many passes are untuned, and about how long tuning and measuring take."""
     untuned = sum(known.best(workload, target.device) is None for workload in workloads)
     tuning_s = untuned * (seconds + TUNING_OVERHEAD_S) if seconds else 0.0
     minutes = (tuning_s + measuring_s) / 60
@@ -88,14 +90,19 @@ def estimate(
 def tuned(
     workload: Workload, target: Target, *, log: TuningLog, known: Database, workers: Workers, seconds: float
 ) -> TuningRecord | None:
-    """The best that some seconds of search find, None if no candidate worked."""
+    """The best candidate that some seconds of search find; None if none worked."""
     return tune_workload(
-        workload, target, log=log, trials=None, seconds=seconds, patience=None, workers=workers, elsewhere=known
+        workload,
+        target,
+        log=log,
+        plan=SearchPlan(elsewhere=known),
+        budget=Budget(trials=None, seconds=seconds, patience=None),
+        runner=RunnerChoice(workers=workers),
     ).best
 
 
 def confirmed(record: TuningRecord, target: CpuTarget, *, workers: Workers) -> TuningRecord:
-    """The configuration of ``record``, verified and timed once more, now."""
+    """The configuration of ``record``, verified and timed again now."""
     with LocalRunner(record.workload, target, workers=workers) as runner:
         (again,) = runner.confirm([Candidate(record.workload, record.config)])
     return again
@@ -149,7 +156,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _means(rows: Sequence[dict[str, Any]]) -> str:
-    """Geometric means of the ratios: all, and for wgrad small and large kernels apart."""
+    """Geometric means of the ratios by pass; for wgrad also of small and large kernels separately."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if "ratio" in row:

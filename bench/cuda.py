@@ -42,12 +42,12 @@ from dwconv.workload import Workload
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """How a stage is run, and what it may take of the time that it and those after it have."""
+    """How a stage is run, and its share of the time that is left for it and the stages after it."""
 
     run: Callable[[Run], Ended]
     weight: int
     first_s: float = 0.0
-    """What its first item is expected to take."""
+    """Expected time of its first item."""
     most_s: float = math.inf
 
 
@@ -62,7 +62,7 @@ STAGES = {
 
 
 _GRACE = 0.02
-"""Of the seconds of all stages, what one may take more before it is interrupted."""
+"""A stage is interrupted when it exceeds its time by this share of the seconds of all stages."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -106,7 +106,7 @@ def run_stages(
     odd: list[Workload],
     here: bool = False,
 ) -> int:
-    """Run some stages and sum up; the exit status is 0 if none failed."""
+    """Run some stages and print a summary; the exit status is 0 if none failed."""
     ended: dict[str, Ended] = {}
     grace_s = max(1.0, _GRACE * budget.left_s)
     try:
@@ -138,7 +138,7 @@ def run_stages(
 
 
 def _ended(name: str, run: Run, *, alone: bool, within_s: float) -> Ended:
-    """What a stage showed; or why it could not run, the others go on."""
+    """The result of a stage; or, if it could not run, the reason. The other stages go on."""
     try:
         with interrupted_after(within_s):
             return STAGES[name].run(run)
@@ -177,8 +177,8 @@ def _count(text: str) -> int:
 
 
 def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], *, seconds: float) -> int:
-    """The plan, and what each workload is computed to cost on an sm_90 with the default configuration that is estimated
-    to cost least."""
+    """Print the plan, and the computed cost of each workload on an sm_90, in the default configuration with the least
+    estimate."""
     from dwconv.build import build
     from dwconv.schedules.template import Candidate, templates_for
     from dwconv.tuner.cost_model import computed_cost

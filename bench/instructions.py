@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.cases import same_padding
 from dwconv.arguments import ArgumentParser, run
 from dwconv.errors import BuildError, NoTemplate, UnknownTarget
 from dwconv.workload import DType, Layout, Pass, Workload
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 BATCH = 64
 CHANNELS = {112: 64, 57: 96, 56: 96, 28: 192, 14: 384, 7: 960}
-"""By the size of the map: about as many as networks have there."""
+"""Channels by the size of the map: about as many as networks have there."""
 BYTES_IN_FLIGHT_PER_SM = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Regime:
-    """A workload, and the goal for it; 0 is none."""
+    """A workload and its goals; 0 is no goal."""
 
     workload: Workload
     most_of_budget: float = 0.0
@@ -46,7 +47,7 @@ class Regime:
         return f"{at.pass_} {at.kernel[0]}×{at.kernel[1]}{stride} {at.dtype} {at.layout} {at.input_size[0]}²"
 
     def missed(self, cost: Cost) -> list[str]:
-        """The goals that ``cost`` does not reach."""
+        """The goals that ``cost`` misses."""
         found = []
         if self.most_of_budget and cost.share_of_budget > self.most_of_budget:
             found.append(f"budget >{self.most_of_budget:.2f}")
@@ -62,7 +63,7 @@ class Regime:
 
 
 def fma_share(cost: Cost) -> float:
-    """Of the slowest kernel's issued instructions."""
+    """The share of multiply-adds in the instructions that the slowest kernel issues."""
     issued = cost.slowest.issued_per_output
     return issued["fma"] / sum(issued.values())
 
@@ -70,7 +71,7 @@ def fma_share(cost: Cost) -> float:
 _GOALS: tuple[tuple[DType, float, float], ...] = (
     ("float32", 0.35, 0.6), ("float16", 0.55, 0.9), ("bfloat16", 0.55, 0.9)
 )  # fmt: skip
-"""Most of the issue budget that a 3×3 may take; the second, on the smallest maps."""
+"""Most of the issue budget that a 3×3 kernel may take, and the same on the smallest maps, for each type."""
 _OTHERS: tuple[tuple[DType, int], ...] = (("float32", 57), ("float32", 112), ("float16", 112))
 
 
@@ -94,10 +95,9 @@ def regimes() -> Iterator[Regime]:
 def _workload(
     pass_: Pass, *, size: int, kernel: int = 3, stride: int = 1, dtype: DType = "float32", layout: Layout
 ) -> Workload:
-    around = (kernel // 2, kernel // 2)
     return Workload(
         pass_=pass_, batch=BATCH, channels=CHANNELS[size], input_size=(size, size), kernel=(kernel, kernel),
-        stride=(stride, stride), padding=(around, around), dtype=dtype, layout=layout,
+        stride=(stride, stride), padding=same_padding((kernel, kernel)), dtype=dtype, layout=layout,
     )  # fmt: skip
 
 
@@ -164,13 +164,19 @@ def _rows(regime: Regime, target: CudaTarget, arguments: argparse.Namespace) -> 
 
 def _best(workload: Workload, target: CudaTarget, arguments: argparse.Namespace) -> list[Config]:
     from dwconv.records.log import TuningLog
-    from dwconv.tuner.loop import tune_workload
+    from dwconv.tuner.loop import SearchPlan, tune_workload
+    from dwconv.tuner.result import Budget
+    from dwconv.tuner.runners import RunnerChoice
 
     with tempfile.TemporaryDirectory() as folder:
         result = tune_workload(
-            workload, target, log=TuningLog(Path(folder) / "log.jsonl"), search="analytic",
-            trials=arguments.trials, seconds=arguments.seconds, patience=None, jobs=2, check=False,
-        )  # fmt: skip
+            workload,
+            target,
+            log=TuningLog(Path(folder) / "log.jsonl"),
+            plan=SearchPlan(strategy="analytic"),
+            budget=Budget(trials=arguments.trials, seconds=arguments.seconds, patience=None),
+            runner=RunnerChoice(jobs=2, check=False),
+        )
     return [result.best.config] if result.best else []
 
 

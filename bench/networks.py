@@ -56,7 +56,7 @@ def add_device_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def mixed_precision(device: str, autocast: str | None) -> AbstractContextManager[object]:
-    """Under it a forward pass runs in the type ``autocast``; None: as it is."""
+    """A context in which a forward pass runs in the type ``autocast``; None changes nothing."""
     return torch.autocast(device, dtype=getattr(torch, autocast)) if autocast else contextlib.nullcontext()
 
 
@@ -67,7 +67,7 @@ def image_for(network: Network, *, contiguous: bool, device: str = "cpu") -> tor
 
 
 def explain_layers(model: nn.Module, image: torch.Tensor, *, autocast: str | None = None) -> list[Explanation]:
-    """What would run each depthwise layer of a converted model."""
+    """Explain every depthwise layer of a converted model: which kernel would run it, and why."""
     explained: list[Explanation] = []
 
     def note(layer: nn.Conv2d, inputs: tuple[torch.Tensor, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Everybody else who can run a workload on a device: the choices a user of PyTorch has, each by the name of what runs.
+"""Other providers of a workload on a device: the choices that a user of PyTorch has, named after the library that runs.
 
     aten-<layout>       PyTorch's own CUDA kernels
     cudnn-<layout>      cuDNN through PyTorch's operator, with its search for the best algorithm (benchmark=True)
@@ -24,23 +24,23 @@ from dwconv.measure.timing import Call
 from dwconv.workload import LAYOUTS, Layout, Workload
 
 Settings = Callable[[], AbstractContextManager[None]]
-"""What PyTorch is set to while a call is made, first run and captured; never while it is timed."""
+"""A context with PyTorch's settings while a call is made, first run and captured; never while it is timed."""
 Inputs = Sequence[torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """``make`` gives a call on inputs, or raises what the library says; it may take long (a compiler, a search)."""
+    """``make`` returns a call on inputs, or raises the library's error; it may take long (a compiler, a search)."""
 
     name: str
     make: Callable[[Inputs], Call]
     settings: Settings = contextlib.nullcontext
     slow: bool = False
-    """To make one takes some ten seconds."""
+    """Making a call takes some ten seconds."""
 
 
 def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> Iterator[Provider]:
-    """Those in the workload's own layout first; ``compiled``: torch.compile, too."""
+    """All providers, those in the workload's own layout first; ``compiled`` adds torch.compile."""
     own: list[Layout] = sorted(LAYOUTS, key=lambda layout: layout != workload.layout)
     for layout in own:
         names = []
@@ -58,8 +58,8 @@ def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> 
 
 
 def settings_of_pytorch() -> list[Settings]:
-    """Ways to set PyTorch that change who runs its operator: its own choice, told to use cuDNN (where it can be), and
-    without cuDNN."""
+    """Settings of PyTorch that change which library runs its operator: its own choice, cuDNN if it can be told to use
+    it, and without cuDNN."""
     told = hasattr(torch.backends.cudnn, "depthwise_kernel")  # newer than PyTorch 2.11
     return [_as_chosen, *([_told_to_use_cudnn] if told else []), _without_cudnn]
 
@@ -86,8 +86,8 @@ def _inductor(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
 
 
 def cudnn_op(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
-    """cuDNN's operators as PyTorch has them: of the input's gradient, the transposed convolution. Raises ValueError for
-    what they do not do."""
+    """cuDNN's operators as PyTorch has them; the input's gradient is the transposed convolution. Raises ValueError for
+    workloads that they cannot run."""
     if workload.pass_ == "wgrad":
         raise ValueError("PyTorch has no operator for cuDNN's weight gradient alone")
     if workload.bias:

@@ -87,12 +87,12 @@ def _race(argv: Sequence[str] | None) -> int:
 
 
 CLASSES = 2
-"""Of the made-up labels: any model has as many."""
+"""Classes of the made-up labels: any model has as many."""
 
 
 def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
-    """Steps by SGD with momentum. In float16 the loss is scaled, or small gradients would be lost. A step ends when the
-    device is done: its loss is asked for last."""
+    """A step of SGD with momentum. In float16 the loss is scaled, or small gradients would be lost. A step ends when
+    the device is done, since its loss is read last."""
     device = next(model.parameters()).device.type
     scaler = torch.amp.GradScaler(device, enabled=autocast == "float16")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -110,12 +110,12 @@ def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
 
 
 def made_up(image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images and labels."""
+    """Random images and labels."""
     return torch.randn_like(image), torch.randint(0, CLASSES, (image.shape[0],), device=image.device)
 
 
 def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, float]:
-    """The largest difference from the plain loss, of the converted model and of the one that was only rounded."""
+    """The largest difference from the plain loss: of the converted model, and of the one that was only rounded."""
     worst = dict.fromkeys(("converted", "rounded"), 0.0)
     for _ in range(count):
         data = made_up(image)
@@ -125,7 +125,7 @@ def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -
 
 
 def _take_turns(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, list[Lap]]:
-    """``count`` steps of each, now one and now the other first."""
+    """``count`` steps of each, alternating which comes first."""
     clock = CpuClock()
     laps: dict[str, list[Lap]] = {name: [] for name in steps}
     for turn in range(count):
@@ -136,8 +136,8 @@ def _take_turns(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> d
 
 
 def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
-    """Medians in milliseconds, the quartiles of the ratio of steps that were taken in turn, and the share of the time
-    that other work took. Turns in which it took little alone count, where they are more than half."""
+    """Medians in milliseconds, quartiles of the ratio of steps that were taken in turn, and the share of the time that
+    other work took. If it took little in more than half of the turns, only those count."""
     turns = [dict(zip(laps, turn, strict=True)) for turn in zip(*laps.values(), strict=True)]
     calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
     kept = calm if 2 * len(calm) > len(turns) else turns
@@ -160,7 +160,7 @@ def where_layers_run(model: nn.Module, image: torch.Tensor, *, autocast: str | N
 
 
 def _moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.Module:
-    """In the precision that convolutions run in."""
+    """The model with each weight moved by one unit in the last place, in the precision that convolutions run in."""
     moved = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in moved.parameters():

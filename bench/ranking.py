@@ -16,8 +16,8 @@ from dwconv.tuner.cost_model import computed_cost
 def rank_correlation(
     records: Sequence[TuningRecord], target: CudaTarget, *, enough: Callable[[], bool] = lambda: False
 ) -> dict[str, float | int]:
-    """Spearman's ρ of computed cost and measured median: 1 is the same order, 0 none; of those candidates that were
-    computed before ``enough``."""
+    """Spearman's ρ of computed cost and measured median: 1 is the same order, 0 no relation. Only candidates whose cost
+    was computed before ``enough`` count."""
     computed, measured = [], []
     for record in records:
         if enough():

@@ -1,4 +1,4 @@
-"""What a benchmark writes: bench/results/<benchmark>-<device>.json, with all that its figures depend on.
+"""The output of a benchmark: bench/results/<benchmark>-<device>.json, with everything that its figures depend on.
 
 One file a benchmark and device, overwritten by the next run; what it said before, the history of the repository knows.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import platform
 import shlex
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.measure.limits import known_limits
-from dwconv.measure.runner import versions
+from dwconv.measure.stamp import now, versions
 from dwconv.records.record import CONTENDED
 from dwconv.target import CpuTarget, Target
 
@@ -24,26 +23,26 @@ FOLDER = Path("bench/results")
 
 
 def add_out_argument(parser: argparse.ArgumentParser) -> None:
-    """``--out``: where ``write_results`` writes."""
+    """Add ``--out``, the folder that ``write_results`` writes to."""
     parser.add_argument("--out", type=Path, default=FOLDER, help=f"folder for the JSON, default {FOLDER}")
 
 
 def add_log_argument(parser: argparse.ArgumentParser) -> None:
-    """``--log``: the tuning log to read and extend; None, the default, is every log that dispatch reads, and the one
-    that ``tune`` writes."""
+    """Add ``--log``, the tuning log to read and extend. The default, None, reads every log that dispatch reads, and
+    writes the one that ``tune`` writes."""
     parser.add_argument(
         "--log", type=Path, help="tuning log to read and extend, default all that dispatch reads and your own"
     )
 
 
 def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:
-    """Write ``rows`` and ``facts``; returns where. Times in ``rows`` have their units in their names. Says so if other
-    work disturbed some, which their ``contention`` tells: the share of the time that it took."""
+    """Write ``rows`` and ``facts``; returns the file's path. Times in ``rows`` have their units in their names. Prints
+    a note if other work disturbed some rows, by their ``contention``: the share of the time that it took."""
     limits = target.limits or (known_limits(target) if isinstance(target, CpuTarget) else None)
     results = {
         "benchmark": name,
         "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
-        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "created": now(),
         "device": target.device,
         "threads": target.threads if isinstance(target, CpuTarget) else None,
         "limits": dataclasses.asdict(limits) if limits else None,

@@ -22,12 +22,14 @@ from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, cpu_target
-from dwconv.tuner.loop import tune_workload
-from dwconv.tuner.result import Stop, TuningResult
+from dwconv.tuner.choices import Search
+from dwconv.tuner.loop import SearchPlan, tune_workload
+from dwconv.tuner.result import Budget, Stop, TuningResult
+from dwconv.tuner.runners import RunnerChoice
 from dwconv.workload import LAYOUTS, Workload
 
 GOAL = 1.1
-"""The search may end up this much slower."""
+"""The search may be this many times as slow."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -84,18 +86,18 @@ def _compare(
 ) -> dict[str, Any] | None:
     """None if the time was up before both searches ended. Raises KeyboardInterrupt."""
     found: list[TuningResult] = []
-    for search, trials, seed in (
+    compared: tuple[tuple[Search, int, int], ...] = (
         ("evolve", arguments.trials, arguments.seed),
         ("random", arguments.random, arguments.seed + 1),
-    ):
+    )
+    for strategy, trials, seed in compared:
         left_s = ends_s - time.monotonic()
         if left_s <= 0:
             return None
-        log = TuningLog(arguments.logs / f"{target.device}-{search}-{seed}.jsonl")
-        found.append(tune_workload(
-            workload, target, log=log, search=search, trials=trials, patience=None, seed=seed, workers=workers,
-            seconds=None if math.isinf(left_s) else left_s,
-        ))  # fmt: skip
+        log = TuningLog(arguments.logs / f"{target.device}-{strategy}-{seed}.jsonl")
+        budget = Budget(trials=trials, seconds=None if math.isinf(left_s) else left_s, patience=None)
+        plan, lent = SearchPlan(strategy=strategy, seed=seed), RunnerChoice(workers=workers)
+        found.append(tune_workload(workload, target, log=log, plan=plan, budget=budget, runner=lent))
         if found[-1].stopped is Stop.INTERRUPTED:
             raise KeyboardInterrupt
         if found[-1].stopped is Stop.SECONDS:

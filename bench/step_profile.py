@@ -15,11 +15,11 @@ import torch
 from torch._C._autograd import DeviceType
 
 STEPS = 8
-"""Of each model, to tell them apart by their kinds of work. The profiler slows all of them alike."""
+"""Profiled steps of each model to compare kinds of work. The profiler slows all models alike."""
 FEW_STEPS = 3
-"""Of one model, to know the share of its depthwise layers."""
+"""Profiled steps of one model to find the share of its depthwise layers."""
 Step = Callable[[torch.Tensor, torch.Tensor], float]
-"""One step of training on images and labels; gives the loss."""
+"""One step of training on images and labels; returns the loss."""
 
 _KINDS = (
     ("normalisation", ("batch_norm", "layer_norm")),
@@ -30,7 +30,7 @@ _KINDS = (
     ("optimizer", ("Optimizer.", "_foreach", "AccumulateGrad")),
     ("autograd", ("autograd::engine", "Backward0", "Backward1", "DwconvConvolution")),
 )
-"""Kind, and what is in the names of its ops. Convolutions are told apart by their weights."""
+"""Each kind, and words in the names of its ops. Convolutions are told apart by their weights."""
 _TWO_WAYS = ("normalisation", "activation")
 _OURS = {
     "dwconv::fprop": "depthwise fprop",
@@ -43,8 +43,8 @@ _DEPTHWISE = frozenset(_OURS.values())
 def profiles(
     steps: Mapping[str, Step], image: torch.Tensor, labels: torch.Tensor, *, count: int
 ) -> dict[str, dict[str, float]]:
-    """Milliseconds by kind, ``step`` is the whole: of each model's fastest step of several, taken in turn. The others
-    tell more of what else ran on the machine."""
+    """Milliseconds by kind, with ``step`` for the whole, of each model's fastest step. Several are taken in turn;
+    slower ones say more about other work on the machine."""
     fastest: dict[str, dict[str, float]] = {}
     for _ in range(count):
         for name, step in steps.items():
@@ -79,7 +79,7 @@ def ratio_at_most(profile: Mapping[str, float]) -> float:
 
 
 def table(profiles: dict[str, dict[str, float]]) -> str:
-    """Plain and converted side by side."""
+    """A table with the plain and the converted model side by side."""
     plain, converted = profiles["plain"], profiles["converted"]
     lines = [f"  {'ms a step, profiled':26} {'plain':>8} {'converted':>10} {'saved':>8}"]
     kinds = dict.fromkeys((*plain, *converted))
@@ -108,7 +108,7 @@ def _kind(event: Any) -> str | None:
 
 
 def _kind_of_convolution(event: Any) -> str | None:
-    """By the shape of its weight: (C·multiplier, 1, KH, KW) with more than one input channel is depthwise."""
+    """True by the shape of its weight: (C·multiplier, 1, KH, KW) with more than one input channel is depthwise."""
     is_backward = "backward" in event.name
     shapes = event.input_shapes or []
     if len(shapes) < 2 + is_backward:

@@ -39,12 +39,12 @@ from dwconv.target import CpuTarget, Target, cpu_target, parse_target
 from dwconv.workload import PASSES, Workload
 
 ALLOCATORS = {"memory kept": settings.ALLOCATOR_ENVIRONMENT, "glibc as it is": {}}
-"""How a process allocates, and the environment that makes it so."""
+"""Ways in which a process may allocate, and the environment that sets each."""
 GPU_ALLOCATOR = "PyTorch's"
 RACE_START_S = 8.0
 _FEW_IMAGES = 2
 STEPS_BESIDE = 18
-"""Steps of a race that are not timed: to warm up, to compare losses, and to see what the depthwise layers take."""
+"""Steps of a race that are not timed: to warm up, to compare losses, and to measure the depthwise layers' share."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -93,12 +93,12 @@ def _train(argv: Sequence[str] | None) -> int:
 
 
 def allocators(device: str) -> Sequence[str]:
-    """How processes that train on ``device`` may allocate."""
+    """The ways of allocating to compare on ``device``."""
     return (GPU_ALLOCATOR,) if device == "cuda" else tuple(ALLOCATORS)
 
 
 def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -> str:
-    """What there is to tune, and how long it takes with the races, by the time that one plain step takes."""
+    """One line: how many passes are untuned, and how long tuning and the races take, by the time of one plain step."""
     image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
     step = step_of(network.make().train().to(arguments.device), autocast=arguments.autocast)
     for _ in range(2):
@@ -112,7 +112,7 @@ def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -
 
 
 def _tune_what_is_untuned(network: Network, target: Target, arguments: argparse.Namespace) -> None:
-    """Every pass of every depthwise layer that no log knows."""
+    """Every pass of every depthwise layer that is in no log."""
     from dwconv.measure.limits import with_limits
     from dwconv.measure.runner import Workers
 
@@ -132,8 +132,8 @@ def _tune_what_is_untuned(network: Network, target: Target, arguments: argparse.
 
 
 def workloads_of(network: Network, *, contiguous: bool = False, autocast: str | None = None) -> list[Workload]:
-    """The passes of a network's depthwise layers, each once. Looked up with few images, on the CPU: the batch and the
-    device change nothing else."""
+    """The passes of a network's depthwise layers, each once. They are found with few images on the CPU, since the batch
+    and the device change nothing else."""
     image = image_for(dataclasses.replace(network, batch=_FEW_IMAGES), contiguous=contiguous)
     model = network.make()
     dwconv.convert(model)
@@ -151,7 +151,7 @@ def _praise(best: TuningRecord | None) -> str:
 
 
 def options_of(arguments: argparse.Namespace) -> list[str]:
-    """What a race is started with as this command was."""
+    """The options of this command that a race gets too."""
     options = [option for option in ("--contiguous", "--profile") if getattr(arguments, option[2:])]
     if arguments.autocast:
         options += ["--autocast", arguments.autocast]

@@ -22,8 +22,10 @@ _BAD_INPUT_EXIT_CODE = 2
 class ArgumentParser(argparse.ArgumentParser):
     """An argparse parser whose errors are one line, ``error: …``, and exit code 2; names cannot be shortened."""
 
-    def __init__(self, *, prog: str, description: str, epilog: str | None = None) -> None:
-        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
+    def __init__(self, *, prog: str, description: str, epilog: str | None = None, keep_lines: bool = False) -> None:
+        """``keep_lines``: show description and epilog as they are, instead of filling lines."""
+        shown = argparse.RawDescriptionHelpFormatter if keep_lines else argparse.HelpFormatter
+        super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=shown, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         self.exit(_BAD_INPUT_EXIT_CODE, f"error: {message} (see {self.prog} --help)\n")
@@ -40,14 +42,14 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE
-    except BrokenPipeError:  # the reader of stdout, such as `head`, has gone; nothing is wrong
+    except BrokenPipeError:  # the reader of stdout, such as `head`, has gone: no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _open_standard_streams() -> None:
-    """Where stdin, stdout or stderr is closed, open it on nothing: the next log or socket would get its number, and
-    what a library or a worker process takes for its stdout would be that."""
+    """Open stdin, stdout or stderr on the null device if it is closed. Otherwise the next log or socket would get its
+    number, and a library or a worker process would print into it."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
@@ -119,20 +121,20 @@ def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
 
 
 def workload_options(workload: Workload) -> str:
-    """The options that name this workload on a command line: ``--shape 8,144,56,56 --kernel 3``.
+    """The options that name a workload on a command line: ``--shape 8,144,56,56 --kernel 3``.
 
     Options at their default are left out, the pass too.
     """
     usual = Workload(pass_="fprop", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1))
-    options = ["--shape", ",".join(map(str, workload.input_shape)), "--kernel", _short(workload.kernel)]
+    options = ["--shape", ",".join(map(str, workload.input_shape)), "--kernel", short_pair(workload.kernel)]
     for name in ("stride", "dilation"):
         if getattr(workload, name) != getattr(usual, name):
-            options += [f"--{name}", _short(getattr(workload, name))]
+            options += [f"--{name}", short_pair(getattr(workload, name))]
     sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
     if workload.padding != resolve_padding(None, **sizes):
         (top, bottom), (left, right) = workload.padding
         even = (top, left) == (bottom, right)
-        options += ["--padding", _short((top, left)) if even else f"{top},{bottom},{left},{right}"]
+        options += ["--padding", short_pair((top, left)) if even else f"{top},{bottom},{left},{right}"]
     for name in ("multiplier", "dtype", "layout"):
         if getattr(workload, name) != getattr(usual, name):
             options += [f"--{name}", str(getattr(workload, name))]
@@ -175,5 +177,6 @@ def _integers(name: str, text: str) -> tuple[int, ...]:
         raise InvalidWorkload(f"{name}={text} is not whole numbers separated by commas") from None
 
 
-def _short(pair: tuple[int, int]) -> str:
+def short_pair(pair: tuple[int, int]) -> str:
+    """``3`` for (3, 3), ``3,5`` for (3, 5)."""
     return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"

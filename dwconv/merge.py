@@ -1,4 +1,4 @@
-"""``python -m dwconv.merge``: one small tuning log out of several, with what dispatch can choose from."""
+"""``python -m dwconv.merge``: make one small tuning log out of several, with the records dispatch can choose from."""
 
 from __future__ import annotations
 

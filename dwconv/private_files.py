@@ -1,16 +1,16 @@
-"""Files that only this user can have written, so that what they hold may be run.
+"""Files that only this user can have written, so that their content may be run.
 
     cache folder/kernels/3f….kernel      digest, content: a sealed file
     state folder/cache-key               the key of the digest: 32 random bytes, made once
 
 A file counts only if it and its folder belong to this user and nobody else may write there. A sealed file also begins
-with the HMAC-SHA256 of its name and content, under a key that only this user can read: a file that is torn, was changed
-or renamed, or comes from somebody else, is not there. The key lies apart from the cache, which may be in a shared
-folder; where no key can be kept, nothing is.
+with the HMAC-SHA256 of its name and content, under a key that only this user can read. A file that is torn, was changed
+or renamed, or comes from somebody else is treated as missing. The key lies apart from the cache, which may be in a
+shared folder; if no key can be kept, no sealed file is.
 
-What was checked is what is used: a reader gets the bytes that were digested, never a path that could lead to something
-else a moment later. Folders are reached through a descriptor, checked once it is open. A writer makes a new file and
-renames it, so nobody sees half a file, and nothing is ever changed in place.
+The bytes that were checked are the bytes that are used: a reader gets them, never a path that could lead to something
+else a moment later. Folders are opened first and checked through the descriptor. A writer makes a new file and renames
+it, so nobody sees half a file, and nothing is ever changed in place.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import NotKept
-
-UNFINISHED = ".part"
-"""Suffix of a file that is being written; one that stays was left by a process that was killed."""
+from dwconv.new_file import new_file, sync_folder
 
 _KEY_BYTES = 32
 _DIGEST = "sha256"
@@ -39,7 +37,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read(path: Path) -> bytes | None:
-    """What the file holds; None if there is none, or none of this user's own."""
+    """The content of the file; None if there is none, or if it is not this user's own."""
     try:
         with _opened(path.parent) as folder:
             return _read(folder, path, forbidden=_OTHERS_WRITE)
@@ -48,19 +46,19 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: bytes, *, durable: bool) -> None:
-    """All of it or nothing. ``durable``: it survives a power cut, which takes some ten milliseconds. Raises NotKept."""
+    """Write all of it or nothing. ``durable`` makes it survive a power cut, and takes some ten ms. Raises NotKept."""
     try:
         with _opened(path.parent, make=True) as folder:
-            with _new_file(folder, path.name, content, durable=durable) as written:
+            with new_file(Path(path.name), [content], durable=durable, private=True, folder=folder) as written:
                 os.replace(written, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             if durable:
-                _sync(folder)
+                sync_folder(folder)
     except OSError as error:
         raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from error
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """What ``write_sealed`` wrote; None if there is nothing, or anything else."""
+    """The content that ``write_sealed`` wrote; None if there is no file, or any other."""
     content = read(path)
     if content is None:
         return None
@@ -72,12 +70,12 @@ def read_sealed(path: Path) -> bytes | None:
 
 
 def write_sealed(path: Path, content: bytes, *, durable: bool) -> None:
-    """``write``, for ``read_sealed``. Raises NotKept."""
+    """Write content that ``read_sealed`` can check, all of it or nothing. Raises NotKept."""
     write(path, _digest(path.name, content) + content, durable=durable)
 
 
 def open_lock(path: Path) -> int:
-    """Descriptor of an empty file to lock, made if need be. Raises NotKept where no sealed file could be written."""
+    """Descriptor of an empty file to lock, made if need be. Raises NotKept if no sealed file could be written there."""
     _key()
     try:
         with _opened(path.parent, make=True) as folder:
@@ -100,7 +98,7 @@ def check_private(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _opened(folder: Path, *, make: bool = False) -> Iterator[int]:
-    """Descriptor of a folder that only this user can write in. Raises OSError if it is another."""
+    """Descriptor of a folder that only this user can write in. Raises OSError if others can."""
     if not hasattr(os, "geteuid"):
         raise OSError(errno.ENOTSUP, "users cannot be told apart on this system", str(folder))
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -126,7 +124,7 @@ def _opened(folder: Path, *, make: bool = False) -> Iterator[int]:
 
 
 def _make(folder: Path) -> None:
-    """All levels that are missing, for this user alone whatever the umask."""
+    """Make all missing levels, for this user alone whatever the umask."""
     try:
         folder.mkdir(0o700)
     except FileNotFoundError:
@@ -141,8 +139,8 @@ def _make(folder: Path) -> None:
 
 
 def _read(folder: int, path: Path, *, forbidden: int) -> bytes:
-    """The file of that name. Raises OSError if there is none, or if others have one of the ``forbidden`` rights."""
-    # Neither a link that leads elsewhere nor a pipe that nobody writes to.
+    """Content of the file. Raises OSError if there is none, or if others have one of the ``forbidden`` rights."""
+    # Follow no link that leads elsewhere, and wait for no pipe that nobody writes to.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path.name, flags, dir_fd=folder)
     try:
@@ -153,31 +151,6 @@ def _read(folder: int, path: Path, *, forbidden: int) -> bytes:
             return file.read()
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _new_file(folder: int, name: str, content: bytes, *, durable: bool) -> Iterator[str]:
-    """The name of a finished file, for the caller to rename or link; afterwards nothing is left of it."""
-    own = f".{name}.{secrets.token_hex(8)}{UNFINISHED}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(own, flags, 0o600, dir_fd=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(content)
-            file.flush()
-            if durable:
-                os.fsync(descriptor)
-        yield own
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(own, dir_fd=folder)
-
-
-def _sync(folder: int) -> None:
-    """Make names survive a power cut too; not every file system can."""
-    with contextlib.suppress(OSError):
-        os.fsync(folder)
 
 
 def _not_kept(what: str, path: Path, error: OSError, *, variable: str) -> NotKept:
@@ -202,19 +175,20 @@ def _key() -> bytes:
 
 @cache
 def _key_at(path: Path) -> bytes:
-    """This user's key, made if there is none, or none that is whole and secret."""
+    """This user's key; a new one if there is none that is whole and secret."""
     with _opened(path.parent, make=True) as folder:
         with contextlib.suppress(OSError):
             return _read_key(folder, path)
-        with _new_file(folder, path.name, secrets.token_bytes(_KEY_BYTES), durable=True) as made:
+        key = secrets.token_bytes(_KEY_BYTES)
+        with new_file(Path(path.name), [key], durable=True, private=True, folder=folder) as made:
             try:
                 os.link(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            except OSError:  # another process was first; or what is there is no key, or there are no links here
+            except OSError:  # another process was first, or the file is no key, or this file system has no links
                 try:
                     return _read_key(folder, path)
                 except OSError:
                     os.replace(made, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        _sync(folder)
+        sync_folder(folder)
         return _read_key(folder, path)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _show(argv: list[str] | None) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments = parser_of_show().parse_args(argv)
     workload = workload_from(arguments, arguments.pass_)
 
     from dwconv.target import parse_target
@@ -55,15 +56,19 @@ def _show(argv: list[str] | None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser_of_show() -> argparse.ArgumentParser:
+    """The parser of the command."""
     parser = ArgumentParser(
-        prog="dwconv.show",
+        prog="python -m dwconv.show",
         description="Print a candidate: one configuration of one pass of a depthwise convolution.",
-        epilog="what: " + "; ".join(f"{what}: {meaning}" for what, meaning in WHAT.items()),
+        epilog="--what takes one of these names:\n" + "\n".join(map(_meaning, WHAT)),
+        keep_lines=True,
     )
     add_workload_arguments(parser)
     parser.add_argument("--pass", dest="pass_", choices=PASSES, default="fprop", metavar="PASS", help=", ".join(PASSES))
-    parser.add_argument("--what", choices=WHAT, default="config", metavar="WHAT", help=", ".join(WHAT))
+    parser.add_argument(
+        "--what", choices=WHAT, default="config", metavar="NAME", help="one name, listed below; default config"
+    )
     parser.add_argument(
         "--config",
         metavar="best|default|JSON",
@@ -75,8 +80,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _meaning(name: str) -> str:
+    indent = " " * 12
+    return textwrap.fill(f"  {name:10}{WHAT[name]}", width=79, subsequent_indent=indent)
+
+
 class _Answer:
-    """The same answer for people and for programs."""
+    """One answer as text, for people, and as JSON fields, for programs."""
 
     def __init__(self, text: str, **fields: Any) -> None:
         self.text = text
@@ -121,7 +131,7 @@ def _knobs(text: str) -> dict[str, Any]:
 
 
 def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
-    """With the arithmetic that was asked for."""
+    """The records of the workload with the arithmetic that was asked for."""
     from dwconv.records.database import Database
 
     found = Database.usual(log).records(workload, target.device)

@@ -18,9 +18,11 @@ from hypothesis import HealthCheck
 
 from dwconv import native, plan, settings
 from dwconv.measure.simulator.compile import available
-from dwconv.tuner import strategies
+from dwconv.tuner import unseen
+from dwconv.tuner.analytic import Analytic
 
-Golden = Callable[[Path, str], None]
+Golden = Callable[[str, str], None]
+GOLDEN = Path(__file__).parent / "schedules" / "golden"
 _FOLDER = "DWCONV_TESTS_FOLDER"
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
@@ -72,9 +74,10 @@ def _compile_beside_the_tests(config: pytest.Config) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """Compares a text with the one pinned in a file; with ``--update-golden`` writes it there."""
+    """Compares a program with the one pinned in a file of that name; with ``--update-golden`` writes it there."""
 
-    def check(path: Path, text: str) -> None:
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
@@ -118,8 +121,8 @@ def through_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def short_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large space a few hundred configurations are estimated, instead of thousands."""
-    monkeypatch.setattr(strategies, "_ENUMERABLE", 300)
-    monkeypatch.setattr(strategies.Analytic, "LISTED", 300)
+    monkeypatch.setattr(unseen, "ENUMERABLE", 300)
+    monkeypatch.setattr(Analytic, "LISTED", 300)
 
 
 @pytest.fixture

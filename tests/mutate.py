@@ -214,7 +214,7 @@ def tests_for(file: Path) -> list[list[str]]:
 
 
 def is_seen(mutation: Mutation, *, near_only: bool) -> str | None:
-    """What noticed the mutation: the first test that failed; None if nothing did."""
+    """The first test that failed because of the mutation; None if none did."""
     path = ROOT / mutation.file
     text = path.read_text()
     path.write_text(mutation.applied_to(text))

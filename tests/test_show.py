@@ -11,7 +11,7 @@ from planted_records import record_of, workload_of
 
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
-from dwconv.show import main
+from dwconv.show import WHAT, main
 from dwconv.target import cpu_target, parse_target
 
 SMALL = ["--shape", "2,16,9,9", "--kernel", "3", "--layout", "nhwc", "--target", "cpu"]
@@ -35,6 +35,14 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert out == ""
     assert err.count("\n") == 1 and err.startswith("error: ")
     return err
+
+
+def test_help_explains_each_name_on_a_line_of_its_own(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for name, meaning in WHAT.items():
+        assert any(line.startswith(f"  {name} ") and meaning[:30] in line for line in lines)
 
 
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])

@@ -14,7 +14,7 @@ import pytest
 from dwconv import target, tune
 from dwconv.measure import limits
 from dwconv.records.log import TuningLog
-from dwconv.tuner import loop
+from dwconv.tuner import finalists
 
 _PATIENCE_S = 300.0
 """For what takes seconds on a quiet machine."""
@@ -22,7 +22,7 @@ _PATIENCE_S = 300.0
 
 @pytest.fixture
 def known_limits(monkeypatch, tmp_path):
-    """What this CPU can do need not be measured."""
+    """The limits of this CPU need not be measured."""
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DWCONV_NATIVE", "0")  # or each test would compile it, into its own cache folder
     path = limits.limits_path(target.cpu_target())
@@ -53,7 +53,7 @@ def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     known = len({record.config for record in TuningLog(log).load().records})
     assert result["stopped"] == "interrupted" and result["trials"] == known >= 2
 
-    monkeypatch.setattr(loop, "_FINAL_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
+    monkeypatch.setattr(finalists, "_WAIT_S", 0.5)  # on a busy machine nothing is confirmed, however long it waits
 
     def again() -> dict:
         assert tune.main([*options, "--trials", str(known + 2)]) == 0

@@ -23,12 +23,13 @@ from dwconv.build.artifact import Artifact
 from dwconv.build.cache import build_cached
 from dwconv.build.wire import message
 from dwconv.errors import BuildError
+from dwconv.measure.bare_kernel import LoadedKernel
 from dwconv.measure.caches import inputs_in_turn, results_held
 from dwconv.measure.cases import make_case
 from dwconv.measure.device import clock_of, synchronize
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.timing import Call, Effort, InTurn, time_in_turns
-from dwconv.measure.verify import LoadedKernel, verify
+from dwconv.measure.verify import verify
 from dwconv.measure.worker import locate
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import LogError
+from dwconv.new_file import replace_file
 from dwconv.records.log import TuningLog
 
 FILE = "cuda.json"
@@ -77,11 +78,9 @@ class State:
 
     def flush(self) -> None:
         """Write all answers. Raises LogError."""
-        new = self.path.with_suffix(".new")
         text = json.dumps({"format": FORMAT, "device": self._device, "answers": self._answers}, indent=1)
         try:
-            new.write_text(text + "\n")
-            new.replace(self.path)
+            replace_file(self.path, [text.encode(), b"\n"], durable=False)
         except OSError as error:
             why = error.strerror or error
             raise LogError(f"out={self.path} cannot be written: {why}; name another folder with --out") from error

@@ -11,7 +11,8 @@ from bench.gpu.state import has_failed
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.runner import Workers
 from dwconv.tuner.loop import tune_workload
-from dwconv.tuner.result import Stop, TuningResult
+from dwconv.tuner.result import Budget, Stop, TuningResult
+from dwconv.tuner.runners import RunnerChoice
 from dwconv.workload import Workload
 
 LEAST_S = 4.0
@@ -62,7 +63,11 @@ def _tuned(workload: Workload, run: Run, *, seconds: float, workers: Workers) ->
     try:
         with interrupted_after(most_s) as up:
             result = tune_workload(
-                workload, run.target, log=run.log, trials=None, seconds=seconds, jobs=run.jobs, workers=workers
+                workload,
+                run.target,
+                log=run.log,
+                budget=Budget(trials=None, seconds=seconds),
+                runner=RunnerChoice(workers=workers),
             )
             if result.stopped is Stop.INTERRUPTED and not up.is_set():
                 raise KeyboardInterrupt

@@ -21,11 +21,12 @@ from dwconv import settings
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
 from dwconv.errors import NoTemplate, WorkerError
+from dwconv.measure.bare_kernel import LoadedKernel
 from dwconv.measure.cases import Case, make_case
 from dwconv.measure.measuring import LOAD
 from dwconv.measure.pool import Pool
 from dwconv.measure.runner import Workers
-from dwconv.measure.verify import LoadedKernel, verify
+from dwconv.measure.verify import verify
 from dwconv.measure.worker import locate
 from dwconv.records.record import Verdict
 from dwconv.schedules.template import Candidate, templates_for

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from dwconv.schedules.template import Candidate
+from dwconv.workload import ITEMSIZE
 
 BATCH = "n"
 """The symbolic size in a kernel's shapes."""
+_OTHER_ITEMSIZE = 4
+"""For whole numbers in a workspace."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,9 @@ class Argument:
 
     def shape_at(self, batch: int) -> tuple[int, ...]:
         return tuple(size.at(batch) if isinstance(size, Extent) else size for size in self.shape)
+
+    def bytes_at(self, batch: int) -> int:
+        return math.prod(self.shape_at(batch)) * ITEMSIZE.get(self.dtype, _OTHER_ITEMSIZE)
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,10 @@ class Artifact:
     kernel_resources: dict[str, dict[str, int]] = field(default_factory=dict)
     """The same of each CUDA kernel, by its name."""
     build_s: float = 0.0
+
+    def bytes_at(self, batch: int) -> int:
+        """Memory for all tensors, workspaces too."""
+        return sum(argument.bytes_at(batch) for argument in self.arguments)
 
     @property
     def inputs(self) -> tuple[Argument, ...]:

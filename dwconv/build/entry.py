@@ -10,6 +10,7 @@ from pathlib import Path
 from dwconv import private_files
 from dwconv.build import wire
 from dwconv.errors import NotKept
+from dwconv.new_file import UNFINISHED
 
 MOST_ENTRIES = 4000
 """Of a kind in a folder; beyond it those written longest ago go."""
@@ -47,7 +48,7 @@ def _make_room(folder: Path, *, suffix: str) -> None:
     except OSError:
         return
     for file in files:
-        if file.suffix == private_files.UNFINISHED and time.time() - _written(file) > _ABANDONED_S:
+        if file.suffix == UNFINISHED and time.time() - _written(file) > _ABANDONED_S:
             _remove(file)
     entries = [file for file in files if file.suffix == suffix]
     if len(entries) > MOST_ENTRIES:

@@ -23,6 +23,7 @@ import torch
 from dwconv import native
 from dwconv.build.artifact import Artifact, times_and_over
 from dwconv.errors import BuildError
+from dwconv.memory_format import MEMORY_FORMAT
 from dwconv.workload import IMAGES, Layout, Workload
 
 ALIGNMENT_BYTES = {"cpu": 4, "cuda": 16}
@@ -34,8 +35,6 @@ MOST_ELEMENTS = 2**31 - 1
 RawCall = Callable[..., Any]
 """Takes the batch, then the addresses of ``artifact.arguments``; a CUDA kernel is launched on PyTorch's current device
 and stream."""
-
-_FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 
 
 class Kernel:
@@ -218,7 +217,7 @@ class _Operand:
     def of(cls, name: str, artifact: Artifact, *, device: str) -> _Operand:
         workload, is_image = artifact.candidate.workload, name in IMAGES
         shape = workload.shape_of(name)
-        lies = _FORMATS[artifact.candidate.template.layout] if is_image else torch.contiguous_format
+        lies = MEMORY_FORMAT[artifact.candidate.template.layout] if is_image else torch.contiguous_format
         return cls(
             name=name,
             is_image=is_image,
@@ -226,7 +225,7 @@ class _Operand:
             strides=torch.empty(shape, device="meta", memory_format=lies).stride(),
             elements=math.prod(shape[1:] if is_image else shape),
             lies=lies,
-            given=_FORMATS[workload.layout] if is_image else lies,
+            given=MEMORY_FORMAT[workload.layout] if is_image else lies,
             dtype=getattr(torch, workload.dtype),
             device=device,
             alignment=ALIGNMENT_BYTES[artifact.kind],

@@ -1,4 +1,4 @@
-"""Inside a build worker: a candidate becomes an artifact."""
+"""Inside a build worker: build a candidate, and check that an answer is an artifact of it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BUILD = "dwconv.build:build"
 class BuildSetup:
     target: Target
     build: str = BUILD
-    """``module:name`` of what builds; the tests plant faults here."""
+    """``module:name`` of the function that builds; the tests plant faults here."""
 
 
 def misfit(candidate: Candidate, artifact: object, *, target: Target) -> str:
-    """Why ``artifact`` is not what building ``candidate`` gives; empty if it is."""
+    """Why ``artifact`` cannot come from building ``candidate``; empty if it can."""
     if not isinstance(artifact, Artifact):
         return f"{type(artifact).__name__} is no artifact"
     if artifact.candidate != candidate:
@@ -51,7 +51,7 @@ class Builder:
         self._target = setup.target
         self._build: Callable[[Candidate, Target], Artifact] = locate(setup.build)
         if setup.build == BUILD:
-            import tvm  # noqa: F401  takes a second or two, which the first candidate should not be charged with
+            import tvm  # noqa: F401  takes a second or two, which should not count as the first candidate's time
 
     def __call__(self, candidate: Candidate) -> Artifact:
         return self._build(candidate, self._target)

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 
-from dwconv.measure import memory
+from dwconv.measure.device import free_bytes
 from dwconv.target import Target
 from dwconv.workload import ITEMSIZE, Workload
 
@@ -47,6 +47,5 @@ def results_held(workload: Workload, *, caches: Caches, target: Target) -> int:
 
 def _count(tensor_bytes: int, target: Target) -> int:
     """How many tensors of that size drive each other from the last cache."""
-    free_bytes = torch.cuda.mem_get_info()[0] if target.kind == "cuda" else memory.available_bytes()
-    room = min(_TIMES_THE_CACHE * target.cache_bytes, free_bytes // 8)
+    room = min(_TIMES_THE_CACHE * target.cache_bytes, free_bytes(target.kind) // 8)
     return max(1, min(_MOST_TENSORS, math.ceil(room / tensor_bytes)))

@@ -1,4 +1,4 @@
-"""What kernels are verified on: which data, at which batch size."""
+"""Cases: the data and batch sizes that kernels are verified on."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.measure.memory import available_bytes
+from dwconv.measure.device import free_bytes
 from dwconv.reference import Answer, Data, operands, repeated, right_answers
 from dwconv.workload import IMAGES, Workload
 
-# Batch size and data of a finalist's cases; None is one more than it was tuned for.
+# Batch size and data of each case of a finalist; None is one more than the batch size it was tuned for.
 _FINALISTS: tuple[tuple[int | None, Data], ...] = (
     (1, "extreme"), (2, "integers"), (3, "extreme"), (None, "integers"), (7, "normal"),
 )  # fmt: skip
 CASES_OF_A_FINALIST = len(_FINALISTS)
-# Multiplications that a reference may take: some seconds. Where a batch takes more, its images repeat.
+# Multiplications that a reference may take: some seconds. If a batch takes more, its images repeat.
 _MOST_PRODUCTS = 2_000_000_000
-# Different images of a finalist's case. Three do not come back at the same place of a tile of a power of two.
+# Different images in a case of a finalist. Three do not repeat at the same place of a tile whose size is a power of 2.
 _IMAGES_OF_A_FINALIST = 3
-# Of an element of a case: the tensor itself, copies in several layouts, the answer and its bound in float64.
+# Memory for an element of a case: the tensor itself, copies in several layouts, the answer and its bound in float64.
 _BYTES_OF_AN_ELEMENT = 48
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Inputs and the right answers, one a result."""
+    """Inputs and the right answers, one per result."""
 
     workload: Workload
     data: Data
@@ -43,7 +43,8 @@ def make_case(
     images: int | None = None,
     kind: str | None = None,
 ) -> Case:
-    """``images``: as many different ones are enough; they repeat. ``kind``: what runs the kernel, if not ``device``."""
+    """``images``: how many different images are enough; they repeat. ``kind``: the kind of device that runs the kernel,
+    if it is not ``device``."""
     affordable = max(1, _MOST_PRODUCTS // max(1, workload.with_batch(1).flops // 2))
     count = min(workload.batch, affordable, images or workload.batch)
     inputs = operands(workload, data=data, seed=seed, device=device, images=count)
@@ -57,9 +58,9 @@ def make_case(
 
 
 def cases_of_finalists(workload: Workload, *, device: str, fast_math: bool = False) -> list[Case]:
-    """Every kind of data, at batch sizes that a kernel may take for special: one, even, odd, more than it was tuned
-    for. The last one's verdict is kept. Batches too large for the memory are left out. ``fast_math`` promises nothing
-    of extreme values."""
+    """Every kind of data, at batch sizes that a kernel may treat specially: one, even, odd, more than it was tuned for.
+    The verdict of the last case is kept. Batches too large for the memory are left out. ``fast_math`` promises
+    nothing about extreme values."""
     plan = [(workload.batch + 1 if batch is None else batch, data) for batch, data in _FINALISTS]
     return [
         make_case(
@@ -75,12 +76,11 @@ def cases_of_finalists(workload: Workload, *, device: str, fast_math: bool = Fal
 
 
 def fresh_case(workload: Workload, *, device: str) -> Case:
-    """Data that no kernel has seen yet, to verify one again after it was timed."""
+    """New data, to verify a kernel once more after it was timed."""
     return make_case(workload, data="integers", seed=-1, device=device, images=_IMAGES_OF_A_FINALIST)
 
 
 def _fits(workload: Workload, *, device: str) -> bool:
     """False if the case would fill most of the memory."""
     elements = sum(math.prod(workload.shape_of(name)) for name in (*workload.inputs, *workload.results))
-    free = torch.cuda.mem_get_info(device)[0] if device == "cuda" else available_bytes()
-    return elements * _BYTES_OF_AN_ELEMENT < free // 2
+    return elements * _BYTES_OF_AN_ELEMENT < free_bytes(device) // 2

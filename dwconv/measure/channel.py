@@ -8,14 +8,14 @@ from typing import Any
 
 from dwconv.build import wire
 
-_START = b"dwconv\x00\x01"  # what does not begin with it was not sent by ``send``
+_START = b"dwconv\x00\x01"  # anything else was not sent by ``send``
 _LENGTH_BYTES = 8
 _INSTANT_S = 1e-3
-_LONGEST = 2**30  # more is no message but a worker gone wild
+_LONGEST = 2**30  # a longer message comes from a worker gone wild
 
 
 def send(connection: socket.socket, message: object, *, deadline: float | None = None) -> None:
-    """Raises TimeoutError after ``deadline`` (of time.monotonic), OSError if the other side is gone."""
+    """Send a message. Raises TimeoutError after ``deadline`` (of time.monotonic), OSError if the other side is gone."""
     data = wire.encode(message)
     _limit(connection, deadline)
     connection.sendall(_START + len(data).to_bytes(_LENGTH_BYTES, "big") + data)
@@ -23,7 +23,7 @@ def send(connection: socket.socket, message: object, *, deadline: float | None =
 
 def receive(connection: socket.socket, *, deadline: float | None = None) -> Any:
     """The next message. Raises TimeoutError after ``deadline``, EOFError or OSError if the other side is gone,
-    ValueError for what is no message."""
+    ValueError if it is no message."""
     start = _receive_exactly(connection, len(_START), deadline)
     if start != _START:
         raise ValueError(f"{start!r} starts no message")
@@ -45,5 +45,5 @@ def _receive_exactly(connection: socket.socket, count: int, deadline: float | No
 
 
 def _limit(connection: socket.socket, deadline: float | None) -> None:
-    """The next call on ``connection`` ends at the deadline; but what has arrived by then can still be read."""
+    """Make the next call on ``connection`` end at the deadline. Data that has arrived by then can still be read."""
     connection.settimeout(None if deadline is None else max(deadline - time.monotonic(), _INSTANT_S))

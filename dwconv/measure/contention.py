@@ -1,4 +1,4 @@
-"""Contention: what other work takes from this process while it is timed, and when the machine is quiet again.
+"""Contention: the time that other work takes from this process while it is timed, and when the machine is quiet.
 
     sign                                     a lap  all laps   told by
     own threads wait for a core                ×               Linux: schedstat of each thread
@@ -7,7 +7,7 @@
     the hypervisor takes cores away                     ×      Linux: steal time
     others fill the cores that we use                   ×      psutil; used where our own threads crowd each other
 
-A sign that a system does not have counts as nothing.
+A sign that a system does not report counts as zero.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pathlib import Path
 import psutil
 
 _SWITCH_S = 1e-4
-"""What a context switch costs at least, where the system does not say how long the thread waited."""
+"""Least cost of a context switch, for systems that do not report how long the thread waited."""
 _MUCH_STOLEN = 0.1
 """Virtual machines always lose a little; above this share of all cores it is contention."""
 _TICKS_S = 0.05
-"""Times of the whole machine are counted in ticks of 10 ms: less than this is rounding."""
+"""Times of the whole machine are counted in ticks of 10 ms; less than this is rounding."""
 _IDLE = 0.1
-"""Others take nothing from us while this share of the cores is idle."""
+"""Other work takes nothing from us while this share of the cores is idle."""
 _LOOK_S = 0.3
 _QUIET_CORES = 0.3
 _QUIET_SHARE = 0.05
-"""What others may use of a quiet machine: so many cores, or this share of all of them."""
+"""Other work on a quiet machine uses no more than this many cores, or this share of all cores."""
 
 
 # -- this process, lap by lap ----------------------------------------------------------------------------------------
@@ -42,21 +42,21 @@ _QUIET_SHARE = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What the system has counted of this process up to a moment."""
+    """The system's counters of this process at one moment."""
 
     wall_s: float
     caller_s: float
     """CPU time of the calling thread."""
     waits: int
-    """How often the calling thread waited for something; 0 where that is not counted."""
+    """How often the calling thread waited for something; 0 if that is not counted."""
     switches: int
     """How often a thread of this process had to give its core to another."""
     queued_s: float | None
-    """How long threads of this process were ready to run but had no core; None where that is not counted."""
+    """How long threads of this process were ready to run but had no core; None if that is not counted."""
 
 
 def read() -> Reading:
-    """Now; takes some microseconds."""
+    """Read the counters; takes some microseconds."""
     return Reading(
         wall_s=time.perf_counter(),
         caller_s=time.thread_time(),
@@ -67,8 +67,8 @@ def read() -> Reading:
 
 
 def lost(before: Reading, after: Reading) -> float:
-    """The share of the time between two readings that this process lost to other work, from 0 to 1. A parallel kernel
-    waits for its slowest thread, so what any of them loses is lost."""
+    """The share of the time between two readings that this process lost to other work, 0 to 1. A parallel kernel waits
+    for its slowest thread, so time that any thread loses is lost."""
     wall_s = after.wall_s - before.wall_s
     off_s = wall_s - (after.caller_s - before.caller_s) if after.waits == before.waits else 0.0
     if before.queued_s is not None and after.queued_s is not None:
@@ -87,7 +87,7 @@ class _RunQueue:
         self._links = 0
 
     def waited_s(self) -> float | None:
-        """None where that is not counted."""
+        """Seconds of all threads together; None if they are not counted."""
         try:
             links = self._folder.stat().st_nlink  # one a thread, and two
             if links != self._links:
@@ -96,7 +96,7 @@ class _RunQueue:
             return self._sum_s()
         except (OSError, ValueError, IndexError):
             pass
-        try:  # another thread came in the place of one that ended
+        try:  # a thread ended and another one started
             self._open()
             return self._sum_s()
         except (OSError, ValueError, IndexError):
@@ -123,17 +123,17 @@ def _run_queue() -> _RunQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What became of the time of the cores that this process may use, in seconds."""
+    """How the cores that this process may use have spent their time, in seconds."""
 
     total_s: float
     busy_s: float
     stolen_s: float
     own_s: float
-    """CPU time of this process, and of those that it started if they were asked for."""
+    """CPU time of this process and, if asked for, of those that it started."""
 
 
 def load(*, own_s: Callable[[], float] = time.process_time) -> Load:
-    """Up to now, in ticks of 10 ms; nothing where the system does not tell."""
+    """The times up to now, in ticks of 10 ms; zeros if the system does not report them."""
     try:
         cores = psutil.cpu_times(percpu=True)
     except (OSError, psutil.Error):
@@ -149,8 +149,8 @@ def load(*, own_s: Callable[[], float] = time.process_time) -> Load:
 
 
 def lost_to_the_machine(before: Load, after: Load, *, crowded: bool) -> float:
-    """The share of the time between two readings that the hypervisor took or, where our own threads are more than the
-    cores and so wait for each other anyway, that others took."""
+    """The share of the time between two readings that the hypervisor took. ``crowded`` says that our own threads
+    outnumber the cores and wait for each other anyway; then the time that other processes took counts too."""
     total_s = max(after.total_s - before.total_s, 1e-9)
     stolen = (after.stolen_s - before.stolen_s - _TICKS_S) / total_s
     lost = stolen if stolen > _MUCH_STOLEN else 0.0
@@ -161,18 +161,18 @@ def lost_to_the_machine(before: Load, after: Load, *, crowded: bool) -> float:
 
 
 def others(before: Load, after: Load) -> float:
-    """The share of the cores that other work had between two readings, from 0 to 1."""
+    """The share of the cores that other work had between two readings, 0 to 1."""
     total_s = max(after.total_s - before.total_s, 1e-9)
     return min(1.0, max(0.0, (after.busy_s - before.busy_s - (after.own_s - before.own_s)) / total_s))
 
 
 def allowed_cores() -> set[int] | None:
-    """The cores that this process may use; None where any may be."""
+    """The cores that this process may use; None if it may use all."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
 def cores() -> int:
-    """How many cores this process can have at once: those it may use, less if a container gives it less time."""
+    """How many cores this process can have at once: those it may use, or fewer if a container limits its time."""
     allowed = allowed_cores()
     count = len(allowed) if allowed else os.cpu_count() or 1
     try:
@@ -183,18 +183,18 @@ def cores() -> int:
 
 
 def crowding(threads: int) -> str:
-    """``4 threads on 2 cores`` if threads of our own have to wait for each other, else nothing."""
+    """``4 threads on 2 cores`` if our own threads have to wait for each other, else empty."""
     count = cores()
     return f"{threads} threads on {count} core{'s' if count > 1 else ''}" if threads > count else ""
 
 
 class Quiet:
-    """Waits until the machine has ``threads`` cores to spare. To be used while this process and its children rest."""
+    """Waits until the machine has ``threads`` cores to spare. Use it while this process and its children are idle."""
 
     def __init__(self, *, threads: int) -> None:
         self._threads = threads
         self.busy = 0.0
-        """The share of the cores that other work had, when last looked at."""
+        """The share of the cores that other work had at the last look."""
 
     def look(self) -> bool:
         """True if it is quiet now; takes some tenths of a second."""
@@ -206,7 +206,7 @@ class Quiet:
         return self.busy * count <= spare
 
     def wait(self, *, timeout_s: float) -> bool:
-        """Look until it is quiet, or for ``timeout_s``; tells whether it is."""
+        """Look until it is quiet, or for ``timeout_s``; True if it is quiet."""
         return any(self.look() for _ in range(max(1, round(timeout_s / _LOOK_S))))
 
 

@@ -4,8 +4,8 @@
     capture               COUNT calls ──► one graph
     a lap                 event ─ replay ─ replay ─ … ─ event, on the device's own clock
 
-A call costs its host 5 to 50 µs, and many a kernel runs for less: launched one by one, all would seem to take as long
-as Python does. A graph launches its kernels without it. Not yet run on a GPU: tested on a stand-in for one.
+A call costs the host 5 to 50 µs, and many kernels run for less: launched one by one, all of them would seem to take as
+long as Python does. A graph launches its kernels without Python. Not yet run on a GPU: tested on a stand-in for one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dwconv.measure.timing import Call, InTurn, Lap
 
 _MOST_CALLS = 20
 _ENOUGH_S = 0.004
-"""No more calls than take so long are captured."""
+"""Calls that together take longer than this are not captured in one graph."""
 _FIRST_CALLS = 3
 
 
@@ -34,7 +34,7 @@ class CudaClock:
         self._pool: Any = None
 
     def ready(self, call: Call) -> Captured:
-        """Raises CannotBeCaptured, and whatever the call raises."""
+        """The call, captured in a graph. Raises CannotBeCaptured, and the call's own errors."""
         if isinstance(call, Captured):
             return call
         stream = torch.cuda.current_stream()
@@ -59,7 +59,7 @@ class CudaClock:
         return lambda: 0.0
 
     def _capture(self, call: Call, *, count: int) -> torch.cuda.CUDAGraph:
-        """All graphs share their memory: nobody reads their results."""
+        """Capture ``count`` calls. All graphs share their memory, since nobody reads their results."""
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
@@ -70,7 +70,7 @@ class CudaClock:
         except RuntimeError as error:
             raise CannotBeCaptured(f"it cannot be captured in a CUDA graph: {first_line(error)}") from error
         finally:
-            torch.cuda.set_stream(stream)  # which a capture that failed leaves on its own
+            torch.cuda.set_stream(stream)  # a capture that failed leaves its own stream current
         return graph
 
 
@@ -88,7 +88,7 @@ class Captured:
 
 
 def _seconds(call: Call, *, times: int) -> float:
-    """Of one of ``times`` calls in a row, by the device's clock."""
+    """The time of one call, by the device's clock, of ``times`` calls in a row."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     start.record()
     for _ in range(times):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from dwconv import native, settings
+from dwconv.measure import memory
 from dwconv.measure.cuda_clock import CudaClock
 from dwconv.measure.timing import Clock, CpuClock
 from dwconv.target import Target
@@ -16,7 +17,7 @@ def clock_of(target: Target) -> Clock:
 
 
 def get_ready(target: Target) -> None:
-    """Import and compile what loads kernels, which takes seconds the first time in a process."""
+    """Import and compile the code that loads kernels, which takes seconds the first time in a process."""
     import tvm  # noqa: F401
 
     if target.kind == "cpu":
@@ -25,14 +26,20 @@ def get_ready(target: Target) -> None:
         native.leave_out("compiling it takes half a minute, and the clock of a GPU does not see how long a call takes")
 
 
+def free_bytes(kind: str) -> int:
+    """Memory that tensors can still take: a GPU's own for ``cuda``, else the machine's."""
+    free: int = torch.cuda.mem_get_info()[0] if kind == "cuda" else memory.available_bytes()
+    return free
+
+
 def synchronize(target: Target) -> None:
-    """Wait until the device has done what it was given; raises its error."""
+    """Wait until the device has finished its work; raises its error."""
     if target.kind == "cuda":
         torch.cuda.synchronize()
 
 
 def is_lost(target: Target) -> bool:
-    """True if the device does not work for this process any more: after an illegal access every call of CUDA fails."""
+    """True if this process can no longer use the device: after an illegal access every CUDA call fails."""
     try:
         synchronize(target)
     except RuntimeError:

@@ -1,4 +1,7 @@
-"""What the machine was short of is no fact about a candidate: how to tell, and how often to try again."""
+"""Failures because the machine is short of something: how to recognise them, and how often to try again.
+
+They say nothing about the candidate that was running.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _OF_ERRNO = {
     errno.ENFILE: Shortage.FILES,
     errno.EAGAIN: Shortage.PROCESSES,
 }
-# The same in the words of libraries and compilers, which hand on the system's.
+# The messages that libraries and compilers print for the same errors.
 _OF_WORDS = {
     **{os.strerror(number): shortage for number, shortage in _OF_ERRNO.items()},
     "can't start new thread": Shortage.PROCESSES,
@@ -29,7 +32,7 @@ _OF_WORDS = {
 
 
 def shortage_of(error: BaseException) -> Shortage | None:
-    """What the machine was short of, if that is what ``error``, or an error that it came from, is about."""
+    """The shortage that ``error``, or an error that caused it, is about; None if it is about something else."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, MemoryError):
@@ -43,24 +46,24 @@ def shortage_of(error: BaseException) -> Shortage | None:
 
 
 def shortage_in(words: str) -> Shortage | None:
-    """The same of the last words of a process."""
+    """The shortage that the last line of a process's output is about; None if it is about something else."""
     return next((shortage for telling, shortage in _OF_WORDS.items() if telling in words), None)
 
 
 class Patience:
-    """Decides, for one request, whether an error is the request's own fault, or the machine's, or not yet clear.
+    """Decides whether an error of one request is the request's own fault, the machine's, or not clear yet.
 
-    ``needs_bytes``: the memory that the request is known to take."""
+    ``needs_bytes``: the memory that the request is known to need."""
 
     def __init__(self, *, needs_bytes: int = 0) -> None:
         self._needs_bytes = needs_bytes
         self._failures = 0
 
     def again(self, error: WorkerError) -> bool:
-        """True, after a pause, if the request should be tried again, now alone; False if it is to blame.
+        """True, after a pause, if the request should be tried again, this time alone; False if it is to blame.
 
-        Raises EnvironmentFailure if the machine is to blame and does not recover, and an ``error`` that is no request's
-        fault: that no worker can start."""
+        Raises EnvironmentFailure if the machine is to blame and does not recover. Raises ``error`` itself if no worker
+        can start: no request is to blame for that."""
         if not self._worth_another_try(error):
             if isinstance(error, WorkerCannotStart):
                 raise error
@@ -80,7 +83,7 @@ class Patience:
             return False
         if self._failures == 1:
             return True
-        # It has been tried alone: what it cannot be short of now was its own doing.
+        # It has run alone. If memory was short then and is not now, its own demand was the reason.
         enough = memory.available_bytes() >= max(memory.LITTLE_BYTES, 2 * self._needs_bytes)
         return error.shortage is not None and not (error.shortage is Shortage.MEMORY and enough)
 

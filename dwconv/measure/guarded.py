@@ -1,4 +1,4 @@
-"""Memory that shows what a kernel did to it: tensors between guard bands, filled with patterns that nobody computes."""
+"""Tensors that show what a kernel did to memory: between guard bands, filled with patterns that no kernel computes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from dwconv.build.artifact import Argument
 
 UNWRITTEN = {torch.float32: 0x7FC0DEAD, torch.float16: 0x7EAD, torch.bfloat16: 0x7FED}
-"""What results hold before a run, as bits. These are NaNs, and each of the three is another one: a NaN that is read
-and passed on keeps its bits, and a result made from stale scratch must not look as if it had not been written."""
+"""The bits in results before a run. All three patterns here are NaNs, and all differ: a NaN that a kernel reads and
+passes on keeps its bits, and a result computed from a stale workspace must not look unwritten."""
 STALE = {torch.float32: 0x7FC0CAFE, torch.float16: 0x7ECA, torch.bfloat16: 0x7FCA}
-"""What workspaces hold before a run."""
+"""The bits in workspaces before a run."""
 _OUTSIDE = {torch.float32: 0x7FC0BEEF, torch.float16: 0x7EEB, torch.bfloat16: 0x7FEB}
 _ANY_OTHER_TYPE = 0x5A
-# Long enough for a whole row of most layers, and a multiple of every alignment; so short that PyTorch takes one thread
-# to fill it.
+# Long enough for a whole row of most layers, a multiple of every alignment, and short enough for PyTorch to fill with
+# one thread.
 _GUARD_ELEMENTS = 31 << 10
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Guarded:
-    """A tensor between two guard bands. It starts ``offset_bytes`` after a cache line does."""
+    """A tensor between two guard bands. It starts ``offset_bytes`` after the start of a cache line."""
 
     def __init__(self, argument: Argument, *, batch: int, device: torch.device, offset_bytes: int = 0) -> None:
         self.name = argument.name
@@ -42,7 +42,7 @@ class Guarded:
         bits_of(self.tensor).fill_(self._pattern(patterns))
 
     def count(self, patterns: dict[torch.dtype, int]) -> int:
-        """Elements that hold just that pattern."""
+        """How many elements hold exactly that pattern."""
         return int((bits_of(self.tensor) == self._pattern(patterns)).sum())
 
     def bands_are_whole(self) -> bool:

@@ -1,8 +1,8 @@
-"""How fast this CPU can copy and multiply: the limits that measurements are held against.
+"""Limits: how fast this CPU can copy and multiply, to compare measurements with.
 
-Measured in a process of its own, under the settings that kernels are timed under, and kept for each device. Whatever
-else runs on the machine only makes a reading smaller, so the best of several readings is kept: those of one process
-are taken in turns, and the first few runs read again.
+They are measured in a process of its own, under the settings that kernels are timed under, and kept for each device.
+Other work on the machine can only make a reading smaller, so the best of several readings is kept: a process measures
+the quantities in turns, several times, and the first few runs measure again.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from dwconv.measure.timing import CpuClock
 from dwconv.target import CpuTarget, Limits, MiB
 
 ENOUGH_READINGS = 3
-"""Undisturbed ones; from then on what is kept is believed."""
+"""After so many undisturbed readings the limits are not measured again."""
 EXCEEDED = 1.05
-"""A kernel this much faster than the limit shows that the limit is wrong."""
+"""A kernel that is this many times as fast as the limit shows that the limit is wrong."""
 _TURNS = 4
-_TURN_S = 0.06  # for each of the quantities
-_PATIENCE = 4  # times as long, if nothing has run undisturbed until then
+_TURN_S = 0.06  # for each quantity
+_PATIENCE = 4  # times as long, if no run was undisturbed until then
 _TIMEOUT_S = 60.0
-_ACCUMULATORS = (8, 12)  # enough to hide the latency of a multiply-add, and not so many that they spill
+_ACCUMULATORS = (8, 12)  # enough to hide the latency of a multiply-add, few enough not to spill
 
 
 def with_limits(target: CpuTarget) -> CpuTarget:
-    """``target`` with its limits: known from the cache folder, or measured now, which takes a few seconds.
+    """``target`` with its limits: from the cache folder, or measured now, which takes a few seconds.
 
     Raises WorkerDied if the measuring process cannot start or ends."""
     if target.limits is not None:
@@ -53,7 +53,7 @@ def with_limits(target: CpuTarget) -> CpuTarget:
 
 
 def known_limits(target: CpuTarget) -> Limits | None:
-    """What is kept of ``target``, without measuring; None if nothing is."""
+    """The limits in the cache folder; None if there are none. Nothing is measured."""
     kept = _read(limits_path(target))
     return kept.limits if kept else None
 
@@ -65,14 +65,14 @@ def are_settled(target: CpuTarget) -> bool:
 
 
 def doubt(target: CpuTarget) -> None:
-    """A kernel was faster than the limits allow: the next runs measure them again."""
+    """Make the next runs measure the limits again: a kernel was faster than they allow."""
     kept = _read(limits_path(target))
     if kept is not None:
         _write(limits_path(target), dataclasses.replace(kept, readings=0))
 
 
 def limits_path(target: CpuTarget) -> Path:
-    """Where the limits of a device are kept."""
+    """The file with the limits of a device."""
     return settings.cache_folder() / "limits" / f"{target.device}.json"
 
 
@@ -91,7 +91,7 @@ def measure_limits(target: CpuTarget) -> Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The best of the readings so far, and how many of them were undisturbed."""
+    """The best of all readings so far, and how many of them were undisturbed."""
 
     limits: Limits
     readings: int
@@ -113,7 +113,7 @@ def _read(path: Path) -> Kept | None:
 
 
 def _write(path: Path, kept: Kept) -> None:
-    """A folder that cannot be written only means measuring again."""
+    """Write the file. If the folder cannot be written, the next run measures again."""
     with contextlib.suppress(NotKept):
         private_files.write(path, msgspec.json.encode(kept), durable=True)
 
@@ -130,7 +130,7 @@ class Gauge:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What was measured; ``disturbed`` if the machine was so busy that it is not worth believing."""
+    """A measurement of the limits; ``disturbed`` if the machine was too busy to trust it."""
 
     limits: Limits
     disturbed: bool
@@ -170,14 +170,14 @@ class Meter:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rate:
-    """Something to run, and how many bytes it moves or operations it does."""
+    """A call, and how many bytes it moves or operations it does."""
 
     call: Callable[[], object]
     work: int
 
 
 def _copy(working_set_bytes: int) -> _Rate:
-    """Bytes read and written, of a source and a destination that together fill the working set."""
+    """Copy a source to a destination that together fill the working set; counts bytes read and written."""
     import torch
 
     source = torch.zeros(working_set_bytes // 2, dtype=torch.uint8)
@@ -186,7 +186,7 @@ def _copy(working_set_bytes: int) -> _Rate:
 
 
 def _convolution() -> _Rate:
-    """A pointwise convolution, the best that a library gets out of this CPU."""
+    """A pointwise convolution, the most that a library gets out of this CPU."""
     import torch
     import torch.nn.functional as F
 
@@ -197,7 +197,7 @@ def _convolution() -> _Rate:
 
 
 def _multiply_add(target: CpuTarget, *, accumulators: int) -> _Rate:
-    """Multiply-adds on registers and nothing else, in all threads."""
+    """Multiply-adds on registers alone, in all threads."""
     import torch
 
     lanes, turns = target.lanes(), 20_000
@@ -207,7 +207,7 @@ def _multiply_add(target: CpuTarget, *, accumulators: int) -> _Rate:
 
 
 def _multiply_add_kernel(target: CpuTarget, *, accumulators: int, turns: int) -> Callable[..., object]:
-    """Each thread: ``accumulators`` vectors, each multiplied and added to ``turns`` times."""
+    """A kernel in which each thread does ``turns`` multiply-adds to each of ``accumulators`` vectors."""
     import tvm
     from tvm import tirx
     from tvm.script.ir_builder import IRBuilder
@@ -238,17 +238,17 @@ def _multiply_add_kernel(target: CpuTarget, *, accumulators: int, turns: int) ->
 
 
 class _Stopwatch:
-    """Finds the shortest of many runs of a call: a limit is what undisturbed hardware reaches."""
+    """Finds the shortest of many runs of a call, since a limit is the speed of undisturbed hardware."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call
         self._clock = CpuClock()
         self.least_s = math.inf
         self.disturbed = True
-        """True until a run went through undisturbed."""
+        """True until one run was undisturbed."""
 
     def run(self) -> None:
-        """A turn of many runs: longer, if all of them are disturbed."""
+        """Take a turn of many runs; it lasts longer if all of them are disturbed."""
         self._call()
         started = time.perf_counter()
         calm = False

@@ -1,4 +1,4 @@
-"""Inside the measuring worker: an artifact becomes a verdict and a measurement."""
+"""Inside the measuring worker: verify and time artifacts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import torch
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
 from dwconv.errors import CannotBeCaptured, DeviceLost
+from dwconv.measure.bare_kernel import LoadedKernel
 from dwconv.measure.caches import Caches, inputs_in_turn, results_held
 from dwconv.measure.cases import Case, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.device import clock_of, get_ready, is_lost, synchronize
 from dwconv.measure.providers import better_layout, pytorch_calls
 from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, InTurn, time_in_turns
-from dwconv.measure.verify import LoadedKernel, verify, verify_call, verify_finalist
+from dwconv.measure.verify import verify, verify_call, verify_finalist
 from dwconv.measure.worker import locate, one_line
 from dwconv.records.record import Measurement, Verdict
 from dwconv.target import CpuTarget, Target
@@ -37,9 +38,9 @@ _HOPELESS = 1.3
 class MeasureSetup:
     target: Target
     load: str = LOAD
-    """``module:name`` of what loads an artifact; the tests plant faults here."""
+    """``module:name`` of the function that loads an artifact; the tests plant faults here."""
     caches: Caches = "warm"
-    """How a kernel finds its memory while it is timed."""
+    """The state of the caches while a kernel is timed."""
 
 
 @message
@@ -49,7 +50,7 @@ class Prepare:
 
     workload: Workload
     finalists: bool = False
-    """Those that finalists are verified on, too."""
+    """Also make the cases that finalists are verified on."""
 
 
 @message
@@ -59,7 +60,7 @@ class Trial:
 
     artifact: Artifact
     best_us: float | None = None
-    """The best candidate known: one that is clearly slower is given up early."""
+    """Time of the best candidate so far. A clearly slower one is given up early."""
 
 
 @message
@@ -73,7 +74,7 @@ class Check:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Final:
-    """Time finalists, which were checked, beside each other and the baseline; then verify each on fresh data."""
+    """Time checked finalists side by side with the baseline, then verify each on fresh data."""
 
     artifacts: tuple[Artifact, ...]
 
@@ -81,17 +82,18 @@ class Final:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Verdict of a Trial or a Check, measurements of a Trial or a Final: one a kernel, in order, and the providers'."""
+    """The verdict of a Trial or a Check; the measurements of a Trial or a Final, one per kernel in order, and those of
+    the other providers."""
 
     verdict: Verdict | None = None
     verdicts_after: tuple[Verdict, ...] = ()
-    """Of a Final, after the timing: one a kernel, in order."""
+    """After the timing of a Final: one per kernel, in order."""
     kernels: tuple[Measurement, ...] = ()
     providers: dict[str, Measurement] = field(default_factory=dict)
 
 
 class Measurer:
-    """Handler of the measuring worker: one kernel at a time on a quiet machine."""
+    """Handler of the measuring worker; it measures one kernel at a time, on a quiet machine."""
 
     def __init__(self, setup: MeasureSetup) -> None:
         if isinstance(setup.target, CpuTarget):
@@ -102,13 +104,13 @@ class Measurer:
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
         self._prepared: _Prepared | None = None
         if setup.load == LOAD:
-            get_ready(setup.target)  # now, and not in the time of the first candidate
+            get_ready(setup.target)  # now, so that it does not count as the first candidate's time
 
     def __call__(self, request: Prepare | Trial | Check | Final) -> Measured:
         with torch.inference_mode():
             try:
                 answer = self._answer(request)
-                synchronize(self._target)  # what a kernel did late is not the next one's fault
+                synchronize(self._target)  # a late error must not be blamed on the next kernel
             except Exception as error:
                 if is_lost(self._target):
                     raise DeviceLost(one_line(error)) from error
@@ -128,7 +130,7 @@ class Measurer:
         return self._final(request.artifacts)
 
     def _prepare(self, workload: Workload) -> _Prepared:
-        """What all candidates of a workload share; kept until another workload comes."""
+        """Inputs, answers and providers for all candidates of a workload, kept until another workload comes."""
         if self._prepared is None or self._prepared.workload != workload:
             self._prepared = None  # free the memory of the one before
             self._prepared = _Prepared(workload, target=self._target, clock=self._clock, caches=self._caches)
@@ -172,7 +174,7 @@ class Measurer:
 
 
 def _ready(calls: Mapping[str, Call], clock: Clock) -> dict[str, Call]:
-    """Those that the clock can time. Raises CannotBeCaptured if there are none."""
+    """The calls that the clock can time. Raises CannotBeCaptured if there are none."""
     ready: dict[str, Call] = {}
     for name, call in calls.items():
         try:
@@ -184,12 +186,12 @@ def _ready(calls: Mapping[str, Call], clock: Clock) -> dict[str, Call]:
 
 
 def _explained(verdict: Verdict, when: str) -> Verdict:
-    """The same, saying when it was wrong, if it was."""
+    """``verdict``; if it is wrong, the reason says ``when``."""
     return verdict if verdict.right else dataclasses.replace(verdict, reason=f"{verdict.reason} ({when})")
 
 
 class _Prepared:
-    """What all candidates of a workload share."""
+    """Inputs, answers and providers for all candidates of a workload."""
 
     def __init__(self, workload: Workload, *, target: Target, clock: Clock, caches: Caches) -> None:
         self.workload = workload
@@ -212,9 +214,9 @@ class _Prepared:
         return fresh_case(self.workload, device=self._device)
 
     def make_finalists_cases(self) -> None:
-        """Now, and not in the time of the first finalist."""
+        """Make them now, so that they do not count as the first finalist's time."""
         _ = self.finalists_cases, self.fresh
 
     def call(self, kernel: LoadedKernel) -> Call:
-        """A kernel as its user calls it."""
+        """The call of a kernel, as a user calls it."""
         return InTurn([partial(kernel, *inputs) for inputs in self._inputs], held=self._held)

@@ -1,4 +1,4 @@
-"""How much memory there is: the machine's, or less where this process's control group may not take as much."""
+"""How much memory there is: the machine's, or less if the control group of this process has a lower limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 LITTLE_BYTES = 1 << 30
-"""With less to take, a process that fails for want of memory is not to blame."""
+"""With less than this available, a process that runs out of memory is not to blame."""
 
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
@@ -17,12 +17,12 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, kw_only=True)
 class _Files:
-    """What a version of control groups calls things."""
+    """The names of the files in one version of control groups."""
 
     limit: str
     used: str
     reclaimable: str
-    """In memory.stat: cached files, which make room for whoever needs it."""
+    """In memory.stat: cached files, which the system drops when memory is needed."""
 
 
 _V1 = _Files(limit="memory.limit_in_bytes", used="memory.usage_in_bytes", reclaimable="total_inactive_file")
@@ -36,7 +36,7 @@ def available_bytes() -> int:
 
 
 def total_bytes() -> int:
-    """Memory that they could take if nothing else ran."""
+    """Memory that this process and its children could take if nothing else ran."""
     machine: int = psutil.virtual_memory().total
     return min([machine, *(limit for limit, _ in _groups())])
 
@@ -56,7 +56,8 @@ def _groups() -> Iterator[tuple[int, int]]:
 
 
 def _upwards(mount: Path, path: str, *, names: _Files) -> Iterator[tuple[int, int]]:
-    """From the group at ``path`` to the root. A container sees its own group as the root, wherever ``path`` says."""
+    """Limit and use from the group at ``path`` up to the root. A container sees its own group as the root, whatever
+    ``path`` says."""
     group = mount / path.strip("/")
     for folder in (group, *group.parents):
         try:

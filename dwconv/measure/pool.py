@@ -1,4 +1,4 @@
-"""Pool: isolated processes of one role that share requests."""
+"""Pool: isolated processes with one role, which share the requests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dwconv.measure.process import MEMORY_SHARE, IsolatedProcess, Misfit, wait_f
 
 
 class Pool:
-    """``size`` processes that answer requests with the handler ``role``, made from ``setup``; ``misfit`` says what is
-    wrong with an answer. They share the memory that one process could take alone."""
+    """``size`` processes that answer requests with the handler ``role``, made from ``setup``. ``misfit`` says what is
+    wrong with an answer. Together they may take as much memory as one process alone."""
 
     def __init__(
         self, role: str, setup: object, *, size: int, threads: int, misfit: Misfit = lambda request, answer: ""
@@ -24,13 +24,13 @@ class Pool:
         ]
 
     def start(self) -> None:
-        """Start them all, and do not wait."""
+        """Start all processes, without waiting."""
         for process in self._processes:
             process.start()
 
     def map(self, bodies: Sequence[object], *, timeout_s: float) -> Iterator[tuple[int, Any | WorkerError]]:
-        """Yield (position, answer) of every request as it is known; the answer of one that failed is its error. What
-        the machine may be to blame for is tried again at the end, one request at a time.
+        """Yield (position, answer) of every request as soon as it is known; the answer of a failed request is its
+        error. Requests that failed perhaps because of the machine are tried again at the end, one at a time.
 
         Raises WorkerCannotStart if no process can start, EnvironmentFailure if the machine stays short of something."""
         doubtful: list[tuple[int, WorkerError]] = []
@@ -43,12 +43,12 @@ class Pool:
             yield position, self._alone(bodies[position], after=error, timeout_s=timeout_s)
 
     def kill(self) -> None:
-        """End them all. The next request starts them again."""
+        """End all processes. The next request starts them again."""
         for process in self._processes:
             process.kill()
 
     def _side_by_side(self, bodies: Sequence[object], *, timeout_s: float) -> Iterator[tuple[int, Any | WorkerError]]:
-        """Each once. A process that cannot start is left out, as long as there are others."""
+        """Try each request once. A process that cannot start is left out as long as there are others."""
         idle, busy = deque(self._processes), dict[IsolatedProcess, int]()
         waiting = deque(range(len(bodies)))
         patience = Patience()
@@ -71,11 +71,11 @@ class Pool:
                     if not idle and not busy and patience.again(outcome):
                         idle.extend(self._processes)
         finally:
-            for process in busy:  # the caller has lost interest
+            for process in busy:  # the caller stopped listening
                 process.kill()
 
     def _alone(self, body: object, *, after: WorkerError, timeout_s: float) -> Any | WorkerError:
-        """The outcome of a request that ended in the error ``after`` beside others."""
+        """The outcome of a request that is run alone, ``after`` it ended in that error beside others."""
         patience, outcome = Patience(), after
         while isinstance(outcome, WorkerError) and patience.again(outcome):
             process = self._processes[0]

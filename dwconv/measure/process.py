@@ -1,4 +1,4 @@
-"""IsolatedProcess: a process that answers requests. What crashes or hangs in it, or takes all memory, costs one
+"""IsolatedProcess: a process that answers requests. Code that crashes or hangs in it, or takes all memory, costs one
 request, never the caller."""
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from dwconv.measure.running import Running
 from dwconv.measure.worker import MOST_EXTENSION, READY, Answer, Failure, Request, one_line
 
 Misfit = Callable[[Any, Any], str]
-"""What is wrong with an answer, given the request and the answer; empty if nothing is."""
+"""From a request and its answer to the reason why the answer does not fit; empty if it fits."""
 
 MOST_PRINTED_BYTES = 64 << 20
-"""A worker that prints more in one request is ended: the disk is not its own."""
+"""A worker that prints more than this in one request is ended: the disk is not its own."""
 MEMORY_SHARE = 0.75
-"""Of the memory that is available when a request begins, what it may take, with everything its process starts."""
+"""The share of the available memory that a request may take, including everything that its process starts."""
 
-_STARTS = 3  # before it is said that a worker cannot start
+_STARTS = 3  # attempts before a worker counts as unable to start
 _LOOK_EVERY_S = 0.2
 
 
@@ -45,9 +45,9 @@ class IsolatedProcess:
     """Answers requests with the handler ``role`` (``module:name``), made from ``setup`` in a process of its own.
 
     It starts with the first request, or with ``start``, and again after it died. It has its own process group: ctrl-C
-    does not reach it, and ending it ends what it started. It ends when this object or this process does.
-    ``starts`` counts its starts. ``misfit`` says what is wrong with an answer; ``memory_share`` is what a request may
-    take of the memory that is available.
+    does not reach it, and all processes that it started end with it. It ends when this object or this process does.
+    ``starts`` counts its starts. ``misfit`` says what is wrong with an answer; ``memory_share`` is the share of the
+    available memory that a request may take.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class IsolatedProcess:
 
     @property
     def running(self) -> bool:
-        """False before the start, and after a death until the next request."""
+        """False before the first start, and from a death until the next request."""
         return self._running is not None
 
     @property
     def settled(self) -> bool:
-        """False while a request is in hand."""
+        """False while a request is being answered."""
         return self._request is None
 
     @property
@@ -93,7 +93,7 @@ class IsolatedProcess:
         return self._running.connection
 
     def start(self) -> None:
-        """Start it, if it is not running, and do not wait for it. What hinders it, the next request tells."""
+        """Start it if it is not running, without waiting. If it cannot start, the next request says why."""
         with contextlib.suppress(WorkerCannotStart):
             if self._running is None:
                 self._launch()
@@ -104,10 +104,10 @@ class IsolatedProcess:
         return self.collect()
 
     def submit(self, body: object, *, timeout_s: float) -> None:
-        """Take on a request, and do not wait. ``timeout_s`` does not count the time in which the process waits for a
-        core."""
+        """Send a request, without waiting for the answer. ``timeout_s`` does not count the time in which the process
+        waits for a core."""
         assert self.settled
-        if self._ready and wait([self.connection], timeout=0):  # it died after its last answer, or said still more
+        if self._ready and wait([self.connection], timeout=0):  # it died after its last answer, or sent more
             self.kill()
         self._request = Request(number=secrets.randbits(63) | 1, body=body, timeout_s=timeout_s)
         self._answer = self._error = None
@@ -132,7 +132,7 @@ class IsolatedProcess:
         return self._answer
 
     def kill(self) -> None:
-        """End it, with all its children. The next request starts another."""
+        """End it with all its children. The next request starts another process."""
         if self._end is not None:
             self._end()
         self._running = self._end = self._request = None
@@ -141,7 +141,7 @@ class IsolatedProcess:
     # -- a request on its way ------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Start the process, or hand it the request, if it is ready."""
+        """Start the process; or, if it is ready, hand it the request."""
         try:
             if self._running is None:
                 self._launch()
@@ -161,7 +161,7 @@ class IsolatedProcess:
         self.starts += 1
         self._most_bytes = math.inf
         self._allow(settings.WORKER_START_TIMEOUT_S)
-        with contextlib.suppress(OSError):  # if it is dead already, it is soon seen
+        with contextlib.suppress(OSError):  # if it is dead already, that is noticed soon
             channel.send(self.connection, self._setup, deadline=self._deadline_s)
 
     def _hand_over(self) -> None:
@@ -180,7 +180,7 @@ class IsolatedProcess:
         self._running.watch.begin()
 
     def look(self, *, arrived: bool) -> None:
-        """Read what has ``arrived``, or see whether the process keeps to its limits; move the request on."""
+        """Read a message if one has ``arrived``, else check the limits; then move the request on."""
         try:
             if arrived:
                 self._take(self._exchange(lambda connection: channel.receive(connection, deadline=self._deadline_s)))
@@ -192,7 +192,7 @@ class IsolatedProcess:
 
     @property
     def patience_s(self) -> float:
-        """Until ``look`` has something to do though nothing has arrived."""
+        """Time until ``look`` has something to do even if nothing arrives."""
         return max(0.0, min(self._looked_s + _LOOK_EVERY_S, self._deadline_s) - time.monotonic())
 
     def _take(self, message: Any) -> None:
@@ -232,13 +232,13 @@ class IsolatedProcess:
     def _timeout_s(self) -> float:
         return self._request.timeout_s if self._ready and self._request else settings.WORKER_START_TIMEOUT_S
 
-    # -- what goes wrong -----------------------------------------------------------------------------------------
+    # -- failures -----------------------------------------------------------------------------------------------
 
     def _lose(self, error: WorkerError) -> None:
-        """The request ends in ``error``; unless the process died while it started, which may have been bad luck."""
+        """End the request in ``error``. If the process died while starting, try again: it may have been chance."""
         request, starting = self._request, not self._ready
         if starting or not isinstance(error, RequestFailed):
-            self.kill()  # what it would say next answers nothing
+            self.kill()  # its next message would not be an answer
         if starting and not isinstance(error, WorkerCannotStart):
             self._failed_starts += 1
             if type(error) is WorkerDied and self._failed_starts < _STARTS:
@@ -249,7 +249,7 @@ class IsolatedProcess:
         self._error, self._request = error, None
 
     def _exchange(self, exchange: Callable[[socket.socket], Any]) -> Any:
-        """Send or receive. Raises WorkerDied on any trouble."""
+        """Send or receive. Raises WorkerDied if that fails."""
         try:
             return exchange(self.connection)
         except TimeoutError as error:
@@ -263,14 +263,14 @@ class IsolatedProcess:
         return WorkerTimeout(f"no answer after {self._timeout_s:g} s", shortage=Shortage.CORES if starved else None)
 
     def _bury(self) -> WorkerDied:
-        """Clear away what is dead, and say what is known of its death."""
+        """Clean up after a dead process, and return what is known about its death."""
         assert self._running is not None and self._end is not None
         words = self._running.scratch.last_words()
         status = self._end()
-        if status == -signal.SIGALRM:  # it kept the time better than we did
+        if status == -signal.SIGALRM:  # it noticed its time limit before we did
             return self._too_late()
         cause = f"killed by {signal.Signals(-status).name}" if status and status < 0 else f"exit status {status}"
-        # Nobody here kills what has not been given up: it was the system, for want of memory.
+        # We kill only processes that we have given up, so the system killed it, for lack of memory.
         shortage = Shortage.MEMORY if status == -signal.SIGKILL else shortage_in(words)
         return WorkerDied(f"{cause}: {words}" if words else cause, shortage=shortage)
 
@@ -280,7 +280,7 @@ def _nonsense(what: str) -> NonsenseAnswer:
 
 
 def wait_for_any(processes: Sequence[IsolatedProcess]) -> list[IsolatedProcess]:
-    """Those of ``processes`` whose requests have ended, as soon as there is one."""
+    """The processes whose requests have ended, as soon as there is one."""
     while not (settled := [process for process in processes if process.settled]):
         arrived = wait(
             [process.connection for process in processes], timeout=min(process.patience_s for process in processes)

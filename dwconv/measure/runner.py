@@ -3,24 +3,21 @@
     candidates ──► build workers (many, in parallel) ──► measuring worker (one, alone) ──► records
                    never while something is timed        verify, then time
 
-Whatever happens to a candidate becomes its record: it is a fact about the candidate like any other. What the machine
-was short of is none: it is tried again, and if it stays so, the whole measuring ends.
+Failures become records like measurements do: they are facts about the candidate. A shortage of the machine is not: the
+candidate is tried again, and if the shortage stays, measuring ends.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 from collections.abc import Generator, Iterator, Sequence
-from functools import cache, partial
-from importlib import metadata
-from types import TracebackType
+from functools import partial
 from typing import Protocol
 
 from dwconv import settings
 from dwconv.build.artifact import Artifact
-from dwconv.errors import DeviceLost, WorkerDied, WorkerError, WorkerTimeout
+from dwconv.errors import DeviceLost, WorkerDied, WorkerError
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
 from dwconv.measure.caches import Caches
@@ -29,30 +26,31 @@ from dwconv.measure.environment import Patience
 from dwconv.measure.measuring import LOAD, Check, Final, Measured, MeasureSetup, Prepare, Trial
 from dwconv.measure.pool import Pool
 from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.stamp import new_record, status_after
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, Target
-from dwconv.workload import ITEMSIZE, Workload
+from dwconv.workload import Workload
 
 # Candidates that are built before the first of them is measured, for each build worker.
 _BUILT_AHEAD = 4
-# Artifacts of good candidates kept, so that finalists need not be built again.
+# Artifacts of good candidates to keep, so that finalists need not be built again.
 _KEPT = 16
 # Faults after which the memory of the measuring worker is not to be trusted.
 _VANDALISM = ("guard band", "input changed")
 
 
 class Runner(Protocol):
-    """Finds out what candidates are worth."""
+    """Finds out how fast candidates are, and whether they are right."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """One record a candidate, as soon as it is known; a failed one has a status and a one-line detail."""
+        """One record per candidate, as soon as it is known; a failed one has a status and a one-line detail."""
         ...
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Records of finalists: verified again on other data and batch sizes, timed longer and beside each other,
-        verified after that. Those that are right are confirmed, unless other work disturbed the timing."""
+        """Records of finalists: verified again on other data and batch sizes, timed longer and side by side, and
+        verified once more. Those that are right are confirmed, unless other work disturbed the timing."""
         ...
 
     def close(self) -> None:
@@ -61,14 +59,13 @@ class Runner(Protocol):
 
     def __enter__(self) -> Runner: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 
 class Workers:
-    """The processes that build and measure for one target. Workloads tuned one after the other can share them: each
-    start takes seconds. ``build`` and ``load`` are dotted names (``module:name``) of what builds and loads kernels."""
+    """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
+    each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
+    kernels."""
 
     def __init__(
         self, target: Target, *, jobs: int, build: str = BUILD, load: str = LOAD, caches: Caches = "warm"
@@ -91,28 +88,26 @@ class Workers:
         )
 
     def start(self) -> None:
-        """Start them all, without waiting."""
+        """Start all processes, without waiting."""
         self.builders.start()
         self.measurer.start()
 
     def close(self) -> None:
-        """End them all."""
+        """End all processes."""
         self.builders.kill()
         self.measurer.kill()
 
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 class LocalRunner:
     """Measures candidates of one workload on this machine. A context manager; ``close`` ends its workers, unless they
-    were lent to it as ``workers``. Raises WorkerCannotStart if no worker can start, then no candidate could ever run,
-    and EnvironmentFailure if the machine stays short of memory, disk space or the like."""
+    were lent to it as ``workers``. Raises WorkerCannotStart if no worker can start, since then no candidate could ever
+    run, and EnvironmentFailure if the machine stays short of memory, disk space or the like."""
 
     def __init__(
         self,
@@ -130,7 +125,9 @@ class LocalRunner:
         self._run_timeout_s = run_timeout_s
         self._workers = workers or Workers(target, jobs=jobs)
         self._lent = workers is not None
-        self._prepared: set[tuple[int, bool]] = set()  # by starts of the measuring worker, and if for finalists too
+        self._prepared: set[tuple[int, bool]] = (
+            set()
+        )  # starts of the measuring worker, and whether finalists' cases were made too
         self._best_us: float | None = None
         self._kept: dict[Config, tuple[float, Artifact]] = {}
         self._workers.start()
@@ -143,15 +140,13 @@ class LocalRunner:
     def __enter__(self) -> LocalRunner:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- trials ------------------------------------------------------------------------------------------------
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Build, verify and time: one record a candidate, failures of the build first."""
+        """Build, verify and time: one record per candidate, failed builds first."""
         at_once = _BUILT_AHEAD * self._workers.jobs
         for start in range(0, len(candidates), at_once):
             artifacts = yield from self._build(candidates[start : start + at_once])
@@ -161,7 +156,7 @@ class LocalRunner:
     def _try(self, artifact: Artifact) -> TuningRecord:
         outcome = self._request(Trial(artifact=artifact, best_us=self._best_us))
         if not isinstance(outcome, Measured):
-            return self._failed(artifact.candidate, outcome, artifact=artifact)
+            return self._failed_to_run(artifact, outcome)
         record = self._record(artifact, outcome)
         if record.measurement is not None:
             self._best_us = min(record.measurement.median_us, self._best_us or record.measurement.median_us)
@@ -171,14 +166,14 @@ class LocalRunner:
     # -- finalists ---------------------------------------------------------------------------------------------
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Verify on other data and batch sizes, time what is right, all of it together, and verify it once more."""
+        """Verify on other data and batch sizes, time all that are right together, and verify them once more."""
         kept = [self._kept[c.config][1] for c in candidates if c.config in self._kept]
         built = yield from self._build([c for c in candidates if c.config not in self._kept])
         right: list[tuple[Artifact, Verdict]] = []
         for artifact in (*kept, *built):
             outcome = self._request(Check(artifact=artifact), share=CASES_OF_A_FINALIST)
             if not isinstance(outcome, Measured):
-                yield self._failed(artifact.candidate, outcome, artifact=artifact)
+                yield self._failed_to_run(artifact, outcome)
             elif outcome.verdict is None or not outcome.verdict.right:
                 yield self._record(artifact, outcome)
             else:
@@ -198,8 +193,8 @@ class LocalRunner:
                 record = self._record(artifact, alone)
                 yield dataclasses.replace(record, confirmed=not record.contended)
         elif len(finalists) == 1:
-            yield self._failed(finalists[0][0].candidate, outcome, artifact=finalists[0][0])
-        else:  # one of them is to blame: it alone shall pay
+            yield self._failed_to_run(finalists[0][0], outcome)
+        else:  # one of them is to blame: time them one by one, so that it costs no other
             for finalist in finalists:
                 yield from self._time_together([finalist])
 
@@ -210,13 +205,13 @@ class LocalRunner:
         artifacts: dict[int, Artifact] = {}
         for position, outcome in self._workers.builders.map(candidates, timeout_s=self._build_timeout_s):
             if isinstance(outcome, WorkerError):
-                yield self._failed(candidates[position], outcome, building=True)
+                yield self._failed_to_build(candidates[position], outcome)
             else:
                 artifacts[position] = outcome
         return [artifacts[position] for position in sorted(artifacts)]
 
     def _request(self, body: Trial | Check | Final, *, share: int = 1) -> Measured | WorkerError:
-        """Ask the measuring worker; give its answer, or the error that the request is to blame for."""
+        """The measuring worker's answer, or the error that the request is to blame for."""
         measurer = self._workers.measurer
         patience = Patience(needs_bytes=_tensor_bytes(body))
         while True:
@@ -235,8 +230,8 @@ class LocalRunner:
             return answer
 
     def _prepare(self, *, finalists: bool) -> None:
-        """Have the measuring worker make what all candidates share, and what ``finalists`` are verified on. Raises
-        WorkerError if it cannot."""
+        """Have the measuring worker make the inputs and answers that all candidates share, and the cases of
+        ``finalists``. Raises WorkerError if it cannot."""
         measurer = self._workers.measurer
         patience = Patience()
         while not (measurer.running and (measurer.starts, finalists) in self._prepared):
@@ -260,45 +255,31 @@ class LocalRunner:
     def _record(self, artifact: Artifact, measured: Measured) -> TuningRecord:
         verdict = measured.verdict
         right = verdict is not None and verdict.right
-        return TuningRecord(
-            workload=self._workload,
-            config=artifact.candidate.config,
-            device=self._target.device,
-            status=Status.OK if right else Status.WRONG,
+        known = new_record(artifact.candidate, self._target, status=Status.OK if right else Status.WRONG)
+        return dataclasses.replace(
+            known,
             measurement=measured.kernels[0] if measured.kernels else None,
             verdict=verdict,
             providers=measured.providers,
             resources=artifact.resources,
             detail="" if verdict is None else verdict.reason,
-            versions=versions_for(self._target),
-            created=_now(),
         )
 
-    def _failed(
-        self, candidate: Candidate, error: WorkerError, *, artifact: Artifact | None = None, building: bool = False
-    ) -> TuningRecord:
-        return TuningRecord(
-            workload=self._workload,
-            config=candidate.config,
-            device=self._target.device,
-            status=_status(error, building=building),
-            resources=artifact.resources if artifact else {},
-            detail=f"{'while building: ' if building and isinstance(error, WorkerDied) else ''}{error}",
-            versions=versions_for(self._target),
-            created=_now(),
+    def _failed_to_build(self, candidate: Candidate, error: WorkerError) -> TuningRecord:
+        status = status_after(error, otherwise=Status.COMPILE_ERROR)
+        while_building = "while building: " if isinstance(error, WorkerDied) else ""
+        return dataclasses.replace(
+            new_record(candidate, self._target, status=status), detail=f"{while_building}{error}"
         )
 
-
-def _status(error: WorkerError, *, building: bool) -> Status:
-    if isinstance(error, WorkerTimeout):
-        return Status.TIMEOUT
-    if isinstance(error, WorkerDied):
-        return Status.CRASHED
-    return Status.COMPILE_ERROR if building else Status.RUNTIME_ERROR
+    def _failed_to_run(self, artifact: Artifact, error: WorkerError) -> TuningRecord:
+        status = status_after(error, otherwise=Status.RUNTIME_ERROR)
+        known = new_record(artifact.candidate, self._target, status=status)
+        return dataclasses.replace(known, resources=artifact.resources, detail=str(error))
 
 
 def _misfit(request: Prepare | Trial | Check | Final, answer: object) -> str:
-    """Why ``answer`` is none to ``request``; empty if it is."""
+    """Why ``answer`` does not answer ``request``; empty if it does."""
     if not isinstance(answer, Measured):
         return f"{type(answer).__name__} is no measurement"
     judged = isinstance(request, Trial | Check)
@@ -316,30 +297,6 @@ def _misfit(request: Prepare | Trial | Check | Final, answer: object) -> str:
 
 
 def _tensor_bytes(request: Trial | Check | Final) -> int:
-    """What the tensors of a candidate take, of several the most."""
+    """Memory for the tensors of a candidate; of several candidates, the most that one needs."""
     artifacts = request.artifacts if isinstance(request, Final) else (request.artifact,)
-    return max(
-        sum(
-            math.prod(argument.shape_at(artifact.candidate.workload.batch)) * ITEMSIZE.get(argument.dtype, 4)
-            for argument in artifact.arguments
-        )
-        for artifact in artifacts
-    )
-
-
-@cache
-def versions() -> dict[str, str]:
-    """What a measurement depends on besides the device; not to be changed by the caller."""
-    return {name: metadata.version(package) for name, package in _PACKAGES.items()}
-
-
-def versions_for(target: Target) -> dict[str, str]:
-    """``versions``, and the arithmetic if it was relaxed."""
-    return {**versions(), "math": "fast"} if target.fast_math else versions()
-
-
-_PACKAGES = {"dwconv": "dwconv", "torch": "torch", "tvm": "apache-tvm"}
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return max(artifact.bytes_at(artifact.candidate.workload.batch) for artifact in artifacts)

@@ -1,4 +1,4 @@
-"""Running: a worker process that was started, with all that has to be ended and cleared away with it."""
+"""Running: a started worker process, with everything that has to be cleaned up after it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dwconv.measure.scratch import Scratch
 from dwconv.measure.watch import Watch
 from dwconv.measure.worker import kill_with_children
 
-# The worker imports from where this process does: with -m it would take what lies in the current folder.
+# The worker has the import path of this process: with -m it would also import from the current folder.
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from dwconv.measure.worker import main; main(int(sys.argv[2]), *sys.argv[3:])"
@@ -24,7 +24,7 @@ _BOOT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """``connection`` is this side of the socket to it."""
+    """A started worker process; ``connection`` is our end of the socket to it."""
 
     process: subprocess.Popen[bytes]
     connection: socket.socket
@@ -33,7 +33,7 @@ class Running:
 
     @classmethod
     def start(cls, role: str, *, threads: int) -> Running:
-        """Raises OSError."""
+        """Start a worker. Raises OSError, and then leaves nothing behind."""
         path = [entry or str(Path.cwd()) for entry in sys.path]
         with contextlib.ExitStack() as undo:
             scratch = Scratch.make()
@@ -54,9 +54,9 @@ class Running:
         return cls(process=process, connection=ours, scratch=scratch, watch=Watch(process.pid))
 
     def end(self) -> int:
-        """End it with everything it started; return its exit status."""
+        """End it with all processes that it started; return its exit status."""
         self.connection.close()
-        kill_with_children(self.process.pid)  # not reaped yet, so the number still is its own
+        kill_with_children(self.process.pid)  # it is not reaped yet, so the number is still its own
         status = self.process.wait()
         self.scratch.remove()
         return status

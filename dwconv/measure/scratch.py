@@ -1,7 +1,7 @@
-"""The folder of a worker process: its temporary files and what it prints. Nobody's folder is removed at a next start.
+"""The folder of a worker process, for its temporary files and its output. A later start removes abandoned folders.
 
-What the worker prints goes to a file on which a lock is held by whoever has it open: the worker, its children and
-their parent. A folder whose file is not locked belongs to nobody any more.
+The output goes to a file that stays locked while the worker, its children or their parent have it open. A folder whose
+file is not locked is abandoned.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TAIL_BYTES = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Scratch:
-    """``folder``, and ``descriptor``: of the file for what is printed, open for appending."""
+    """``folder``, and the ``descriptor`` of the file for output in it, open for appending."""
 
     folder: str
     descriptor: int
 
     @classmethod
     def make(cls) -> Scratch:
-        """A new one. Raises OSError."""
+        """A new folder. Raises OSError."""
         _sweep(tempfile.gettempdir())
         while True:
             folder = tempfile.mkdtemp(prefix=_PREFIX)
@@ -49,11 +49,11 @@ class Scratch:
 
     @property
     def printed_bytes(self) -> int:
-        """Printed since ``forget_printed``."""
+        """Size of the output since ``forget_printed``."""
         return os.fstat(self.descriptor).st_size
 
     def forget_printed(self) -> None:
-        """What is printed from now on belongs to the next request."""
+        """Empty the output file, so that it holds the next request's output alone."""
         os.ftruncate(self.descriptor, 0)
 
     def last_words(self) -> str:
@@ -63,14 +63,14 @@ class Scratch:
         return next((line for line in reversed(lines) if line), "")[:200]
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it."""
+        """Remove the folder with everything in it."""
         shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self.descriptor)
 
 
 @cache
 def _sweep(parent: str) -> None:
-    """Remove what workers of this user left in ``parent`` that were killed together with their parents."""
+    """Remove folders in ``parent`` of this user's workers that were killed together with their parents."""
     for folder in Path(parent).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):  # somebody else's, or somebody else is sweeping
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -79,7 +79,7 @@ def _sweep(parent: str) -> None:
 
 
 def _remove_if_nobodys(folder: Path) -> None:
-    """Raises OSError for one that is still in use."""
+    """Remove an abandoned folder. Raises OSError if it is still in use."""
     try:
         descriptor = os.open(folder / _PRINTED, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""How long a call takes: in rounds, taking turns with whatever it is compared to.
+"""Time calls in rounds, in turns with the calls they are compared to.
 
-What disturbs a machine for a while then disturbs all of them alike. A round is many calls, so that reading the clock
-costs nothing; the median over the rounds forgets those that were interrupted. On a busy machine rounds get shorter, to
-fit between two interruptions, and more, and those that went through undisturbed are kept.
+A disturbance of the machine then affects all of them alike. A round is many calls, so that reading the clock costs
+nothing, and the median over the rounds ignores rounds that were interrupted. On a busy machine there are more and
+shorter rounds, which fit between two interruptions, and only the undisturbed ones are kept.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ Call = Callable[[], object]
 
 _LEAST_ROUNDS = 3
 _LEAST_OF_DISTURBED = 5
-"""Rounds to keep where others were disturbed."""
+"""Undisturbed rounds to keep if others were disturbed."""
 _SHORTEST_ROUND_S = 0.0003
-"""A scheduler lets a thread run for milliseconds: some such rounds fit between two interruptions."""
+"""A scheduler lets a thread run for milliseconds, so some rounds of this length fit between two interruptions."""
 _DISTURBED = 0.02
-"""A round that lost no more than this share of its time is as good as undisturbed: clocks and interrupts take it."""
+"""A round that lost no more than this share of its time counts as undisturbed: clocks and interrupts take as much."""
 _TRIES = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much time to spend."""
+    """How much time to spend on timing."""
 
     round_s: float
     """A round takes at least this long, on a quiet machine."""
     rounds: int
-    """Undisturbed rounds of each call that are enough."""
+    """Enough undisturbed rounds of each call."""
     budget_s: float
-    """After this long, what there is must do, if it is three rounds."""
+    """After this time the rounds so far must do, if there are three."""
     patience_s: float = 0.0
-    """So much longer, if too few of them were undisturbed."""
+    """Extra time if too few rounds were undisturbed."""
 
 
-# One trial; the last word on the finalists; and a first impression.
+# For one trial, for the finalists, and for a first impression.
 TRIAL = Effort(round_s=0.002, rounds=15, budget_s=0.15, patience_s=0.45)
 FINAL = Effort(round_s=0.004, rounds=31, budget_s=1.5, patience_s=4.0)
 GLANCE = Effort(round_s=0.001, rounds=5, budget_s=0.05, patience_s=0.25)
@@ -58,8 +58,8 @@ class Lap:
 
     seconds: float
     lost: float = 0.0
-    """The share of this time that other work took from us. A parallel kernel waits for its slowest thread, for
-    milliseconds if that has no core."""
+    """The share of this time that other work took from us. A parallel kernel waits for its slowest thread, which may be
+    milliseconds if that thread has no core."""
 
     @property
     def disturbed(self) -> bool:
@@ -70,22 +70,22 @@ class Clock(Protocol):
     """Times calls that run on a device."""
 
     def ready(self, call: Call) -> Call:
-        """What laps are taken of: made once, for many laps. What is ready stays as it is."""
+        """Make a call ready for laps, once for many laps. A call that is ready stays as it is."""
         ...
 
     def lap(self, call: Call, *, times: int) -> Lap: ...
 
     def overall(self) -> Callable[[], float]:
-        """Watch from now on. What is returned tells the share of the time since then that other work took, by signs
-        that are too coarse for a lap."""
+        """Watch the machine from now on. The returned function gives the share of the time since then that other work
+        took, by signs that are too coarse for a single lap."""
         ...
 
 
 class CpuClock:
-    """The wall clock, of kernels that run on PyTorch's threads."""
+    """The wall clock, for kernels that run on PyTorch's threads."""
 
     def __init__(self) -> None:
-        # Threads of our own that wait for each other look as if other work had their cores.
+        # Our own threads waiting for each other look like other work taking their cores.
         self._crowded = bool(contention.crowding(torch.get_num_threads()))
 
     def ready(self, call: Call) -> Call:
@@ -106,7 +106,7 @@ class CpuClock:
 
 
 class InTurn:
-    """A call that is another one each time, and that holds on to the last results, so that the next ones go to other
+    """Makes one of several calls, in turn, and holds on to the last results, so that the next ones go to other
     memory."""
 
     def __init__(self, calls: Sequence[Call], *, held: int) -> None:
@@ -114,7 +114,7 @@ class InTurn:
         self._next = 0
         self._held: deque[object] = deque(maxlen=held)
         self.turns = max(len(self._calls), held + 1)
-        """After so many calls, all is as it was."""
+        """After so many calls everything repeats."""
 
     def __call__(self) -> None:
         self._held.append(self._calls[self._next]())
@@ -126,8 +126,8 @@ def time_in_turns(
 ) -> dict[str, Measurement]:
     """Measure ``calls`` round by round, one after the other.
 
-    Disturbed rounds are set aside, the same for all, where enough others are left; ``Measurement.contention`` tells how
-    disturbed those are that were kept. Ends early if the first of ``calls`` is clearly slower than
+    Disturbed rounds are set aside, the same ones for all calls, if enough others are left; ``Measurement.contention``
+    tells how disturbed the kept ones are. Ends early if the first of ``calls`` is clearly slower than
     ``hopeless_above_us`` in its undisturbed rounds."""
     started = time.perf_counter()
     overall_lost = clock.overall()
@@ -148,7 +148,7 @@ def time_in_turns(
 
 @dataclass(frozen=True, kw_only=True)
 class _Round:
-    """A lap, as the time of one call."""
+    """A lap, as the time per call."""
 
     us: float
     lost: float
@@ -173,7 +173,7 @@ class _Turns:
 
     @property
     def _least(self) -> int:
-        """Undisturbed rounds of each call that there have to be."""
+        """How many undisturbed rounds each call needs."""
         return _LEAST_ROUNDS if self.undisturbed == self.count else _LEAST_OF_DISTURBED
 
     @property
@@ -182,7 +182,7 @@ class _Turns:
         return min(self._undisturbed_rounds(name) for name in self._calls) >= self._least
 
     def take(self) -> None:
-        """A round of each call."""
+        """Take a round of each call."""
         turn = {name: self._round(name) for name in self._calls}
         self._turns.append(turn)
         self.undisturbed += not any(round_.disturbed for round_ in turn.values())
@@ -190,14 +190,14 @@ class _Turns:
             self._round_s = min(self._round_s, max(self._round_s / 2, _SHORTEST_ROUND_S))
 
     def first_is_slower_than(self, us: float) -> bool:
-        """True if the first call is, by its undisturbed rounds; False if those are too few to tell."""
+        """True if all undisturbed rounds of the first call are slower; False if there are too few to tell."""
         first = next(iter(self._calls))
         calm_us = [turn[first].us for turn in self._turns if not turn[first].disturbed]
         return len(calm_us) >= _LEAST_ROUNDS and min(calm_us) > us
 
     def kept(self) -> dict[str, list[_Round]]:
-        """Undisturbed turns; where they are too few, as many undisturbed rounds of each call; where even those are
-        too few, the least disturbed quarter of all."""
+        """The undisturbed turns. If they are too few, equally many undisturbed rounds of each call; if even those are
+        too few, the least disturbed quarter of all rounds."""
         if self.undisturbed >= self._least:
             calm = [turn for turn in self._turns if not any(round_.disturbed for round_ in turn.values())]
             return {name: [turn[name] for turn in calm] for name in self._calls}
@@ -218,7 +218,7 @@ class _Turns:
         laps = []
         for _ in range(_TRIES):
             laps.append(self._clock.lap(call, times=1))
-            if not laps[-1].disturbed:  # else it may have taken any time
+            if not laps[-1].disturbed:  # a disturbed lap may have taken any time
                 break
         once_s = max(min(lap.seconds for lap in laps), 1e-7)
         if once_s < self._round_s:  # a single short call is mostly clock and cold caches
@@ -229,7 +229,7 @@ class _Turns:
     def _round(self, name: str) -> _Round:
         call = self._calls[name]
         if self._least_s[name] < self._usual_round_s:
-            call()  # take the caches over from the call before; where one call fills a round, that hardly matters
+            call()  # fill the caches, which the call before has used; if one call fills a round, that hardly matters
         times = max(1, math.ceil(self._round_s / self._least_s[name]))
         lap = self._clock.lap(call, times=times)
         self._least_s[name] = max(min(self._least_s[name], lap.seconds / times), 1e-7)

@@ -1,58 +1,38 @@
-"""Is a kernel right? Asked of every candidate before it is timed, in the process that will time it.
+"""Is a kernel right? Every candidate is verified before it is timed, in the process that will time it.
 
     verify           a candidate: a run and a call
-    verify_finalist  more of both, on several numbers of threads, and with tensors that lie as users' tensors may
-    verify_call      a kernel that was verified and has run since: one call
+    verify_finalist  more of both, on several numbers of threads, and with tensors laid out as users' tensors may be
+    verify_call      a kernel that was verified and has run since: one more call
     verify_once      one run, in a simulator
 
-The bare kernel runs on memory laid out to show its faults: results and workspaces are filled with NaNs and stand
-between guard bands; the inputs stand between bands of NaN and are compared afterwards; inputs and results start as far
-from a cache line as they may. Then it is called the way a user calls it. All runs and calls must give the same bits.
+A run is of the bare kernel, on memory that shows its faults (``bare_kernel``); a call is made the way a user makes it.
+All runs and calls must give the same bits.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from dwconv.build.artifact import Argument, Artifact
-from dwconv.build.kernel import ALIGNMENT_BYTES
-from dwconv.measure import memory
+from dwconv.measure.bare_kernel import Bench, LoadedKernel
 from dwconv.measure.cases import Case
-from dwconv.measure.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
+from dwconv.measure.guarded import have_same_bits
+from dwconv.measure.judge import judge_all, wrong
 from dwconv.records.record import Verdict
-from dwconv.reference import Answer
-from dwconv.workload import IMAGES, Layout, Workload
-
-# Stands for the error of a result that is no number: records hold finite numbers only.
-_HUGE = 1e300
-
-
-class LoadedKernel(Protocol):
-    """What is asked of a kernel here; dwconv.build.kernel.Kernel has it."""
-
-    artifact: Artifact
-
-    def __call__(self, *inputs: torch.Tensor) -> Any: ...
-
-    def run_into(
-        self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
-    ) -> None: ...
 
 
 def verify(kernel: LoadedKernel, case: Case) -> Verdict:
-    """Run ``kernel`` on ``case`` and call it; judge both. Raises MemoryError if it asks for more memory than there is,
-    and whatever the kernel raises."""
+    """Run ``kernel`` on ``case`` and call it; judge both. Raises MemoryError if it needs more memory than there is, and
+    the kernel's own errors."""
     return _verify(kernel, case, runs_again=[], calls=[(torch.get_num_threads(), "PyTorch's tensors")])
 
 
 def verify_finalist(kernel: LoadedKernel, case: Case) -> Verdict:
-    """The same with more runs and calls: on as many threads as PyTorch uses, on one, and on one more; with tensors that
-    start anywhere, have gaps or are expanded. Raises what ``verify`` raises."""
+    """Like ``verify`` with more runs and calls: on as many threads as PyTorch uses, on one, and on one more than that;
+    with tensors that start anywhere, have gaps or are expanded."""
     usual = torch.get_num_threads()
     threads = [usual, 1, usual + 1] if case.inputs[0].device.type == "cpu" else [usual] * 3
     verdict = _verify(kernel, case, runs_again=threads, calls=list(zip(threads, _WAYS, strict=True)))
@@ -62,42 +42,42 @@ def verify_finalist(kernel: LoadedKernel, case: Case) -> Verdict:
     expanded = first[..., :1, :1].expand_as(first)
     copied = torch.empty_like(first).copy_(expanded)
     if not have_same_bits(_results(kernel(expanded, *others)), _results(kernel(copied, *others))):
-        return _wrong("value: called with an expanded tensor it gives another result than with a copy of it")
+        return wrong("value: called with an expanded tensor it gives another result than with a copy of it")
     return verdict
 
 
 def verify_call(kernel: LoadedKernel, case: Case) -> Verdict:
     """Judge one call."""
-    return _judge_all(_results(kernel(*case.inputs)), case)
+    return judge_all(_results(kernel(*case.inputs)), case)
 
 
 def verify_once(kernel: LoadedKernel, case: Case) -> Verdict:
-    """Judge a single run of the bare kernel, for a machine that runs a kernel the same way every time."""
-    bench = _Bench(kernel, case)
+    """Judge a single run of the bare kernel, for a machine that always runs a kernel the same way."""
+    bench = Bench(kernel, case)
     bench.run()
     if fault := bench.fault():
-        return _wrong(fault)
-    return _judge_all(bench.results, case)
+        return wrong(fault)
+    return judge_all(bench.results, case)
 
 
 def _verify(
     kernel: LoadedKernel, case: Case, *, runs_again: Sequence[int], calls: Sequence[tuple[int, str]]
 ) -> Verdict:
     """``runs_again``: the number of threads of each run after the first. ``calls``: the number of threads of each call,
-    and which of ``_WAYS`` its tensors lie in."""
-    bench = _Bench(kernel, case)
+    and which of ``_WAYS`` lays out its tensors."""
+    bench = Bench(kernel, case)
     bench.run()
     if fault := bench.fault():
-        return _wrong(fault)
+        return wrong(fault)
     first = [result.clone() for result in bench.results] if runs_again else bench.results
     for threads in runs_again:
         with _on_threads(threads):
             bench.run()
         if fault := bench.fault():
-            return _wrong(fault)
+            return wrong(fault)
         if not have_same_bits(bench.results, first):
-            return _wrong(f"not deterministic: another run on the same inputs, threads={threads}, gave other bits")
-    verdict = _judge_all(bench.results, case)
+            return wrong(f"not deterministic: another run on the same inputs, threads={threads}, gave other bits")
+    verdict = judge_all(bench.results, case)
     if not verdict.right:
         return verdict
     for threads, way in calls:
@@ -105,15 +85,15 @@ def _verify(
         with _on_threads(threads):
             called = kernel(*inputs)
         if changed := bench.changed_input(inputs):
-            return _wrong(f"input changed: {changed}, when called with {way}")
+            return wrong(f"input changed: {changed}, when called with {way}")
         if not have_same_bits(_results(called), bench.results):
-            return _wrong(f"value: called with {way}, threads={threads}, it gives another result than on its own")
+            return wrong(f"value: called with {way}, threads={threads}, it gives another result than on its own")
     return verdict
 
 
 @contextmanager
 def _on_threads(count: int) -> Iterator[None]:
-    """PyTorch's threads, which CPU kernels run on."""
+    """Set the number of PyTorch's threads, which CPU kernels run on."""
     usual = torch.get_num_threads()
     if count == usual:
         yield
@@ -125,7 +105,7 @@ def _on_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(usual)
 
 
-# -- how a user's tensors may lie ------------------------------------------------------------------------------------
+# -- layouts of users' tensors ---------------------------------------------------------------------------------------
 
 
 def _as_they_are(tensor: torch.Tensor) -> torch.Tensor:
@@ -150,129 +130,3 @@ _WAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def _results(called: Any) -> tuple[torch.Tensor, ...]:
     return called if isinstance(called, tuple) else (called,)
-
-
-# -- the bare kernel -------------------------------------------------------------------------------------------------
-
-
-class _Bench:
-    """A kernel with everything it takes laid out in its own layout, guarded."""
-
-    def __init__(self, kernel: LoadedKernel, case: Case) -> None:
-        self._kernel, self._case = kernel, case
-        artifact, device, batch = kernel.artifact, case.inputs[0].device, case.workload.batch
-        self._layout = artifact.candidate.template.layout
-        _check_memory(artifact.arguments, batch=batch, device=device)
-        offset_bytes = ALIGNMENT_BYTES[artifact.kind]
-        self._inputs, self._out = (
-            [Guarded(argument, batch=batch, device=device, offset_bytes=offset_bytes) for argument in some]
-            for some in (artifact.inputs, artifact.results)
-        )
-        self._workspaces = [Guarded(argument, batch=batch, device=device) for argument in artifact.workspaces]
-        for own, tensor in zip(self._inputs, case.inputs, strict=True):
-            original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
-            own.tensor.view(original.shape).copy_(original)
-        self.results = [
-            _in_pytorch_order(own.tensor, name=own.name, layout=self._layout, workload=case.workload)
-            for own in self._out
-        ]
-        """What the last run wrote, in PyTorch's shapes."""
-
-    def run(self) -> None:
-        for result in self._out:
-            result.fill(UNWRITTEN)
-        for workspace in self._workspaces:
-            workspace.fill(STALE)
-        self._kernel.run_into(*([own.tensor for own in some] for some in (self._inputs, self._out, self._workspaces)))
-
-    def fault(self) -> str | None:
-        """What the runs did to memory that they should not have, or left undone."""
-        for own in (*self._inputs, *self._out, *self._workspaces):
-            if not own.bands_are_whole():
-                return f"guard band: it wrote outside {own.name}"
-        if changed := self.changed_input(self._case.inputs):
-            return f"input changed: {changed}"
-        for own in self._out:
-            if unwritten := own.count(UNWRITTEN):
-                return f"not written: {unwritten} of {own.tensor.numel()} elements of {own.name}"
-        return None
-
-    def changed_input(self, given: Sequence[torch.Tensor]) -> str | None:
-        """The name of an input that is no longer the same in the kernel's own copy and among ``given``."""
-        for own, tensor in zip(self._inputs, given, strict=True):
-            original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
-            if not have_same_bits([own.tensor.view(original.shape)], [original]):
-                return own.name
-        return None
-
-
-# -- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def _judge_all(results: Sequence[torch.Tensor], case: Case) -> Verdict:
-    """Of several results, the first that is wrong, else the one that comes nearest to its bound."""
-    verdicts = [
-        _judge(result, answer, name=name)
-        for result, answer, name in zip(results, case.answers, case.workload.results, strict=True)
-    ]
-    return max(verdicts, key=lambda v: (not v.right, v.max_error / v.allowed_error if v.allowed_error else 0.0))
-
-
-def _judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
-    """Compare with the right answer: with no error allowed, or with a bound for each element. NaN must be NaN, an
-    infinity the same infinity."""
-    if answer.allowed is None and torch.equal(got, answer.expected):
-        return Verdict(right=True, max_error=0.0, allowed_error=0.0)
-    expected = answer.expected.double()
-    error = (got.double() - expected).abs()
-    allowed = torch.zeros_like(error) if answer.allowed is None else answer.allowed
-    right = torch.where(expected.isfinite(), error <= allowed, got == expected) | (got.isnan() & expected.isnan())
-    if answer.may_be_nan is not None:
-        right |= got.isnan() & answer.may_be_nan
-    counts = ~right | (expected.isfinite() & got.isfinite())  # beside what is not finite there is no error to speak of
-    error = torch.nan_to_num(error, nan=_HUGE, posinf=_HUGE).where(counts, 0.0)
-    allowed = torch.nan_to_num(allowed, posinf=_HUGE)
-    wrong = ~right
-    worst = int((torch.where(wrong, error, -1.0) if wrong.any() else error / allowed).argmax())
-    at = [worst // math.prod(error.shape[axis + 1 :]) % size for axis, size in enumerate(error.shape)]
-    reason = ""
-    if count := int(wrong.sum()):
-        reason = (
-            f"value: {count} of {wrong.numel()} elements of {name}, the worst at {at}: "
-            f"{float(got.flatten()[worst]):.6g} for {float(expected.flatten()[worst]):.6g}"
-        )
-    return Verdict(
-        right=not count,
-        max_error=float(error.flatten()[worst]),
-        allowed_error=float(allowed.flatten()[worst]),
-        reason=reason,
-    )
-
-
-def _wrong(reason: str) -> Verdict:
-    """A fault that is not one of size."""
-    return Verdict(right=False, max_error=0.0, allowed_error=0.0, reason=reason)
-
-
-def _check_memory(arguments: Sequence[Argument], *, batch: int, device: torch.device) -> None:
-    needed = sum(math.prod(a.shape_at(batch)) * getattr(torch, a.dtype).itemsize for a in arguments)
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory.available_bytes()
-    if needed > free:
-        raise MemoryError(f"it needs {needed / 2**30:.1f} GiB for its tensors, {free / 2**30:.1f} GiB are free")
-
-
-# -- layouts ---------------------------------------------------------------------------------------------------------
-
-
-def _in_kernel_order(tensor: torch.Tensor, *, name: str, layout: Layout) -> torch.Tensor:
-    """A tensor of PyTorch's shape, viewed in the order in which a kernel of that layout has it in memory."""
-    return tensor.permute(0, 2, 3, 1) if layout == "nhwc" and name in IMAGES else tensor
-
-
-def _in_pytorch_order(tensor: torch.Tensor, *, name: str, layout: Layout, workload: Workload) -> torch.Tensor:
-    """A kernel's tensor, viewed in PyTorch's shape."""
-    shape = workload.shape_of(name)
-    if layout == "nhwc" and name in IMAGES:
-        n, c, h, w = shape
-        return tensor.view(n, h, w, c).permute(0, 3, 1, 2)
-    return tensor.view(shape)

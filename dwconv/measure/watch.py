@@ -1,4 +1,4 @@
-"""Watching a process from outside: whatever runs in it, it cannot keep this from being seen. Linux only."""
+"""Watch a process from outside, where the code that runs in it cannot interfere. Linux only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 class Watch:
-    """Of a process and its children: ``resident_bytes``, the memory they take, and ``waited_s``, how long they were
-    ready to run and had no core. Both are 0 where the system does not tell."""
+    """Watches a process and its children: ``resident_bytes`` is the memory they take, ``waited_s`` how long they were
+    ready to run but had no core. Both are 0 if the system does not report them."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -19,7 +19,8 @@ class Watch:
         self.waited_s = 0.0
 
     def look(self) -> None:
-        """Read both. Between two looks the thread that waited longest counts: the others may have waited for it."""
+        """Read both. Of the threads, the one that waited longest since the last look counts: others may have waited for
+        it."""
         waited_ns: dict[str, int] = {}
         resident_bytes = 0
         for process in _with_children(str(self._pid)):
@@ -32,7 +33,7 @@ class Watch:
         self._waited_ns = waited_ns
 
     def begin(self) -> None:
-        """Look, and count the waiting from now on."""
+        """Look, and count the waiting time from now on."""
         self.look()
         self.waited_s = 0.0
 

@@ -1,7 +1,7 @@
-"""Inside a worker process: read a request, do it, answer; until the parent is gone.
+"""Inside a worker process: read a request, do it, answer, until the parent is gone.
 
-The work is done by a handler: a class made once from the setup message and then called with each request. Whatever it
-raises becomes an answer; whatever kills this process costs the parent one request.
+A handler does the work: a class that is made once from the setup message and then called with each request. An
+exception becomes an answer; a crash of this process costs the parent one request.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from dwconv.measure.environment import shortage_of
 Handler = Callable[[Any], Any]
 
 MOST_EXTENSION = 5
-"""A time limit does not count the time in which a worker waits for a core. It ends after this many times as long."""
+"""A time limit does not count the time in which a worker waits for a core, up to this many times the limit."""
 
-# How long after that a worker ends itself, should the parent not have done it.
+# A worker ends itself this long after that, if the parent has not done it.
 _GRACE_S = 2.0
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to do, and how long it may take. ``number`` is any, and another each time."""
+    """The work to do, and how long it may take. ``number`` is random, and different each time."""
 
     number: int
     body: Any
@@ -51,7 +51,7 @@ class Request:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the handler returned, with the number of the request; 0 with None: it is ready for the first."""
+    """The value that the handler returned, with the number of the request. Number 0 means: ready for the first one."""
 
     number: int
     body: Any
@@ -60,8 +60,8 @@ class Answer:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """What the handler raised: the exception's name and its first line, and what the machine was short of (a
-    ``Shortage``'s value), if that is why."""
+    """The exception that the handler raised: its name and its first line, and the value of a ``Shortage`` if that was
+    the reason."""
 
     number: int
     kind: str
@@ -70,12 +70,12 @@ class Failure:
 
 
 READY = Request(number=0, body=None, timeout_s=settings.WORKER_START_TIMEOUT_S)
-"""The answer to it is that the handler is made."""
+"""Stands for the first message: it is answered when the handler is made."""
 
 
 def main(descriptor: int, role: str, folder: str) -> None:
     """Serve the parent at the other end of the socket ``descriptor`` with the handler ``role`` (``module:name``).
-    ``folder`` is for this worker's temporary files, and goes with it."""
+    ``folder`` is for this worker's temporary files, and is removed with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _be_first_to_go_when_memory_runs_out()
@@ -84,14 +84,14 @@ def main(descriptor: int, role: str, folder: str) -> None:
     try:
         _serve(connection, role)
         status = 1
-    except (EOFError, OSError):  # the parent is gone, or has no more to ask
+    except (EOFError, OSError):  # the parent is gone, or has no more requests
         shutil.rmtree(folder, ignore_errors=True)
         status = 0
-    except BaseException:  # noqa: BLE001  nobody is left to handle it: the parent finds it among the last words
+    except BaseException:  # noqa: BLE001  nobody is left to handle it; the parent reads it in the output
         traceback.print_exc()
         sys.stderr.flush()
         status = 1
-    os._exit(status)  # no destructors: what a bad kernel has broken must not hang here
+    os._exit(status)  # no destructors: they could hang on memory that a bad kernel broke
 
 
 def locate(dotted: str) -> Any:
@@ -111,7 +111,7 @@ def one_line(error: BaseException) -> str:
 
 def _serve(connection: socket.socket, role: str) -> None:
     def make_handler(_: None) -> Handler:
-        make = locate(role)  # before the setup is read: the import makes the handler's messages known
+        make = locate(role)  # before the setup is read: the import registers the handler's messages
         handler: Handler = make(channel.receive(connection))
         return handler
 
@@ -126,7 +126,7 @@ def _serve(connection: socket.socket, role: str) -> None:
             answer = _answer(made.body, request)
         try:
             channel.send(connection, answer)
-        except TypeError as error:  # the handler answered with what is no message
+        except TypeError as error:  # the handler's answer is no message
             channel.send(connection, _failure(request, error))
 
 
@@ -149,7 +149,7 @@ def _failure(request: Request, error: Exception) -> Failure:
 
 @contextlib.contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """After ``seconds`` the kernel ends this process, even if no Python can run any more."""
+    """After ``seconds`` the operating system ends this process, even if Python code can no longer run."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -159,16 +159,16 @@ def _limit(seconds: float) -> Iterator[None]:
 
 
 def _end_with_parent(descriptor: int, folder: str) -> None:
-    """Wait for the parent to close its end, by intention or by dying; then end this process and all it started."""
+    """Wait until the parent closes its end, or dies; then end this process and all that it started."""
     poller = select.poll()
-    poller.register(descriptor, 0)  # hang-up is reported unasked
+    poller.register(descriptor, 0)  # a hang-up is always reported
     poller.poll()
     shutil.rmtree(folder, ignore_errors=True)
     kill_with_children(os.getpid())
 
 
 def kill_with_children(worker: int) -> None:
-    """Kill a worker process, its process group, and those of its children that left the group."""
+    """Kill a worker process, its process group, and its children that left the group."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for child in psutil.Process(worker).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,1 +1,1 @@
-"""What is known of candidates: the record, the log on disk, and the database that answers questions."""
+"""Knowledge of candidates: the record, the log on disk, and the database that answers questions."""

@@ -1,4 +1,4 @@
-"""Condense: of many records the few that dispatch can choose from, to share or to ship."""
+"""Reduce many records to the few that dispatch can choose from, to share or to ship."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dwconv.workload import Workload
 def condensed(database: Database, *, keep: int) -> list[TuningRecord]:
     """The best ``keep`` records of every workload on every device, best first, in the order of devices and workloads.
 
-    Failed and predicted records are left out, and those that were never confirmed unless a workload has no other."""
+    Failed and predicted records are left out. Unconfirmed ones are kept only if a workload has no confirmed one."""
     workloads = {(record.device, record.workload): None for record in database}
     kept: list[TuningRecord] = []
     for device, workload in sorted(workloads, key=_by_name):

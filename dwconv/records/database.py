@@ -19,14 +19,14 @@ from dwconv.records.record import Status, TuningRecord
 from dwconv.workload import Workload
 
 RecordsByFamily = dict[tuple[str, str], list[TuningRecord]]
-"""Those of one file, by device and family of workloads, in the order of its lines."""
+"""The records of one file, by device and family of workloads, in the order of the lines."""
 _Candidate = tuple[int, frozenset[tuple[str, int | str]]]
-"""The batch size that it was measured at, and its configuration: of one family of workloads."""
+"""A candidate within a family of workloads: the batch size it was measured at, and its configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Database:
-    """The records of several places. Where more than one knows a workload, the first of them counts before the next."""
+    """The records of several places. If several have records of a workload, the first place goes before the next."""
 
     places: list[list[RecordsByFamily]]
     """The files of every place."""
@@ -37,8 +37,8 @@ class Database:
 
     @classmethod
     def load(cls, *places: Iterable[Path]) -> Database:
-        """Read files and folders (every ``*.jsonl`` in them), each file once; what does not exist holds nothing. The
-        logs of one place count alike."""
+        """Read files and folders (every ``*.jsonl`` in them), each file once. A missing file or folder holds nothing.
+        All logs of one place have the same weight."""
         read: list[list[RecordsByFamily]] = []
         seen: set[str] = set()
         logs: list[Path] = []
@@ -60,8 +60,8 @@ class Database:
 
     @classmethod
     def usual(cls, log: Path | None = None) -> Database:
-        """What ``log`` holds; without it, what the settings say is read: the user's own measurements count before those
-        that ship, which another machine of the same name has taken."""
+        """The records in ``log``, or by default those in the places that the settings name. There, the user's own
+        measurements go before the records that ship, which were taken on another machine of the same name."""
         return cls.load([log]) if log else cls.load(*([path] for path in settings.tuning_log_paths()))
 
     def __iter__(self) -> Iterator[TuningRecord]:
@@ -69,18 +69,18 @@ class Database:
         return (record for place in self.places for file in place for records in file.values() for record in records)
 
     def records(self, workload: Workload, device: str) -> list[TuningRecord]:
-        """What is known of exactly this workload, batch size included, on ``device``: failures too, place by place
-        and file by file, in the order of the lines."""
+        """All records of exactly this workload, batch size included, on ``device``, failures too: place by place and
+        file by file, in the order of the lines."""
         return [record for record in self.family(workload, device) if record.workload == workload]
 
     def family(self, workload: Workload, device: str) -> list[TuningRecord]:
-        """What is known of this workload at any batch size on ``device``: failures too, place by place
-        and file by file, in the order of the lines."""
+        """All records of this workload at any batch size on ``device``, failures too: place by place and file by file,
+        in the order of the lines."""
         key = (device, workload.family)
         return [record for place in self.places for file in place for record in file.get(key, ())]
 
     def devices(self, workload: Workload) -> list[str]:
-        """Devices that something is known of for this workload at any batch size."""
+        """Devices with records of this workload at any batch size."""
         family = workload.family
         return sorted({device for place in self.places for file in place for device, each in file if each == family})
 
@@ -93,16 +93,16 @@ class Database:
         return next(iter(self.ranked_by_batch(workload, device)), [])
 
     def ranked_by_batch(self, workload: Workload, device: str) -> list[list[TuningRecord]]:
-        """Measured candidates that worked, of each measured batch size, that nearest to the workload's first. In each
-        the best come first: those that were confirmed before the rest, and of these those of an earlier place before
-        those of a later one.
+        """Measured candidates that worked, a list for each measured batch size, beginning with the size nearest to the
+        workload's. Each list has the best first: confirmed candidates before others, and among those an earlier place
+        before a later one.
 
-        Of several records of one candidate the last line of a file counts, whatever their clocks say: what failed when
-        it was looked at again is out. Where files of one place disagree, what failed in one of them is out; else what
-        is confirmed counts before what is not, and the slower before the faster. The first place that knows the
-        candidate decides. Predicted records do not count at all, nor do those of kernels with relaxed arithmetic, which
-        nobody asked for, nor times that other work disturbed. Whether a configuration is still legal is not checked
-        here.
+        If a file has several records of one candidate, its last line counts, whatever the clocks say, so a candidate
+        that failed when it was measured again is out. If files of one place disagree, a candidate that failed in one of
+        them is out; otherwise a confirmed record goes before an unconfirmed one, and a slower before a faster one. The
+        first place that has the candidate decides. Three kinds of records never count: predicted ones, those of kernels
+        with relaxed arithmetic, which nobody asked for, and times that other work disturbed. Whether a configuration is
+        still legal is not checked here.
         """
         latest: dict[_Candidate, tuple[int, TuningRecord]] = {}
         for number, place in reversed(list(enumerate(self.places))):  # the first has the last word
@@ -134,12 +134,12 @@ def _words(place: list[RecordsByFamily], family: tuple[str, str]) -> dict[_Candi
 
 
 def _weight(record: TuningRecord) -> tuple[bool, bool, float]:
-    """Of two files' words on one candidate, the heavier counts."""
+    """If two files disagree about a candidate, the heavier record counts."""
     return record.status is not Status.OK, record.confirmed, record.cost
 
 
 def _files(paths: Iterable[Path], problems: list[str]) -> Iterator[Path]:
-    """Every log; adds one line to ``problems`` for every path that cannot be looked at."""
+    """Every log; adds one line to ``problems`` for every path that cannot be opened."""
     for path in paths:
         try:
             listed = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -149,7 +149,7 @@ def _files(paths: Iterable[Path], problems: list[str]) -> Iterator[Path]:
 
 
 def _readable(path: Path, problems: list[str]) -> list[TuningRecord] | None:
-    """The records of a log, None if it cannot be read; adds one line to ``problems`` for what cannot."""
+    """The records of a log; None if it cannot be read. Adds one line to ``problems`` if something cannot be read."""
     try:
         loaded = TuningLog(path).load()
     except LogError as error:

@@ -1,6 +1,6 @@
 """The line: a TuningRecord as one JSON object, and back.
 
-Whatever a line says is checked while it is read: integers, numbers and names, all of them bounded, and no text that
+Every line is checked while it is read: it holds integers, numbers and names, all of them bounded, and no text that
 does anything to a terminal when it is printed.
 """
 
@@ -19,7 +19,7 @@ from dwconv.schedules.space import Config
 from dwconv.workload import DType, Layout, Pass, Workload
 
 FORMAT = 1
-"""Version of a line. A reader sets aside lines of versions that it does not know."""
+"""Version of the format. A reader sets aside lines of versions that it does not know."""
 LEAST_BYTES = 100
 """A shorter line is no record."""
 _MOST_NAMED = 100
@@ -30,7 +30,7 @@ _REASON_CHARACTERS = 200
 
 
 def encode(record: TuningRecord) -> bytes:
-    """``record`` as one line of JSON, without the line break. Raises LogError for what could not be read again."""
+    """``record`` as one line of JSON, without the line break. Raises LogError if it could not be read again."""
     line = msgspec.json.encode(
         {
             "format": FORMAT,
@@ -49,7 +49,7 @@ def encode(record: TuningRecord) -> bytes:
 
 
 def decode(line: bytes) -> TuningRecord:
-    """The record in one line. Raises LogError, saying what is wrong, for anything else."""
+    """The record in one line. Raises LogError, saying what is wrong, if there is none."""
     try:
         version = _version_decoder.decode(line).format
         if version != FORMAT:
@@ -70,7 +70,7 @@ _FEW = msgspec.Meta(max_length=_MOST_NAMED)
 
 
 class _WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"pass_": "pass"}):
-    """Unknown fields are refused: a problem with more to it than we know is another problem."""
+    """Unknown fields are refused: a workload with a property that we do not know is another workload."""
 
     pass_: Pass
     batch: _Size
@@ -85,7 +85,7 @@ class _WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     layout: Layout
     bias: bool = False
 
-    @functools.lru_cache(maxsize=1024)  # noqa: B019  # lines of one workload stand together, and share it
+    @functools.lru_cache(maxsize=1024)  # noqa: B019  # neighbouring lines are of one workload, and share it
     def to_workload(self) -> Workload:
         return Workload(**msgspec.structs.asdict(self))
 
@@ -117,7 +117,7 @@ class _VerdictLine(msgspec.Struct):
 
 
 class _RecordLine(msgspec.Struct):
-    """Unknown fields beside these are ignored: later versions may tell more about a measurement."""
+    """Other fields are ignored: later versions may tell more about a measurement."""
 
     format: Literal[1]
     workload: _WorkloadLine
@@ -157,7 +157,7 @@ class _RecordLine(msgspec.Struct):
         )
 
     def _names(self) -> list[str]:
-        """What is no text for people, but may be printed."""
+        """Strings that are identifiers rather than text, and that may be printed."""
         chosen = (value for value in self.config.values() if isinstance(value, str))
         listed = (*self.providers, *self.resources, *self.versions, *self.versions.values())
         return [self.device, self.created, *self.config, *chosen, *listed]

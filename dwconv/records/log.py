@@ -2,7 +2,7 @@
 
 An appended record is on disk when ``append`` returns, and stays readable whatever happens afterwards: a killed
 process, a full disk, a second writer, a torn last line. A log is data, never code: integers, numbers and names,
-checked while they are read. What cannot be read is set aside and counted, and never stops a reader.
+checked while they are read. Lines that cannot be read are set aside and counted; they never stop a reader.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
+from dwconv.new_file import sync_folder
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.reading import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
 from dwconv.records.record import TuningRecord
@@ -29,9 +30,9 @@ except ModuleNotFoundError:  # Windows: one write of one whole line has to do th
     fcntl = None  # type: ignore[assignment]
 
 MOST_DAMAGES = 5
-"""Damaged lines of a log that are described; the others are counted."""
+"""How many damaged lines of a log are described; the others are only counted."""
 _SILENT_S = 1.0
-"""How long a writer waits for another one before it says so."""
+"""A writer that waits for another one says so after this time."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ class DamagedLine:
 
 @dataclass(kw_only=True)
 class LoadedLog:
-    """What a log holds: records in the order they were written, and what could not be read."""
+    """The content of a log: records in the order they were written, and the lines that could not be read."""
 
     records: list[TuningRecord] = field(default_factory=list)
     damaged: int = 0
     """How many lines were set aside."""
     damages: list[DamagedLine] = field(default_factory=list)
-    """The first of them, ``MOST_DAMAGES`` at most."""
+    """The first ``MOST_DAMAGES`` of them."""
 
     def set_aside(self, line: int, reason: str) -> None:
         self.damaged += 1
@@ -59,7 +60,7 @@ class LoadedLog:
 
 
 class TuningLog:
-    """A tuning log at ``path``. Raises LogError if that is a folder, or cannot be looked at."""
+    """A tuning log at ``path``. Raises LogError if that is a folder or cannot be opened."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -73,7 +74,7 @@ class TuningLog:
             raise LogError(f"log={self.path} is a folder; name a file in it, such as {self.path / 'cpu.jsonl'}")
 
     def check_writable(self) -> None:
-        """Make the folder and the (empty) file where they are missing. Raises LogError where that is refused."""
+        """Make the folder and an empty file if they are missing. Raises LogError if that fails."""
         with self.locked():
             pass
 
@@ -133,15 +134,15 @@ class TuningLog:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """The file, open for appending and locked against other writers. Waits for these, and says so once; within it,
-        ``append`` waits for nobody. Raises LogError."""
+        """The file, open for appending and locked against other writers. Waits for them if need be, and says so once;
+        inside the block ``append`` does not wait. Raises LogError."""
         if self._held is not None:
             yield self._held
             return
         file = self._opened()
         try:
             self._lock(file)
-            while not self._is_current(file):  # another file has taken its name while we waited
+            while not self._is_current(file):  # while we waited, another file took its name
                 replaced, file = file, self._opened()
                 os.close(replaced)
                 self._lock(file)
@@ -205,16 +206,6 @@ def log_path(target: Target) -> Path:
     file, that the settings name."""
     path = settings.written_log_path()
     return path if path.suffix == ".jsonl" else path / f"{target.device}.jsonl"
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a new file's name survive a power cut too; not every file system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _in_mib(size: int) -> str:

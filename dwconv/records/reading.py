@@ -1,6 +1,6 @@
-"""Reading: the lines of a file that anybody may have written, in bounded time and memory.
+"""Read the lines of a file that anybody may have written, in bounded time and memory.
 
-What is not a file, such as a named pipe, is never waited for. A file is read up to where it ended when it was opened.
+A named pipe or the like is refused at once, never waited for. A file is read up to where it ended when it was opened.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import BinaryIO
 from dwconv.errors import LogError
 
 MOST_LINE_BYTES = 2**20
-"""A record takes a thousand bytes."""
+"""The longest line that is read. A record takes about a thousand bytes."""
 MOST_BYTES = 2**28
-"""Of one file: a quarter of a million records."""
+"""The most that is read of one file: a quarter of a million records."""
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -27,8 +27,8 @@ _KINDS = {
 
 
 def open_file(path: Path) -> BinaryIO:
-    """The file, to read from its start. Raises LogError for what is not a file, OSError for what cannot be opened.
-    The null device is read as what it is, an empty file."""
+    """The file, to read from its start. Raises LogError if it is not a file, OSError if it cannot be opened. The null
+    device counts as an empty file."""
     file = open(path, "rb", buffering=2**16, opener=_opened_at_once)  # noqa: SIM115  # whoever asks for it closes it
     facts = os.fstat(file.fileno())
     if stat.S_ISREG(facts.st_mode) or os.path.samestat(facts, os.stat(os.devnull)):  # noqa: PTH116
@@ -38,14 +38,14 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def no_file(path: Path, mode: int) -> LogError:
-    """What is wrong with a log that is not a file."""
+    """The error for a log that is not a file."""
     kind = _KINDS.get(stat.S_IFMT(mode), "no file")
     return LogError(f"log={path} is {kind}, where a file is needed; move it away, or name a file with --log")
 
 
 def lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """The lines of ``file``, each with its line break; None for a line of more than ``MOST_LINE_BYTES``, which is never
-    held as a whole. Ends after ``MOST_BYTES``, which ``is_cut_off`` tells."""
+    """The lines of ``file``, each with its line break. A line of more than ``MOST_LINE_BYTES`` gives None, and is never
+    held as a whole. Ends after ``MOST_BYTES``; ``is_cut_off`` tells if it did."""
     size, read = min(os.fstat(file.fileno()).st_size, MOST_BYTES), 0
     inside = False  # a line that was begun, and is too long
     while read < size and (piece := file.readline(MOST_LINE_BYTES)):
@@ -65,5 +65,5 @@ def is_cut_off(file: BinaryIO) -> bool:
 
 
 def _opened_at_once(path: str, flags: int) -> int:
-    """A pipe is opened for its writer otherwise, who may never come."""
+    """Open without waiting: otherwise opening a pipe waits for its writer, who may never come."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))

@@ -1,4 +1,4 @@
-"""What is known of a candidate: Status, Verdict, Measurement, and the TuningRecord that holds them."""
+"""The record of a candidate: its Status, Verdict and Measurement, and the TuningRecord that holds them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Status(str, Enum):
 
 
 CONTENDED = 0.05
-"""A time is not to be trusted if other work on the machine took more than this share of it."""
+"""A time is not trusted if other work on the machine took more than this share of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """Right or wrong against the float64 reference, with the worst error seen and the error that was allowed there."""
+    """Right or wrong against the float64 reference, with the worst error and the error that was allowed there."""
 
     right: bool
     max_error: float
     allowed_error: float
     reason: str = ""
-    """What was wrong: ``value``, ``guard band``, ``input changed``, ``not written``; empty if right."""
+    """Begins with ``value``, ``guard band``, ``input changed`` or ``not written``; empty if right."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """Timed runs, in microseconds a call. A predicted one was computed, never run."""
+    """Timed runs, in microseconds per call. A predicted measurement was computed, never run."""
 
     median_us: float
     spread_us: float
@@ -46,7 +46,7 @@ class Measurement:
     rounds: int
     predicted: bool = False
     contention: float = 0.0
-    """The share of the time of these rounds that other work on the machine took, from 0 to 1."""
+    """The share of the time of these rounds that other work on the machine took, 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,23 +59,23 @@ class TuningRecord:
     status: Status
     measurement: Measurement | None = None
     confirmed: bool = False
-    """Verified on other data and batch sizes too, and timed longer, side by side with the other finalists, on a machine
-    that did nothing else."""
+    """True if it was also verified on other data and batch sizes, and timed longer, side by side with the other
+    finalists, on a machine that did nothing else."""
     verdict: Verdict | None = None
     providers: dict[str, Measurement] = field(default_factory=dict)
-    """Whoever else was measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …"""
+    """Other providers, measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …"""
     resources: dict[str, int] = field(default_factory=dict)
-    """What the compiler reported: ``registers``, ``shared_bytes``, ``spill_bytes``, …; ``counted_from_text`` where the
+    """Reported by the compiler: ``registers``, ``shared_bytes``, ``spill_bytes``, …; ``counted_from_text`` if the
     machine code could not be followed through its loops."""
     detail: str = ""
-    """The first line of what went wrong."""
+    """The first line of the error."""
     versions: dict[str, str] = field(default_factory=dict)
     created: str = ""
-    """When, ISO 8601, UTC."""
+    """The time, ISO 8601, UTC."""
 
     @property
     def measured(self) -> bool:
-        """True if this was run and timed on its device."""
+        """True if the candidate was run and timed on its device."""
         return self.measurement is not None and not self.measurement.predicted
 
     @property
@@ -85,49 +85,49 @@ class TuningRecord:
 
     @property
     def contention(self) -> float:
-        """The share of its time, or of a provider's, that other work took, whichever is larger."""
+        """The share of its time that other work took, or of a provider's time if that is larger."""
         taken = [self.measurement] if self.measurement else []
         return max((measured.contention for measured in (*taken, *self.providers.values())), default=0.0)
 
     @property
     def contended(self) -> bool:
-        """True if other work had so much of the machine that the times say little."""
+        """True if other work took so much of the machine that the times say little."""
         return self.contention > CONTENDED
 
     def replaces(self, earlier: TuningRecord) -> bool:
-        """True if this is what to know of a candidate, of which ``earlier`` was known before: the last word counts, but
-        a time that other work disturbed is not heard after one that it did not."""
+        """True if this record takes the place of an ``earlier`` one of the same candidate. The later one does, unless
+        other work disturbed its time and not the earlier one's."""
         return not (self.contended and earlier.status is Status.OK and not earlier.contended)
 
     @property
     def rank(self) -> tuple[bool, bool, bool, float]:
-        """Orders candidates of one workload, the best first: the confirmed before the rest, which may have been lucky;
-        those that were timed undisturbed; of those that were only computed, those whose time is not doubtful; then by
-        ``cost``."""
+        """Orders candidates of one workload, the best first: confirmed ones before others, which may have been lucky;
+        then those that were timed undisturbed; then, among those only computed, those whose time is not doubtful; then
+        by ``cost``."""
         return (not self.confirmed, self.contended, not self.measured and self._doubtful, self.cost)
 
     @property
     def cost(self) -> float:
-        """Time over the baseline's: both were measured in turns, so other work on the machine cancels out. Where there
-        is no baseline, microseconds; infinite for what failed."""
+        """Time divided by the baseline's; both were measured in turns, so other work on the machine cancels out.
+        Microseconds without a baseline; infinite if the candidate failed."""
         if self.status is not Status.OK or self.measurement is None:
             return math.inf
         return 1 / self.speedup if self.speedup else self.measurement.median_us
 
     @property
     def _doubtful(self) -> bool:
-        """True if its registers, or arrays of its own, go to local memory, or if nobody knows how often its loops turn;
-        a computed time knows too little of that."""
+        """True if a computed time may be far off: registers or arrays of a thread spill to local memory, or the trip
+        counts of its loops are unknown."""
         return any(self.resources.get(name) for name in ("spill_bytes", "stack_bytes", "counted_from_text"))
 
     @property
     def baseline(self) -> tuple[str, Measurement] | None:
-        """The fastest provider measured beside it."""
+        """The fastest other provider measured in the same run."""
         return min(self.providers.items(), key=lambda item: item[1].median_us, default=None)
 
     @property
     def speedup(self) -> float | None:
-        """Time of the fastest other provider over the candidate's own; None if one of them is unknown."""
+        """The baseline's time divided by the candidate's; None if one of them is unknown."""
         if self.measurement is None or self.baseline is None:
             return None
         return self.baseline[1].median_us / self.measurement.median_us

@@ -11,13 +11,14 @@ from dwconv.target import Target
 from dwconv.workload import Workload
 
 LEAST_S = 2.0
-"""A search that has less is not worth its start."""
+"""A search with less time is not worth its start."""
 _USUAL_OVERHEAD_S = 3.0
-"""What a pass takes beside its search, on a quiet machine: preparing, and confirming the finalists."""
+"""Time that a pass takes beside its search on a quiet machine: preparing, and confirming the finalists."""
 
 
 def costliest_first(counts: Mapping[Workload, int], target: Target) -> list[Workload]:
-    """In the order of the least time that all occurrences of a layer can take; its passes stay together."""
+    """The workloads in descending order of the least time that all occurrences of their layer can take. The passes of a
+    layer stay together."""
     limits = target.limits
     if limits is None:
         return list(counts)
@@ -30,7 +31,7 @@ def costliest_first(counts: Mapping[Workload, int], target: Target) -> list[Work
 
 
 def without_confirmed(workloads: Iterable[Workload], records: Iterable[TuningRecord], target: Target) -> list[Workload]:
-    """Those whose search has not come to its end yet: an end confirms the finalists."""
+    """The workloads whose search has not ended yet: at its end finalists are confirmed."""
     done = {record.workload for record in records if record.confirmed and record.device == target.device}
     return [workload for workload in workloads if workload not in done]
 
@@ -41,12 +42,12 @@ class Agenda:
 
     workloads: list[Workload]
     seconds: float | None
-    """For the search of one workload; None is without end."""
+    """Limit for the search of one workload; None is without end."""
     total_s: float | None = None
-    """For all of them together; each then gets an even share of what is left, ``seconds`` at most."""
+    """Limit for all workloads together; each then gets an even share of the time left, ``seconds`` at most."""
 
     def __iter__(self) -> Iterator[tuple[Workload, float | None]]:
-        """Each with the seconds of its search, until the time is up. What one leaves over is shared by the others."""
+        """Each workload with the seconds for its search, until the time is up. The others get time that one leaves."""
         started = time.monotonic()
         searched_s = 0.0
         for position, workload in enumerate(self.workloads):

@@ -1,7 +1,7 @@
 """Features: a configuration as numbers that a regression can learn from.
 
-Knobs are taken as logarithms, since tile sizes act by their ratios. What knobs mean together is spelt out: how many
-tiles a knob makes of the axis in its name, how much of the last tile is waste, how many outputs all tiles hold.
+Knobs are taken as logarithms, since tile sizes act by their ratios. Combinations of knobs are spelt out: how many
+tiles a knob makes of the axis in its name, how much of the last tile is wasted, how many outputs all tiles hold.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Features:
     def __init__(self, spaces: SpaceUnion, workload: Workload) -> None:
         self._templates = list(spaces.by_template)
         self._choices: dict[str, tuple[Value, ...]] = {}
-        """Values of every knob, those with words counted by their position."""
+        """Values of every knob; a word stands for its position."""
         for space in spaces.by_template.values():
             for knob in space.knobs:
                 known = self._choices.get(knob.name, ())

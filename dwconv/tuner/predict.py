@@ -1,34 +1,30 @@
-"""PredictRunner: what candidates are worth on a GPU that is not in this machine.
+"""PredictRunner: the computed cost of candidates on a GPU that is not in this machine.
 
-Workers build each candidate, compute from its machine code what it would cost, and run its source on the CPU, in the
-simulator, to see that it is right. The records are marked as predicted: they rank candidates, and never count as
-measured.
+Workers build each candidate, compute its cost from the machine code, and run its source on the CPU, in the simulator,
+to verify it. The records are marked as predicted: they rank candidates, and never count as measured.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from dwconv import settings
 from dwconv.build import build
 from dwconv.build.wire import message
-from dwconv.errors import BuildError, WorkerDied, WorkerError, WorkerTimeout
+from dwconv.errors import BuildError, WorkerError
 from dwconv.measure.pool import Pool
-from dwconv.measure.runner import versions_for
 from dwconv.measure.simulator.compile import check_compiler, compile_runtime
 from dwconv.measure.simulator.simulate import simulate
+from dwconv.measure.stamp import new_record, status_after
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.template import Candidate
 from dwconv.target import CudaTarget
 from dwconv.tuner.cost_model import computed_cost
-from dwconv.workload import Workload
 
 
 @message
@@ -43,9 +39,9 @@ class PredictSetup:
 class Prediction:
     microseconds: float
     resources: dict[str, int]
-    """The compiler's and, of what was checked, the simulator's."""
+    """Reported by the compiler and, if the candidate was checked, by the simulator."""
     verdict: Verdict | None = None
-    """None if it was not checked."""
+    """None if the candidate was not checked."""
 
 
 class Predictor:
@@ -58,7 +54,7 @@ class Predictor:
             self._temporary = tempfile.TemporaryDirectory(prefix="dwconv-simulator-")  # in the worker's own folder
             self._folder = Path(self._temporary.name)
             compile_runtime(self._folder)
-        import tvm  # noqa: F401  takes a second or two, which the first candidate should not be charged with
+        import tvm  # noqa: F401  takes a second or two, which should not count as the first candidate's time
 
     def __call__(self, candidate: Candidate) -> Prediction:
         artifact = build(candidate, self._target)
@@ -82,13 +78,12 @@ class Predictor:
 class PredictRunner:
     """A Runner. A context manager; ``close`` ends its worker processes.
 
-    ``check``: run each candidate in the simulator too. Raises BrokenInstallation without the g++ that this takes, and
-    WorkerCannotStart if no worker can start: then no candidate could ever be built; EnvironmentFailure if the machine
-    stays short of memory, disk space or the like."""
+    ``check``: run each candidate in the simulator too. Raises BrokenInstallation if the g++ that this needs is missing,
+    WorkerCannotStart if no worker can start, since then no candidate could ever be built, and EnvironmentFailure if the
+    machine stays short of memory, disk space or the like."""
 
     def __init__(
         self,
-        workload: Workload,
         target: CudaTarget,
         *,
         check: bool,
@@ -97,7 +92,6 @@ class PredictRunner:
     ) -> None:
         if check:
             check_compiler()
-        self._workload = workload
         self._target = target
         self._timeout_s = timeout_s
         setup = PredictSetup(target=target, check=check)
@@ -109,7 +103,7 @@ class PredictRunner:
             yield self._record(candidates[position], outcome)
 
     def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Nothing: the same once more would tell nothing new."""
+        """No records: computing the same cost again would tell nothing new."""
         return iter(())
 
     def close(self) -> None:
@@ -119,35 +113,22 @@ class PredictRunner:
     def __enter__(self) -> PredictRunner:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _record(self, candidate: Candidate, outcome: Prediction | WorkerError) -> TuningRecord:
-        known = TuningRecord(
-            workload=self._workload,
-            config=candidate.config,
-            device=self._target.device,
-            status=Status.OK,
-            versions=versions_for(self._target),
-            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        )
         if isinstance(outcome, WorkerError):
-            return dataclasses.replace(known, status=_status(outcome), detail=str(outcome))
+            status = status_after(outcome, otherwise=Status.COMPILE_ERROR)
+            return dataclasses.replace(new_record(candidate, self._target, status=status), detail=str(outcome))
         verdict = outcome.verdict
+        status = Status.OK if verdict is None or verdict.right else Status.WRONG
+        known = new_record(candidate, self._target, status=status)
         known = dataclasses.replace(known, verdict=verdict, resources=outcome.resources)
         if verdict is not None and not verdict.right:
-            return dataclasses.replace(known, status=Status.WRONG, detail=verdict.reason)
+            return dataclasses.replace(known, detail=verdict.reason)
         time = Measurement(median_us=outcome.microseconds, spread_us=0.0, rounds=0, predicted=True)
         return dataclasses.replace(known, measurement=time)
 
 
 def _misfit(candidate: Candidate, answer: object) -> str:
     return "" if isinstance(answer, Prediction) else f"{type(answer).__name__} is no prediction of {candidate.config}"
-
-
-def _status(error: WorkerError) -> Status:
-    if isinstance(error, WorkerTimeout):
-        return Status.TIMEOUT
-    return Status.CRASHED if isinstance(error, WorkerDied) else Status.COMPILE_ERROR

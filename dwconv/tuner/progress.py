@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from dwconv.arguments import short_pair
 from dwconv.tuner.result import Stop, TuningResult
-from dwconv.workload import Workload
+from dwconv.workload import Workload, resolve_padding
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -25,7 +25,7 @@ STOPS = {
 
 
 class Progress:
-    """Shows how the search stands; ``begin`` and ``finish`` frame each workload, in between it is called."""
+    """Shows how the search stands. Call ``begin``, then the object itself with every result, then ``finish``."""
 
     def __init__(self, *, workloads: int) -> None:
         from rich.console import Console
@@ -47,9 +47,7 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
 
@@ -60,7 +58,7 @@ class Progress:
         if self._live is None:
             self._line = f"{count}{workload.pass_} {label(workload)}"
             self._print(f"{self._line}: starting")
-        else:  # the live line has to fit on a line: what the passes share stands above it
+        else:  # the live line has to fit on one line, so what the passes have in common is printed above it
             if label(workload) != self._heading:
                 self._heading = label(workload)
                 self._print(f"{count}{self._heading}")
@@ -96,15 +94,15 @@ class Progress:
 
 
 def label(workload: Workload) -> str:
-    """A workload for people, what is usual left out: ``8,144,56,56 k3 s2 float32 nhwc``."""
-    words = [",".join(map(str, workload.input_shape)), f"k{_size(workload.kernel)}"]
+    """A short name of a workload, for people: ``8,144,56,56 k3 s2 float32 nhwc``. Default values are left out."""
+    words = [",".join(map(str, workload.input_shape)), f"k{short_pair(workload.kernel)}"]
     if workload.stride != (1, 1):
-        words.append(f"s{_size(workload.stride)}")
-    spread = [dilation * (kernel - 1) for dilation, kernel in zip(workload.dilation, workload.kernel, strict=True)]
-    if workload.padding != ((spread[0] // 2,) * 2, (spread[1] // 2,) * 2):
+        words.append(f"s{short_pair(workload.stride)}")
+    sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
+    if workload.padding != resolve_padding(None, **sizes):
         words.append("p" + ",".join(str(a) if a == b else f"{a}:{b}" for a, b in workload.padding))
     if workload.dilation != (1, 1):
-        words.append(f"d{_size(workload.dilation)}")
+        words.append(f"d{short_pair(workload.dilation)}")
     if workload.multiplier != 1:
         words.append(f"m{workload.multiplier}")
     if workload.bias:
@@ -113,7 +111,7 @@ def label(workload: Workload) -> str:
 
 
 def standing(result: TuningResult) -> str:
-    """How a search stands, in one line: ``24 trials, 12 s left, best 123.4 µs, 1.52× onednn-nhwc, 71 % of limit``."""
+    """One line on how a search stands: ``24 trials, 12 s left, best 123.4 µs, 1.52× onednn-nhwc, 71 % of limit``."""
     words = [f"{result.trials} trials"]
     if result.stopped is not None:
         words.append(f"{STOPS[result.stopped]} after {result.elapsed_s:.0f} s")
@@ -138,9 +136,5 @@ def standing(result: TuningResult) -> str:
 
 
 def microseconds(value: float) -> str:
-    """Four digits at least, no more decimals than mean something."""
+    """At least four digits, and no more decimals than are significant."""
     return f"{value:.2f}" if value < 100 else f"{value:.1f}" if value < 10_000 else f"{value:.0f}"
-
-
-def _size(pair: tuple[int, int]) -> str:
-    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"

@@ -1,4 +1,4 @@
-"""Spearman's ρ: do two measures put the same things in the same order?"""
+"""Spearman's ρ, the rank correlation: do two measures put the same things in the same order?"""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """1 is the same order, −1 the reverse; 0 if there is none, or if either is the same for all."""
+    """1 for the same order, −1 for the reverse; 0 for no relation, or if either measure is constant."""
     first, second = _ranks(one), _ranks(other)
     spread = float(first.std() * second.std())
     return float(((first - first.mean()) * (second - second.mean())).mean()) / spread if spread else 0.0
 
 
 def _ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """Places in the order; equals share the mean of theirs."""
+    """Ranks; equal values share the mean of theirs."""
     _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[inverse], np.float64)

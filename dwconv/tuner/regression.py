@@ -1,4 +1,4 @@
-"""Regression: learns from the candidates measured so far how fast the others would be."""
+"""Regression: predicts from the candidates measured so far how fast the others would be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARAMETERS: dict[str, Any] = {
     "eta": 0.2,
     "min_child_weight": 1,
     "lambda": 0.5,
-    "nthread": 1,  # the cores belong to whoever is being measured; and one thread gives the same trees every time
+    "nthread": 1,  # the cores belong to the kernel that is timed, and one thread gives the same trees every time
     "verbosity": 0,
 }
 
@@ -54,7 +54,7 @@ class Regression:
         self._trees = xgboost.train(self._parameters, data, num_boost_round=_TREES)
 
     def predict(self, configs: Sequence[Config]) -> NDArray[np.float32]:
-        """How slow each would be, as a power of two over the best; all zeros before anything that worked was seen."""
+        """Predicted time of each over the best time, as a power of two; all zeros until a candidate has worked."""
         import numpy as np
         import xgboost
 

@@ -1,4 +1,4 @@
-"""Report: what a tuning run found, as a table for people and as plain data for programs."""
+"""The results of a tuning run, as a table for people and as plain data for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of one workload: a result, or why there is none."""
+    """The outcome of one workload: a result, or why there is none."""
 
     workload: Workload
     result: TuningResult | None = None
@@ -31,8 +31,8 @@ class Outcome:
 
 
 def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]:
-    """One entry of ``results`` in the JSON output; times in microseconds, null for what is not known. With the target,
-    the cost of what was computed for it."""
+    """One entry of ``results`` in the JSON output; times in microseconds, null if unknown. With the target it has the
+    computed cost too, if the best was predicted."""
     workload, result = outcome.workload, outcome.result
     best = result.best if result else None
     baseline = best.baseline if best else None
@@ -72,7 +72,7 @@ def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]
 
 
 def print_table(outcomes: Sequence[Outcome], *, console: Console) -> None:
-    """A line a pass under the workload's name, each with its configuration beneath."""
+    """A line per pass under the workload's name, with its configuration below."""
     rows = [_cells(outcome) for outcome in outcomes]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
     console.print(_aligned(_HEADINGS, widths), style="bold", markup=False, soft_wrap=True)
@@ -88,7 +88,7 @@ def print_table(outcomes: Sequence[Outcome], *, console: Console) -> None:
 
 
 def print_costs(outcomes: Sequence[Outcome], *, target: Target, console: Console) -> None:
-    """Of each choice that was computed and not measured, why it costs what it costs."""
+    """Explain the computed cost of every best configuration that was predicted."""
     for outcome in outcomes:
         cost = _cost(outcome, target)
         if cost is None or outcome.result is None:
@@ -108,7 +108,7 @@ def print_costs(outcomes: Sequence[Outcome], *, target: Target, console: Console
 
 
 def busy_note(outcomes: Sequence[Outcome]) -> str:
-    """What to say if other work kept passes from being confirmed; nothing if it did not."""
+    """The note on passes that were not confirmed because of other work; empty if there are none."""
     results = [outcome.result for outcome in outcomes if outcome.result and outcome.result.too_busy]
     if not results:
         return ""
@@ -132,7 +132,7 @@ def _ranked(result: TuningResult) -> str:
 
 
 def _cost(outcome: Outcome, target: Target) -> Cost | None:
-    """Computed once more: the record has the sum only."""
+    """The computed cost of a predicted best. It is computed again, since the record has only the sum."""
     if not (outcome.result and outcome.result.predicted and outcome.result.best and isinstance(target, CudaTarget)):
         return None
     from dwconv.build import build
@@ -164,7 +164,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _beneath(outcome: Outcome) -> list[str]:
-    """The configuration, what the compiler said of it, and what failed."""
+    """The configuration, the resources that the compiler reported, and the failures."""
     result = outcome.result
     if result is None:
         return [outcome.reason]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from dwconv import settings
 from dwconv.records.record import TuningRecord
 from dwconv.workload import Workload
 
@@ -21,13 +22,17 @@ class Stop(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a search may spend on one workload; None is without end."""
+    """How much a search may spend on one workload; None is without end."""
 
-    trials: int | None
-    """Candidates, those known from the log included."""
-    seconds: float | None
-    patience: int | None
+    trials: int | None = settings.TRIALS
+    """Candidates, including those known from the log."""
+    seconds: float | None = settings.SECONDS
+    """Not counting the start of workers."""
+    patience: int | None = settings.PATIENCE
     """Candidates in a row that bring no improvement."""
+
+
+USUAL_BUDGET = Budget()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,39 +43,39 @@ class TuningResult:
     device: str
     budget: Budget
     best: TuningRecord | None = None
-    """The fastest candidate, confirmed once the search has ended; None if none worked."""
+    """The fastest candidate, confirmed when the search has ended; None if none worked."""
     trials: int = 0
-    """Candidates tried, those known from the log included."""
+    """Candidates tried, including those known from the log."""
     resumed: int = 0
-    """Candidates of ``trials`` that the log already knew."""
+    """How many of ``trials`` were in the log before."""
     ranked: int = 0
-    """Configurations that an analytic search compared by an estimate, to choose those that it built."""
+    """Configurations that an analytic search ranked by an estimate, to choose which to build."""
     checked: int = 0
-    """Candidates of ``trials`` that were run and compared with the right answer, by the device or by the simulator."""
+    """How many of ``trials`` were run on the device or in the simulator and compared with the right answer."""
     agreement: float | None = None
-    """Rank correlation of that estimate with what was computed of those built: 1 is the same order, 0 none. None while
-    the search goes on, and where there is none."""
+    """Rank correlation of that estimate with the computed costs: 1 is the same order, 0 no relation. None while the
+    search goes on, and for other searches."""
     failures: dict[str, int] = field(default_factory=dict)
     """How many candidates failed, by status."""
     failure_detail: str = ""
-    """What the latest failed candidate said."""
+    """The error of the latest candidate that failed."""
     limit_us: float | None = None
-    """The least time that the device's bandwidth and peak allow; None if those are unknown."""
+    """The least time that the bandwidth and peak of the device allow; None if those are unknown."""
     elapsed_s: float = 0.0
     confirming: bool = False
-    """The search is over; the fastest are being verified and timed once more."""
+    """The search is over, and the fastest are being verified and timed once more."""
     waiting: bool = False
-    """The machine is busy with other work; it is given time to become quiet."""
+    """The machine is busy with other work, and the tuner waits for it to become quiet."""
     too_busy: bool = False
-    """Other work kept the fastest from being confirmed; the next run does it."""
+    """Other work kept the fastest from being confirmed; the next run tries again."""
     busy: float = 0.0
     """The largest share of the cores that other work was seen to have."""
     stopped: Stop | None = None
-    """None while it goes on."""
+    """None while the search goes on."""
 
     @property
     def measured(self) -> int:
-        """Candidates tried in this run."""
+        """Candidates measured in this run."""
         return self.trials - self.resumed
 
     @property
@@ -89,7 +94,7 @@ class TuningResult:
 
     @property
     def time_left_s(self) -> float | None:
-        """What the budget leaves, at the pace so far; None if that is unknown."""
+        """Time left in the budget, at the pace so far; None if that is unknown."""
         left = [] if self.budget.seconds is None else [self.budget.seconds - self.elapsed_s]
         if self.budget.trials is not None and self.measured:
             left.append((self.budget.trials - self.trials) * self.elapsed_s / self.measured)

@@ -1,4 +1,4 @@
-"""Similar: what was best for workloads much like this one is where a search starts."""
+"""Similar workloads: their best configurations are where a search starts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dwconv.schedules.space import Config
 from dwconv.workload import Workload
 
 _KERNEL_WEIGHT = 3.0
-"""A kernel twice as large changes more than a map, or a number of channels, twice as large."""
+"""Doubling the kernel changes more than doubling the map or the number of channels."""
 _STRIDE_WEIGHT = 6.0
 
 
 def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, count: int) -> list[Config]:
     """The best configuration of each of the ``count`` nearest workloads of the same pass, type and layout, the nearest
-    first: ``workload`` itself, and the same at another batch size, if they are known. ``records`` are those of one
-    device and kind of arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
+    first: ``workload`` itself and the same at other batch sizes, if there are records of them. ``records`` are of one
+    device and one kind of arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
     bests: dict[Workload, TuningRecord] = {}
     for record in records:
         other = record.workload

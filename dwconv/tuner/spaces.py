@@ -1,4 +1,4 @@
-"""SpaceUnion: the spaces of all templates that fit one workload, searched as one."""
+"""SpaceUnion: the spaces of all templates that fit a workload, searched as one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dwconv.workload import Workload
 
 
 class SpaceUnion:
-    """The spaces of several templates, by the template's name; those without a legal configuration are left out."""
+    """The spaces of several templates, by name; templates without a legal configuration are left out."""
 
     def __init__(self, spaces: Sequence[ConfigSpace]) -> None:
         self.by_template: dict[str, ConfigSpace] = {}
         self.defaults: list[Config] = []
-        """The configuration to start from, of each template."""
+        """Each template's configuration to start from."""
         for space in spaces:
             try:
                 self.defaults.append(space.default)
@@ -76,7 +76,7 @@ class SpaceUnion:
         return self.by_template[config.template].neighbours(config)
 
     def mutate(self, config: Config, rng: random.Random) -> Config | None:
-        """``config`` with one or two knobs drawn anew; None if that is illegal."""
+        """``config`` with one or two knobs drawn again; None if that is illegal."""
         space = self.by_template[config.template]
         values = dict(config.values)
         free = [knob for knob in space.knobs if len(knob.values) > 1]
@@ -85,7 +85,7 @@ class SpaceUnion:
         return self._legal(space, values)
 
     def cross(self, mother: Config, father: Config, rng: random.Random) -> Config | None:
-        """Each knob from one of two configurations of one template; None if they are of two, or that is illegal."""
+        """Each knob from one of two configurations; None if their templates differ, or if the result is illegal."""
         if mother.template != father.template:
             return None
         values = {

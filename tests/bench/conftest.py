@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dwconv.records import record
-from dwconv.tuner import loop
+from dwconv.tuner import finalists, loop
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "measure")]
 
@@ -21,6 +21,6 @@ def _quick_calls(through_python: None) -> None:
 
 @pytest.fixture(autouse=True)
 def _busy_counts_as_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "_TRIAL_WAIT_S", 0.0)
-    monkeypatch.setattr(loop, "_FINAL_WAIT_S", 0.0)
+    monkeypatch.setattr(loop, "_WAIT_S", 0.0)
+    monkeypatch.setattr(finalists, "_WAIT_S", 0.0)
     monkeypatch.setattr(record, "CONTENDED", 1.0)

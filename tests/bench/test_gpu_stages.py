@@ -21,7 +21,7 @@ from bench.gpu.verify import candidates_on, verify_stage
 from dwconv.errors import BrokenInstallation, BuildError, NoTemplate, WorkerCannotStart
 from dwconv.schedules.space import Config
 from dwconv.target import parse_target
-from dwconv.tuner.result import Budget, Stop, TuningResult
+from dwconv.tuner.result import Stop, TuningResult
 
 ODD = [workload(layout="nchw"), workload("wgrad")]
 LOAD = "gpu_runs:load"
@@ -150,13 +150,12 @@ class Tuner:
         self.at = 0.0
         self.seconds = []
 
-    def __call__(self, workload, target, *, log, trials, seconds, jobs, workers):
-        self.seconds.append(seconds)
-        self.at += seconds + self._beside_s
+    def __call__(self, workload, target, *, log, budget, runner):
+        self.seconds.append(budget.seconds)
+        self.at += budget.seconds + self._beside_s
         end = self._plan[len(self.seconds) - 1]
         if isinstance(end, Exception):
             raise end
-        budget = Budget(trials=None, seconds=seconds, patience=None)
         return TuningResult(
             workload=workload, device=target.device, budget=budget, trials=4, failures={} if end else {"wrong": 4},
             best=record_of(workload) if end else None, failure_detail="" if end else "boom", stopped=Stop.SECONDS,

@@ -127,12 +127,9 @@ def test_no_guard_in_the_inner_loop() -> None:
 def test_the_source_is_pinned(golden: Golden) -> None:
     workload = dataclasses.replace(PLAIN, channels=4, stride=(2, 2), input_size=(16, 32))
     knobs = {"planes": 2, "block_h": 8, "tile_h": 2, "threads_w": 8, "vthread_w": 2, "tile_w": 1, "stage": "shared"}
-    config = (
-        template("cuda.fprop_nchw")
-        .space(workload, SM_90)
-        .check({**knobs, "pipeline": 1, "turns": 1, "unroll": "kernel"})
-    )
-    golden(Path(__file__).parent / "golden" / "fprop_nchw.cu", build(Candidate(workload, config), SM_90).source)
+    knobs |= {"pipeline": 1, "turns": 1, "unroll": "kernel"}
+    config = template("cuda.fprop_nchw").space(workload, SM_90).check(knobs)
+    golden("cuda_fprop_nchw.cu", build(Candidate(workload, config), SM_90).source)
 
 
 def test_a_config_from_outside_the_space_is_refused() -> None:

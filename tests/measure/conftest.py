@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from dwconv.measure.process import IsolatedProcess
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 
@@ -16,3 +18,11 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def faulty():
+    """A process that does what it is asked to, faults too."""
+    process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=2)
+    yield process
+    process.kill()

@@ -1,4 +1,4 @@
-"""What a build worker answers is looked at before it is run."""
+"""A build worker's answer is checked before it is run."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What other work took, from planted readings; and that this system's own readings can be read."""
+"""The time that other work took, from planted readings; and this system's own readings can be read."""
 
 import dataclasses
 import threading

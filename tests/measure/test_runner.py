@@ -60,6 +60,7 @@ def test_a_good_candidate_becomes_a_whole_record(runner):
 @pytest.mark.parametrize("pass_", ["dgrad", "wgrad"])
 def test_runners_of_other_passes_share_the_workers(workers, pass_):
     of = workload(pass_, layout="nchw")
+    workers.start()  # nobody else has, if this test is its process's first
     starts = workers.measurer.starts
     with LocalRunner(of, TARGET, workers=workers) as runner:
         (record,) = runner.measure([candidate(of=of)])

@@ -4,8 +4,8 @@ import pytest
 import torch
 from planted_kernels import artifact, candidate, load, workload
 
+from dwconv.measure import judge as judging
 from dwconv.measure import memory
-from dwconv.measure import verify as verify_module
 from dwconv.measure.cases import make_case
 from dwconv.measure.verify import verify, verify_finalist
 from dwconv.reference import Answer
@@ -88,8 +88,8 @@ def test_exact_data_leaves_no_room():
     bound = torch.full((4,), 1e-3, dtype=torch.float64)
     near = Answer(expected=got + 1e-4, allowed=bound)
     exact = Answer(expected=got + 1e-4, allowed=None)
-    assert verify_module._judge(got, near, name="y").right
-    verdict = verify_module._judge(got, exact, name="y")
+    assert judging.judge(got, near, name="y").right
+    verdict = judging.judge(got, exact, name="y")
     assert not verdict.right and verdict.max_error == pytest.approx(1e-4) and verdict.allowed_error == 0
 
 

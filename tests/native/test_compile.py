@@ -182,14 +182,14 @@ def test_without_a_cache_it_serves_this_process_and_one_line_says_so(
         (tmp_path / "state").write_text("in the way")
         told = rf"state={tmp_path}/state/dwconv cannot be used: .*; name a folder of your own in XDG_STATE_HOME, "
     else:
-        native_folder, new_file = settings.cache_folder() / "native", private_files._new_file
+        native_folder, new_file = settings.cache_folder() / "native", private_files.new_file
 
-        def fill(folder: int, name: str, *rest: object, **named: bool):  # type: ignore[no-untyped-def]
-            if name.startswith("dwconv_native"):
-                raise OSError(28, "No space left on device", str(native_folder / name))
-            return new_file(folder, name, *rest, **named)  # type: ignore[arg-type]
+        def fill(path: Path, *rest: object, **named: bool):  # type: ignore[no-untyped-def]
+            if path.name.startswith("dwconv_native"):
+                raise OSError(28, "No space left on device", str(native_folder / path))
+            return new_file(path, *rest, **named)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(private_files, "_new_file", fill)
+        monkeypatch.setattr(private_files, "new_file", fill)
     with pytest.warns(DwconvWarning) as warned:
         assert native.native() is not None
     with warnings.catch_warnings():

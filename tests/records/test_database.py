@@ -125,7 +125,7 @@ def test_what_failed_in_one_file_of_a_place_is_out(tmp_path, clock, names):
 @pytest.mark.parametrize("clock", CLOCKS.values(), ids=list(CLOCKS))
 @pytest.mark.parametrize("names", ["ab", "ba"])
 def test_what_files_of_a_place_say_of_one_candidate_is_weighed(tmp_path, clock, names):
-    """What was confirmed before what was not, which may have been lucky; and the slower before the faster."""
+    """Confirmed records count before others, which may have been lucky; and slower before faster ones."""
     files = [TuningLog(tmp_path / f"{name}.jsonl") for name in names]
     files[0].append(known(config=A, median_us=9, created=clock[0]))
     files[1].append(known(config=A, median_us=1, created=clock[1]))

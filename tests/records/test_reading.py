@@ -94,7 +94,7 @@ def test_a_name_that_would_clear_the_screen_is_printed_harmlessly(tmp_path):
 
 
 def loaded_within(path, mib):
-    """What the log holds, which must not take more memory than ``mib`` to find out."""
+    """The content of the log; finding it out must not take more memory than ``mib``."""
     tracemalloc.start()
     try:
         loaded = TuningLog(path).load()

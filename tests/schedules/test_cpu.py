@@ -7,7 +7,6 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -238,4 +237,4 @@ def test_golden(pass_: Pass, layout: Layout, golden: Golden) -> None:
     threads = {"threads": 2} if any(knob.name == "threads" for knob in space.knobs) else {}
     config = space.check(GOLDEN[pass_, layout] | threads)
     script = Candidate(workload, config).schedule(TARGET).mod["main"].script()
-    golden(Path(__file__).parent / "golden" / f"cpu_{pass_}_{layout}.py.txt", script + "\n")
+    golden(f"cpu_{pass_}_{layout}.py.txt", script + "\n")

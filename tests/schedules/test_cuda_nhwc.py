@@ -30,7 +30,6 @@ from tests.turns import alternating, every, in_turns
 
 TEMPLATES = {template.pass_: template for template in CHANNELS_LAST}
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad")
-GOLDEN = Path(__file__).parent.parent / "build" / "golden"
 
 
 def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
@@ -121,7 +120,7 @@ def test_the_source_is_pinned(pass_: Pass, golden: Golden) -> None:
     knobs = {"vector_c": 4, "threads_c": 8, "threads_w": 2, "threads_h": 2, "tile_h": 4, "tile_w": 4, "vthread_w": 1}
     weights = "shared" if pass_ == "dgrad" else "registers"
     source = source_of(workload, **knobs, stage="none", weights=weights, unroll="taps")
-    golden(GOLDEN / f"{pass_}_nhwc.cu", source)
+    golden(f"cuda_{pass_}_nhwc.cu", source)
 
 
 def test_the_staged_source_is_pinned(golden: Golden) -> None:
@@ -129,7 +128,7 @@ def test_the_staged_source_is_pinned(golden: Golden) -> None:
     knobs = {"vector_c": 4, "threads_c": 4, "threads_w": 2, "threads_h": 4, "tile_h": 2, "tile_w": 2, "vthread_w": 2}
     source = source_of(layer(32, (8, 8), (3, 3), bias=True), **knobs, stage="shared", weights="shared", unroll="kw")
     assert re.search(r"cp\.async\.cg\.shared\.global \[%0\], \[%1\], 16, %2;", source), "16 bytes, or zeros"
-    golden(GOLDEN / "fprop_nhwc_staged.cu", source)
+    golden("cuda_fprop_nhwc_staged.cu", source)
 
 
 def test_a_strided_gradient_has_live_taps_only() -> None:

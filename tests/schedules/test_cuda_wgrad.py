@@ -151,7 +151,7 @@ def test_the_source_is_pinned(layout: Layout, golden: Golden) -> None:
     own = {"vector_c": 4, "threads_p": 8, "split_n": 4} if layout == "nhwc" else {"threads_p": 16, "split_n": 8}
     knobs = {"tile_h": 4, "unroll_h": 2, "tile_w": 4, "threads_c": 8, "threads_kh": 1, "blocks_per_sm": 2, **own}
     config = space(workload).check({**knobs, "group_kh": 3, "edge": "zero"})
-    golden(Path(__file__).parent / "golden" / f"cuda_wgrad_{layout}.cu", artifact_of(workload, config).source)
+    golden(f"cuda_wgrad_{layout}.cu", artifact_of(workload, config).source)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

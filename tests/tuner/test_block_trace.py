@@ -23,7 +23,7 @@ def trace(
     arch: str = "sm_90",
     types: tuple[str, str] = ("float", "float"),
 ) -> BlockTrace:
-    """Of ``k(y, x, n0…)`` with ``body``."""
+    """The trace of ``k(y, x, n0…)`` with ``body``."""
     numbers = "".join(f", int n{i}" for i in range(scalars))
     source = f"k({types[0]}* __restrict__ y, const {types[1]}* __restrict__ x{numbers}) {{ {body} }}"
     launch = launch_of("y", "x", grid=grid, block=block, scalars=scalars)

@@ -1,58 +1,24 @@
+"""The loop: what it tries, when it stops, what it knows again, and ctrl-C."""
+
 import dataclasses
 import os
 import signal
 import threading
 import time
-from types import SimpleNamespace
 
 import fake_tuning as fake
 import pytest
 
 from dwconv.errors import LogError, NoTemplate
 from dwconv.records import log as log_module
-from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
-from dwconv.schedules.template import Candidate
-from dwconv.tuner import loop
-from dwconv.tuner.loop import tune_workload
+from dwconv.tuner import loop, standing
+from dwconv.tuner.finalists import FINALISTS
+from dwconv.tuner.loop import SearchPlan, tune_workload
 from dwconv.tuner.result import Stop
-
-
-@pytest.fixture(autouse=True)
-def one_template(monkeypatch):
-    monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
-
-
-@pytest.fixture(autouse=True)
-def others(monkeypatch):
-    """What the tuner sees of other work: ``looks`` of it, 0 where there are no more; and how long it waited."""
-    seen = SimpleNamespace(looks=[], waits_s=[])
-
-    class PlantedQuiet:
-        def __init__(self, *, threads):
-            self.busy = 0.0
-
-        def look(self):
-            self.busy = seen.looks.pop(0) if seen.looks else 0.0
-            return self.busy == 0.0
-
-        def wait(self, *, timeout_s):
-            seen.waits_s.append(timeout_s)
-            return self.look()
-
-    monkeypatch.setattr(loop, "Quiet", PlantedQuiet)
-    return seen
-
-
-@pytest.fixture
-def log(tmp_path):
-    return TuningLog(tmp_path / "log.jsonl")
-
-
-def tune(log, runner, **options):
-    chosen = {"trials": 24, "seconds": None, "patience": None, **options}
-    return tune_workload(fake.WORKLOAD, fake.TARGET, log=log, runner=runner, **chosen)
+from dwconv.tuner.runners import USUAL_RUNNER
+from tests.tuner.fake_search import AFRESH, tune
 
 
 def test_spends_the_trials_confirms_the_fastest_and_reports_the_best(log):
@@ -63,15 +29,15 @@ def test_spends_the_trials_confirms_the_fastest_and_reports_the_best(log):
     assert (result.trials, result.measured, result.resumed) == (24, 24, 0)
     assert len(runner.measured) == 24
     fastest = sorted(runner.measured, key=fake.time_us)
-    assert runner.confirmed == fastest[: loop.FINALISTS]
+    assert runner.confirmed == fastest[:FINALISTS]
     assert result.best.config == fastest[0]
     assert result.best.speedup == pytest.approx(fake.BASELINE_US / fake.time_us(fastest[0]))
     limit_us = fake.TARGET.limits.limit_us(bytes_moved=fake.WORKLOAD.bytes, flops=fake.WORKLOAD.flops)
     assert result.percent_of_limit == pytest.approx(100 * limit_us / result.median_us)
-    assert [snapshot.trials for snapshot in seen] == [*range(1, 25), *[24] * loop.FINALISTS]
+    assert [snapshot.trials for snapshot in seen] == [*range(1, 25), *[24] * FINALISTS]
     assert seen[-1].confirming and not seen[0].confirming
-    assert len(log.load().records) == 24 + loop.FINALISTS
-    assert not runner.closed, "whoever passes a runner closes it"
+    assert len(log.load().records) == 24 + FINALISTS
+    assert runner.closed
 
 
 def test_a_second_run_measures_nothing(log):
@@ -99,7 +65,7 @@ def test_resume_never_measures_a_candidate_twice_failed_ones_included(log):
 def test_no_resume_starts_afresh(log):
     tune(log, fake.FakeRunner())
     runner = fake.FakeRunner()
-    result = tune(log, runner, resume=False)
+    result = tune(log, runner, plan=AFRESH)
     assert len(runner.measured) == 24
     assert result.resumed == 0
 
@@ -146,7 +112,7 @@ def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
     runner = SlowRunner(monkeypatch)
     result = tune(log, runner, trials=None, seconds=18)
     assert result.stopped is Stop.SECONDS
-    assert runner.batches == [loop.FIRST_BATCH, loop.BATCH, 6]
+    assert runner.batches == [standing.FIRST_BATCH, loop.BATCH, 6]
     assert result.trials == 18
 
 
@@ -157,6 +123,13 @@ def test_seconds_stop_within_a_batch_that_takes_too_long(log, monkeypatch):
     assert result.best is not None
 
 
+def test_the_start_of_workers_does_not_count(log, monkeypatch):
+    assert tune(log, SlowRunner(monkeypatch, long_trial=1), trials=None, seconds=18).trials == 1
+    runner = SlowRunner(monkeypatch, long_trial=1)
+    result = tune(log, runner, plan=AFRESH, choice=USUAL_RUNNER, trials=None, seconds=18)
+    assert result.stopped is Stop.SECONDS and result.trials > 9
+
+
 def test_a_tiny_time_budget_still_tries_something(log, monkeypatch):
     assert tune(log, SlowRunner(monkeypatch), trials=None, seconds=0.1).trials >= 1
 
@@ -164,7 +137,8 @@ def test_a_tiny_time_budget_still_tries_something(log, monkeypatch):
 def test_small_spaces_are_exhausted(log, monkeypatch):
     small = fake.template(space=fake.small_space)
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": small})
-    result = tune(log, fake.FakeRunner(confirmed=lambda config: 5.0), search="exhaustive", trials=None)
+    runner = fake.FakeRunner(confirmed=lambda config: 5.0)
+    result = tune(log, runner, plan=SearchPlan(strategy="exhaustive"), trials=None)
     assert result.stopped is Stop.EXHAUSTED
     assert result.trials == 6
 
@@ -177,7 +151,7 @@ def test_ctrl_c_keeps_what_was_measured(log):
     runner = fake.FakeRunner()
     assert tune(log, runner).stopped is Stop.TRIALS
     assert len(runner.measured) == 11
-    assert len(runner.confirmed) == loop.FINALISTS
+    assert len(runner.confirmed) == FINALISTS
 
 
 def test_ctrl_c_works_while_another_process_holds_the_log(log, monkeypatch):
@@ -222,56 +196,6 @@ def test_ctrl_c_while_a_record_is_written_counts_it(log, monkeypatch):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_finalist_that_fails_confirmation_does_not_win(log):
-    wrong = set()
-
-    def confirmed(config):
-        if not wrong or config in wrong:  # the fastest, confirmed first, is wrong on other data
-            wrong.add(config)
-            return None
-        return fake.time_us(config)
-
-    runner = fake.FakeRunner(confirmed=confirmed)
-    result = tune(log, runner)
-    fastest = sorted(runner.measured, key=fake.time_us)
-    assert wrong == {fastest[0]}
-    assert result.best.config == fastest[1]
-    assert result.failures == {"wrong": 1}
-
-
-def test_the_best_is_a_confirmed_one_though_others_looked_faster(log):
-    runner = fake.FakeRunner(confirmed=lambda config: 9 * fake.time_us(config))  # all looked faster than they are
-    result = tune(log, runner)
-    assert len(runner.confirmed) == loop.FINALISTS
-    assert result.best.config == runner.confirmed[0]
-    assert result.median_us == 9 * min(map(fake.time_us, runner.measured))
-
-
-def test_where_all_finalists_are_wrong_the_rest_is_for_the_next_run(log):
-    runner = fake.FakeRunner(confirmed=lambda config: None)
-    tune(log, runner)
-    assert len(runner.confirmed) == 4 * loop.FINALISTS < len(runner.measured)
-    again = fake.FakeRunner()
-    result = tune(log, again)
-    assert again.measured == [] and len(again.confirmed) == loop.FINALISTS and result.best.confirmed
-    assert not set(again.confirmed) & set(runner.confirmed)
-
-
-def test_after_some_time_no_other_finalists_begin(log, monkeypatch):
-    monkeypatch.setattr(loop, "_CONFIRM_S", 0.0)
-    runner = fake.FakeRunner(confirmed=lambda config: None)
-    tune(log, runner)
-    assert len(runner.confirmed) == loop.FINALISTS
-
-
-def test_where_no_finalist_passes_the_next_best_are_confirmed(log):
-    runner = fake.FakeRunner(confirmed=lambda config: None if len(runner.confirmed) <= loop.FINALISTS else 7.0)
-    result = tune(log, runner)
-    assert len(runner.confirmed) == 2 * loop.FINALISTS
-    assert result.best.config in runner.confirmed[loop.FINALISTS :]
-    assert result.failures == {"wrong": loop.FINALISTS}
-
-
 def test_when_nothing_works_the_result_says_why(log):
     runner = fake.FakeRunner(fails=lambda config: Status.COMPILE_ERROR)
     result = tune(log, runner, trials=None, patience=16)
@@ -283,155 +207,15 @@ def test_when_nothing_works_the_result_says_why(log):
 
 def test_no_template_is_raised(log):
     with pytest.raises(NoTemplate, match="wgrad"):
-        tune_workload(fake.WORKLOAD.for_pass("wgrad"), fake.TARGET, log=log, runner=fake.FakeRunner())
+        tune_workload(fake.WORKLOAD.for_pass("wgrad"), fake.TARGET, log=log)
 
 
 def test_a_log_that_cannot_be_written_ends_the_search(log):
     log.path.mkdir()
     with pytest.raises(LogError):
-        tune(log, fake.FakeRunner(), resume=False)
+        tune(log, fake.FakeRunner(), plan=AFRESH)
 
 
-def test_the_runner_is_made_only_when_needed_and_closed_by_who_made_it(log, monkeypatch):
-    made = []
-    monkeypatch.setattr(loop, "make_runner", lambda *_, **__: made.append(fake.FakeRunner()) or made[-1])
-    tune(log, None)
-    assert len(made) == 1 and made[0].closed
-    tune(log, None)
-    assert len(made) == 1
-
-
-class BusyRunner(fake.FakeRunner):
-    """Times ``trials`` and ``finals`` (slower so many times, share lost), one after the other; then a quiet machine."""
-
-    def __init__(self, *, trials=(), finals=()):
-        super().__init__()
-        self._trials, self._finals = iter(trials), iter(finals)
-
-    def measure(self, candidates):
-        for record in super().measure(candidates):
-            yield slowed(record, *next(self._trials, (1.0, 0.0)))
-
-    def confirm(self, candidates):
-        slower, lost = next(self._finals, (1.0, 0.0))
-        for record in super().confirm(candidates):
-            yield dataclasses.replace(slowed(record, slower, lost), confirmed=not lost)
-
-
-def slowed(record, slower, lost):
-    """A record of a machine that other work slows: both sides alike."""
-    baseline, taken = (
-        dataclasses.replace(measured, median_us=slower * measured.median_us, contention=lost)
-        for measured in (record.providers["onednn-nhwc"], record.measurement)
-    )
-    return dataclasses.replace(record, measurement=taken, providers={"onednn-nhwc": baseline})
-
-
-def finals_in(log):
-    return log.load().records[24:]
-
-
-def test_what_a_busy_machine_confirmed_is_confirmed_again(log):
-    runner = BusyRunner(finals=[(2.0, 0.0)])
-    result = tune(log, runner)
-    assert len(runner.confirmed) == 2 * loop.FINALISTS
-    assert result.best.confirmed and result.median_us == min(map(fake.time_us, runner.measured))
-
-
-def test_contended_finals_are_waited_for_told_and_not_confirmed(log, others):
-    runner = BusyRunner(finals=[(80.0, 0.5)] * 9)
-    others.looks += [0.8] * 9
-    seen = []
-    result = tune(log, runner, seconds=20.0, progress=seen.append)
-    assert not any(record.confirmed for record in log.load().records)
-    assert len(runner.confirmed) == loop.FINALISTS, (
-        "no others take their place, and while it is busy they are not retried"
-    )
-    assert result.too_busy and result.busy == 0.8
-    assert any(snapshot.waiting for snapshot in seen) and not seen[-1].waiting
-    assert result.median_us == min(map(fake.time_us, runner.measured)), "what was timed undisturbed is still known"
-    assert 0 < sum(others.waits_s) <= 20.0
-    again = fake.FakeRunner()
-    confirmed = tune(log, again)
-    assert again.measured == [] and again.confirmed == runner.confirmed
-    assert confirmed.best.confirmed and not confirmed.too_busy and confirmed.median_us == result.median_us
-
-
-def test_when_it_is_quiet_again_the_finals_are_confirmed(log, others):
-    runner = BusyRunner(finals=[(80.0, 0.5), (1.0, 0.0)])
-    result = tune(log, runner)
-    assert len(runner.confirmed) == 2 * loop.FINALISTS and len(others.waits_s) == 1
-    assert [record.confirmed for record in finals_in(log)] == [False] * loop.FINALISTS + [True] * loop.FINALISTS
-    assert result.best.confirmed and not result.too_busy
-
-
-def test_a_baseline_far_above_its_history_is_never_confirmed_though_nothing_else_shows(log):
-    tune(log, fake.FakeRunner(interrupt_after=16))
-    runner = BusyRunner(trials=[(80.0, 0.0)] * 8, finals=[(80.0, 0.0)] * 9)
-    result = tune(log, runner)
-    assert result.too_busy and not any(record.confirmed for record in log.load().records)
-    assert all(record.contended for record in finals_in(log))
-
-
-def test_a_baseline_above_its_history_is_not_confirmed_beside_other_work(log, others):
-    others.looks += [0.6] * 99
-    result = tune(log, BusyRunner(finals=[(1.5, 0.0)] * 9))
-    assert result.too_busy and not any(record.confirmed for record in log.load().records)
-
-
-def test_a_baseline_that_is_slower_for_good_is_confirmed_in_the_end(log):
-    result = tune(log, BusyRunner(finals=[(1.5, 0.0)] * 9))
-    assert result.best.confirmed and not result.too_busy
-
-
-def test_history_of_another_pytorch_says_nothing(log):
-    for record in fake.FakeRunner().measure([Candidate(fake.WORKLOAD, c) for c in defaults()]):
-        log.append(dataclasses.replace(slowed(record, 0.01, 0.0), versions={"torch": "1.0"}))
-    assert tune(log, fake.FakeRunner(), trials=1 + len(defaults())).best.confirmed
-
-
-@pytest.mark.parametrize("busy", [0.0, 0.9])
-def test_without_a_history_a_time_far_from_the_limit_is_confirmed_if_nothing_else_runs(log, others, busy):
-    others.looks += [busy] * 99
-    result = tune(log, BusyRunner(trials=[(80.0, 0.5)] * 99, finals=[(80.0, 0.0)] * 9))
-    assert result.too_busy == bool(busy) and result.best.confirmed == (not busy)
-
-
-def test_contended_trials_are_timed_again_when_it_is_quiet(log, others):
-    runner = BusyRunner(trials=[(80.0, 0.5)] * 3)
-    result = tune(log, runner)
-    assert len(others.waits_s) == 1
-    assert runner.measured[loop.BATCH : loop.BATCH + 3] == runner.measured[:3]
-    assert (result.trials, len(runner.measured)) == (24, 27)
-    busy = BusyRunner(trials=[(80.0, 0.5)] * 3)
-    others.looks.append(0.9)
-    tune(log, busy, resume=False)
-    assert len(busy.measured) == len(set(busy.measured)), "not while it is busy"
-
-
-def test_contended_trials_do_not_outrank_quiet_ones(log, others):
-    others.looks += [0.9] * 99
-    runner = BusyRunner(trials=[(1.0, 0.0)] * 8 + [(0.1, 0.5)] * 8)
-    tune(log, runner, trials=16)
-    assert set(runner.confirmed) <= set(runner.measured[:8])
-
-
-def defaults():
-    return loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
-
-
-def test_finalists_are_chosen_by_their_time_relative_to_the_baseline(log):
-    runner = fake.FakeRunner()
-    quiet = runner.measure
-
-    def measure(candidates):  # every second trial falls into a busy moment
-        for i, record in enumerate(quiet(candidates)):
-            slower = 1 + 9 * (i % 2)
-            baseline = dataclasses.replace(record.providers["onednn-nhwc"], median_us=slower * fake.BASELINE_US)
-            taken = dataclasses.replace(record.measurement, median_us=slower * record.measurement.median_us)
-            yield dataclasses.replace(record, measurement=taken, providers={"onednn-nhwc": baseline})
-
-    runner.measure = measure
-    result = tune(log, runner)
-    assert runner.confirmed[: loop.FINALISTS] == sorted(runner.measured, key=fake.time_us)[: loop.FINALISTS]
-    assert result.median_us == min(map(fake.time_us, runner.measured))
+def test_a_runner_is_made_only_when_there_is_something_to_measure(log):
+    tune(log, fake.FakeRunner())
+    tune(log)  # there is none to take

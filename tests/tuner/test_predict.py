@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tune_command import shown_next
 
 from dwconv import tune
 from dwconv.build import cuda
@@ -41,7 +42,7 @@ def candidates() -> list[Candidate]:
 @pytest.mark.parametrize("check", [slow(False), pytest.param(True, marks=[simulator, pytest.mark.slow])])
 def test_one_record_a_candidate_computed_and_marked(candidates: list[Candidate], check: bool) -> None:
     candidates = candidates[-2:] if check else candidates  # a simulation takes seconds
-    with PredictRunner(LAYER, SM_90, check=check, jobs=2) as runner:
+    with PredictRunner(SM_90, check=check, jobs=2) as runner:
         records = {record.config: record for record in runner.measure(candidates)}
         assert not list(runner.confirm(candidates[:1]))
     assert set(records) == {candidate.config for candidate in candidates}
@@ -63,7 +64,7 @@ def test_one_record_a_candidate_computed_and_marked(candidates: list[Candidate],
 
 @pytest.mark.slow
 def test_a_candidate_that_takes_too_long_is_ended(candidates: list[Candidate]) -> None:
-    with PredictRunner(LAYER, SM_90, check=False, timeout_s=0.001) as runner:
+    with PredictRunner(SM_90, check=False, timeout_s=0.001) as runner:
         (record,) = runner.measure(candidates[:1])
     assert record.status is Status.TIMEOUT
 
@@ -75,7 +76,7 @@ def test_a_candidate_limited_by_memory_is_predicted_too() -> None:
     space = template("cuda.fprop_nchw").space(layer, SM_90)
     direct = space.check({**space.default.to_dict(), "stage": "registers", "block_h": 56, "tile_h": 14, "tile_w": 2,
                           "threads_w": 28, "vthread_w": 1, "planes": 1})  # fmt: skip
-    with PredictRunner(layer, SM_90, check=False) as runner:
+    with PredictRunner(SM_90, check=False) as runner:
         (record,) = runner.measure([Candidate(layer, direct)])
     assert record.status is Status.OK, record.detail
     assert record.measurement is not None and type(record.measurement.median_us) is float
@@ -88,7 +89,7 @@ def test_a_fault_is_a_wrong_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "self_contained", lambda source: original(source).replace("__syncthreads();", ""))
     default = Candidate(SMALL, template("cuda.fprop_nchw").space(SMALL, SM_90).default)
     outcome = Predictor(PredictSetup(target=SM_90, check=True))(default)
-    record = PredictRunner(SMALL, SM_90, check=False)._record(default, outcome)
+    record = PredictRunner(SM_90, check=False)._record(default, outcome)
     assert record.status is Status.WRONG and record.measurement is None
     assert record.detail.startswith("race: staged_shared")
 
@@ -96,7 +97,7 @@ def test_a_fault_is_a_wrong_record(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_checking_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "_version", lambda: 11)
     with pytest.raises(BrokenInstallation, match=r"needs g\+\+ 12 or newer, there is version 11; install it"):
-        PredictRunner(SMALL, SM_90, check=True)
+        PredictRunner(SM_90, check=True)
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
@@ -131,6 +132,7 @@ def test_without_a_compiler_one_line_says_that_nothing_is_checked(
     printed = capsys.readouterr()
     assert "note: candidates are not checked: the simulator needs g++ 12 or newer, there is none" in printed.err
     assert "1 built and computed, none of them checked" in printed.out
+    assert shown_next(printed.out) == ["source", "cost", "sass"]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ from dwconv.errors import NoTemplate, UnknownTarget
 from dwconv.records.record import Status
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.target import parse_target
-from dwconv.tuner import strategies
+from dwconv.tuner import analytic
+from dwconv.tuner.analytic import Analytic
+from dwconv.tuner.choices import SEARCHES
 from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.strategies import SEARCHES, Analytic, Strategy, make_strategy
+from dwconv.tuner.strategies import Strategy, make_strategy
 
 SM_90 = parse_target("cuda:sm_90")
 
@@ -23,7 +25,7 @@ def estimate_of_one_knob(monkeypatch):
     def estimated_us(workload, config, target):
         return 100.0 * (1 + abs(math.log2(config.tile_w / 2)))
 
-    monkeypatch.setattr(strategies, "estimated_us", estimated_us)
+    monkeypatch.setattr(analytic, "estimated_us", estimated_us)
 
 
 def union(*spaces: ConfigSpace) -> SpaceUnion:

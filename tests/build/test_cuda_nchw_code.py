@@ -1,4 +1,4 @@
-"""The NCHW templates of CUDA, built: pinned sources, vectors of 16 bytes, no spills, a bias before rounding."""
+"""The code of the NCHW templates of CUDA: pinned sources, vectors of 16 bytes, no spills, a bias before rounding."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "dgrad_nchw_strip": ("cuda.dgrad_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"stride": (2, 2)}),
     "fprop_nchw_plane": (
         "cuda.fprop_nchw_plane",
-        {"planes": 64, "thread_planes": 2, "tile_h": 7, "tile_w": 7, "held": "float16"},
-        {"input_size": (7, 7), "channels": 64, "dtype": "float16", "bias": True},
+        {"planes": 64, "thread_planes": 2, "tile_h": 3, "tile_w": 3, "held": "float16"},
+        {"input_size": (3, 3), "channels": 64, "dtype": "float16", "bias": True},
     ),
     "dgrad_nchw_plane": (
         "cuda.dgrad_nchw_plane",
@@ -77,7 +77,7 @@ PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("pinned", PINNED)
 def test_the_source_is_pinned(pinned: str, golden: Golden) -> None:
     name, knobs, changes = PINNED[pinned]
-    golden(Path(__file__).parent / "golden" / f"{pinned}.cu", built(name, knobs, **changes).source)
+    golden(f"cuda_{pinned}.cu", built(name, knobs, **changes).source)
 
 
 # -- lean code -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""Run a bare kernel on memory laid out to show its faults.
+
+Results and workspaces are filled with NaNs and lie between guard bands; inputs lie between bands of NaN and are
+compared afterwards; inputs and results start as far from a cache line as they may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from dwconv.build.artifact import Artifact
+from dwconv.build.kernel import ALIGNMENT_BYTES
+from dwconv.measure.cases import Case
+from dwconv.measure.device import free_bytes
+from dwconv.measure.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
+from dwconv.workload import IMAGES, Layout, Workload
+
+
+class LoadedKernel(Protocol):
+    """A kernel that can be verified, such as dwconv.build.kernel.Kernel."""
+
+    artifact: Artifact
+
+    def __call__(self, *inputs: torch.Tensor) -> Any: ...
+
+    def run_into(
+        self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
+    ) -> None: ...
+
+
+class Bench:
+    """A kernel with its arguments in its own layout, each between guard bands."""
+
+    def __init__(self, kernel: LoadedKernel, case: Case) -> None:
+        self._kernel, self._case = kernel, case
+        artifact, device, batch = kernel.artifact, case.inputs[0].device, case.workload.batch
+        self._layout = artifact.candidate.template.layout
+        _check_memory(artifact, batch=batch, device=device)
+        offset_bytes = ALIGNMENT_BYTES[artifact.kind]
+        self._inputs, self._out = (
+            [Guarded(argument, batch=batch, device=device, offset_bytes=offset_bytes) for argument in some]
+            for some in (artifact.inputs, artifact.results)
+        )
+        self._workspaces = [Guarded(argument, batch=batch, device=device) for argument in artifact.workspaces]
+        for own, tensor in zip(self._inputs, case.inputs, strict=True):
+            original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
+            own.tensor.view(original.shape).copy_(original)
+        self.results = [
+            _in_pytorch_order(own.tensor, name=own.name, layout=self._layout, workload=case.workload)
+            for own in self._out
+        ]
+        """The results of the last run, in PyTorch's shapes."""
+
+    def run(self) -> None:
+        for result in self._out:
+            result.fill(UNWRITTEN)
+        for workspace in self._workspaces:
+            workspace.fill(STALE)
+        self._kernel.run_into(*([own.tensor for own in some] for some in (self._inputs, self._out, self._workspaces)))
+
+    def fault(self) -> str | None:
+        """A fault that the runs left in memory: outside of the tensors, in an input, or elements not written."""
+        for own in (*self._inputs, *self._out, *self._workspaces):
+            if not own.bands_are_whole():
+                return f"guard band: it wrote outside {own.name}"
+        if changed := self.changed_input(self._case.inputs):
+            return f"input changed: {changed}"
+        for own in self._out:
+            if unwritten := own.count(UNWRITTEN):
+                return f"not written: {unwritten} of {own.tensor.numel()} elements of {own.name}"
+        return None
+
+    def changed_input(self, given: Sequence[torch.Tensor]) -> str | None:
+        """The name of an input that differs between the kernel's own copy and ``given``; None if all are the same."""
+        for own, tensor in zip(self._inputs, given, strict=True):
+            original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
+            if not have_same_bits([own.tensor.view(original.shape)], [original]):
+                return own.name
+        return None
+
+
+def _check_memory(artifact: Artifact, *, batch: int, device: torch.device) -> None:
+    needed, free = artifact.bytes_at(batch), free_bytes(device.type)
+    if needed > free:
+        raise MemoryError(f"it needs {needed / 2**30:.1f} GiB for its tensors, {free / 2**30:.1f} GiB are free")
+
+
+def _in_kernel_order(tensor: torch.Tensor, *, name: str, layout: Layout) -> torch.Tensor:
+    """A tensor of PyTorch's shape, viewed in the order that a kernel of that layout has in memory."""
+    return tensor.permute(0, 2, 3, 1) if layout == "nhwc" and name in IMAGES else tensor
+
+
+def _in_pytorch_order(tensor: torch.Tensor, *, name: str, layout: Layout, workload: Workload) -> torch.Tensor:
+    """A kernel's tensor, viewed in PyTorch's shape."""
+    shape = workload.shape_of(name)
+    if layout == "nhwc" and name in IMAGES:
+        n, c, h, w = shape
+        return tensor.view(n, h, w, c).permute(0, 3, 1, 2)
+    return tensor.view(shape)

@@ -1,0 +1,66 @@
+"""A file that is there with all its content, or not at all.
+
+It is written under another name in the same folder, ``.<name>.<random>.part``; a rename or a link then gives it its own
+name. Readers never see half a file, and a process that is killed leaves no more than a ``.part`` file behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+UNFINISHED = ".part"
+"""Suffix of a file that is being written; one that stays was left by a process that was killed."""
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_FLAGS |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+@contextlib.contextmanager
+def new_file(
+    path: Path, content: Iterable[bytes], *, durable: bool, private: bool = False, folder: int | None = None
+) -> Iterator[str]:
+    """Write ``content`` beside ``path`` and yield the name of the finished file, which the caller renames or links to
+    ``path``. If the caller does neither, nothing is left of it. Raises OSError.
+
+    ``durable``: the content survives a power cut. ``private``: nobody but this user may read it, whatever the umask.
+    ``folder``: descriptor of the folder that ``path`` and the yielded name are relative to."""
+    part = str(path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}"))
+    descriptor = os.open(part, _FLAGS, 0o600 if private else 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if private:
+                os.fchmod(descriptor, 0o600)
+            for piece in content:
+                file.write(piece)
+            file.flush()
+            if durable:
+                os.fsync(descriptor)
+        yield part
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=folder)
+
+
+def replace_file(path: Path, content: Iterable[bytes], *, durable: bool) -> None:
+    """Give ``path`` new content. A reader finds the old or the new, never half of it. Raises OSError."""
+    with new_file(path, content, durable=durable) as written:
+        Path(written).replace(path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path | int) -> None:
+    """Make the names in a folder, given by its path or its descriptor, survive a power cut too. Not every file system
+    can; then nothing happens."""
+    with contextlib.suppress(OSError):
+        if isinstance(folder, int):
+            os.fsync(folder)
+            return
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,160 @@
+"""The command line of ``python -m dwconv.tune``: bad input, and the layers of networks."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tune_command import SHAPE, error_of, plant, run
+
+from dwconv import target
+from dwconv.layers import read_layers
+
+LAYERS = {
+    "Net@32": [
+        {"C": 8, "I": [32, 32], "K": [3, 5], "S": [2, 1], "P": [1, 2], "n": 3},
+        {"C": 8, "I": [32, 32], "K": [3, 5], "S": [2, 1], "P": [1, 2], "n": 1},
+        {"C": 16, "I": [16, 16], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1},
+    ],
+    "Conv1d": [{"C": 4, "I": [100], "K": [4], "S": [1], "P": [3, 0], "n": 1}],
+    "Conv3d": [{"C": 4, "I": [8, 8, 8], "K": [3, 3, 3], "S": [1, 1, 1], "P": [1, 1, 1], "n": 1}],
+}
+
+
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    return plant(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def layers(tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(LAYERS))
+    return path
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--shape", "1,2,3", "--kernel", "3"], "shape=1,2,3 has 3 sizes"),
+        (["--shape", "1,2,x,3", "--kernel", "3"], "shape=1,2,x,3 is not whole numbers"),
+        (["--shape", "0,8,8,8", "--kernel", "3"], "batch=0"),
+        (["--shape", "1,8,8,8", "--kernel", "9", "--padding", "0"], "kernel=9x9"),
+        (["--shape", "1,8,8,8", "--kernel", "3,3,3"], "kernel=3,3,3 has 3 sizes"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "0"], "stride=0"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "2", "--padding", "same"], "padding=same needs stride 1"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--padding", "full"], "padding=full is not"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--padding=-1"], "padding=-1"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--dtype", "int7"], "dtype=int7 is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--layout", "hwcn"], "layout=hwcn is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "rocm"], "target=rocm is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--passes", "fprop,bprop"], "pass=bprop is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--trials", "0"], "--trials: 0 is not a whole number"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--seconds", "nan"], "--seconds: nan is not a number of seconds"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--search", "luck"], "invalid choice: 'luck'"),
+        (["--shape", "1,8,8,8", "--kern", "3"], "--kern"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--search", "analytic"], "use --target cuda:sm_90"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),
+        (["--shape", "1,8,8,8"], "give --shape N,C,H,W and --kernel K, or --layers"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--batch", "8"], "--batch goes with --layers"),
+        (["--layers", "layers.json", "--batch", "8"], "--layers needs --network"),
+        (["--layers", "layers.json", "--network", "Net@32", "--batch", "8", "--stride", "2"], "--stride goes with"),
+        (["--layers", "absent.json", "--network", "Net@32", "--batch", "8"], "layers=absent.json: No such file"),
+    ],
+)
+def test_bad_input_is_one_clear_line(capsys, options, words):
+    assert words in error_of(capsys, *options)
+
+
+def test_a_log_that_is_a_folder_or_not_writable_is_one_clear_line(capsys, fakes, tmp_path):
+    assert "is a folder" in error_of(capsys, *SHAPE, "--log", tmp_path)
+    (tmp_path / "file").touch()
+    assert "cannot be written" in error_of(capsys, *SHAPE, "--log", tmp_path / "file" / "log.jsonl")
+    assert not fakes
+
+
+def test_cuda_without_a_gpu_names_what_works_without_one(capsys, monkeypatch):
+    monkeypatch.setattr(target, "_gpu_is_here", lambda: False)
+    assert "cuda:sm_90" in error_of(capsys, "--shape", "1,8,8,8", "--kernel", "3", "--target", "cuda")
+
+
+def test_no_template_for_any_pass_is_one_clear_line(capsys, fakes):
+    assert "no wgrad template for cpu yet" in error_of(capsys, *SHAPE, "--passes", "wgrad")
+
+
+def test_bad_input_and_help_are_answered_at_once():
+    slow = "import sys; from dwconv.tune import main\ntry: main()\nexcept SystemExit: pass\n"
+    slow += "assert not {'torch', 'tvm', 'xgboost'} & set(sys.modules)"
+    for options in (
+        ["--help"],
+        ["--shape", "1,2,3", "--kernel", "3"],
+        ["--shape", "1,8,8,8", "--kernel", "3", "--target", "x"],
+    ):
+        subprocess.run([sys.executable, "-c", slow, *options], check=True, capture_output=True, timeout=300)
+
+
+# -- layers of a network -----------------------------------------------------------------------------------------
+
+
+def test_unknown_networks_are_answered_with_close_names(capsys, layers):
+    error = error_of(capsys, "--layers", layers, "--network", "net", "--batch", "8")
+    assert "network=net is not in" in error and error.rstrip().endswith("it has Net@32")
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '{"Net": []}', '{"Net": [{"C": 3}]}', '{"Net": [3]}', '{"Net": 3}'])
+def test_a_layers_file_of_another_kind_is_one_clear_line(capsys, tmp_path, text):
+    path = tmp_path / "layers.json"
+    path.write_text(text)
+    error_of(capsys, "--layers", path, "--network", "Net", "--batch", "8")
+
+
+def test_layers_of_other_dimensions(capsys, layers):
+    assert "is 3-D" in error_of(capsys, "--layers", layers, "--network", "Conv3d", "--batch", "8")
+    (layer,) = read_layers(layers, network="Conv1d")
+    workload = layer.workload("fprop", batch=2, dtype="float32", layout="nchw", bias=False)
+    assert workload.input_shape == (2, 4, 1, 100) and workload.output_shape == (2, 4, 1, 100)
+
+
+def test_every_layer_is_tuned_once(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--trials", "2", "--json"]
+    assert run(*options, "--passes", "fprop,dgrad") == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [result["workload"] for result in results] == [
+        f"{pass_}-n2-{layer}-d1x1-m1-float32-nchw"
+        for layer in ("c8-32x32-k3x5-s2x1-p1x2", "c16-16x16-k3x3-s1x1-p1x1")
+        for pass_ in ("fprop", "dgrad")
+    ]
+
+
+def test_several_networks_are_one_list_the_costliest_layers_first(capsys, fakes, tmp_path):
+    path = tmp_path / "layers.json"
+    small = {"C": 8, "I": [9, 9], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}
+    path.write_text(json.dumps({"A": [small], "B": [{**small, "C": 16}, {**small, "n": 4}]}))
+    options = ["--layers", path, "--network", "A", "--network", "B", "--batch", "2", "--target", "cpu", "--trials", "2"]
+    assert run(*options, "--passes", "fprop", "--json") == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [result["workload_fields"]["channels"] for result in results] == [8, 16]  # 8 channels five times
+
+
+def test_minutes_are_for_all_and_a_second_run_leaves_out_what_is_done(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--passes", "fprop,dgrad"]
+    options += ["--trials", "2", "--minutes", "1", "--json"]
+    assert run(*options) == 0
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["results"]) == 4 and "left" not in err
+    assert run(*options) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"] == [] and len(fakes) == 4
+    assert "4 of 4 passes are confirmed in tuning_logs/fake-cpu-2t.jsonl, and left out" in err
+    assert run(*options[:-1]) == 0, "the table too"
+
+
+def test_when_the_minutes_are_over_it_says_what_is_left(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--passes", "fprop,dgrad"]
+    assert run(*options, "--trials", "2", "--minutes", "0.01", "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"] == []
+    assert err.endswith("time is up, 4 passes are left: the same command goes on from here\n")

@@ -1,0 +1,25 @@
+"""``tune_workload`` on the fake workload, with runners that are passed in."""
+
+from types import SimpleNamespace
+
+import fake_tuning as fake
+import pytest
+
+from dwconv.tuner import loop
+from dwconv.tuner.loop import USUAL_PLAN, SearchPlan, tune_workload
+from dwconv.tuner.result import Budget
+from dwconv.tuner.runners import RunnerChoice
+
+AFRESH = SearchPlan(resume=False)
+LENT = RunnerChoice(workers=SimpleNamespace(measurer=SimpleNamespace(running=True)))
+
+
+def tune(log, *runners, plan=USUAL_PLAN, choice=LENT, progress=None, **budget):
+    """24 trials, unless ``budget`` says otherwise, by the first of ``runners`` that is asked for."""
+    budget = Budget(**{"trials": 24, "seconds": None, "patience": None, **budget})
+    left = list(runners)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "make_runner", lambda *_, **__: left.pop(0))
+        return tune_workload(
+            fake.WORKLOAD, fake.TARGET, log=log, plan=plan, budget=budget, runner=choice, progress=progress
+        )
