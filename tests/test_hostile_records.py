@@ -69,7 +69,7 @@ def foreign_configs(workload: Workload) -> Iterator[Config]:
     """A configuration of every CPU template for another pass, legal in its space."""
     for template in all_templates().values():
         if template.device == "cpu" and template.pass_ != workload.pass_:
-            yield template.space(workload, cpu_target()).default
+            yield template.space(workload.for_pass(template.pass_), cpu_target()).default
 
 
 def check_foreign(logs: Path, workload: Workload, config: Config) -> None:
