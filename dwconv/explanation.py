@@ -11,6 +11,7 @@ from dwconv import dispatch, functional
 from dwconv.build.kernel import why_copied
 from dwconv.errors import InvalidWorkload
 from dwconv.measure.limits import known_limits
+from dwconv.problem import Problem
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import template
 from dwconv.target import CpuTarget
@@ -76,7 +77,7 @@ class Explanation:
 
     call: str
     """The sizes, in words."""
-    problem: dispatch.Problem
+    problem: Problem
     """The same as data; ``problem.workload("fprop")`` is what would be tuned."""
     device: str
     passes: tuple[PassExplanation, ...]
@@ -117,7 +118,7 @@ def explain(
     strides, pads, dilations = functional.geometry_of(
         x, w, stride=stride, padding=padding, dilation=dilation, axes=axes
     )
-    problem = dispatch.Problem(
+    problem = Problem(
         input_shape=tuple(x.shape),
         weight_shape=tuple(w.shape),
         stride=strides,

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import profiler
 
+from dwconv import pytorch
 from dwconv.build.kernel import Kernel
-from dwconv.plan import MEMORY_FORMAT, Plan
+from dwconv.plan import Plan
+from dwconv.problem import MEMORY_FORMAT
 from dwconv.workload import Layout
 
 Ints = Sequence[int]
@@ -25,7 +26,7 @@ def fprop(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, *, dense: bool 
     """y. ``dense``, in all of these: the arguments lie without gaps, images in the plan's layout."""
     kernel = plan.kernels["fprop"]
     if kernel is None:
-        return _pytorch_fprop(plan, x, w, bias)
+        return pytorch.fprop(plan.problem, x, w, bias)
     y: Tensor
     if bias is None:
         y = _run(kernel, dense, x, w)
@@ -40,7 +41,7 @@ def dgrad(plan: Plan, dy: Tensor, w: Tensor, *, dense: bool = False) -> Tensor:
     """dx"""
     kernel = plan.kernels["dgrad"]
     if kernel is None:
-        return _pytorch_dgrad(plan, dy, w)
+        return pytorch.dgrad(plan.problem, dy, w)
     dx: Tensor = _run(kernel, dense, dy, w)
     return dx
 
@@ -49,7 +50,7 @@ def wgrad(plan: Plan, x: Tensor, dy: Tensor, *, dense: bool = False) -> Tensor:
     """dw"""
     kernel = plan.kernels["wgrad"]
     if kernel is None:
-        return _pytorch_wgrad(plan, x, dy, bias=False)[0]
+        return pytorch.wgrad(plan.problem, x, dy)
     if kernel.workload.bias:
         return wgrad_bias(plan, x, dy, dense=dense)[0]
     dw: Tensor = _run(kernel, dense, x, dy)
@@ -60,7 +61,7 @@ def wgrad_bias(plan: Plan, x: Tensor, dy: Tensor, *, dense: bool = False) -> tup
     """(dw, dbias)"""
     kernel = plan.kernels["wgrad"]
     if kernel is None:
-        return _pytorch_wgrad(plan, x, dy, bias=True)
+        return pytorch.wgrad_bias(plan.problem, x, dy)
     if kernel.workload.bias:
         dw, dbias = _run(kernel, dense, x, dy)
         return dw, dbias
@@ -82,55 +83,6 @@ def _run(kernel: Kernel, dense: bool, *inputs: Tensor) -> Any:
             return kernel(*inputs)
     is_short = dense and kernel.is_direct and kernel.native is None
     return kernel.on_dense(*inputs) if is_short else kernel(*inputs)
-
-
-# -- PyTorch's own ops -----------------------------------------------------------------------------------------------
-
-
-def _pytorch_fprop(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-    stride, padding, dilation, _ = plan.geometry
-    symmetric, pad = _split_padding(padding)
-    y = F.conv2d(F.pad(x, pad) if pad else x, w, bias, stride, symmetric, dilation, x.shape[1])
-    return y.contiguous(memory_format=plan.memory_format)
-
-
-def _pytorch_dgrad(plan: Plan, dy: Tensor, w: Tensor) -> Tensor:
-    batch, channels, height, width = plan.problem.input_shape
-    stride, padding, dilation, layout = plan.geometry
-    symmetric, (left, right, top, bottom) = _split_padding(padding, always=True)
-    # Only its shape and its layout matter; it is never read, nor written.
-    x = empty((batch, channels, height + top + bottom, width + left + right), like=dy, layout=layout)
-    dx = _pytorch_backward(dy, x, w, stride, symmetric, dilation, mask=(True, False, False))[0]
-    return dx[:, :, top : top + height, left : left + width].contiguous(memory_format=plan.memory_format)
-
-
-def _pytorch_wgrad(plan: Plan, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tensor, Tensor]:
-    """dw, and dbias where it is wanted, from one call."""
-    stride, padding, dilation, _ = plan.geometry
-    symmetric, pad = _split_padding(padding)
-    w = dy.new_empty(1).expand(plan.problem.weight_shape)  # only its shape matters
-    padded = F.pad(x, pad) if pad else x
-    _, dw, dbias = _pytorch_backward(dy, padded, w, stride, symmetric, dilation, mask=(False, True, bias))
-    return dw.contiguous(), dbias
-
-
-def _pytorch_backward(
-    dy: Tensor, x: Tensor, w: Tensor, stride: Ints, padding: Ints, dilation: Ints, *, mask: tuple[bool, bool, bool]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Those of PyTorch's gradients, of x, w and the bias, that ``mask`` asks for; the others hold nothing."""
-    gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-        dy, x, w, [w.shape[0]], stride, padding, dilation, False, [0, 0], x.shape[1], mask
-    )
-    return gradients
-
-
-def _split_padding(padding: Ints, *, always: bool = False) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """Padding as PyTorch's op takes it, and what has to be padded before: (left, right, top, bottom), empty for
-    nothing unless ``always``."""
-    top, bottom, left, right = padding
-    if top == bottom and left == right:
-        return (top, left), (0, 0, 0, 0) if always else ()
-    return (0, 0), (left, right, top, bottom)
 
 
 def empty(shape: Ints, *, like: Tensor, layout: Layout) -> Tensor:

@@ -17,9 +17,10 @@ import torch
 
 from dwconv import native
 from dwconv.build.cpu import first_line
-from dwconv.dispatch import DispatchDecision, Problem, database, decisions, tune_command
+from dwconv.dispatch import DispatchDecision, database, decisions, tune_command
 from dwconv.errors import DwconvWarning
 from dwconv.legality import broken
+from dwconv.problem import MEMORY_FORMAT, Problem
 from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget, Target
 from dwconv.workload import PASSES, Layout, Pass, Workload
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from dwconv.schedules.template import Candidate
 
 Made = TypeVar("Made")
-MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 MOST_PLANS = 10_000
 """Sizes to remember at a time."""
 MOST_NAMED = 20

@@ -13,7 +13,8 @@ from planted_records import plant, record_of, workload_of
 
 from dwconv import legality, plan
 from dwconv.arguments import ArgumentParser, add_workload_arguments, workload_from
-from dwconv.dispatch import Problem, decide, decisions, tune_command
+from dwconv.dispatch import decide, decisions, tune_command
+from dwconv.problem import Problem
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.space import Config
