@@ -47,6 +47,11 @@ class Problem:
         )
 
     @property
+    def geometry(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], Layout]:
+        """stride, padding, dilation, layout: as our ops take them."""
+        return self.stride, self.padding, self.dilation, self.layout
+
+    @property
     def dtype_name(self) -> str:
         return str(self.dtype).removeprefix("torch.")
 

@@ -1,7 +1,7 @@
 """PyTorch's own op, pass by pass: what runs where no kernel is faster, and what kernels are measured against.
 
-Shapes are PyTorch's, for 1-D with a height of 1. Results lie in the problem's layout, whatever the arguments do.
-Nothing here is differentiable.
+Of a pass, shapes are PyTorch's, for 1-D with a height of 1, and results lie in the problem's layout, whatever the
+arguments do. The passes are not differentiable.
 
 PyTorch's op pads both sides alike. What one side has more is padded before it, which copies the image, and cut off a
 gradient after it; PyTorch does the same for ``padding="same"`` with an even kernel.
@@ -9,13 +9,16 @@ gradient after it; PyTorch does the same for ``padding="same"`` with an even ker
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from dwconv.problem import MEMORY_FORMAT, Problem
+
+OPS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d}
+"""For a whole call, derivative and all, by the number of axes."""
 
 Sides = tuple[int, int, int, int]
 

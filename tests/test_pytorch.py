@@ -10,6 +10,7 @@ from planted_records import workload_of
 from torch.profiler import ProfilerActivity, profile
 
 from dwconv import pytorch
+from dwconv.call import torch_ops as ops
 from dwconv.measure.providers import laid_out, pytorch_call
 from dwconv.problem import MEMORY_FORMAT, Problem
 from dwconv.reference import operands, reference
@@ -58,8 +59,6 @@ def test_every_pass_is_right_and_lies_as_asked(padding, layout):
 @pytest.mark.parametrize("padding", PADDINGS)
 def test_what_is_measured_is_what_runs(logs, padding, pass_):
     """The baseline of tuning, and an untuned call: the same operators on the same sizes."""
-    from dwconv import ops
-
     of = convolution(padding, pass_=pass_, layout="nhwc")
     inputs = laid_out(of, *operands(of, data="normal", seed=0), layout="nhwc")
     geometry = (of.stride, [side for sides in of.padding for side in sides], of.dilation, "nhwc")

@@ -13,7 +13,8 @@ from planted_records import plant, workload_of
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
-from dwconv.eager import is_watched
+from dwconv.call import torch_ops
+from dwconv.call.watchers import is_watched
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()
@@ -51,7 +52,7 @@ def check(ours, reference):
 def test_no_dispatcher_is_asked(monkeypatch, way):
     x, w = leaves()
     for name in ("fprop", "dgrad", "wgrad", "wgrad_bias"):
-        monkeypatch.setattr(f"dwconv.ops.{name}", None)
+        monkeypatch.setattr(f"dwconv.call.torch_ops.{name}", None)
     y = convolve(x, w)
     assert ("CppNode" in y.grad_fn.name()) == (way == "compiled")
     assert "DwconvConvolution" in y.grad_fn.name()
@@ -71,7 +72,7 @@ def test_a_weights_gradient_is_taken_as_it_is_and_lies_as_pytorchs(memory_format
     (gradient,) = torch.autograd.grad(convolve(x, weight).sum(), weight, create_graph=True)  # by the ops
     assert gradient.stride() == weight.stride()
     check(gradient, weight.grad)
-    y = dwconv.ops.fprop(x, weight, None, (1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
+    y = torch_ops.fprop(x, weight, None, (1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
     assert torch.autograd.grad(y.sum(), weight)[0].stride() == weight.stride()
 
 

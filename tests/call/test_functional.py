@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from planted_records import plant, workload_of
 
 import dwconv
+from dwconv.call.plan import Plan
 from dwconv.errors import DwconvWarning, InvalidWorkload
-from dwconv.plan import Plan, reset
 from tests.turns import slow
 
 pytestmark = [
@@ -69,19 +69,19 @@ class OnOurOps(Plan):
 
 
 # What takes a call, and a node of its graph that says so.
-WAYS = {"PyTorch's op": "ConvolutionBackward0", "our ops": "DwconvFprop", "past the dispatcher": "DwconvConvolution"}
+WAYS = {"PyTorch's op": "ConvolutionBackward0", "our ops": "DwconvPass", "past the dispatcher": "DwconvConvolution"}
 
 
 @contextlib.contextmanager
 def going(way):
     with pytest.MonkeyPatch.context() as patch:
-        reset()
+        dwconv.reset()
         if way != "PyTorch's op":
-            patch.setattr("dwconv.plan.Plan", OnOurOps)
+            patch.setattr("dwconv.call.plan.Plan", OnOurOps)
         if way == "our ops":
-            patch.setattr("dwconv.functional.is_watched", lambda *_: True)
+            patch.setattr("dwconv.call.functional.is_watched", lambda *_: True)
         yield
-    reset()
+    dwconv.reset()
 
 
 def nodes(y):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from planted_records import plant, workload_of
 from torch.autograd import gradcheck, gradgradcheck
 
-from dwconv import ops
+from dwconv.call import torch_ops as ops
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
