@@ -20,7 +20,7 @@ from torch.library import Library, register_fake
 
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses, with_strides
-from dwconv.call.plan import plan_for
+from dwconv.call.plan import MOST_PLANS, plan_for
 from dwconv.problem import MEMORY_FORMAT, Problem
 from dwconv.workload import Layout
 
@@ -80,6 +80,13 @@ class DispatchedPasses:
 
 def _planned(x_shape: Ints, w_shape: Ints, geometry: Geometry, *, like: Tensor, bias: bool) -> PlannedPasses:
     stride, padding, dilation, layout = geometry
+    key = (
+        *x_shape, *w_shape, *stride, *padding, *dilation, layout, like.dtype, like.device, bias,
+        torch.get_num_threads(),
+    )  # fmt: skip
+    known = _known.get(key)
+    if known is not None:
+        return known
     problem = Problem(
         input_shape=tuple(x_shape),
         weight_shape=tuple(w_shape),
@@ -90,7 +97,18 @@ def _planned(x_shape: Ints, w_shape: Ints, geometry: Geometry, *, like: Tensor, 
         layout=layout,
         bias=bias,
     )
-    return PlannedPasses(plan=plan_for(problem, like.device))
+    if len(_known) >= MOST_PLANS:
+        forget()
+    passes = _known[key] = PlannedPasses(plan=plan_for(problem, like.device))
+    return passes
+
+
+def forget() -> None:
+    """Forget what runs the ops."""
+    _known.clear()
+
+
+_known: dict[object, PlannedPasses] = {}
 
 
 def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
@@ -143,45 +161,73 @@ def _empty(shape: Ints, *, like: Tensor, layout: Layout) -> Tensor:
 # -- its derivative --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Roles:
-    """Which of the tensors that a convolution ties together an op takes and gives: names of ``Tied``."""
-
-    op: Any
-    takes: tuple[str, ...]
-    gives: tuple[str, ...]
-
-    def passes(self, first: Tensor, second: Tensor, third: Any, *geometry: Any) -> DispatchedPasses:
-        """Of the convolution that the op, with these arguments, is a pass of."""
-        given = dict(zip(self.takes, (first, second), strict=False))
-        w = given.get("w")
-        return DispatchedPasses(
-            input_shape=given["x"].shape if "x" in given else third,
-            kernel_size=third if w is None else w.shape[2:],
-            geometry=geometry,
-            weight_strides=None if w is None else w.stride(),
+class DwconvFprop(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+        _keep(ctx, x, w)
+        ctx.passes = DispatchedPasses(
+            input_shape=x.shape, kernel_size=w.shape[2:], geometry=geometry, weight_strides=w.stride()
         )
-
-
-class DwconvPass(Function):
-    """An op, differentiable. Each takes two tensors that its derivative needs, and then what needs no keeping."""
+        y: Tensor = _below_autograd(fprop, x, w, bias, *geometry)
+        return y
 
     @staticmethod
-    def forward(ctx: Any, roles: _Roles, first: Tensor, second: Tensor, *others: Any) -> Any:
-        _, needs_first, needs_second, *_ = ctx.needs_input_grad
-        ctx.save_for_backward(first if needs_second else None, second if needs_first else None)
-        ctx.roles, ctx.passes = roles, roles.passes(first, second, *others)
-        return _below_autograd(roles.op, first, second, *others)
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        needs_x, needs_w, needs_bias, *_ = ctx.needs_input_grad
+        found = gradients(ctx.passes, Tied(x, w, None, dy), Needs(needs_x, needs_w, needs_bias))
+        return found.x, found.w, found.bias, *_OF_GEOMETRY
+
+
+class DwconvDgrad(Function):
+    @staticmethod
+    def forward(ctx: Any, dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
+        _keep(ctx, dy, w)
+        ctx.passes = DispatchedPasses(input_shape=input_shape, kernel_size=w.shape[2:], geometry=geometry)
+        dx: Tensor = _below_autograd(dgrad, dy, w, input_shape, *geometry)
+        return dx
 
     @staticmethod
-    def backward(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
-        roles: _Roles = ctx.roles
-        kept = dict(zip(roles.takes, ctx.saved_tensors, strict=False))
-        tied = Tied(**kept, **dict(zip(roles.gives, given, strict=True)))
-        needs = Needs(**dict(zip(roles.takes, ctx.needs_input_grad[1:], strict=False)))
-        found = gradients(ctx.passes, tied, needs)
-        wanted = (getattr(found, name) for name in roles.takes)
-        return None, *wanted, *[None] * (len(ctx.needs_input_grad) - 1 - len(roles.takes))
+    def backward(ctx: Any, ddx: Tensor) -> tuple[Tensor | None, ...]:
+        dy, w = ctx.saved_tensors
+        needs_y, needs_w, *_ = ctx.needs_input_grad
+        found = gradients(ctx.passes, Tied(x=ddx, w=w, y=dy), Needs(w=needs_w, y=needs_y))
+        return found.y, found.w, None, *_OF_GEOMETRY
+
+
+class DwconvWgrad(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
+        return _wgrad_forward(ctx, wgrad, x, dy, kernel_size, *geometry)
+
+    @staticmethod
+    def backward(ctx: Any, ddw: Tensor, ddbias: Tensor | None = None) -> tuple[Tensor | None, ...]:
+        x, dy = ctx.saved_tensors
+        needs_x, needs_y, *_ = ctx.needs_input_grad
+        found = gradients(ctx.passes, Tied(x=x, w=ddw, bias=ddbias, y=dy), Needs(x=needs_x, y=needs_y))
+        return found.x, found.y, None, *_OF_GEOMETRY
+
+
+class DwconvWgradBias(DwconvWgrad):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
+        return _wgrad_forward(ctx, wgrad_bias, x, dy, kernel_size, *geometry)
+
+
+def _wgrad_forward(ctx: Any, op: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
+    _keep(ctx, x, dy)
+    ctx.passes = DispatchedPasses(input_shape=x.shape, kernel_size=kernel_size, geometry=geometry)
+    return _below_autograd(op, x, dy, kernel_size, *geometry)
+
+
+_OF_GEOMETRY = (None,) * 4
+"""Nothing of it has a gradient."""
+
+
+def _keep(ctx: Any, first: Tensor, second: Tensor) -> None:
+    """Each of the two is needed for the gradient of the other only."""
+    needs_first, needs_second, *_ = ctx.needs_input_grad
+    ctx.save_for_backward(first if needs_second else None, second if needs_first else None)
 
 
 def _below_autograd(op: Any, *args: Any) -> Any:
@@ -189,13 +235,13 @@ def _below_autograd(op: Any, *args: Any) -> Any:
         return op(*args)
 
 
-def _differentiable(roles: _Roles) -> Callable[..., Any]:
-    """An op with its derivative. torch.library.register_autograd does the same, in half as much time again."""
+def _differentiable(op: Any, derivative: Callable[..., Any]) -> Callable[..., Any]:
+    """``op`` with its derivative. torch.library.register_autograd does the same, in half as much time again."""
 
     def call(*args: Any) -> Any:
         if torch.is_grad_enabled():
-            return DwconvPass.apply(roles, *args)  # type: ignore[no-untyped-call]
-        return _below_autograd(roles.op, *args)
+            return derivative(*args)
+        return _below_autograd(op, *args)
 
     return call
 
@@ -223,14 +269,14 @@ def _autocast(device: str) -> Callable[..., Tensor]:
 
 _AUTOCAST_KEYS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
 
-for _roles, _run, _fake in (
-    (_Roles(op=fprop, takes=("x", "w", "bias"), gives=("y",)), _fprop, _fprop_fake),
-    (_Roles(op=dgrad, takes=("y", "w"), gives=("x",)), _dgrad, _dgrad_fake),
-    (_Roles(op=wgrad, takes=("x", "y"), gives=("w",)), _wgrad, _wgrad_fake),
-    (_Roles(op=wgrad_bias, takes=("x", "y"), gives=("w", "bias")), _wgrad_bias, _wgrad_bias_fake),
+for _op, _run, _fake, _derivative in (
+    (fprop, _fprop, _fprop_fake, DwconvFprop.apply),
+    (dgrad, _dgrad, _dgrad_fake, DwconvDgrad.apply),
+    (wgrad, _wgrad, _wgrad_fake, DwconvWgrad.apply),
+    (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, DwconvWgradBias.apply),
 ):
-    _library.impl(_roles.op, _run, "CompositeExplicitAutograd")
-    _library.impl(_roles.op, _differentiable(_roles), "Autograd")
-    register_fake(_roles.op, _fake, lib=_library)
+    _library.impl(_op, _run, "CompositeExplicitAutograd")
+    _library.impl(_op, _differentiable(_op, _derivative), "Autograd")
+    register_fake(_op, _fake, lib=_library)
 _library.impl(fprop, _autocast("cpu"), "AutocastCPU")
 _library.impl(fprop, _autocast("cuda"), "AutocastCUDA")

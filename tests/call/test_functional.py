@@ -69,7 +69,7 @@ class OnOurOps(Plan):
 
 
 # What takes a call, and a node of its graph that says so.
-WAYS = {"PyTorch's op": "ConvolutionBackward0", "our ops": "DwconvPass", "past the dispatcher": "DwconvConvolution"}
+WAYS = {"PyTorch's op": "ConvolutionBackward0", "our ops": "DwconvFprop", "past the dispatcher": "DwconvConvolution"}
 
 
 @contextlib.contextmanager
