@@ -245,8 +245,9 @@ def test_tensors_may_lie_anyhow(tuned):
     ):
         assert lying.shape == x.shape
         exact = F.conv2d(lying.double(), w.double(), bias.double(), tuned.stride, tuned.padding[0][0], 1, channels)
-        y = dwconv.conv2d(lying, w.flip(2).flip(2), bias, tuned.stride, tuned.padding[0][0])
-        torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=2e-4)
+        for _ in range(2):  # the first call teaches
+            y = dwconv.conv2d(lying, w.flip(2).flip(2), bias, tuned.stride, tuned.padding[0][0])
+            torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=2e-4)
 
 
 def test_conv1d_runs_on_kernels_of_height_1(logs):

@@ -13,7 +13,7 @@ from planted_records import plant, workload_of
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
-from dwconv.call import torch_ops
+from dwconv.call import quick, torch_ops
 from dwconv.call.watchers import is_watched
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
@@ -25,7 +25,7 @@ def way(request, logs, monkeypatch):
     """Who takes the calls that follow: the first of its kind teaches."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     if request.param == "interpreted":
-        monkeypatch.setattr("dwconv.native.native", lambda: None)
+        monkeypatch.setattr("dwconv.native.native", lambda **options: None)
     else:
         needs_native()
     convolve(*leaves())
@@ -152,6 +152,23 @@ def test_what_is_more_than_numbers_in_memory_is_seen():
     check(convolve(negated, w), exact(negated, w))
     with torch._subclasses.FakeTensorMode():
         assert is_watched(x, w, None)
+
+
+def test_a_compiler_and_autocast_are_seen(monkeypatch):
+    x, w = (leaf.detach() for leaf in leaves())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert is_watched(x, w, None)
+    assert not is_watched(x, w, None)
+    monkeypatch.setattr("torch.compiler.is_compiling", lambda: True)
+    assert is_watched(x, w, None)
+
+
+def test_calls_are_forgotten_before_they_fill_the_memory(monkeypatch):
+    monkeypatch.setattr("dwconv.call.quick.MOST_PLANS", 3)
+    _, w = leaves()
+    for batch in range(1, 9):
+        convolve(torch.randn(batch, 8, 9, 7).to(memory_format=torch.channels_last), w)
+    assert len(quick._known) <= 3
 
 
 def test_a_profile_names_the_passes():
