@@ -12,8 +12,6 @@ import torch
 
 from dwconv.workload import Layout, Pass, Workload
 
-MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dwconv.problem import MEMORY_FORMAT, Problem
+from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.problem import Problem
 
 OPS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d}
 """For a whole call, derivative and all, by the number of axes."""

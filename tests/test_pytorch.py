@@ -12,7 +12,8 @@ from torch.profiler import ProfilerActivity, profile
 from dwconv import pytorch
 from dwconv.call import torch_ops as ops
 from dwconv.measure.providers import laid_out, pytorch_call
-from dwconv.problem import MEMORY_FORMAT, Problem
+from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.problem import Problem
 from dwconv.reference import operands, reference
 from dwconv.workload import LAYOUTS, PASSES
 

@@ -19,7 +19,8 @@ from dwconv.build.cpu import first_line
 from dwconv.dispatch import DispatchDecision, database, decisions, tune_command
 from dwconv.errors import DwconvWarning
 from dwconv.legality import broken
-from dwconv.problem import MEMORY_FORMAT, Problem
+from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.problem import Problem
 from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget, Target
 from dwconv.workload import PASSES, Pass, Workload

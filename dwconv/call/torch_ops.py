@@ -21,7 +21,8 @@ from torch.library import Library, register_fake
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.plan import MOST_PLANS, plan_for
-from dwconv.problem import MEMORY_FORMAT, Problem
+from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.problem import Problem
 from dwconv.workload import Layout
 
 _GEOMETRY = "int[2] stride, int[4] padding, int[2] dilation, str layout"

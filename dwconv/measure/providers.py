@@ -13,7 +13,8 @@ import torch
 
 from dwconv import pytorch
 from dwconv.measure.timing import GLANCE, Call, Clock, time_in_turns
-from dwconv.problem import MEMORY_FORMAT, Problem
+from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.problem import Problem
 from dwconv.workload import LAYOUTS, Layout, Workload
 
 # What PyTorch's choice of a backend is called here; the rest goes by the name of PyTorch.
