@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dwconv import nn as nn
+    from dwconv.call.functional import conv1d as conv1d
+    from dwconv.call.functional import conv2d as conv2d
+    from dwconv.call.functional import reset as reset
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.explanation import explain as explain
-    from dwconv.functional import conv1d as conv1d
-    from dwconv.functional import conv2d as conv2d
     from dwconv.nn import convert as convert
-    from dwconv.plan import reset as reset
 
     __version__: str
 
 _HOMES = {
-    "conv1d": "dwconv.functional",
-    "conv2d": "dwconv.functional",
+    "conv1d": "dwconv.call.functional",
+    "conv2d": "dwconv.call.functional",
     "convert": "dwconv.nn",
     "explain": "dwconv.explanation",
-    "reset": "dwconv.plan",
+    "reset": "dwconv.call.functional",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }

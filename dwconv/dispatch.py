@@ -17,10 +17,11 @@ import torch
 from dwconv import legality
 from dwconv.arguments import workload_options
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.problem import Problem
 from dwconv.records.database import Database
 from dwconv.records.record import Status
 from dwconv.target import CpuTarget, Target, cpu_target, cuda_target
-from dwconv.workload import DTYPES, PASSES, Layout, Pass, Workload
+from dwconv.workload import DTYPES, PASSES, Pass, Workload
 
 if TYPE_CHECKING:
     from dwconv.records.record import Measurement, TuningRecord
@@ -54,61 +55,6 @@ class DispatchDecision:
         return f"{self.provider}: {self.reason}" + (f"; tune it: {self.command}" if self.command else "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """The sizes of a call, as PyTorch has them: what decisions are made for."""
-
-    input_shape: tuple[int, ...]
-    """(N, C, H, W)"""
-    weight_shape: tuple[int, ...]
-    """(C·multiplier, 1, KH, KW)"""
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    """(top, bottom, left, right)"""
-    dilation: tuple[int, ...]
-    dtype: torch.dtype
-    layout: Layout
-    bias: bool = False
-
-    def workload(self, pass_: Pass) -> Workload:
-        """Raises InvalidWorkload for an empty batch, or a dtype that has no kernels."""
-        batch, channels, height, width = self.input_shape
-        out_channels, _, kernel_h, kernel_w = self.weight_shape
-        top, bottom, left, right = self.padding
-        fprop = Workload(
-            pass_="fprop",
-            batch=batch,
-            channels=channels,
-            input_size=(height, width),
-            kernel=(kernel_h, kernel_w),
-            multiplier=out_channels // channels,
-            stride=(self.stride[0], self.stride[1]),
-            padding=((top, bottom), (left, right)),
-            dilation=(self.dilation[0], self.dilation[1]),
-            dtype=_dtype_name(self.dtype),  # type: ignore[arg-type]  # the workload checks it
-            layout=self.layout,
-            bias=self.bias,
-        )
-        return fprop.for_pass(pass_)
-
-    def __str__(self) -> str:
-        """``8×144×56×56 nhwc float32, kernel 3×3, stride 1×1, padding 1×1×1×1``, the defaults left out."""
-        words = [
-            f"{_x(self.input_shape)} {self.layout} {_dtype_name(self.dtype)}",
-            f"kernel {_x(self.weight_shape[2:])}",
-        ]
-        for name, sizes, default in (
-            ("stride", self.stride, 1),
-            ("padding", self.padding, 0),
-            ("dilation", self.dilation, 1),
-        ):
-            if any(size != default for size in sizes):
-                words.append(f"{name} {_x(sizes) if len(set(sizes)) > 1 else sizes[0]}")
-        if self.weight_shape[0] != self.input_shape[1]:
-            words.append(f"multiplier {self.weight_shape[0] // self.input_shape[1]}")
-        return ", ".join(words) + " with a bias" * self.bias
-
-
 # -- deciding ------------------------------------------------------------------------------------------------------
 
 
@@ -122,8 +68,8 @@ def decisions(problem: Problem, device: torch.device) -> tuple[dict[Pass, Dispat
     reason = ""
     if device.type not in ("cpu", "cuda"):
         reason = f"dwconv has no kernels for {device.type}"
-    elif _dtype_name(problem.dtype) not in DTYPES:
-        reason = f"dwconv has no kernels for {_dtype_name(problem.dtype)}"
+    elif problem.dtype_name not in DTYPES:
+        reason = f"dwconv has no kernels for {problem.dtype_name}"
     elif 0 in problem.input_shape:
         reason = "there is nothing to compute"
     if reason:
@@ -287,11 +233,3 @@ def target_of(device: torch.device) -> Target:
 def in_us(time_us: float) -> str:
     """A time as people read it: ``7.3 µs``, ``1240 µs``."""
     return f"{time_us:.0f} µs" if time_us >= 100 else f"{time_us:.1f} µs"
-
-
-def _x(sizes: Sequence[int]) -> str:
-    return "×".join(str(size) for size in sizes)
-
-
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

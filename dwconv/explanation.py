@@ -7,10 +7,12 @@ from pathlib import Path
 
 from torch import Tensor
 
-from dwconv import dispatch, functional
+from dwconv import dispatch
 from dwconv.build.kernel import why_copied
+from dwconv.call.arguments import Arguments, Call, Size
 from dwconv.errors import InvalidWorkload
 from dwconv.measure.limits import known_limits
+from dwconv.problem import Problem
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import template
 from dwconv.target import CpuTarget
@@ -76,7 +78,7 @@ class Explanation:
 
     call: str
     """The sizes, in words."""
-    problem: dispatch.Problem
+    problem: Problem
     """The same as data; ``problem.workload("fprop")`` is what would be tuned."""
     device: str
     passes: tuple[PassExplanation, ...]
@@ -101,9 +103,9 @@ def explain(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: functional.Size = 1,
-    padding: functional.Size | str = 0,
-    dilation: functional.Size = 1,
+    stride: Size = 1,
+    padding: Size | str = 0,
+    dilation: Size = 1,
     groups: int | None = None,
 ) -> Explanation:
     """What ``dwconv.conv2d`` (or ``conv1d``, for a weight of three dimensions) would run for these arguments, and why.
@@ -113,20 +115,8 @@ def explain(
     axes = weight.dim() - 2
     if axes not in (1, 2):
         raise InvalidWorkload(f"weight has {weight.dim()} dimensions; explain knows 1-D (3) and 2-D (4) convolutions")
-    x, w = functional.as_2d(input, weight, bias, groups=groups, axes=axes)
-    strides, pads, dilations = functional.geometry_of(
-        x, w, stride=stride, padding=padding, dilation=dilation, axes=axes
-    )
-    problem = dispatch.Problem(
-        input_shape=tuple(x.shape),
-        weight_shape=tuple(w.shape),
-        stride=strides,
-        padding=pads,
-        dilation=dilations,
-        dtype=functional.running_dtype(x),
-        layout=functional.layout_of(x, w),
-        bias=bias is not None,
-    )
+    call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
+    problem, x, w = call.problem, call.x, call.w
     decisions, target = dispatch.decisions(problem, x.device)
     untuned = [pass_ for pass_, made in decisions.items() if made.command]
     return Explanation(

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dwconv.functional import conv1d, conv2d
+from dwconv.call.functional import conv1d, conv2d
 
 Size1d = int | tuple[int]
 Size2d = int | tuple[int, int]

@@ -16,7 +16,8 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck
 
-from dwconv import native, plan, settings
+import dwconv
+from dwconv import native, settings
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner import unseen
 from dwconv.tuner.analytic import Analytic
@@ -131,6 +132,6 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "logs"
     folder.mkdir()
     monkeypatch.setenv("DWCONV_TUNING_LOGS", str(folder))
-    plan.reset()
+    dwconv.reset()
     yield folder
-    plan.reset()
+    dwconv.reset()

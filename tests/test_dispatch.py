@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_records import plant, record_of, workload_of
 
-from dwconv import legality, plan
+import dwconv
+from dwconv import legality
 from dwconv.arguments import ArgumentParser, add_workload_arguments, workload_from
-from dwconv.dispatch import Problem, decide, decisions, tune_command
+from dwconv.dispatch import decide, decisions, tune_command
+from dwconv.problem import Problem
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.space import Config
@@ -72,7 +74,7 @@ def test_with_other_threads_the_nearest_record_counts_and_says_so(logs):
         assert decision.reason == "20.00× as fast as onednn-nhwc on 9 threads"
         assert decision.target == cpu_target(threads=9)
         exact = real_record(logs, threads=8)
-        plan.reset()
+        dwconv.reset()
         decision = decide(WORKLOAD, "cpu")
         assert (decision.record, decision.reason) == (exact, "20.00× as fast as onednn-nhwc")
     finally:
@@ -100,7 +102,7 @@ def test_the_call_counts_too_where_nothing_hides_it(known):
     known(providers={"onednn-nhwc": us(59)})
     assert decide(WORKLOAD, "cpu").provider == "pytorch"
     known(providers={"onednn-nhwc": us(61)})
-    plan.reset()
+    dwconv.reset()
     assert decide(WORKLOAD, "cpu").provider == "dwconv"
 
 
@@ -133,7 +135,7 @@ def test_a_bias_after_a_kernel_without_one_is_a_sweep_that_has_to_be_won_too(kno
     )
     assert with_bias.command.endswith("--bias --passes fprop")  # which would need no sweep
     record = known(providers={"onednn-nhwc": us(150)})
-    plan.reset()
+    dwconv.reset()
     with_bias = decide(BIASED, "cpu")
     assert (with_bias.provider, with_bias.record) == ("dwconv", record)
     assert with_bias.reason == "1.50× as fast as onednn-nhwc, with a sweep for the bias"
@@ -243,7 +245,7 @@ def write(logs, *records):
     (logs / "log.jsonl").unlink(missing_ok=True)
     for record in records:
         TuningLog(logs / "log.jsonl").append(record)
-    plan.reset()
+    dwconv.reset()
 
 
 def test_the_nearest_legal_configuration_runs_and_says_so(known, logs):

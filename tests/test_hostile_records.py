@@ -17,7 +17,6 @@ from planted_records import record_of, workload_of
 
 import dwconv
 from dwconv.errors import DwconvWarning
-from dwconv.plan import reset
 from dwconv.records.log import encode
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config, Value
@@ -54,7 +53,7 @@ def check_calls(workload: Workload, convolve=dwconv.conv2d) -> list[str]:
 
 def plant_lines(logs: Path, lines: Iterable[bytes]) -> None:
     (logs / "log.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-    reset()
+    dwconv.reset()
 
 
 def promising(workload: Workload, config: Config) -> TuningRecord:

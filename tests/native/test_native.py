@@ -15,9 +15,10 @@ from planted_records import plant, workload_of
 
 import dwconv
 from dwconv import native
+from dwconv.call.plan import plan_for
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
-from dwconv.plan import plan, reset
+from dwconv.problem import Problem
 from dwconv.workload import PASSES
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
@@ -54,8 +55,8 @@ def test_the_same_bits_as_through_python(logs, monkeypatch, batched, bias):
     found = []
     for way in ("compiled", "interpreted"):
         if way == "interpreted":
-            monkeypatch.setattr("dwconv.native.native", lambda: None)
-            reset()
+            monkeypatch.setattr("dwconv.native.native", lambda **options: None)
+            dwconv.reset()
         dwconv.conv2d(x, w, b, padding=(1, 1))
         y, is_compiled = took(dwconv.conv2d, x, w, b, padding=(1, 1))
         assert is_compiled == (way == "compiled")
@@ -137,7 +138,7 @@ def test_a_graph_outlives_what_was_forgotten(logs):
     dwconv.conv2d(x, w, padding=1)
     y, is_compiled = took(dwconv.conv2d, x, w, padding=1)
     assert is_compiled
-    reset()
+    dwconv.reset()
     gc.collect()
     assert native.convolve(x, w, None, 1, 1, 1, None, 2) is None
     reference = F.conv2d(x, w, padding=1, groups=8)
@@ -162,7 +163,7 @@ def test_what_pytorch_runs_costs_no_way_through_python(logs, monkeypatch, axes):
     arguments = (2, (1, 2)[-axes:], 2)
     with pytest.warns(DwconvWarning, match="untuned"):
         ours(x, w, b, *arguments)
-    monkeypatch.setattr("dwconv.functional.known_calls", None)
+    monkeypatch.setattr("dwconv.call.functional._convolve", None)
     y, reference = ours(x, w, b, *arguments), theirs(x, w, b, *arguments, 4)
     assert torch.equal(y, reference)
     assert torch.equal(*(torch.autograd.grad(each.sum(), w)[0] for each in (y, reference)))
@@ -171,10 +172,7 @@ def test_what_pytorch_runs_costs_no_way_through_python(logs, monkeypatch, axes):
 def test_a_kernel_takes_only_what_lies_as_it_reads(logs):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     x, w, _ = (None if leaf is None else leaf.detach() for leaf in leaves())
-    found = plan(
-        input_shape=x.shape, weight_shape=w.shape, stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1),
-        dtype=x.dtype, device=x.device, layout="nhwc", bias=False,
-    )  # fmt: skip
+    found = plan_for(Problem.of(WORKLOAD), x.device)
     kernels = [found.kernels[pass_] for pass_ in PASSES]
     assert all(kernel.native for kernel in kernels)
     fprop = kernels[0]

@@ -1,4 +1,4 @@
-"""Plan: what runs a call, pass by pass. ``plan`` is what the ops look up in every step.
+"""Plan: what runs a call, pass by pass. ``plan_for`` is what the ops look up in every step.
 
 A Plan decides once and builds a kernel when it is first used. Nothing is ever tuned here, and nothing that goes wrong
 here stops a training step: PyTorch's own op can always run.
@@ -10,26 +10,26 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv import native
 from dwconv.build.cpu import first_line
-from dwconv.dispatch import DispatchDecision, Problem, database, decisions, tune_command
+from dwconv.dispatch import DispatchDecision, database, decisions, tune_command
 from dwconv.errors import DwconvWarning
 from dwconv.legality import broken
+from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.problem import Problem
 from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget, Target
-from dwconv.workload import PASSES, Layout, Pass, Workload
+from dwconv.workload import PASSES, Pass, Workload
 
 if TYPE_CHECKING:
     from dwconv.build.kernel import Kernel
     from dwconv.schedules.template import Candidate
 
 Made = TypeVar("Made")
-MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 MOST_PLANS = 10_000
 """Sizes to remember at a time."""
 MOST_NAMED = 20
@@ -55,8 +55,6 @@ class Plan:
         self.is_pytorch = all(decision.provider == "pytorch" for decision in decisions.values())
         """True if PyTorch's own op runs every pass."""
         self.problem = problem
-        self.geometry = (problem.stride, problem.padding, problem.dilation, problem.layout)
-        """As the ops take it."""
         self.memory_format = MEMORY_FORMAT[problem.layout]
         self._device = device
         self._target = target
@@ -108,40 +106,15 @@ class Plan:
             )
 
 
-def plan(
-    *,
-    input_shape: Sequence[int],
-    weight_shape: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    dtype: torch.dtype,
-    device: torch.device,
-    layout: Layout,
-    bias: bool,
-) -> Plan:
+def plan_for(problem: Problem, device: torch.device) -> Plan:
     """What runs these sizes on ``device``. The look-up costs a microsecond or two; the first one decides."""
-    threads = torch.get_num_threads() if device.type == "cpu" else 0
-    key = (
-        *input_shape, *weight_shape, *stride, *padding, *dilation, dtype, device, layout, bias, threads
-    )  # fmt: skip
+    key = (problem, device, torch.get_num_threads() if device.type == "cpu" else 0)
     found = _plans.get(key)
     if found is None:
         with _lock:
             if len(_plans) >= MOST_PLANS:
                 _plans.clear()
                 _met.clear()
-                forget_calls()
-            problem = Problem(
-                input_shape=tuple(input_shape),
-                weight_shape=tuple(weight_shape),
-                stride=tuple(stride),
-                padding=tuple(padding),
-                dilation=tuple(dilation),
-                dtype=dtype,
-                layout=layout,
-                bias=bias,
-            )
             found = _plans[key] = _new_plan(problem, device)
     return found
 
@@ -165,11 +138,10 @@ def _attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
         return None, first_line(error)
 
 
-def reset() -> None:
+def forget() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
     with _lock:
         _plans.clear()
-        forget_calls()
         _met.clear()
         _untuned.clear()
         _named.clear()
@@ -181,10 +153,7 @@ def reset() -> None:
 # -- what this process has --------------------------------------------------------------------------------------------
 
 _lock = threading.RLock()
-_plans: dict[tuple[object, ...], Plan] = {}
-known_calls: dict[object, tuple[Plan, bool]] = {}
-"""Plans by all that a call says of itself, which then needs no checking again, and whether its tensors are dense; kept
-by whoever takes the calls."""
+_plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 _met: set[str] = set()
 """Families of workloads that plans were made for, tuned or not."""
@@ -204,11 +173,6 @@ def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kerne
             with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
                 _kernels[candidate, device] = Kernel.load(build_cached(candidate, target))
         return _kernels[candidate, device]
-
-
-def forget_calls() -> None:
-    known_calls.clear()
-    native.forget()
 
 
 def _is_first(name: str) -> bool:

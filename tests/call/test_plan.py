@@ -13,8 +13,9 @@ from planted_records import plant, record_of, workload_of
 
 import dwconv
 from dwconv.build.kernel import Kernel
+from dwconv.call.plan import MOST_NAMED, Plan, plan_for
 from dwconv.errors import BuildError, DwconvWarning
-from dwconv.plan import MOST_NAMED, Plan, plan, reset
+from dwconv.problem import Problem
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import template
@@ -26,10 +27,8 @@ WORKLOAD = workload_of()
 
 
 def plan_of(*, batch: int = 2, width: int = 7, layout: str = "nhwc") -> Plan:
-    return plan(
-        input_shape=(batch, 8, 9, width), weight_shape=(8, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1),
-        dilation=(1, 1), dtype=torch.float32, device=torch.device("cpu"), layout=layout, bias=False,
-    )  # fmt: skip
+    workload = workload_of(shape=(batch, 8, 9, width), layout=layout)
+    return plan_for(Problem.of(workload), torch.device("cpu"))
 
 
 def said(caught) -> list[str]:
@@ -88,7 +87,7 @@ def test_sizes_that_never_end_are_not_all_named(logs, caught):
 
 
 def test_sizes_are_forgotten_before_they_fill_the_memory(logs, caught, monkeypatch):
-    monkeypatch.setattr("dwconv.plan.MOST_PLANS", 3)
+    monkeypatch.setattr("dwconv.call.plan.MOST_PLANS", 3)
     first = plan_of()
     assert plan_of() is first
     for batch in (3, 4, 5):
@@ -145,7 +144,7 @@ ERRORS = [AssertionError(), TypeError("no number"), KeyError("knob"), ValueError
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("where", ["dwconv.build.kernel.Kernel.load", "dwconv.plan.decisions"])
+@pytest.mark.parametrize("where", ["dwconv.build.kernel.Kernel.load", "dwconv.call.plan.decisions"])
 def test_no_error_of_choosing_or_building_stops_a_training_step(logs, caught, monkeypatch, where, error):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
 
@@ -242,7 +241,7 @@ def test_reset_reads_the_logs_again(logs, caught):
     assert plan_of().is_pytorch
     plant(logs / "log.jsonl", [WORKLOAD])
     assert plan_of().is_pytorch
-    reset()
+    dwconv.reset()
     assert not plan_of().is_pytorch
 
 

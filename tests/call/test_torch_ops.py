@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from planted_records import plant, workload_of
 from torch.autograd import gradcheck, gradgradcheck
 
-from dwconv import ops
+import dwconv
+from dwconv.call import torch_ops as ops
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -96,6 +97,31 @@ def test_results_lie_as_asked_whatever_the_arguments_do(logs, layout, tuned):
         assert dx.is_contiguous(memory_format=LAYOUTS[layout])
         assert dw.is_contiguous()
         torch.testing.assert_close(y, exact)
+
+
+def test_reset_is_for_the_ops_too(logs):
+    """What runs them is remembered, on as many threads as there were."""
+    problem = workload_of(shape=(2, 4, 6, 5), layout="nhwc")
+    x, w = torch.randn(2, 4, 6, 5).to(memory_format=torch.channels_last), torch.randn(4, 1, 3, 3)
+
+    def runs_a_kernel():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            ops.fprop(x, w, None, *GEOMETRIES["plain"], "nhwc")
+        return not any(event.key.startswith("aten::conv") for event in seen.key_averages())
+
+    assert not runs_a_kernel()
+    plant(logs / "log.jsonl", [problem], baseline_us=1e6)
+    assert not runs_a_kernel()
+    dwconv.reset()
+    assert runs_a_kernel()
+
+
+def test_sizes_are_forgotten_before_they_fill_the_memory(logs, monkeypatch):
+    monkeypatch.setattr("dwconv.call.torch_ops.MOST_PLANS", 3)
+    for batch in range(1, 9):
+        x, w, bias = arguments(batch=batch)
+        ops.fprop(x, w, bias, *GEOMETRIES["plain"], "nchw")
+    assert len(ops._known) <= 3
 
 
 def test_only_what_is_asked_for_is_computed(logs, monkeypatch):

@@ -13,7 +13,8 @@ from planted_records import plant, workload_of
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
-from dwconv.eager import is_watched
+from dwconv.call import quick, torch_ops
+from dwconv.call.watchers import is_watched
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()
@@ -24,7 +25,7 @@ def way(request, logs, monkeypatch):
     """Who takes the calls that follow: the first of its kind teaches."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     if request.param == "interpreted":
-        monkeypatch.setattr("dwconv.native.native", lambda: None)
+        monkeypatch.setattr("dwconv.native.native", lambda **options: None)
     else:
         needs_native()
     convolve(*leaves())
@@ -51,7 +52,7 @@ def check(ours, reference):
 def test_no_dispatcher_is_asked(monkeypatch, way):
     x, w = leaves()
     for name in ("fprop", "dgrad", "wgrad", "wgrad_bias"):
-        monkeypatch.setattr(f"dwconv.ops.{name}", None)
+        monkeypatch.setattr(f"dwconv.call.torch_ops.{name}", None)
     y = convolve(x, w)
     assert ("CppNode" in y.grad_fn.name()) == (way == "compiled")
     assert "DwconvConvolution" in y.grad_fn.name()
@@ -71,7 +72,7 @@ def test_a_weights_gradient_is_taken_as_it_is_and_lies_as_pytorchs(memory_format
     (gradient,) = torch.autograd.grad(convolve(x, weight).sum(), weight, create_graph=True)  # by the ops
     assert gradient.stride() == weight.stride()
     check(gradient, weight.grad)
-    y = dwconv.ops.fprop(x, weight, None, (1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
+    y = torch_ops.fprop(x, weight, None, (1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
     assert torch.autograd.grad(y.sum(), weight)[0].stride() == weight.stride()
 
 
@@ -151,6 +152,23 @@ def test_what_is_more_than_numbers_in_memory_is_seen():
     check(convolve(negated, w), exact(negated, w))
     with torch._subclasses.FakeTensorMode():
         assert is_watched(x, w, None)
+
+
+def test_a_compiler_and_autocast_are_seen(monkeypatch):
+    x, w = (leaf.detach() for leaf in leaves())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert is_watched(x, w, None)
+    assert not is_watched(x, w, None)
+    monkeypatch.setattr("torch.compiler.is_compiling", lambda: True)
+    assert is_watched(x, w, None)
+
+
+def test_calls_are_forgotten_before_they_fill_the_memory(monkeypatch):
+    monkeypatch.setattr("dwconv.call.quick.MOST_PLANS", 3)
+    _, w = leaves()
+    for batch in range(1, 9):
+        convolve(torch.randn(batch, 8, 9, 7).to(memory_format=torch.channels_last), w)
+    assert len(quick._known) <= 3
 
 
 def test_a_profile_names_the_passes():

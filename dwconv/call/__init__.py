@@ -1,0 +1,21 @@
+"""The road of a call, from ``conv2d`` to a kernel. Imports only run down it, and so does the input.
+
+    functional     conv1d, conv2d ──► native          what C++ has learnt goes no further
+        │  does anybody look at the call besides eager autograd? (watchers)
+        ├── no ──► quick         remembers calls ──► teaching          the first of its kind is taught to C++
+        │            │
+        └── yes ─► dispatched    leaves to PyTorch what our ops do not know
+                     │
+                   torch_ops     dwconv::fprop, dgrad, wgrad, wgrad_bias behind PyTorch's dispatcher
+                     │
+                   gradients     the derivative of a convolution, of any order, on either road
+                     │
+                   passes        one pass: on the tuned kernel of the plan, or on dwconv.pytorch
+                     │
+                   plan          which kernel runs which pass: dispatch decides, build makes it
+                     │
+                   arguments     what the user gave, checked: a Call with its Problem
+
+Each road runs each pass through an object with the same four methods, ``gradients.Passes``: ``PlannedPasses`` at once,
+``DispatchedPasses`` through the dispatcher, where they can be differentiated again.
+"""

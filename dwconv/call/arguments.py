@@ -1,0 +1,189 @@
+"""Arguments: what a user gave. Call: the same, checked, as a convolution of images.
+
+A 1-D convolution is one of height 1; what has no batch is a batch of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dwconv import pytorch
+from dwconv.errors import InvalidWorkload
+from dwconv.problem import Problem
+from dwconv.workload import Layout
+
+Size = int | Sequence[int]
+Ints = tuple[int, ...]
+
+
+class Arguments(NamedTuple):
+    """What the user gave to ``conv1d`` or ``conv2d``. It is made in every call that C++ does not take, and a tuple is
+    made in a third of the time that a frozen dataclass takes."""
+
+    input: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    stride: Size
+    padding: Size | str
+    dilation: Size
+    groups: int | None
+    axes: int
+    """1 for ``conv1d``, 2 for ``conv2d``."""
+
+    def images(self) -> tuple[Tensor, Tensor]:
+        """x as (N, C, H, W) and w as (C·multiplier, 1, KH, KW): views."""
+        x = self.input if self.input.dim() == self.axes + 2 else self.input.unsqueeze(0)
+        return (x, self.weight) if self.axes == 2 else (x.unsqueeze(2), self.weight.unsqueeze(2))
+
+    def as_given(self, image: Tensor) -> Tensor:
+        """A result with the axes of ``input``."""
+        if self.axes == 1:
+            image = image.squeeze(2)
+        return image if self.input.dim() == self.axes + 2 else image.squeeze(0)
+
+    def on_pytorch(self) -> Tensor:
+        """What PyTorch's own op makes of it, with PyTorch's own derivative."""
+        input, weight, bias, stride, padding, dilation, _, axes = self
+        return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, input.shape[-axes - 1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """Arguments that are a depthwise convolution."""
+
+    given: Arguments
+    x: Tensor
+    """(N, C, H, W)"""
+    w: Tensor
+    """(C·multiplier, 1, KH, KW)"""
+    problem: Problem
+
+    @classmethod
+    def of(cls, given: Arguments) -> Call:
+        """Raises InvalidWorkload, naming what does not fit, for what is no depthwise convolution."""
+        _check_tensors(given)
+        x, w = given.images()
+        strides = _per_axis("stride", given.stride, axes=given.axes, least=1)
+        dilations = _per_axis("dilation", given.dilation, axes=given.axes, least=1)
+        if isinstance(given.padding, str):
+            padding = _named_padding(given.padding, kernel=w.shape[2:], strides=strides, dilations=dilations)
+        else:
+            pad_h, pad_w = _per_axis("padding", given.padding, axes=given.axes, least=0)
+            padding = (pad_h, pad_h, pad_w, pad_w)
+        _check_size(size=x.shape[2:], kernel=w.shape[2:], padding=padding, dilations=dilations)
+        problem = Problem(
+            input_shape=tuple(x.shape),
+            weight_shape=tuple(w.shape),
+            stride=strides,
+            padding=padding,
+            dilation=dilations,
+            dtype=_running_dtype(x),
+            layout=_layout_of_result(x, w),
+            bias=given.bias is not None,
+        )
+        return cls(given=given, x=x, w=w, problem=problem)
+
+
+# -- tensors ---------------------------------------------------------------------------------------------------------
+
+
+def _check_tensors(given: Arguments) -> None:
+    input, weight, bias, axes = given.input, given.weight, given.bias, given.axes
+    if input.dim() not in (axes + 1, axes + 2):
+        wanted = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)"}[axes]
+        raise InvalidWorkload(f"input of shape {_x(input.shape)} is not {wanted}")
+    channels = input.shape[-axes - 1]
+    out_channels = weight.shape[0] if weight.dim() else 0
+    if given.groups is not None and given.groups != channels:
+        raise InvalidWorkload(
+            f"groups={given.groups} with {channels} input channels is not depthwise; "
+            f"use groups={channels}, or torch.nn.functional.conv{axes}d"
+        )
+    if weight.dim() != axes + 2 or weight.shape[1] != 1 or channels == 0 or out_channels % channels or not out_channels:
+        wanted = {1: "(C·multiplier, 1, K)", 2: "(C·multiplier, 1, KH, KW)"}[axes]
+        raise InvalidWorkload(f"weight of shape {_x(weight.shape)} is not {wanted} with C={channels} input channels")
+    if bias is not None and bias.shape != (out_channels,):
+        raise InvalidWorkload(f"bias of shape {_x(bias.shape)} does not fit {out_channels} output channels")
+    for name, other in (("weight", weight), ("bias", bias)):
+        if other is None:
+            continue
+        if other.device != input.device:
+            raise InvalidWorkload(f"input is on {input.device}, {name} on {other.device}; move one of them")
+        if other.dtype != input.dtype and not _is_autocast(input):
+            raise InvalidWorkload(f"input is {input.dtype}, {name} {other.dtype}; convert one, or use torch.autocast")
+
+
+def _running_dtype(x: Tensor) -> torch.dtype:
+    """What the convolution computes in: autocast may lower it."""
+    lowered = x.dtype is not torch.float64 and _is_autocast(x)
+    return torch.get_autocast_dtype(x.device.type) if lowered else x.dtype
+
+
+def _is_autocast(x: Tensor) -> bool:
+    return x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type)
+
+
+def _layout_of_result(x: Tensor, w: Tensor) -> Layout:
+    """channels_last if one of the two is, as with PyTorch's op."""
+    return "nhwc" if _lies_channels_last(x) or _lies_channels_last(w) else "nchw"
+
+
+def _lies_channels_last(tensor: Tensor) -> bool:
+    """PyTorch's rule, which looks at the strides; they decide also where a size of 1 leaves it open."""
+    sizes, strides = tensor.shape, tensor.stride()
+    if strides[1] == 0:
+        return False
+    least = 0
+    for axis in (1, 3, 2, 0):
+        if sizes[axis] == 0 or strides[axis] < least or (axis == 0 and least == strides[1]):
+            return False
+        least = strides[axis] * sizes[axis]
+    return True
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Ints:
+    """``value`` as (height, width); a 1-D convolution has a height on which nothing happens: stride 1, padding 0."""
+    if isinstance(value, int):
+        values: Ints = (value,) * axes
+    else:
+        values = tuple(value) * axes if len(value) == 1 else tuple(value)
+        if len(values) != axes:
+            raise InvalidWorkload(f"{name}={values} is not one number, or {axes}")
+    for number in values:
+        if number < least:
+            raise InvalidWorkload(f"{name}={number} must be at least {least}")
+    return values if axes == 2 else (least, *values)
+
+
+def _named_padding(padding: str, *, kernel: Ints, strides: Ints, dilations: Ints) -> Ints:
+    """(top, bottom, left, right)"""
+    if padding == "valid":
+        return (0, 0, 0, 0)
+    if padding != "same":
+        raise InvalidWorkload(f"padding={padding!r} is unknown; use a number, 'same' or 'valid'")
+    if strides != (1, 1):
+        raise InvalidWorkload(f"padding='same' needs stride 1, not {_x(strides)}; give the padding as a number")
+    spread_h, spread_w = (dilations[axis] * (kernel[axis] - 1) for axis in (0, 1))
+    return (spread_h // 2, spread_h - spread_h // 2, spread_w // 2, spread_w - spread_w // 2)
+
+
+def _check_size(*, size: Ints, kernel: Ints, padding: Ints, dilations: Ints) -> None:
+    for axis in (0, 1):
+        padded = size[axis] + padding[2 * axis] + padding[2 * axis + 1]
+        if padded <= dilations[axis] * (kernel[axis] - 1) or kernel[axis] == 0:
+            raise InvalidWorkload(
+                f"kernel={_x(kernel)} with dilation={_x(dilations)} does not fit the input of {_x(size)} "
+                f"padded by {_x(padding)} (top, bottom, left, right); use a smaller kernel or more padding"
+            )
+
+
+def _x(sizes: Sequence[int]) -> str:
+    return "×".join(str(size) for size in sizes)

@@ -1,0 +1,28 @@
+"""The road through PyTorch's dispatcher, for whoever watches: autocast, torch.compile, modes, subclasses of Tensor."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dwconv.call import torch_ops
+from dwconv.call.arguments import Arguments, Call
+from dwconv.call.plan import plan_for
+from dwconv.call.watchers import is_unknown_to_our_ops
+
+
+def convolve(given: Arguments) -> Tensor:
+    """y. Raises InvalidWorkload."""
+    call = Call.of(given)
+    if _is_for_pytorch(call):
+        return given.on_pytorch()
+    return given.as_given(torch_ops.fprop(call.x, call.w, given.bias, *call.problem.geometry))
+
+
+def _is_for_pytorch(call: Call) -> bool:
+    """True if PyTorch's own op does it all: then nothing of ours stands in its way."""
+    if is_unknown_to_our_ops(call.x):
+        return True
+    if torch.compiler.is_compiling():
+        return False  # decided when the compiled code runs
+    return plan_for(call.problem, call.x.device).is_pytorch

@@ -1,0 +1,76 @@
+"""``conv1d`` and ``conv2d``: depthwise convolution with exactly the meaning of PyTorch's, on tuned kernels where they
+are faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function_variadic
+
+from dwconv import native
+from dwconv.call import dispatched, plan, quick, torch_ops
+from dwconv.call.arguments import Arguments, Size
+from dwconv.call.watchers import is_watched
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size | str = 0,
+    dilation: Size = 1,
+    groups: int | None = None,
+) -> Tensor:
+    """``torch.nn.functional.conv2d(…, groups=in_channels)``, differentiable to any order.
+
+    ``input`` is (N, C, H, W) or (C, H, W), contiguous or channels_last, and the result lies likewise; ``weight`` is
+    (C·multiplier, 1, KH, KW), ``bias`` (C·multiplier). ``padding`` may be ``"same"`` or ``"valid"``; ``groups``, where
+    given, must be C. Any batch size. What is untuned, slower or unsupported runs on PyTorch's own op.
+
+    Raises InvalidWorkload, naming the sizes, for what is no depthwise convolution.
+    """
+    if not torch.compiler.is_compiling():  # which cannot look into C++
+        y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 2)
+        if y is not None:
+            return y
+    return _convolve(conv2d, Arguments(input, weight, bias, stride, padding, dilation, groups, 2))
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size | str = 0,
+    dilation: Size = 1,
+    groups: int | None = None,
+) -> Tensor:
+    """``torch.nn.functional.conv1d(…, groups=in_channels)``, differentiable to any order.
+
+    ``input`` is (N, C, L) or (C, L), ``weight`` (C·multiplier, 1, K); the rest is as in ``conv2d``.
+    """
+    if not torch.compiler.is_compiling():
+        y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 1)
+        if y is not None:
+            return y
+    return _convolve(conv1d, Arguments(input, weight, bias, stride, padding, dilation, groups, 1))
+
+
+def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
+    """A call that C++ has not learnt, on the road for those who look at it."""
+    if has_torch_function_variadic(given.input, given.weight):  # a subclass, or a proxy that traces, decides instead
+        result: Tensor = handle_torch_function(function, given[:2], *given[:-1])
+        return result
+    if is_watched(given.input, given.weight, given.bias):
+        return dispatched.convolve(given)
+    return quick.convolve(given)
+
+
+def reset() -> None:
+    """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
+    plan.forget()
+    torch_ops.forget()
+    quick.forget()

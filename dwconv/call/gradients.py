@@ -1,0 +1,75 @@
+"""Gradients: the derivative of a convolution, of any order, for every road that a call may take.
+
+A convolution ties three tensors together, and each pass computes one of them from the other two:
+
+    y = fprop(x, w)        x = dgrad(y, w)        w = wgrad(x, y)
+
+Each pass is linear in both of its inputs, and the other two passes are its transposes. So whatever was computed, its
+gradient takes the place of the result, and the gradient of each input is what the pass of that input computes from the
+other two tensors. The derivative of the derivative has the same form. A bias goes with the weight: fprop takes both,
+and wgrad_bias gives both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+
+class Passes(Protocol):
+    """Who runs the passes of one convolution. Images are (N, C, H, W)."""
+
+    def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        """y"""
+
+    def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:
+        """dx"""
+
+    def wgrad(self, x: Tensor, dy: Tensor) -> Tensor:
+        """dw"""
+
+    def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+        """(dw, dbias)"""
+
+
+class Tied(NamedTuple):
+    """The tensors that a convolution ties together, or their gradients; what is not known or not needed is None.
+    Made in every backward pass: a tuple is made in a third of the time that a frozen dataclass takes."""
+
+    x: Tensor | None = None
+    w: Tensor | None = None
+    bias: Tensor | None = None
+    y: Tensor | None = None
+
+
+class Needs(NamedTuple):
+    """Of which of them gradients are wanted."""
+
+    x: bool = False
+    w: bool = False
+    bias: bool = False
+    y: bool = False
+
+
+def gradients(passes: Passes, tied: Tied, needs: Needs) -> Tied:
+    """The gradients that are needed. ``tied``: the inputs of the pass that was run, as far as they are needed, and in
+    place of its results their gradients."""
+    x, w, bias, y = tied
+    dx = dw = db = dy = None
+    if needs.w:
+        assert x is not None and y is not None
+        if needs.bias:
+            dw, db = passes.wgrad_bias(x, y)
+        else:
+            dw = passes.wgrad(x, y)
+    elif needs.bias:
+        assert y is not None
+        db = y.sum((0, 2, 3))
+    if needs.y:
+        assert x is not None and w is not None
+        dy = passes.fprop(x, w, bias)
+    if needs.x:  # last: what comes next in a backward pass reads it
+        assert y is not None and w is not None
+        dx = passes.dgrad(y, w)
+    return Tied(dx, dw, db, dy)

@@ -1,0 +1,91 @@
+"""PlannedPasses: the passes of a convolution, each on the tuned kernel that a Plan names, or on PyTorch's own op.
+
+Shapes are PyTorch's, for 1-D with a height of 1. Results lie in the plan's layout, whatever the arguments do.
+Nothing here is differentiable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.autograd import profiler
+
+from dwconv import pytorch
+from dwconv.build.kernel import Kernel
+from dwconv.call.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedPasses:
+    """``gradients.Passes`` on a plan."""
+
+    plan: Plan
+    dense: bool = False
+    """True if x and w lie without gaps, x in the plan's layout. Otherwise kernels look at them, and copy if need be."""
+    weight_strides: tuple[int, ...] | None = None
+    """The strides of the weight, if its gradient is to have them."""
+
+    def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        """y"""
+        kernel = self.plan.kernels["fprop"]
+        if kernel is None:
+            return pytorch.fprop(self.plan.problem, x, w, bias)
+        y: Tensor
+        if bias is None:
+            y = _run(kernel, self.dense, x, w)
+        elif kernel.workload.bias:
+            y = _run(kernel, self.dense, x, w, bias)
+        else:
+            y = _run(kernel, self.dense, x, w).add_(bias.view(-1, 1, 1))  # nobody has seen it yet
+        return y
+
+    def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:
+        """dx"""
+        kernel = self.plan.kernels["dgrad"]
+        if kernel is None:
+            return pytorch.dgrad(self.plan.problem, dy, w)
+        dx: Tensor = _run(kernel, self._is_dense_with(dy), dy, w)
+        return dx
+
+    def wgrad(self, x: Tensor, dy: Tensor) -> Tensor:
+        """dw"""
+        kernel = self.plan.kernels["wgrad"]
+        if kernel is None:
+            return with_strides(pytorch.wgrad(self.plan.problem, x, dy), self.weight_strides)
+        if kernel.workload.bias:
+            return self.wgrad_bias(x, dy)[0]
+        return with_strides(_run(kernel, self._is_dense_with(dy), x, dy), self.weight_strides)
+
+    def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+        """(dw, dbias)"""
+        kernel = self.plan.kernels["wgrad"]
+        if kernel is None:
+            dw, dbias = pytorch.wgrad_bias(self.plan.problem, x, dy)
+        elif kernel.workload.bias:
+            dw, dbias = _run(kernel, self._is_dense_with(dy), x, dy)
+        else:
+            dw, dbias = _run(kernel, self._is_dense_with(dy), x, dy), dy.sum((0, 2, 3))
+        return with_strides(dw, self.weight_strides), dbias
+
+    def _is_dense_with(self, dy: Tensor) -> bool:
+        return self.dense and dy.is_contiguous(memory_format=self.plan.memory_format)
+
+
+def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:
+    """dw with the strides of the weight, so that who flattens gradients, as DDP does, need not copy it. A weight that
+    was made channels_last has another stride along its axis of length 1."""
+    if strides is None or dw.stride() == strides:
+        return dw
+    last = dw.squeeze(1).unsqueeze(-1).movedim(-1, 1)
+    return last if last.stride() == strides else dw
+
+
+def _run(kernel: Kernel, dense: bool, *inputs: Tensor) -> Any:
+    if profiler._is_profiler_enabled and kernel.native is None:  # a profile without the names would be a riddle
+        with profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
+            return kernel(*inputs)
+    is_short = dense and kernel.is_direct and kernel.native is None
+    return kernel.on_dense(*inputs) if is_short else kernel(*inputs)

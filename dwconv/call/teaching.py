@@ -1,0 +1,97 @@
+"""Teaching: what C++ is told of a call that came for the first time, so that it takes the next ones alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dwconv import native
+from dwconv.build.kernel import MOST_ELEMENTS
+from dwconv.call.arguments import Call
+from dwconv.call.gradients import Needs, Tied, gradients
+from dwconv.call.passes import PlannedPasses
+from dwconv.call.torch_ops import DispatchedPasses
+from dwconv.workload import PASSES
+
+Ints = tuple[int, ...]
+
+
+def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
+    """Let C++ take calls like this one from now on, if it can. ``trains``: gradients are needed, too."""
+    compiled: object | None = None
+    if passes.plan.is_pytorch:
+        compiled = _pytorch_call(call)
+    elif passes.dense:
+        compiled = _tuned_call(call, passes, trains=trains)
+    if compiled is not None:
+        native.learn(compiled, *call.given)
+
+
+def differentiable(passes: PlannedPasses) -> DispatchedPasses:
+    """The same passes on ops that can be differentiated again."""
+    problem = passes.plan.problem
+    return DispatchedPasses(
+        input_shape=problem.input_shape,
+        kernel_size=problem.weight_shape[2:],
+        geometry=problem.geometry,
+        weight_strides=passes.weight_strides,
+    )
+
+
+def _pytorch_call(call: Call) -> Any | None:
+    """A call that PyTorch's own op runs as a whole: nobody should pay for having asked. Nothing is compiled for that
+    alone."""
+    compiled = native.native(may_compile=False)
+    if compiled is None or isinstance(call.given.padding, str):
+        return None
+    problem, axes = call.problem, call.given.axes
+    padding = problem.padding[::2][-axes:]  # the same on both sides
+    return compiled.PyTorchCall(axes, problem.stride[-axes:], padding, problem.dilation[-axes:], problem.input_shape[1])
+
+
+def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
+    """A call of dense tensors of which a tuned kernel runs every pass; None if there is another pass."""
+    given, problem, plan = call.given, call.problem, passes.plan
+    if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
+        return None
+    kernels = [plan.kernels[pass_] for pass_ in (PASSES if trains else PASSES[:1])]
+    runs = [kernel.native for kernel in kernels if kernel is not None and kernel.native is not None]
+    compiled, fprop = native.native(), kernels[0]
+    if compiled is None or fprop is None or len(runs) < len(kernels) or fprop.workload.bias != problem.bias:
+        return None
+    y_shape = fprop.workload.with_batch(problem.input_shape[0]).shape_of("y")
+    y, x = (
+        given.as_given(torch.empty(shape, device="meta", memory_format=plan.memory_format))
+        for shape in (y_shape, problem.input_shape)
+    )
+    if y.numel() > MOST_ELEMENTS:
+        return None
+    shapes = [compiled.Shape(each.shape, each.stride()) for each in (y, x, given.weight)]
+    channel_axis = given.input.dim() - given.axes - 1
+    backward = partial(
+        _backward_as_given, passes, y_shape=y_shape, x_as_given=tuple(x.shape), w_as_given=tuple(given.weight.shape)
+    )
+    return compiled.TunedCall(
+        problem.input_shape[0], *shapes, channel_axis, *runs, *[None] * (len(PASSES) - len(runs)), backward
+    )
+
+
+def _backward_as_given(
+    passes: PlannedPasses, x: Tensor | None, w: Tensor | None, dy: Tensor, needs: Ints,
+    *, y_shape: Ints, x_as_given: Ints, w_as_given: Ints,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
+    """(dx, dw, dbias), on differentiable ops, of tensors that have the user's axes: C++ asks for it where a backward
+    pass is watched."""
+    problem = passes.plan.problem
+    tied = Tied(
+        x=None if x is None else x.reshape(problem.input_shape),
+        w=None if w is None else w.reshape(problem.weight_shape),
+        y=dy.reshape(y_shape),
+    )
+    dx, dw, db, _ = gradients(differentiable(passes), tied, Needs(*map(bool, needs)))
+    if dw is not None and dw.shape != w_as_given:
+        dw = dw.reshape(w_as_given)
+    return None if dx is None else dx.reshape(x_as_given), dw, db

@@ -1,0 +1,283 @@
+"""The torch ops ``dwconv::fprop``, ``dgrad``, ``wgrad`` and ``wgrad_bias``: planned passes behind PyTorch's dispatcher.
+
+``wgrad_bias`` also gives the gradient of the bias. The four are closed under differentiation: the derivative of each is
+made of the others, as ``gradients`` says, so derivatives of any order work.
+
+``layout`` (``nchw`` or ``nhwc``) says how x, y, dx and dy are meant to lie in memory; results lie so, whatever the
+arguments do. ``padding`` is (top, bottom, left, right); shapes are PyTorch's, for 1-D with a height of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.library import Library, register_fake
+
+from dwconv.call.gradients import Needs, Tied, gradients
+from dwconv.call.passes import PlannedPasses, with_strides
+from dwconv.call.plan import MOST_PLANS, plan_for
+from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.problem import Problem
+from dwconv.workload import Layout
+
+_GEOMETRY = "int[2] stride, int[4] padding, int[2] dilation, str layout"
+
+_library: Any = Library("dwconv", "DEF")  # type: ignore[no-untyped-call]
+for _schema in (
+    f"fprop(Tensor x, Tensor w, Tensor? bias, {_GEOMETRY}) -> Tensor",
+    f"dgrad(Tensor dy, Tensor w, SymInt[] input_shape, {_GEOMETRY}) -> Tensor",
+    f"wgrad(Tensor x, Tensor dy, SymInt[2] kernel_size, {_GEOMETRY}) -> Tensor",
+    f"wgrad_bias(Tensor x, Tensor dy, SymInt[2] kernel_size, {_GEOMETRY}) -> (Tensor, Tensor)",
+):
+    _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
+
+fprop = torch.ops.dwconv.fprop.default
+dgrad = torch.ops.dwconv.dgrad.default
+wgrad = torch.ops.dwconv.wgrad.default
+wgrad_bias = torch.ops.dwconv.wgrad_bias.default
+
+Ints = Sequence[int]
+Geometry = tuple[Ints, Ints, Ints, Layout]
+"""stride, padding, dilation, layout, as the ops take them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DispatchedPasses:
+    """``gradients.Passes`` on the ops: they can be differentiated, and whoever watches learns of them."""
+
+    input_shape: Ints
+    kernel_size: Ints
+    geometry: Geometry
+    weight_strides: Ints | None = None
+    """The strides of the weight, if its gradient is to have them."""
+
+    def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        """y"""
+        y: Tensor = fprop(x, w, bias, *self.geometry)
+        return y
+
+    def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:
+        """dx"""
+        dx: Tensor = dgrad(dy, w, self.input_shape, *self.geometry)
+        return dx
+
+    def wgrad(self, x: Tensor, dy: Tensor) -> Tensor:
+        """dw"""
+        return with_strides(wgrad(x, dy, self.kernel_size, *self.geometry), self.weight_strides)
+
+    def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+        """(dw, dbias)"""
+        dw, dbias = wgrad_bias(x, dy, self.kernel_size, *self.geometry)
+        return with_strides(dw, self.weight_strides), dbias
+
+
+# -- what an op does -------------------------------------------------------------------------------------------------
+
+
+def _planned(x_shape: Ints, w_shape: Ints, geometry: Geometry, *, like: Tensor, bias: bool) -> PlannedPasses:
+    stride, padding, dilation, layout = geometry
+    key = (
+        *x_shape, *w_shape, *stride, *padding, *dilation, layout, like.dtype, like.device, bias,
+        torch.get_num_threads(),
+    )  # fmt: skip
+    known = _known.get(key)
+    if known is not None:
+        return known
+    problem = Problem(
+        input_shape=tuple(x_shape),
+        weight_shape=tuple(w_shape),
+        stride=tuple(stride),
+        padding=tuple(padding),
+        dilation=tuple(dilation),
+        dtype=like.dtype,
+        layout=layout,
+        bias=bias,
+    )
+    if len(_known) >= MOST_PLANS:
+        forget()
+    passes = _known[key] = PlannedPasses(plan=plan_for(problem, like.device))
+    return passes
+
+
+def forget() -> None:
+    """Forget what runs the ops."""
+    _known.clear()
+
+
+_known: dict[object, PlannedPasses] = {}
+
+
+def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+    return _planned(x.shape, w.shape, geometry, like=x, bias=bias is not None).fprop(x, w, bias)
+
+
+def _dgrad(dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
+    return _planned(input_shape, w.shape, geometry, like=dy, bias=False).dgrad(dy, w)
+
+
+def _wgrad(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Tensor:
+    return _planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False).wgrad(x, dy)
+
+
+def _wgrad_bias(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
+    return _planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True).wgrad_bias(x, dy)
+
+
+# -- the shapes and strides of its results ---------------------------------------------------------------------------
+
+
+def _fprop_fake(
+    x: Tensor, w: Tensor, bias: Tensor | None, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
+) -> Tensor:
+    sizes = [
+        (x.shape[2 + axis] + padding[2 * axis] + padding[2 * axis + 1] - dilation[axis] * (w.shape[2 + axis] - 1) - 1)
+        // stride[axis]
+        + 1
+        for axis in (0, 1)
+    ]
+    return _empty((x.shape[0], w.shape[0], *sizes), like=x, layout=layout)
+
+
+def _dgrad_fake(dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
+    return _empty(input_shape, like=dy, layout=geometry[-1])
+
+
+def _wgrad_fake(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Tensor:
+    return x.new_empty((dy.shape[1], 1, *kernel_size))
+
+
+def _wgrad_bias_fake(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
+    return x.new_empty((dy.shape[1], 1, *kernel_size)), x.new_empty(dy.shape[1])
+
+
+def _empty(shape: Ints, *, like: Tensor, layout: Layout) -> Tensor:
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=MEMORY_FORMAT[layout])
+
+
+# -- its derivative --------------------------------------------------------------------------------------------------
+
+
+class DwconvFprop(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+        _keep(ctx, x, w)
+        ctx.passes = DispatchedPasses(
+            input_shape=x.shape, kernel_size=w.shape[2:], geometry=geometry, weight_strides=w.stride()
+        )
+        y: Tensor = _below_autograd(fprop, x, w, bias, *geometry)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        needs_x, needs_w, needs_bias, *_ = ctx.needs_input_grad
+        found = gradients(ctx.passes, Tied(x, w, None, dy), Needs(needs_x, needs_w, needs_bias))
+        return found.x, found.w, found.bias, *_OF_GEOMETRY
+
+
+class DwconvDgrad(Function):
+    @staticmethod
+    def forward(ctx: Any, dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
+        _keep(ctx, dy, w)
+        ctx.passes = DispatchedPasses(input_shape=input_shape, kernel_size=w.shape[2:], geometry=geometry)
+        dx: Tensor = _below_autograd(dgrad, dy, w, input_shape, *geometry)
+        return dx
+
+    @staticmethod
+    def backward(ctx: Any, ddx: Tensor) -> tuple[Tensor | None, ...]:
+        dy, w = ctx.saved_tensors
+        needs_y, needs_w, *_ = ctx.needs_input_grad
+        found = gradients(ctx.passes, Tied(x=ddx, w=w, y=dy), Needs(w=needs_w, y=needs_y))
+        return found.y, found.w, None, *_OF_GEOMETRY
+
+
+class DwconvWgrad(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
+        return _wgrad_forward(ctx, wgrad, x, dy, kernel_size, *geometry)
+
+    @staticmethod
+    def backward(ctx: Any, ddw: Tensor, ddbias: Tensor | None = None) -> tuple[Tensor | None, ...]:
+        x, dy = ctx.saved_tensors
+        needs_x, needs_y, *_ = ctx.needs_input_grad
+        found = gradients(ctx.passes, Tied(x=x, w=ddw, bias=ddbias, y=dy), Needs(x=needs_x, y=needs_y))
+        return found.x, found.y, None, *_OF_GEOMETRY
+
+
+class DwconvWgradBias(DwconvWgrad):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
+        return _wgrad_forward(ctx, wgrad_bias, x, dy, kernel_size, *geometry)
+
+
+def _wgrad_forward(ctx: Any, op: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
+    _keep(ctx, x, dy)
+    ctx.passes = DispatchedPasses(input_shape=x.shape, kernel_size=kernel_size, geometry=geometry)
+    return _below_autograd(op, x, dy, kernel_size, *geometry)
+
+
+_OF_GEOMETRY = (None,) * 4
+"""Nothing of it has a gradient."""
+
+
+def _keep(ctx: Any, first: Tensor, second: Tensor) -> None:
+    """Each of the two is needed for the gradient of the other only."""
+    needs_first, needs_second, *_ = ctx.needs_input_grad
+    ctx.save_for_backward(first if needs_second else None, second if needs_first else None)
+
+
+def _below_autograd(op: Any, *args: Any) -> Any:
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*args)
+
+
+def _differentiable(op: Any, derivative: Callable[..., Any]) -> Callable[..., Any]:
+    """``op`` with its derivative. torch.library.register_autograd does the same, in half as much time again."""
+
+    def call(*args: Any) -> Any:
+        if torch.is_grad_enabled():
+            return derivative(*args)
+        return _below_autograd(op, *args)
+
+    return call
+
+
+# -- autocast --------------------------------------------------------------------------------------------------------
+
+
+def _autocast(device: str) -> Callable[..., Tensor]:
+    """Under autocast a convolution runs in the lower precision, as PyTorch's own does."""
+    guard, keys = torch._C._ExcludeDispatchKeyGuard, torch._C.DispatchKeySet(_AUTOCAST_KEYS[device])
+
+    def lowered(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+        fits = tensor is not None and tensor.is_floating_point() and tensor.dtype is not torch.float64
+        return tensor.to(dtype) if tensor is not None and fits else tensor
+
+    def call(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+        dtype = torch.get_autocast_dtype(device)
+        arguments = [lowered(tensor, dtype) for tensor in (x, w, bias)]
+        with guard(keys):
+            y: Tensor = fprop(*arguments, *geometry)
+        return y
+
+    return call
+
+
+_AUTOCAST_KEYS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
+
+for _op, _run, _fake, _derivative in (
+    (fprop, _fprop, _fprop_fake, DwconvFprop.apply),
+    (dgrad, _dgrad, _dgrad_fake, DwconvDgrad.apply),
+    (wgrad, _wgrad, _wgrad_fake, DwconvWgrad.apply),
+    (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, DwconvWgradBias.apply),
+):
+    _library.impl(_op, _run, "CompositeExplicitAutograd")
+    _library.impl(_op, _differentiable(_op, _derivative), "Autograd")
+    register_fake(_op, _fake, lib=_library)
+_library.impl(fprop, _autocast("cpu"), "AutocastCPU")
+_library.impl(fprop, _autocast("cuda"), "AutocastCUDA")

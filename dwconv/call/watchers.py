@@ -1,0 +1,58 @@
+"""Watchers: who looks at a call besides eager autograd. ``native/convolve.cpp`` asks the same of the calls it takes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch._C import (
+    _are_functorch_transforms_active,
+    _get_tracing_state,
+    _is_any_autocast_enabled,
+    _len_torch_dispatch_stack,
+)
+from torch.autograd import forward_ad
+
+
+def is_watched(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
+    """True if a compiler, autocast, a mode, a transform or a tracer is active, or if a tensor is not just numbers in
+    memory: the call goes through PyTorch's dispatcher, which tells them of it."""
+    return bool(
+        torch.compiler.is_compiling()  # first: a compiler understands nothing of the rest
+        or _is_any_autocast_enabled()
+        or _len_torch_dispatch_stack()
+        or _are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or _get_tracing_state() is not None
+        or type(x) not in _PLAIN
+        or type(w) not in _PLAIN
+        or x.is_neg()
+        or w.is_neg()
+        or (bias is not None and (type(bias) not in _PLAIN or bias.is_neg()))
+    )
+
+
+def is_watched_backward(dy: Tensor) -> bool:
+    """True if the gradients computed from ``dy`` may be differentiated again or are watched, or if ``dy`` is not just
+    numbers in memory: it may be a batch of gradients, or known to be zero without any memory."""
+    if (
+        torch.is_grad_enabled()
+        or _len_torch_dispatch_stack()
+        or _are_functorch_transforms_active()
+        or type(dy) not in _PLAIN
+        or dy.is_neg()
+    ):
+        return True
+    try:
+        return dy.data_ptr() == 0
+    except RuntimeError:
+        return True
+
+
+def is_unknown_to_our_ops(x: Tensor) -> bool:
+    """True for complex numbers, and under torch.func's transforms and forward-mode derivatives: only PyTorch's own op
+    knows them."""
+    return x.is_complex() or _are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+"""Other types, subclasses of these, may mean something else by what they hold."""

@@ -1,0 +1,67 @@
+"""The one derivative: each gradient is computed by the pass of its place, from the other two tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dwconv.call.gradients import Needs, Tied, gradients
+
+
+class Told:
+    """Passes that compute nothing, and tell what they were asked for, in order."""
+
+    def __init__(self):
+        self.asked = []
+
+    def fprop(self, x, w, bias):
+        self.asked.append("fprop")
+        return ("fprop", x, w, bias)
+
+    def dgrad(self, dy, w):
+        self.asked.append("dgrad")
+        return ("dgrad", dy, w)
+
+    def wgrad(self, x, dy):
+        self.asked.append("wgrad")
+        return ("wgrad", x, dy)
+
+    def wgrad_bias(self, x, dy):
+        self.asked.append("wgrad_bias")
+        return ("wgrad", x, dy), ("dbias", x, dy)
+
+
+def test_of_fprop():
+    told = Told()
+    found = gradients(told, Tied(x="x", w="w", y="dy"), Needs(x=True, w=True))
+    assert found == Tied(x=("dgrad", "dy", "w"), w=("wgrad", "x", "dy"))
+    assert told.asked == ["wgrad", "dgrad"]  # dx last: what comes next reads it
+
+
+def test_of_fprop_with_a_bias():
+    found = gradients(Told(), Tied(x="x", w="w", y="dy"), Needs(w=True, bias=True))
+    assert found == Tied(w=("wgrad", "x", "dy"), bias=("dbias", "x", "dy"))
+
+
+def test_of_fprop_for_a_bias_alone():
+    told, dy = Told(), torch.randn(2, 3, 4, 5)
+    found = gradients(told, Tied(y=dy), Needs(bias=True))
+    torch.testing.assert_close(found.bias, dy.sum((0, 2, 3)))
+    assert (found.x, found.w, found.y, told.asked) == (None, None, None, [])
+
+
+def test_of_dgrad():
+    found = gradients(Told(), Tied(x="ddx", w="w", y="dy"), Needs(w=True, y=True))
+    assert found == Tied(w=("wgrad", "ddx", "dy"), y=("fprop", "ddx", "w", None))
+
+
+@pytest.mark.parametrize("ddbias", [None, "ddbias"])
+def test_of_wgrad(ddbias):
+    found = gradients(Told(), Tied(x="x", w="ddw", bias=ddbias, y="dy"), Needs(x=True, y=True))
+    assert found == Tied(x=("dgrad", "dy", "ddw"), y=("fprop", "x", "ddw", ddbias))
+
+
+def test_what_nobody_needs_is_not_computed():
+    told = Told()
+    assert gradients(told, Tied(x="x", w="w", y="dy"), Needs()) == Tied()
+    assert told.asked == []
