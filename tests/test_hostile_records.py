@@ -68,7 +68,8 @@ def foreign_configs(workload: Workload) -> Iterator[Config]:
     """A configuration of every CPU template for another pass, legal in its space."""
     for template in all_templates().values():
         if template.device == "cpu" and template.pass_ != workload.pass_:
-            yield template.space(workload, cpu_target()).default
+            default = template.space(workload, cpu_target()).default
+            yield Config.of(template.name, **dict(default.values))  # a family names it after the workload's pass
 
 
 def check_foreign(logs: Path, workload: Workload, config: Config) -> None:
