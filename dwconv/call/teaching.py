@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from dwconv.call.passes import PlannedPasses
 from dwconv.call.torch_ops import DispatchedPasses
 from dwconv.workload import PASSES
 
-Ints = tuple[int, ...]
+Ints = Sequence[int]
 
 
 def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
@@ -71,27 +72,38 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
         return None
     shapes = [compiled.Shape(each.shape, each.stride()) for each in (y, x, given.weight)]
     channel_axis = given.input.dim() - given.axes - 1
-    backward = partial(
-        _backward_as_given, passes, y_shape=y_shape, x_as_given=tuple(x.shape), w_as_given=tuple(given.weight.shape)
-    )
+    backward = _WatchedBackward(
+        passes=differentiable(passes), y_shape=y_shape, w_shape=problem.weight_shape,
+        x_as_given=x.shape, w_as_given=given.weight.shape,
+    )  # fmt: skip
     return compiled.TunedCall(
         problem.input_shape[0], *shapes, channel_axis, *runs, *[None] * (len(PASSES) - len(runs)), backward
     )
 
 
-def _backward_as_given(
-    passes: PlannedPasses, x: Tensor | None, w: Tensor | None, dy: Tensor, needs: Ints,
-    *, y_shape: Ints, x_as_given: Ints, w_as_given: Ints,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """(dx, dw, dbias), on differentiable ops, of tensors that have the user's axes: C++ asks for it where a backward
-    pass is watched."""
-    problem = passes.plan.problem
-    tied = Tied(
-        x=None if x is None else x.reshape(problem.input_shape),
-        w=None if w is None else w.reshape(problem.weight_shape),
-        y=dy.reshape(y_shape),
-    )
-    dx, dw, db, _ = gradients(differentiable(passes), tied, Needs(*map(bool, needs)))
-    if dw is not None and dw.shape != w_as_given:
-        dw = dw.reshape(w_as_given)
-    return None if dx is None else dx.reshape(x_as_given), dw, db
+@dataclass(frozen=True, kw_only=True)
+class _WatchedBackward:
+    """C++ asks for it where a backward pass is watched: the gradients, on ops that can be differentiated again."""
+
+    passes: DispatchedPasses
+    y_shape: Ints
+    """(N, C·multiplier, OH, OW)"""
+    w_shape: Ints
+    """(C·multiplier, 1, KH, KW)"""
+    x_as_given: Ints
+    w_as_given: Ints
+    """With the user's axes, as the tensors come and the gradients go."""
+
+    def __call__(
+        self, x: Tensor | None, w: Tensor | None, dy: Tensor, needs: tuple[bool, ...]
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """(dx, dw, dbias)"""
+        tied = Tied(
+            x=None if x is None else x.reshape(self.passes.input_shape),
+            w=None if w is None else w.reshape(self.w_shape),
+            y=dy.reshape(self.y_shape),
+        )
+        dx, dw, db, _ = gradients(self.passes, tied, Needs(*needs))
+        if dw is not None and dw.shape != self.w_as_given:
+            dw = dw.reshape(self.w_as_given)
+        return None if dx is None else dx.reshape(self.x_as_given), dw, db

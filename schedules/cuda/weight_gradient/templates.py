@@ -27,23 +27,20 @@ bias, is one more.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works
 from dwconv.schedules.cuda.weight_gradient.space import kernel_misfit, weight_gradient_space
-from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.space import Config
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CudaTarget
 from dwconv.workload import LAYOUTS, Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
-    return weight_gradient_space(f"cuda.wgrad_{workload.layout}", workload, target)
 
 
 def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
@@ -64,7 +61,7 @@ TEMPLATES = tuple(
         pass_="wgrad",
         layout=layout,
         misfit=kernel_misfit,
-        space=space,
+        space=partial(weight_gradient_space, f"cuda.wgrad_{layout}"),
         work=work,
         schedule=schedule,
     )

@@ -17,13 +17,14 @@ The sum of dy alone, where there is a bias, is one more.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
 from dwconv.schedules.cuda.weight_gradient_planes.estimate import block_works, blocks_at_a_time
 from dwconv.schedules.cuda.weight_gradient_planes.space import plane_misfit, plane_space
-from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.space import Config
 from dwconv.schedules.template import ScheduleTemplate
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from tvm import s_tir
 
 NAME = "cuda.wgrad_nchw_plane"
-
-
-def space(workload: Workload, target: CudaTarget) -> ConfigSpace:
-    return plane_space(NAME, workload, target)
 
 
 def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
@@ -57,7 +54,7 @@ TEMPLATES = (
         pass_="wgrad",
         layout="nchw",
         misfit=plane_misfit,
-        space=space,
+        space=partial(plane_space, NAME),
         work=work,
         schedule=schedule,
     ),
