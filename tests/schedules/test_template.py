@@ -82,6 +82,15 @@ def test_a_configuration_of_a_template_for_something_else_is_not_scheduled(name:
 
 
 @pytest.mark.parametrize("pass_", PASSES)
+def test_a_space_has_the_name_of_its_template_whatever_workload_it_is_asked_about(pass_: Pass) -> None:
+    """A configuration named for another template would be taken for one that fits."""
+    for name, found in all_templates().items():
+        if found.device == "cpu":
+            workload = dataclasses.replace(layer(pass_), layout=found.layout)
+            assert found.space(workload, TARGET).default.template == name
+
+
+@pytest.mark.parametrize("pass_", PASSES)
 def test_parameters_are_the_arguments_and_then_workspaces(pass_: Pass) -> None:
     workload = layer(pass_)
     (found,) = templates_for(workload, TARGET)

@@ -29,21 +29,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.schedules.cpu.gather_family import gather_family
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.space import gather_space
 from dwconv.schedules.cpu.shared.planes import plane_misfit
-from dwconv.schedules.gather import GATHERS
-from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import ScheduleTemplate
+from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget
 from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
-    return gather_space(f"cpu.{workload.pass_}_nchw", workload, target)
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
@@ -54,15 +49,4 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_gather(Cut.of(workload, config, target))
 
 
-TEMPLATES = tuple(
-    ScheduleTemplate(
-        name=f"cpu.{pass_}_nchw",
-        device="cpu",
-        pass_=pass_,
-        layout="nchw",
-        misfit=plane_misfit,
-        space=space,
-        schedule=schedule,
-    )
-    for pass_ in GATHERS
-)
+TEMPLATES = gather_family("nchw", misfit=plane_misfit, space=gather_space, schedule=schedule)

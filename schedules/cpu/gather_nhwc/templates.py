@@ -32,22 +32,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.schedules.cpu.gather_family import gather_family
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.space import gather_space
 from dwconv.schedules.cpu.gather_nhwc.stores import streamed_above
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
-from dwconv.schedules.gather import GATHERS
-from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.schedules.template import ScheduleTemplate
+from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget
 from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-
-def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
-    return gather_space(f"cpu.{workload.pass_}_nhwc", workload, target)
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
@@ -59,15 +54,4 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_gather(Cut.of(workload, config, target), streamed_above=streamed_above(workload, config, target))
 
 
-TEMPLATES = tuple(
-    ScheduleTemplate(
-        name=f"cpu.{pass_}_nhwc",
-        device="cpu",
-        pass_=pass_,
-        layout="nhwc",
-        misfit=float32_misfit,
-        space=space,
-        schedule=schedule,
-    )
-    for pass_ in GATHERS
-)
+TEMPLATES = gather_family("nhwc", misfit=float32_misfit, space=gather_space, schedule=schedule)
