@@ -38,7 +38,7 @@ class ScheduleTemplate(Generic[AnyTarget]):
     """
 
     name: str
-    """Unique, ``cpu.fprop_nhwc``: the device and the module."""
+    """Unique, ``cpu.fprop_nhwc``: the device, the pass, the layout and perhaps the family. Logs hang on it."""
     device: str
     """``cpu`` or ``cuda``."""
     pass_: Pass
