@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dwconv.call.functional import conv1d, conv2d
+from dwconv.workload import by
 
 Size1d = int | tuple[int]
 Size2d = int | tuple[int, int]
@@ -156,16 +156,12 @@ def _why_not(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> str | None:
 def _sizes(module: nn.Module) -> str:
     assert isinstance(module, (nn.Conv1d, nn.Conv2d))
     multiplier = module.out_channels // module.in_channels
-    words = [f"{module.in_channels} channels", f"kernel {_x(module.kernel_size)}"]
-    words += [f"stride {_x(module.stride)}"] if any(size != 1 for size in module.stride) else []
-    words += [f"dilation {_x(module.dilation)}"] if any(size != 1 for size in module.dilation) else []
+    words = [f"{module.in_channels} channels", f"kernel {by(module.kernel_size)}"]
+    words += [f"stride {by(module.stride)}"] if any(size != 1 for size in module.stride) else []
+    words += [f"dilation {by(module.dilation)}"] if any(size != 1 for size in module.dilation) else []
     words += [f"multiplier {multiplier}"] if multiplier != 1 else []
     return ", ".join(words)
 
 
 def _shown(name: str) -> str:
     return name or "(the model itself)"
-
-
-def _x(sizes: Sequence[int]) -> str:
-    return "×".join(str(size) for size in sizes)

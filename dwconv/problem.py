@@ -5,12 +5,11 @@ A Workload is what can have kernels. A Problem may be of any type, and of an emp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from dwconv.workload import Layout, Pass, Workload
+from dwconv.workload import Layout, Pass, Workload, by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +76,8 @@ class Problem:
     def __str__(self) -> str:
         """``8×144×56×56 nhwc float32, kernel 3×3, stride 1×1, padding 1×1×1×1``, the defaults left out."""
         words = [
-            f"{_x(self.input_shape)} {self.layout} {self.dtype_name}",
-            f"kernel {_x(self.weight_shape[2:])}",
+            f"{by(self.input_shape)} {self.layout} {self.dtype_name}",
+            f"kernel {by(self.weight_shape[2:])}",
         ]
         for name, sizes, default in (
             ("stride", self.stride, 1),
@@ -86,11 +85,7 @@ class Problem:
             ("dilation", self.dilation, 1),
         ):
             if any(size != default for size in sizes):
-                words.append(f"{name} {_x(sizes) if len(set(sizes)) > 1 else sizes[0]}")
+                words.append(f"{name} {by(sizes) if len(set(sizes)) > 1 else sizes[0]}")
         if self.weight_shape[0] != self.input_shape[1]:
             words.append(f"multiplier {self.weight_shape[0] // self.input_shape[1]}")
         return ", ".join(words) + " with a bias" * self.bias
-
-
-def _x(sizes: Sequence[int]) -> str:
-    return "×".join(str(size) for size in sizes)

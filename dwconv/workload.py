@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -76,8 +77,8 @@ class Workload:
         for axis, out in zip(("height", "width"), self.output_size, strict=True):
             if out < 1:
                 raise InvalidWorkload(
-                    f"kernel={_x(self.kernel)} with dilation={_x(self.dilation)} is larger than the padded input "
-                    f"{_x(self.input_size)} in {axis}; use a smaller kernel or more padding"
+                    f"kernel={by(self.kernel)} with dilation={by(self.dilation)} is larger than the padded input "
+                    f"{by(self.input_size)} in {axis}; use a smaller kernel or more padding"
                 )
 
     # -- tensors -----------------------------------------------------------------------------------------------
@@ -173,8 +174,8 @@ class Workload:
     def _batchless(self) -> str:
         padding = "x".join(str(a) if a == b else f"{a}.{b}" for a, b in self.padding)
         return (
-            f"c{self.channels}-{_x(self.input_size)}-k{_x(self.kernel)}-s{_x(self.stride)}-p{padding}"
-            f"-d{_x(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
+            f"c{self.channels}-{_key(self.input_size)}-k{_key(self.kernel)}-s{_key(self.stride)}-p{padding}"
+            f"-d{_key(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
@@ -220,7 +221,7 @@ def resolve_padding(
         return ((0, 0), (0, 0))
     if padding == "same":
         if stride != (1, 1):
-            raise InvalidWorkload(f"padding=same needs stride 1, not {_x(stride)}; give the padding as a number")
+            raise InvalidWorkload(f"padding=same needs stride 1, not {by(stride)}; give the padding as a number")
         return ((spread[0] // 2, spread[0] - spread[0] // 2), (spread[1] // 2, spread[1] - spread[1] // 2))
     if isinstance(padding, str):
         raise InvalidWorkload(f"padding={padding!r} is unknown; use a number, 'same' or 'valid'")
@@ -253,5 +254,11 @@ def _at_least(name: str, value: object, least: int) -> None:
         raise InvalidWorkload(f"{name}={value!r} must be a whole number of at least {least}")
 
 
-def _x(pair: Pair) -> str:
+def by(sizes: Iterable[int]) -> str:
+    """Sizes as text: ``8×144×56×56``."""
+    return "×".join(map(str, sizes))
+
+
+def _key(pair: Pair) -> str:
+    """The same in a workload's key, which is ASCII."""
     return f"{pair[0]}x{pair[1]}"

@@ -15,7 +15,7 @@ from torch import Tensor
 from dwconv import pytorch
 from dwconv.errors import InvalidWorkload
 from dwconv.problem import Problem
-from dwconv.workload import Layout
+from dwconv.workload import Layout, by
 
 Size = int | Sequence[int]
 Ints = tuple[int, ...]
@@ -96,7 +96,7 @@ def _check_tensors(given: Arguments) -> None:
     input, weight, bias, axes = given.input, given.weight, given.bias, given.axes
     if input.dim() not in (axes + 1, axes + 2):
         wanted = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)"}[axes]
-        raise InvalidWorkload(f"input of shape {_x(input.shape)} is not {wanted}")
+        raise InvalidWorkload(f"input of shape {by(input.shape)} is not {wanted}")
     channels = input.shape[-axes - 1]
     out_channels = weight.shape[0] if weight.dim() else 0
     if given.groups is not None and given.groups != channels:
@@ -106,9 +106,9 @@ def _check_tensors(given: Arguments) -> None:
         )
     if weight.dim() != axes + 2 or weight.shape[1] != 1 or channels == 0 or out_channels % channels or not out_channels:
         wanted = {1: "(C·multiplier, 1, K)", 2: "(C·multiplier, 1, KH, KW)"}[axes]
-        raise InvalidWorkload(f"weight of shape {_x(weight.shape)} is not {wanted} with C={channels} input channels")
+        raise InvalidWorkload(f"weight of shape {by(weight.shape)} is not {wanted} with C={channels} input channels")
     if bias is not None and bias.shape != (out_channels,):
-        raise InvalidWorkload(f"bias of shape {_x(bias.shape)} does not fit {out_channels} output channels")
+        raise InvalidWorkload(f"bias of shape {by(bias.shape)} does not fit {out_channels} output channels")
     for name, other in (("weight", weight), ("bias", bias)):
         if other is None:
             continue
@@ -170,7 +170,7 @@ def _named_padding(padding: str, *, kernel: Ints, strides: Ints, dilations: Ints
     if padding != "same":
         raise InvalidWorkload(f"padding={padding!r} is unknown; use a number, 'same' or 'valid'")
     if strides != (1, 1):
-        raise InvalidWorkload(f"padding='same' needs stride 1, not {_x(strides)}; give the padding as a number")
+        raise InvalidWorkload(f"padding='same' needs stride 1, not {by(strides)}; give the padding as a number")
     spread_h, spread_w = (dilations[axis] * (kernel[axis] - 1) for axis in (0, 1))
     return (spread_h // 2, spread_h - spread_h // 2, spread_w // 2, spread_w - spread_w // 2)
 
@@ -180,10 +180,6 @@ def _check_size(*, size: Ints, kernel: Ints, padding: Ints, dilations: Ints) -> 
         padded = size[axis] + padding[2 * axis] + padding[2 * axis + 1]
         if padded <= dilations[axis] * (kernel[axis] - 1) or kernel[axis] == 0:
             raise InvalidWorkload(
-                f"kernel={_x(kernel)} with dilation={_x(dilations)} does not fit the input of {_x(size)} "
-                f"padded by {_x(padding)} (top, bottom, left, right); use a smaller kernel or more padding"
+                f"kernel={by(kernel)} with dilation={by(dilations)} does not fit the input of {by(size)} "
+                f"padded by {by(padding)} (top, bottom, left, right); use a smaller kernel or more padding"
             )
-
-
-def _x(sizes: Sequence[int]) -> str:
-    return "×".join(str(size) for size in sizes)
