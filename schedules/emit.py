@@ -65,9 +65,12 @@ def ceil_div(a: Expr, b: int) -> Expr:
     return (a + (b - 1)) // b
 
 
-def all_of(conditions: list[Expr]) -> Expr:
-    """Whether all of them hold; True if there is none."""
-    return tirx.all(*conditions) if conditions else True
+def all_of(*conditions: Expr) -> Expr:
+    """Whether all of them hold: True or False where this is known when compiling, else a test of those that are not."""
+    if any(condition is False for condition in conditions):
+        return False
+    unknown = [condition for condition in conditions if condition is not True]
+    return tirx.all(*unknown) if len(unknown) > 1 else unknown[0] if unknown else True
 
 
 def inside(at: Expr, size: int) -> Expr:

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.schedules.cuda.emit.reach import Reach, both
+from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.gpu.banks import spread_vectors
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, exact_vectors, least_vectors
 from dwconv.schedules.cuda.resident_planes.cut import Cut as PlanesCut
 from dwconv.schedules.cuda.staged_rows.cut import Cut as RowsCut
+from dwconv.schedules.emit import all_of
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import all_templates, templates_for
 from dwconv.target import CudaTarget, parse_target
@@ -228,6 +229,6 @@ def test_outputs_beyond_the_axis_are_not_written() -> None:
 
 
 def test_both_keeps_what_is_known() -> None:
-    assert both(True, True) is True
-    assert both(True, False) is False and both(False, "unknown") is False
-    assert both(True, "unknown") == "unknown" and both("unknown", True) == "unknown"
+    assert all_of(True, True) is True
+    assert all_of(True, False) is False and all_of(False, "unknown") is False
+    assert all_of(True, "unknown") == "unknown" and all_of("unknown", True) == "unknown"

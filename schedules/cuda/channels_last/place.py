@@ -48,7 +48,7 @@ class Strip:
 
     def exists(self, cut: Cut) -> Expr:
         owned = ((cut.rows, self.h), (cut.columns, self.w))
-        return all_of([strip < axis.strips for axis, strip in owned if axis.idle])
+        return all_of(*[strip < axis.strips for axis, strip in owned if axis.idle])
 
     def w_in_block(self, cut: Cut) -> Expr:
         """Counted from the first strip of the block."""

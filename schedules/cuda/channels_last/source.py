@@ -72,7 +72,7 @@ class FromMemory:
                 if conditions and read is not None:
                     for lane in unrolled("lane", cut.source_lanes):
                         loaded[slot, lane] = zero(cut.dtype)
-                with when(all_of(conditions)):
+                with when(all_of(*conditions)):
                     for lane, channels, lanes in _channels(cut, strip.place.strip_c, m):
                         loaded.put((slot, lane), self.source[strip.place.image, row, column, channels], lanes=lanes)
 
@@ -110,11 +110,11 @@ class FromPatch:
                         (_may_be_padding(cut.columns), inside(column, cut.columns.axis.inputs)),
                         (cut.channels.idle, channel < cut.gather.source_channels),
                     ]
-                    with when(all_of([holds for unsure, holds in asked if unsure])):
+                    with when(all_of(*[holds for unsure, holds in asked if unsure])):
                         copy_async(
                             self._patch, h * patch.pitch + w * patch.channels + vector * patch.lanes,
                             self.source, place.image, row, column, channel,
-                            elements=patch.lanes, valid=all_of([holds for unsure, holds in valid if unsure]),
+                            elements=patch.lanes, valid=all_of(*[holds for unsure, holds in valid if unsure]),
                         )  # fmt: skip
         commit_copies()
 

@@ -106,7 +106,7 @@ class InShared:
                     (cut.block_kernels % fetchers, kernel < cut.block_kernels),
                     (cut.channels.idle, self.first + kernel < cut.gather.weights),
                 ]
-                with when(all_of([holds for unsure, holds in conditions if unsure])):
+                with when(all_of(*[holds for unsure, holds in conditions if unsure])):
                     value = w[(self.first + kernel) * cut.taps + tap]
                     store(self._shared, in_float32(value), tap * cut.pitch + kernel)
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm import tirx
-
-from dwconv.schedules.emit import Expr
+from dwconv.schedules.emit import Expr, all_of
 from dwconv.schedules.taps import Axis
 
 
@@ -55,13 +53,4 @@ class Reach:
         if not any(0 <= place <= last for place in places):
             return False
         position = self.index * step + offset
-        return both(places[0] >= 0 or position >= 0, places[-1] <= last or position <= last)
-
-
-def both(first: Expr, second: Expr) -> Expr:
-    """``first`` and ``second``, where each is True, False or a test."""
-    if first is False or second is False:
-        return False
-    if first is True:
-        return second
-    return first if second is True else tirx.all(first, second)
+        return all_of(places[0] >= 0 or position >= 0, places[-1] <= last or position <= last)

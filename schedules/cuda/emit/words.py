@@ -19,10 +19,14 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
-from dwconv.schedules.emit import Expr, int32, serial, store
+from dwconv.schedules.emit import Expr, bind, int32, serial, store
 from dwconv.workload import ITEMSIZE
 
 TURNS_UNROLLED = 16
+
+
+Start = tuple[Any, Expr]
+"""A tensor of one axis, and an element of it."""
 
 
 def argument(name: str, shape: Sequence[Expr], dtype: str) -> Any:
@@ -133,6 +137,15 @@ class Registers:
         for at, size in zip(position if isinstance(position, tuple) else (position,), self.sizes, strict=True):
             index = index * size + at
         return index
+
+
+def keep(name: str, value: Expr) -> Expr:
+    """Names a value for good. What is only bound TVM writes out again at every use, which takes it long here."""
+    if isinstance(value, int):
+        return value
+    kept = Registers(name, 1, dtype="int32")
+    kept[0] = value
+    return bind(name, kept[0])
 
 
 def shared(name: str, elements: int, *, dtype: str = "float32", dynamic: bool = False) -> Any:

@@ -13,11 +13,11 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cuda.emit.reach import Reach, both
+from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.emit.sliding_sum import SlidingSum, SourceRow
 from dwconv.schedules.cuda.emit.words import Registers, argument, blocks, in_float32, span, threads, zero
 from dwconv.schedules.cuda.global_strip.cut import Cut
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, store, when
 
 
 def schedule_strips(cut: Cut) -> s_tir.Schedule:
@@ -91,7 +91,7 @@ class Thread(SlidingSum):
         values = Registers("value", self.cut.source_span, dtype=self.source.dtype)
         slots: dict[int, int] = {}
         for first, lanes in self.cut.source_pieces:
-            slot, exists = self.cut.source_slots[first], both(self.rows.reads(at), self.columns.reads(first, lanes))
+            slot, exists = self.cut.source_slots[first], all_of(self.rows.reads(at), self.columns.reads(first, lanes))
             slots.update({first + lane: slot + lane for lane in range(lanes)})
             if exists is not True:
                 for lane in range(lanes):
@@ -112,6 +112,6 @@ class Thread(SlidingSum):
                 rounded[row, out] = sums[row, out].astype(dtype)
         image, channel = self.plane // self.gather.channels, self.plane % self.gather.channels
         for out in range(0, self.cut.tile_w, lanes):
-            with when(both(self.rows.writes(row), self.columns.writes(out, lanes))):
+            with when(all_of(self.rows.writes(row), self.columns.writes(out, lanes))):
                 columns = span(self.columns.result(out), lanes)
                 store(self.result, rounded.vector((row, out), lanes), image, channel, self.rows.result(row), columns)

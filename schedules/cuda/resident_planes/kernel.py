@@ -15,7 +15,7 @@ from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.in_turns import in_turns
 from dwconv.schedules.cuda.emit.planes import read_row, threads_of_planes
-from dwconv.schedules.cuda.emit.reach import Reach, both
+from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.emit.sliding_sum import SlidingSum, SourceRow
 from dwconv.schedules.cuda.emit.words import (
     Registers,
@@ -33,7 +33,7 @@ from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors
 from dwconv.schedules.cuda.resident_planes.cut import Cut
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, store, when
 
 KERNEL_LOADS_UNDER_WAY = 4
 """Of one thread while it copies; of planes the configuration says how many."""
@@ -255,7 +255,7 @@ class Thread(SlidingSum):
             lanes=held.lanes,
             start=self._start(held, self.rows.step * pitch, self.columns.step),
             first=self.each * held.pitch + at * pitch,
-            exists=lambda column, lanes: both(
+            exists=lambda column, lanes: all_of(
                 self.rows.reads(at), self.columns.reads(column, lanes) if self.columns.tiles > 1 else True
             ),
         )
@@ -274,7 +274,7 @@ class Thread(SlidingSum):
         for at, lanes in cut.result_pieces(self.each):
             row, column = divmod(at, pitch)
             of_row = min(lanes, pitch - column)  # a vector that goes on in the next row is there with its first
-            exists = both(self.rows.writes(row), self.columns.writes(column, of_row)) if cut.ragged else True
+            exists = all_of(self.rows.writes(row), self.columns.writes(column, of_row)) if cut.ragged else True
             if exists is not False:
                 with when(exists):
                     values = self.results.vector(self._slots[at], lanes)

@@ -14,7 +14,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.in_turns import in_turns
-from dwconv.schedules.cuda.emit.reach import Reach, both
+from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -30,7 +30,7 @@ from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.cuda.staged_rows.estimate import LOADS_IN_FLIGHT
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, inside, kernel, least, serial, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, least, serial, store, when
 from dwconv.workload import ITEMSIZE
 
 
@@ -141,9 +141,9 @@ class Block:
             if cut.plane_words != cut.rows.size * cut.row_words:
                 exists = row < cut.rows.size
             if cut.blocks_h > 1:
-                exists = both(exists, inside(top + row, gather.rows.inputs))
+                exists = all_of(exists, inside(top + row, gather.rows.inputs))
             if cut.blocks_w > 1 or (cut.columns.first, cut.row_words) != (0, gather.columns.inputs):
-                exists = both(exists, inside(column, gather.columns.inputs))
+                exists = all_of(exists, inside(column, gather.columns.inputs))
             if exists is not True:
                 value.clear()
             with when(exists):
@@ -261,14 +261,14 @@ class Block:
         cut, gather, dtype = self.cut, self.cut.gather, self.result.dtype
         lanes = aligned_lanes(cut.tile_w, gather.columns.outputs, itemsize=ITEMSIZE[cut.dtype])
         plane = self.place.first_plane + self.place.plane
-        exists = both(gather.channels % cut.planes == 0 or plane < self.place.planes, self._rows.writes(row))
+        exists = all_of(gather.channels % cut.planes == 0 or plane < self.place.planes, self._rows.writes(row))
         rounded = sums
         if dtype != "float32":
             rounded = Registers("result", cut.tile_h, cut.tile_w, dtype=dtype)
             for out in range(cut.tile_w):
                 rounded[row, out] = sums[row, out].astype(dtype)
         for out in range(0, cut.tile_w, lanes):
-            written = both(exists, self._columns.writes(out, lanes))
+            written = all_of(exists, self._columns.writes(out, lanes))
             if written is not False:
                 with when(written):
                     at = (self._rows.result(row), span(self._columns.result(out), lanes))

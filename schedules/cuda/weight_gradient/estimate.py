@@ -6,9 +6,9 @@ import math
 from functools import lru_cache
 
 from dwconv.schedules.cuda.gpu.cost import BlockWork, missed
-from dwconv.schedules.cuda.gpu.halving import ADDING_LANES, adding_shares
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP
+from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import occupancy, registers_left
+from dwconv.schedules.cuda.gpu.split_sum import adding_work
 from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.schedules.cuda.weight_gradient.thread_work import (
     instructions_of_image,
@@ -23,10 +23,6 @@ BYTES_AHEAD = 220
 """That the compiler loads at a time in straight code, where it has the registers."""
 REMEMBERED_TURNS = 24
 """Of a loop, for which what one load brought is there for the others."""
-ADDED_AT_A_TIME = 4
-"""Parts that a thread of the second kernel has on their way."""
-ADDING_INSTRUCTIONS, ADDING_REGISTERS = 8, 32
-"""Of a thread of the second kernel: for each part, and in all."""
 
 
 def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
@@ -57,27 +53,6 @@ def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
         dram_bytes=needed + written + again,
         cache_bytes=read + written,
         bytes_in_flight=cut.threads * _bytes_in_flight(cut),
-    )
-
-
-def adding_work(*, parts: int, results: int, target: CudaTarget) -> BlockWork:
-    """The second kernel: ``results`` sums of ``parts`` each, which the blocks of the first one wrote."""
-    shares = adding_shares(parts)
-    blocks, threads = -(-results // ADDING_LANES), shares * ADDING_LANES
-    warps, each = -(-threads // WARP), parts / shares
-    size = float(BANK_BYTES * parts * results)
-    return BlockWork(
-        blocks=blocks,
-        threads=threads,
-        registers=ADDING_REGISTERS,
-        shared_bytes=0,
-        instructions=warps * ADDING_INSTRUCTIONS * each,
-        fma=0.0,
-        lines=warps * each,
-        bank_turns=0.0,
-        dram_bytes=size if size > target.limits.cache_bytes / 2 else 0.0,  # else it is still in the cache
-        cache_bytes=size,
-        bytes_in_flight=float(BANK_BYTES * min(each, ADDED_AT_A_TIME) * threads),
     )
 
 

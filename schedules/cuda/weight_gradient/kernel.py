@@ -20,17 +20,19 @@ from tvm import s_tir, tirx
 from dwconv.schedules.cuda.emit.split_sum import add_parts, sum_over_threads
 from dwconv.schedules.cuda.emit.words import (
     Registers,
+    Start,
     argument,
     as_one_axis,
     blocks,
     blocks_per_sm,
     in_float32,
+    keep,
     span,
     threads,
     zero,
 )
 from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, Pixel
-from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, serial, store, when
 
 
 def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
@@ -69,9 +71,6 @@ def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
 def _shape(cut: Cut, n: Expr, channels: int, size: tuple[int, int]) -> tuple[Expr, ...]:
     return (n, *size, channels) if cut.channel_last else (n, channels, *size)
 
-
-Start = tuple[Any, Expr]
-"""A tensor of one axis, and an element of it."""
 
 # -- who sums what -------------------------------------------------------------------------------------------------
 
@@ -119,7 +118,7 @@ class Place:
     def has_work(self) -> Expr:
         cut = self.cut
         has_item = cut.items == cut.parts * cut.threads_p or self._item < cut.items
-        return every(has_item, self._has_channels(), cut.groups % cut.threads_kh == 0 or self.group < cut.groups)
+        return all_of(has_item, self._has_channels(), cut.groups % cut.threads_kh == 0 or self.group < cut.groups)
 
     def _has_channels(self) -> Expr:
         return self.cut.vectors % self.cut.threads_c == 0 or self.vector < self.cut.vectors
@@ -139,7 +138,7 @@ class Place:
     def write(self, sums: Registers, weights: Start, bias: Start | None = None) -> None:
         """To memory: each into a tensor, counted from an element."""
         taps_h, taps_w = self.cut.rows.taps, self.cut.columns.taps
-        with when(every(self.cut.threads_p == 1 or self.mate == 0, self._has_channels())):
+        with when(all_of(self.cut.threads_p == 1 or self.mate == 0, self._has_channels())):
             into, start = weights
             first = bind("first", start + self.channel * (taps_h * taps_w))
             for a in range(self.cut.group_kh):
@@ -195,7 +194,7 @@ class Edge:
             return 0 <= self.origin + at < self.size
         low = at >= 0 or self.origin + at >= 0
         high = self.most + at < self.size or self.origin + at < self.size
-        return every(low, high)
+        return all_of(low, high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,7 +298,7 @@ class Reader:
             has_row = x.rows.has(at)
             with when(has_row if skip else True):
                 for load in self.cut.x_loads:
-                    inside = every(skip or has_row, x.columns.has(load.column))
+                    inside = all_of(skip or has_row, x.columns.has(load.column))
                     with when(inside if skip else True):
                         for (column, channel), value in x.pixels(load, row=at, condition=skip or inside).items():
                             for (row, a), (out, b) in itertools.product(pairs, met[column]):
@@ -318,26 +317,9 @@ class Reader:
         """Of dy, which is also what the bias sums up."""
         found: dict[Pixel, Expr] = {}
         for load in self.cut.dy_loads:
-            found.update(dy.pixels(load, row=row, condition=every(dy.rows.has(row), dy.columns.has(load.column))))
+            found.update(dy.pixels(load, row=row, condition=all_of(dy.rows.has(row), dy.columns.has(load.column))))
         if self.cut.workload.bias:
             bias = self.cut.sum_of_bias
             for (_, c), value in found.items():
                 sums[bias, c] = sums[bias, c] + value
         return found
-
-
-def keep(name: str, value: Expr) -> Expr:
-    """Names a value for good. What is only bound TVM writes out again at every use, which takes it long here."""
-    if isinstance(value, int):
-        return value
-    kept = Registers(name, 1, dtype="int32")
-    kept[0] = value
-    return bind(name, kept[0])
-
-
-def every(*conditions: Expr) -> Expr:
-    """All of them hold; True or False where this is known."""
-    if any(condition is False for condition in conditions):
-        return False
-    unknown = [condition for condition in conditions if condition is not True]
-    return tirx.all(*unknown) if unknown else True

@@ -7,7 +7,7 @@ import math
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import occupancy, registers_left
-from dwconv.schedules.cuda.weight_gradient.estimate import adding_work
+from dwconv.schedules.cuda.gpu.split_sum import adding_work
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
 from dwconv.schedules.cuda.weight_gradient_planes.thread_work import (
     instructions_of_image,

@@ -16,11 +16,12 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.planes import read_row, threads_of_planes
-from dwconv.schedules.cuda.emit.reach import Reach, both
+from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.emit.sliding_sum import SourceRow
 from dwconv.schedules.cuda.emit.split_sum import add_parts, sum_over_threads
 from dwconv.schedules.cuda.emit.words import (
     Registers,
+    Start,
     argument,
     as_one_axis,
     barrier,
@@ -28,14 +29,14 @@ from dwconv.schedules.cuda.emit.words import (
     blocks_per_sm,
     commit_copies,
     copy_async,
+    keep,
     shared,
     wait_for_copies,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes
-from dwconv.schedules.cuda.weight_gradient.kernel import Start, keep
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
-from dwconv.schedules.emit import BATCH, Expr, bind, kernel, serial, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, serial, store, when
 
 
 def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
@@ -196,7 +197,7 @@ class Thread:
                             tensor.elements,
                             start + at,
                             elements=lanes,
-                            valid=both(exists, within),
+                            valid=all_of(exists, within),
                         )
         commit_copies()
 
@@ -251,7 +252,7 @@ class Thread:
             lanes=held.lanes,
             start=start,
             first=each * held.pitch + at * columns.axis.inputs,
-            exists=lambda column, lanes: both(
+            exists=lambda column, lanes: all_of(
                 rows.reads(at), columns.reads(column, lanes) if columns.tiles > 1 else True
             ),
         )
@@ -266,7 +267,7 @@ class Thread:
             lanes=held.lanes,
             start=start,
             first=each * held.pitch + row * columns.axis.outputs,
-            exists=lambda column, lanes: both(
+            exists=lambda column, lanes: all_of(
                 rows.writes(row), columns.writes(column, lanes) if columns.tiles > 1 else True
             ),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
-from dwconv.schedules.cuda.gpu.halving import halvings
+from dwconv.schedules.cuda.gpu.split_sum import halvings
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
 from dwconv.workload import ITEMSIZE
