@@ -31,8 +31,9 @@ Provider = Literal["dwconv", "pytorch"]
 MOST_ELEMENTS = 2**31 - 1
 """Kernels index their tensors with 32 bits."""
 CALL_US = 10.0
-"""What our op adds to the kernel's own call, in Python: half of it where the caches know the interpreter, several times
-as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work queued."""
+"""Time that our op adds to the kernel's own call, in Python: half of it where the caches know the interpreter, several
+times as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work
+queued."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +45,13 @@ class DispatchDecision:
     record: TuningRecord | None = None
     """The best that is known of the workload, also where PyTorch's own op is faster."""
     target: Target | None = None
-    """What the record's kernel is built for; on a CPU perhaps with another number of threads than PyTorch uses now."""
+    """The target that the record's kernel is built for; on a CPU perhaps with another number of threads than PyTorch
+    uses now."""
     config: Config | None = None
-    """What the kernel is built with: the record's configuration, or the legal one that is nearest to it."""
+    """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it."""
     command: str = ""
-    """What to run to tune it; empty unless nothing is known, or only of kernels without the bias, and tuning can change
-    that."""
+    """The command that tunes it; empty unless nothing is known, or only of kernels without the bias, and tuning can
+    change that."""
 
     def __str__(self) -> str:
         return f"{self.provider}: {self.reason}" + (f"; tune it: {self.command}" if self.command else "")
@@ -223,7 +225,7 @@ def database() -> Database:
 
 
 def target_of(device: torch.device) -> Target:
-    """What dwconv knows of a PyTorch device: a CPU (with as many threads as PyTorch uses now) or a GPU."""
+    """The target of a PyTorch device: a CPU (with as many threads as PyTorch uses now) or a GPU."""
     if device.type == "cpu":
         return cpu_target()
     with torch.cuda.device(device):

@@ -50,7 +50,7 @@ class PassExplanation:
     config: str
     """The knobs of the kernel that runs, or of the best that is known; empty if untuned."""
     copies: tuple[Copy, ...] = ()
-    """Of the call's tensors, by dwconv's kernel; what the gradient will lie like is not known yet."""
+    """Copies of the call's tensors by dwconv's kernel. How the gradient will lie is not known yet."""
 
     @property
     def measured(self) -> Measurement | None:
@@ -74,7 +74,7 @@ class PassExplanation:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What would run a call. Prints as a short report."""
+    """The kernels that would run a call. Prints as a short report."""
 
     call: str
     """The sizes, in words."""
@@ -87,7 +87,7 @@ class Explanation:
     problems: tuple[str, ...]
     """Logs that could not be read, or not whole."""
     command: str
-    """What to run to tune the passes that are untuned; empty if there are none."""
+    """The command that tunes the untuned passes; empty if there are none."""
 
     def __getitem__(self, pass_: Pass) -> PassExplanation:
         return next(each for each in self.passes if each.pass_ == pass_)
@@ -108,7 +108,7 @@ def explain(
     dilation: Size = 1,
     groups: int | None = None,
 ) -> Explanation:
-    """What ``dwconv.conv2d`` (or ``conv1d``, for a weight of three dimensions) would run for these arguments, and why.
+    """Explains what ``dwconv.conv2d`` (or ``conv1d``, for a weight of three dimensions) would run for these arguments.
 
     Raises InvalidWorkload, as the call itself would.
     """
@@ -146,7 +146,7 @@ def _config(decision: dispatch.DispatchDecision) -> str:
 
 
 def _copies(decision: dispatch.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:
-    """What the kernel that is chosen would copy before it runs."""
+    """The tensors that the chosen kernel would copy before it runs."""
     if decision.provider != "dwconv" or decision.record is None or decision.target is None:
         return ()
     workload, target = decision.record.workload, decision.target

@@ -21,7 +21,7 @@ broken: dict[Candidate, str] = {}
 
 
 def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Config, str]:
-    """What to build the record's kernel with: its own configuration; or, with ``adopts``, where that is not legal on
+    """The configuration to build the record's kernel with: its own; or, with ``adopts``, where that is not legal on
     ``target``, the legal one that is nearest. And what is changed, in words; empty if nothing is.
 
     Raises InvalidConfig, saying why, if there is none, if the record is damaged, or if that could not be built."""

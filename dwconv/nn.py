@@ -103,7 +103,7 @@ class ConvertedLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionSummary:
-    """What ``convert`` did. Prints as a table."""
+    """The result of ``convert``. Prints as a table."""
 
     converted: tuple[ConvertedLayer, ...]
     skipped: tuple[ConvertedLayer, ...]

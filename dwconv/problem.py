@@ -30,7 +30,7 @@ class Problem:
 
     @classmethod
     def of(cls, workload: Workload) -> Problem:
-        """What a pass was taken from, or dgrad without the bias that it does not know."""
+        """The problem whose pass the workload is; of dgrad without the bias, which it does not know."""
         (top, bottom), (left, right) = workload.padding
         return cls(
             input_shape=workload.shape_of("x"),

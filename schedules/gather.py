@@ -23,7 +23,7 @@ class Gather:
     rows: Axis
     columns: Axis
     channels: int
-    """Of the result."""
+    """Channels of the result."""
     fan_in: int = 1
     fan_out: int = 1
     bias: bool = False
@@ -31,7 +31,7 @@ class Gather:
 
     @classmethod
     def of(cls, workload: Workload) -> Gather:
-        """Of an fprop or a dgrad."""
+        """The sum of an fprop or a dgrad."""
         return cls.of_convolution(workload) if workload.pass_ == "fprop" else cls.of_input_gradient(workload)
 
     @classmethod

@@ -23,7 +23,7 @@ class Knob:
     name: str
     values: tuple[Value, ...]
     absent: Value | None
-    """What a configuration without the knob means, written before there was one; None: it is wrong."""
+    """The meaning of a configuration without the knob, written before there was one; None: it is wrong."""
 
     def __init__(self, name: str, values: Sequence[Value], *, absent: Value | None = None) -> None:
         object.__setattr__(self, "name", name)
@@ -60,7 +60,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Rule:
-    """What makes a configuration illegal: ``broken`` is true for those that break it; ``reason`` says why."""
+    """A reason that makes a configuration illegal: ``broken`` is true for those that break it; ``reason`` says why."""
 
     reason: str
     broken: Callable[[Config], bool]

@@ -49,7 +49,8 @@ class ScheduleTemplate(Generic[AnyTarget]):
     space: Callable[[Workload, AnyTarget], ConfigSpace]
     schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule]
     work: Callable[[Workload, Config, AnyTarget], tuple[BlockWork, ...]] | None = None
-    """What the blocks of each kernel do, in plain integers: its price orders a GPU's candidates before one is built."""
+    """The work of a block of each kernel, in plain integers: its price orders a GPU's candidates before one is
+    built."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate[A
 
 
 def _why_not_for(candidate: ScheduleTemplate[Any], workload: Workload, target: Target) -> str | None:
-    """What the template is meant for, where that is something else: another device or another pass."""
+    """Why the template is not for this workload: another device or another pass. None if it is."""
     if candidate.device != target.kind:
         return f"it is for {candidate.device}"
     return None if candidate.pass_ == workload.pass_ else f"it is for {candidate.pass_}"

@@ -69,7 +69,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """What building a candidate gave."""
+    """A built candidate, as plain data."""
 
     candidate: Candidate
     kind: str
@@ -81,8 +81,8 @@ class Artifact:
     cubin: bytes = b""
     launches: tuple[Launch, ...] = ()
     resources: dict[str, int] = field(default_factory=dict)
-    """What the compiler reported, of several kernels the most: ``registers``, ``shared_bytes``, ``spill_bytes``,
-    ``stack_bytes``."""
+    """Resources as the compiler reported them, of several kernels the most: ``registers``, ``shared_bytes``,
+    ``spill_bytes``, ``stack_bytes``."""
     kernel_resources: dict[str, dict[str, int]] = field(default_factory=dict)
     """The same of each CUDA kernel, by its name."""
     build_s: float = 0.0

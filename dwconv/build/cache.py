@@ -33,7 +33,7 @@ def build_cached(candidate: Candidate, target: Target) -> Artifact:
 
 @cache
 def _versions() -> dict[str, str]:
-    """What the same candidate could be compiled to something else by."""
+    """Versions and sources with which the same candidate compiles to the same kernel."""
     import dwconv.build
     import dwconv.schedules
 

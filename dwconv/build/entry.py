@@ -13,7 +13,7 @@ from dwconv.errors import NotKept
 from dwconv.new_file import UNFINISHED
 
 MOST_ENTRIES = 4000
-"""Of a kind in a folder; beyond it those written longest ago go."""
+"""Entries of a kind in a folder; beyond it the oldest go."""
 
 _ABANDONED_S = 24 * 3600.0
 """A file that has been unfinished for so long has lost its writer."""
@@ -25,7 +25,7 @@ def key_of(*parts: object) -> str:
 
 
 def read_entry(path: Path) -> object | None:
-    """What was written; None if there is nothing, or something else."""
+    """The entry as it was written; None if there is none, or something else."""
     payload = private_files.read_sealed(path)
     try:
         found: object = None if payload is None else wire.decode(payload)

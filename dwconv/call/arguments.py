@@ -22,8 +22,8 @@ Ints = tuple[int, ...]
 
 
 class Arguments(NamedTuple):
-    """What the user gave to ``conv1d`` or ``conv2d``. It is made in every call that C++ does not take, and a tuple is
-    made in a third of the time that a frozen dataclass takes."""
+    """Arguments as the user gave them to ``conv1d`` or ``conv2d``. A tuple, because one is made in every call that C++
+    does not take, in a third of the time that a frozen dataclass takes."""
 
     input: Tensor
     weight: Tensor
@@ -47,7 +47,7 @@ class Arguments(NamedTuple):
         return image if self.input.dim() == self.axes + 2 else image.squeeze(0)
 
     def on_pytorch(self) -> Tensor:
-        """What PyTorch's own op makes of it, with PyTorch's own derivative."""
+        """The result of PyTorch's own op, with PyTorch's own derivative."""
         input, weight, bias, stride, padding, dilation, _, axes = self
         return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, input.shape[-axes - 1])
 
@@ -119,7 +119,7 @@ def _check_tensors(given: Arguments) -> None:
 
 
 def _running_dtype(x: Tensor) -> torch.dtype:
-    """What the convolution computes in: autocast may lower it."""
+    """The type in which the convolution computes: autocast may lower it."""
     lowered = x.dtype is not torch.float64 and _is_autocast(x)
     return torch.get_autocast_dtype(x.device.type) if lowered else x.dtype
 

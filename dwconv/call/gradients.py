@@ -44,7 +44,7 @@ class Tied(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Of which of them gradients are wanted."""
+    """The tensors whose gradients are wanted."""
 
     x: bool = False
     w: bool = False

@@ -46,7 +46,7 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
 
 
 class Plan:
-    """What runs the passes of one Problem on one device: decided once, built when first used."""
+    """The kernels that run the passes of one Problem on one device: decided once, built when first used."""
 
     def __init__(
         self, problem: Problem, device: torch.device, *, decisions: dict[Pass, DispatchDecision], target: Target | None
@@ -77,7 +77,7 @@ class Plan:
         return kernel
 
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
-        """What was fastest on few threads takes all of them at a larger batch."""
+        """The configuration; if it was fastest on few threads, with all of them at a larger batch."""
         larger = self.problem.input_shape[0] > measured.batch
         if not (larger and isinstance(target, CpuTarget) and "threads" in config.to_dict()):
             return config
@@ -107,7 +107,7 @@ class Plan:
 
 
 def plan_for(problem: Problem, device: torch.device) -> Plan:
-    """What runs these sizes on ``device``. The look-up costs a microsecond or two; the first one decides."""
+    """The plan for these sizes on ``device``. The look-up costs a microsecond or two; the first one decides."""
     key = (problem, device, torch.get_num_threads() if device.type == "cpu" else 0)
     found = _plans.get(key)
     if found is None:
@@ -131,7 +131,7 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
 
 
 def _attempt(make: Callable[[], Made]) -> tuple[Made | None, str]:
-    """What ``make`` gives; or None, and why not."""
+    """The result of ``make``; or None, and why there is none."""
     try:
         return make(), ""
     except Exception as error:  # noqa: BLE001  whatever a record, a cache or TVM makes go wrong: PyTorch can go on
@@ -160,7 +160,7 @@ _met: set[str] = set()
 _untuned: set[str] = set()
 """Families of workloads that were named as untuned."""
 _named: set[str] = set()
-"""What else was warned of."""
+"""Other warnings that were given."""
 
 
 def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:

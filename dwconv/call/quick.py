@@ -102,4 +102,4 @@ class DwconvConvolution(Function):
 
 
 _apply = super(Function, DwconvConvolution).apply
-"""What Function.apply comes to where no transform of torch.func is active: half of its time."""
+"""Function.apply without its check for transforms of torch.func: half of its time."""

@@ -1,4 +1,4 @@
-"""What a timed call finds in the caches: what the call before left there, what a training step leaves, or nothing.
+"""The caches as a timed call finds them: as the call before left them, as a training step leaves them, or empty.
 
 In a training step the layer before has just written what a kernel reads, the result goes to memory that was last used
 long ago, and the input that was saved for the weight gradient has left the cache. A kernel that is the fastest on warm

@@ -67,7 +67,7 @@ def load_compiled(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Load
 
 
 def _key(compiler: str) -> str:
-    """What the same sources could be compiled to something else by."""
+    """Everything beside the sources that decides what they compile to."""
     import torch
 
     told = (*map(_text, _SOURCES), torch.__version__, sys.version, platform.machine(), compiler, *_FLAGS)

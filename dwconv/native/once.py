@@ -1,4 +1,4 @@
-"""What takes half a minute to make is made by one process of this user at a time, and kept for the others.
+"""A build of half a minute is made by one process of this user at a time, and kept for the others.
 
     name.sealed     what was made
     name.lock       locked by the process that makes it; the system unlocks it when that process ends
@@ -51,9 +51,9 @@ class Made:
 def made_once(
     path: Path, make: Callable[[float], bytes], *, what: str, limit_s: float, instead_of: bytes | None = None
 ) -> Made:
-    """What ``make``, which gets the seconds that it may take, gives; or what another process made meanwhile, unless it
-    is ``instead_of``. ``what`` it is, for the line that says what goes on. Raises what ``make`` raises, OutOfTime when
-    time is up, BuildError for a failure not long ago."""
+    """The result of ``make``, which gets the seconds that it may take; or what another process made meanwhile, unless
+    it is ``instead_of``. ``what`` it is, for the line that says what goes on. Raises what ``make`` raises, OutOfTime
+    when time is up, BuildError for a failure not long ago."""
     deadline = time.monotonic() + limit_s
     try:
         lock = private_files.open_lock(path.with_suffix(".lock"))

@@ -1,4 +1,4 @@
-"""What one block of a kernel does, read off its machine code: every instruction it issues, every address it touches.
+"""The work of one block of a kernel, read off its machine code: every instruction it issues, every address it touches.
 
 The control flow and the addresses of these kernels follow from thread and block numbers and from the batch, never from
 data. So a few blocks, spread over the grid, are walked through their machine code on the CPU: all their threads side by
@@ -50,16 +50,17 @@ class BlockTrace:
     global_lines: float
     """Lines of 128 bytes that warps ask for, one after the other."""
     sectors: float
-    """Of 32 bytes, that warps ask for."""
+    """Sectors of 32 bytes that warps ask for."""
     ideal_sectors: float
     """The same, if the threads' words lay side by side."""
     wavefronts: float
     """Turns that shared memory takes, conflicts included."""
     ideal_wavefronts: float
     local_lines: float
-    """Of 128 bytes, that registers which were spilt, and arrays that found no place in registers, go out and in by."""
+    """Lines of 128 bytes, that registers which were spilt, and arrays that found no place in registers, go out and in
+    by."""
     read_bytes: dict[str, float]
-    """Of each tensor, in whole sectors, each counted once."""
+    """Bytes of each tensor, in whole sectors, each counted once."""
     written_bytes: dict[str, float]
 
     @property
@@ -156,7 +157,7 @@ class _Step:
 
 @dataclass
 class _Seen:
-    """What was seen of one memory instruction."""
+    """All that was seen of one memory instruction."""
 
     executions: int = 0
     watched: int = 0
@@ -354,7 +355,8 @@ def _lanes_of(active: Truth, here: Array, instruction: Instruction) -> Array:
 
 
 def _address(text: str, registers: Registers) -> Number:
-    """Of ``desc[UR4][R2.64+0x10]`` or ``[R24.X4+UR4+0x12c0]``: the sum of what stands in the last brackets."""
+    """The address in ``desc[UR4][R2.64+0x10]`` or ``[R24.X4+UR4+0x12c0]``: the sum of what stands in the last
+    brackets."""
     total: Any = 0
     for term in text[text.rindex("[") + 1 : text.rindex("]")].replace("-", "+-").split("+"):
         if not term:

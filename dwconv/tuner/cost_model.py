@@ -49,7 +49,7 @@ class KernelCost:
     dram_bytes: float
     cache_bytes: float
     local_bytes: float
-    """What spilt registers and arrays on the stack move between the SMs and their first-level cache."""
+    """Bytes that spilt registers and arrays on the stack move between the SMs and their first-level cache."""
     note: str = ""
     """Why the machine code could not be walked; then each instruction counts once, and each tensor moves once."""
 
@@ -78,7 +78,7 @@ class Cost:
 
     @property
     def occupancy(self) -> Occupancy:
-        """Of the slowest kernel."""
+        """The occupancy of the slowest kernel."""
         return self.slowest.occupancy
 
     @property
@@ -128,7 +128,7 @@ def computed_cost(artifact: Artifact, workload: Workload, target: CudaTarget) ->
 
 
 def outputs_of(workload: Workload) -> int:
-    """What instructions are counted per: elements of y, of dx, and in wgrad of dy."""
+    """Outputs, per which instructions are counted: elements of y, of dx, and in wgrad of dy."""
     return math.prod(workload.input_shape if workload.pass_ == "dgrad" else workload.output_shape)
 
 

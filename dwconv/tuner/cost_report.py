@@ -24,7 +24,7 @@ def cost_data(cost: Cost) -> dict[str, Any]:
 
 
 def cost_lines(cost: Cost) -> list[str]:
-    """What is computed in all, then what each kernel needs and how long it keeps each resource busy."""
+    """The computed cost in all; then the needs of each kernel, and how long it keeps each resource busy."""
     lines = [
         f"computed {_us(cost.microseconds)} µs; memory and arithmetic allow {_us(cost.limit_us)} µs; "
         f"{cost.limiter} sets the time",

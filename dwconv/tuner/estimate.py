@@ -1,5 +1,5 @@
-"""What a CUDA configuration might cost, from plain integers, where building a candidate takes a second: it picks those
-that are worth building. What the compiler makes of them counts."""
+"""The estimated cost of a CUDA configuration, from plain integers. Building a candidate takes a second: the estimate
+picks those that are worth building, and the machine code decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the warps of a block ask of memory at a time: sectors and lines of global memory, turns of shared memory."""
+"""Requests of the warps of a block: sectors and lines of global memory, turns of shared memory."""
 
 from __future__ import annotations
 

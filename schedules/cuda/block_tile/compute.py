@@ -1,4 +1,4 @@
-"""What to compute in NCHW for CUDA, as TE: the sum on a domain padded to whole block tiles, the result as its crop.
+"""The computation in NCHW for CUDA, as TE: the sum on a domain padded to whole block tiles, the result as its crop.
 
 Only the crop has a guard: the sum, the hot loop, is free of tests however ragged the sizes are.
 """
@@ -72,7 +72,7 @@ def fprop_nchw(
 
 
 def _in_float32(value: Index) -> Index:
-    """What is multiplied and added, whatever the tensors hold."""
+    """All sums and products are float32, whatever the tensors hold."""
     return value.astype("float32")
 
 

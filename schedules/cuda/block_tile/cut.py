@@ -107,7 +107,7 @@ class BlockTile:
         return rows, -(-(before + columns) // lanes), before
 
     def copied_bytes(self, workload: Workload) -> int:
-        """Of all planes of a block tile, at stride 1."""
+        """Bytes of all planes of a block tile, at stride 1."""
         rows, vectors, _ = self.copied_patch(workload)
         return self.planes * rows * vectors * self.copy_lanes(workload) * ITEMSIZE[workload.dtype]
 

@@ -1,4 +1,4 @@
-"""What a block of the two-level partition does, in plain integers. No TVM here."""
+"""The work of a block of the two-level partition, in plain integers. No TVM here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FETCH_INSTRUCTIONS = 6
 START = 40
 """Instructions with which a thread finds its place."""
 LOADS_IN_FLIGHT = 12
-"""Of one thread while it stages: enough for a busy SM to have the 50 KB on their way that saturate the memory."""
+"""Loads of one thread while it stages: enough for a busy SM to have the 50 KB on their way that saturate the memory."""
 OTHER_REGISTERS = 24
 """For addresses, counters and the values in flight."""
 
@@ -29,7 +29,7 @@ class _Reads:
     """How the input reaches the threads of a block, for one block tile."""
 
     instructions: float
-    """Of a thread."""
+    """Instructions of a thread."""
     lines: float
     bank_turns: float
     bytes_in_flight: float
@@ -129,7 +129,7 @@ def patch_words(workload: Workload, config: Config) -> int:
 
 
 STAGED_BYTES = 4
-"""Of an element: what is staged by threads is float32."""
+"""Bytes of an element that threads stage: float32."""
 
 
 def staged_bytes(workload: Workload, config: Config) -> int:

@@ -31,7 +31,7 @@ class Partition:
     """The loops that ``two_level`` made, outermost first."""
 
     block: Loop
-    """What a block tile is computed in: blockIdx.x, or the turns that a block takes."""
+    """The loop in which a block tile is computed: blockIdx.x, or the turns that a block takes."""
     thread: Loop
     """The innermost thread loop; what is computed at it is private to a thread."""
     reduction: tuple[Loop, ...]

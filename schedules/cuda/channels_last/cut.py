@@ -153,7 +153,7 @@ class Cut:
 
     @cached_property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return self.rows.threads * self.columns.threads * self.channels.threads
 
     @property

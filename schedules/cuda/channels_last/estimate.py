@@ -1,4 +1,4 @@
-"""What a block of NHWC strips does, in plain integers: with guesses for what only the compiler knows. No TVM here."""
+"""The work of a block of NHWC strips, in plain integers, guessed where only the compiler knows. No TVM here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dwconv.target import CudaTarget
 from dwconv.workload import Workload
 
 ROWS_AHEAD, BYTES_AHEAD = 3, 192
-"""What the compiler loads at a time in straight code: source rows, and bytes of them if they are more than one; in a
+"""Loads of the compiler at a time in straight code: source rows, and bytes of them if they are more than one; in a
 loop, one row."""
 COPIES_AHEAD = 16
 """Copies to shared memory that a thread has on their way."""
@@ -137,7 +137,7 @@ def _bank_turns(cut: Cut, work: ThreadWork) -> float:
 
 
 def _copies(cut: Cut) -> float:
-    """Of the patch, by whole warps."""
+    """Copies of the patch, by whole warps."""
     return cut.patch.rows.count * cut.patch.columns.count * cut.patch.vectors / WARP
 
 

@@ -54,7 +54,7 @@ def schedule_strips(cut: Cut) -> s_tir.Schedule:
 
 
 class Start:
-    """What the sums of a thread start from: its part of the bias, or zero."""
+    """Where the sums of a thread start: its part of the bias, or zero."""
 
     def __init__(self, cut: Cut, bias: Any, place: Place) -> None:
         self._lanes, self._bias = cut.channels.tile, None

@@ -42,7 +42,7 @@ class Patch:
     pitch: int
     """Elements from one row to the next: those it holds, and a few more for the banks."""
     read_turns: Turns
-    """Of a warp that reads a vector each."""
+    """Turns of a warp whose threads read a vector each."""
     across: int
     """Pixels of a row that threads copy at a time, and …"""
     down: int
@@ -54,7 +54,7 @@ class Patch:
 
     @property
     def vectors(self) -> int:
-        """Of a pixel."""
+        """Vectors of a pixel."""
         return self.channels // self.lanes
 
     @property

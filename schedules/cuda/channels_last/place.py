@@ -81,5 +81,5 @@ def strips(cut: Cut, place: Place) -> Iterator[Strip]:
 
 
 def _first_strip(block: Expr, axis: AxisCut) -> Expr:
-    """Of a block, given its number on this axis and those above."""
+    """The first strip of a block, given its number on this axis and those above."""
     return block % axis.blocks * axis.block_strips if axis.blocks > 1 else 0

@@ -27,7 +27,7 @@ from dwconv.schedules.emit import Expr, all_of, bind, inside, when
 
 class Source(Protocol):
     def stage(self) -> None:
-        """What all threads of a block do together, at first."""
+        """Done by all threads of a block together, at first."""
 
     def wait(self) -> None:
         """Until the thread's part of that is done."""

@@ -20,16 +20,17 @@ from dwconv.workload import ITEMSIZE, Workload
 FEW_ROWS = 5
 START_CODE = 3200
 START_REGISTERS, LOOP_REGISTERS = 168, 220
-"""Of a thread to start from: those that wait for memory need more threads beside them than those that multiply."""
+"""Registers of a thread to start from: threads that wait for memory need more threads beside them than those that
+multiply."""
 BLOCK_THREADS = 128
-"""Of the block to start from: small ones fill an SM better where threads need many registers."""
+"""Threads of the block to start from: small blocks fill an SM better where threads need many registers."""
 BLOCK_SIZES = range(48, 513)
 STRIPS_TRIED = 4
 """With all blocks; others with one that suits."""
 MOST_RESULTS = 256
-"""Of a strip."""
+"""Results of a strip."""
 LEAN = 0.1
-"""Of a microsecond for each that the issue slots are busy, even if nobody waits for them."""
+"""Added for each microsecond that the issue slots are busy, even if nobody waits for them."""
 DOUBTED = 1.05
 """Times longer for bank conflicts, or few loads on their way, even if no resource shows them."""
 MOST_CONFLICTS, ENOUGH_IN_FLIGHT = 1.05, 60_000
@@ -63,7 +64,8 @@ class Starts:
         return [config for _, config in sorted(found, key=lambda each: each[0])]
 
     def _price(self, cut: Cut) -> float:
-        """Of those that take equally long, the lean one, with enough loads on their way, and without bank conflicts."""
+        """The estimated time; less for the lean one of several that take equally long, more for few loads on their way
+        and for bank conflicts."""
         found = price(work_of(cut, self._workload, self._target), self._target)
         microseconds = found.microseconds + LEAN * found.busy_us["issue"]
         microseconds *= 1.0 if conflicts(cut) <= MOST_CONFLICTS else DOUBTED

@@ -1,4 +1,4 @@
-"""What a thread of fprop or dgrad, NHWC, does on CUDA: registers, code, instructions, estimated in plain integers.
+"""The work of a thread of fprop or dgrad, NHWC: registers, code, instructions, estimated in plain integers.
 
 Good enough to leave out what cannot run and to choose where a search starts; compiled machine code decides afterwards.
 """
@@ -22,7 +22,7 @@ COPY_CODE = 6
 
 
 def registers_of(cut: Cut) -> int:
-    """Of a thread."""
+    """Registers of a thread."""
     columns = len(cut.columns.reads)
     words = columns * cut.source_lanes
     packed = words // 2 if cut.itemsize == 2 else 0
@@ -73,7 +73,7 @@ class ThreadWork:
 
     fma: float
     loads: float
-    """Of the source, from global memory or from a patch in shared memory."""
+    """Loads of the source, from global memory or from a patch in shared memory."""
     weight_loads: float
     stores: float
     others: float
@@ -121,7 +121,7 @@ def _weight_work(cut: Cut, *, pairs: float) -> tuple[float, float]:
 
 
 def _overhead(cut: Cut, *, rows: float, pairs: float) -> float:
-    """Of a strip: asking whether what is loaded is inside, and whether a row meets a tap."""
+    """Instructions of a strip that ask whether an input is inside, and whether a row meets a tap."""
     direct = cut.stage == "none"
     if cut.unroll == "taps":
         zeros = math.ceil(cut.source_lanes * cut.itemsize / 4)

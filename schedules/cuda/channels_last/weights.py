@@ -30,10 +30,10 @@ Lane = Callable[[Expr], Expr]
 
 class Weights(Protocol):
     def stage(self) -> None:
-        """What all threads of a block do together, at first."""
+        """Done by all threads of a block together, at first."""
 
     def load(self) -> None:
-        """What each thread does before it multiplies."""
+        """Done by each thread before it multiplies."""
 
     def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
         """The weights of a tap. ``m`` is the source channel where these go by in a loop."""
@@ -124,7 +124,7 @@ class InShared:
 
 
 TAPS_FETCHED = 8
-"""Of one kernel at a time, by neighbouring threads: a sector of float32."""
+"""Taps of one kernel that neighbouring threads fetch at a time: a sector of float32."""
 
 
 @dataclass

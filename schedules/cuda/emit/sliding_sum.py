@@ -42,7 +42,7 @@ class SourceRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SlidingSum(ABC):
-    """What one thread does with the tile at ``rows`` × ``columns``."""
+    """The work of one thread on the tile at ``rows`` × ``columns``."""
 
     gather: Gather
     rows: Reach
@@ -52,7 +52,7 @@ class SlidingSum(ABC):
 
     @abstractmethod
     def start(self) -> Expr:
-        """What sums start from, in float32: the bias, or zero."""
+        """Where sums start, in float32: the bias, or zero."""
 
     @abstractmethod
     def weights(self, m: Expr) -> Registers:

@@ -18,7 +18,7 @@ class Cut:
     gather: Gather
     dtype: DType
     planes: int
-    """Of a block, one thread each."""
+    """Planes of a block, one thread each."""
     tile_h: int
     tile_w: int
     threads_h: int
@@ -28,7 +28,7 @@ class Cut:
     rows_ahead: int
     """A source row is asked for so many rows before it is used."""
     source_pieces: tuple[tuple[int, int], ...]
-    """What a thread reads of a source row: (offset, lanes) of each vector."""
+    """The vectors of a source row that a thread reads: (offset, lanes) each."""
     result_lanes: int
 
     @classmethod

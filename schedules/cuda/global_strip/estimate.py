@@ -1,4 +1,4 @@
-"""What a thread of direct strips does, and so a block, in plain integers. No TVM here."""
+"""The work of a thread of direct strips, and so of a block, in plain integers. No TVM here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dwconv.workload import ITEMSIZE, DType, Workload
 START = 30
 """Instructions with which a thread finds its place."""
 ELEMENTS_AHEAD = 36
-"""Of sources and weights, that the compiler loads ahead of their use in straight code."""
+"""Elements of source and weights that the compiler loads ahead of their use in straight code."""
 OTHER_REGISTERS = 20
 """For addresses, tests and numbers of tiles."""
 

@@ -47,7 +47,8 @@ def schedule_strips(cut: Cut) -> s_tir.Schedule:
 
 
 def partition(cut: Cut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """What a thread owns: (a plane of the result, counted through all images, the number of its tile down, across)."""
+    """The part of each thread: (a plane of the result, counted through all images, the number of its tile down,
+    across)."""
     down, across = cut.blocks_h, cut.blocks_w
     for block in blocks("block", ceil_div(n * cut.gather.channels, cut.planes) * (down * across)):
         for strip_h in threads("strip_h", cut.threads_h, axis="z"):
@@ -64,7 +65,7 @@ def partition(cut: Cut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Thread(SlidingSum):
-    """What one thread does, with rows that come from global memory."""
+    """The work of one thread, with rows that come from global memory."""
 
     cut: Cut
     source: Any

@@ -1,1 +1,1 @@
-"""What a GPU is like, in plain integers: no TVM here."""
+"""The GPU in plain integers, and the cost of work on it. No TVM here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LEAST_THREADS = 32
-"""Of a block: a warp."""
+"""Threads of a block: a warp."""
 MOST_PADDED = 1.3
 """Results computed over results wanted."""
 MOST_IMAGES = 64

@@ -1,4 +1,4 @@
-"""What a kernel costs a GPU: how long each of its resources is busy, and so how long the kernel takes.
+"""The cost of a kernel on a GPU: how long each of its resources is busy, and so how long the kernel takes.
 
     work of a block          resources of the GPU                     microseconds
     instructions ─────────►  issue slots ────┐
@@ -32,7 +32,7 @@ costs less. A guess."""
 DRAM_LATENCY_CYCLES = 800
 """From a load to its data. Source: published microbenchmarks of sm_80 and sm_90."""
 BYTES_IN_FLIGHT_PER_SM = 50_000
-"""What an SM must have asked for at any time to draw its share of the bandwidth: bandwidth × latency ÷ SMs."""
+"""Loads that an SM must have on their way at any time to draw its share of the bandwidth: bandwidth × latency ÷ SMs."""
 LONG_CODE = 60_000
 """Straight-line instructions that take twice as long to issue: they come from memory, too. A guess."""
 
@@ -44,7 +44,7 @@ class BlockWork:
     blocks: int
     threads: int
     registers: int
-    """Of a thread."""
+    """Registers of a thread."""
     shared_bytes: int
     instructions: float
     """Issued by all warps of a block; so are the next two."""

@@ -1,4 +1,4 @@
-"""What NVIDIA GPUs since sm_80 have in common. What differs from one to the next is in ``dwconv.target``.
+"""The hardware that NVIDIA GPUs since sm_80 have in common. ``dwconv.target`` has the differences between them.
 
 Source: CUDA C++ Programming Guide, 'Compute Capabilities' and 'Shared Memory'."""
 

@@ -23,7 +23,7 @@ from dwconv.workload import ITEMSIZE, DType
 
 MOST_PAD_BYTES = 128
 MOST_TURNS = 1.05
-"""Of shared memory, over the fewest, that count as none too many."""
+"""Turns of shared memory, over the fewest, that count as none too many."""
 
 Neighbours = Literal["tiles", "planes", "even planes"]
 
@@ -33,14 +33,14 @@ class HeldPlanes:
     """Planes of one tensor in shared memory: as they lie in global memory, or with a pad after each."""
 
     elements: int
-    """Of a plane."""
+    """Elements of a plane."""
     pad: int
     """Elements that nobody uses after each plane."""
     lanes: int
-    """Of the vectors in which a thread reads or writes them: its first element is at a multiple."""
+    """Lanes of the vectors in which a thread reads or writes them: its first element is at a multiple."""
     copied_lanes: int
-    """Of the vectors in which they are copied from or to global memory; one vector in shared memory, too, or threads
-    would meet in its banks."""
+    """Lanes of the vectors in which they are copied from or to global memory; one vector in shared memory, too, or
+    threads would meet in its banks."""
     turns: float
     """That shared memory takes for what a warp reads or writes of them, over the fewest there could be."""
 
@@ -60,7 +60,7 @@ class PlaneShape:
 
     elements: int
     columns: int
-    """Of a row."""
+    """Columns of a row."""
     down: int
     """Elements from a tile to the one below."""
     across: int
@@ -75,11 +75,12 @@ class Tiling:
     tiles_h: int
     tiles_w: int
     groups: int
-    """Of ``thread_planes`` planes, that are copied together."""
+    """Groups of ``thread_planes`` planes that are copied together."""
     images: int
     """Each with groups of its own."""
     channels: int
-    """Of an image; those of a block are copied together, and the first of these can be any multiple of them."""
+    """Channels of an image; those of a block are copied together, and the first of these can be any multiple of
+    them."""
     dtype: DType
     held: DType
     """The type in shared memory."""
@@ -88,7 +89,7 @@ class Tiling:
 
     @property
     def plane_threads(self) -> int:
-        """Of a plane, or of ``thread_planes`` planes."""
+        """Threads of a plane, or of ``thread_planes`` planes."""
         return self.tiles_h * self.tiles_w
 
     @property
@@ -112,7 +113,7 @@ def place_of(neighbours: Neighbours, outer: Any, inner: Any, *, units: int) -> t
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Of the planes of one or two tensors, in shared memory at the same time or one after the other."""
+    """How the planes of one or two tensors lie, in shared memory at the same time or one after the other."""
 
     neighbours: Neighbours
     held: tuple[HeldPlanes, ...]

@@ -7,7 +7,7 @@ from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
 from dwconv.target import CudaTarget
 
 SHARED_WORDS = 4096
-"""Of shared memory for sums on their way from thread to thread. More sums than fit go in turns."""
+"""Shared memory for sums on their way from thread to thread. More sums than fit go in turns."""
 
 
 def first_half(mates: int) -> int:
@@ -21,12 +21,12 @@ def halvings(mates: int) -> int:
 
 
 ADDING_LANES, ADDING_THREADS = 32, 256
-"""Of the second kernel's blocks: so many neighbouring results, and at most so many threads."""
+"""A block of the second kernel has so many neighbouring results, and at most so many threads."""
 
 ADDED_AT_A_TIME = 4
 """Parts that a thread of the second kernel has on their way."""
 ADDING_INSTRUCTIONS, ADDING_REGISTERS = 8, 32
-"""Of a thread of the second kernel: for each part, and in all."""
+"""Instructions of a thread of the second kernel for each part, and its registers."""
 
 
 def adding_shares(parts: int) -> int:

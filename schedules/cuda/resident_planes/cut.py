@@ -23,7 +23,7 @@ class Cut:
     gather: Gather
     dtype: DType
     planes: int
-    """Of a block."""
+    """Planes of a block."""
     thread_planes: int
     tile_h: int
     tile_w: int
@@ -68,7 +68,7 @@ class Cut:
 
     @property
     def plane_threads(self) -> int:
-        """Of a plane, or of ``thread_planes`` planes."""
+        """Threads of a plane, or of ``thread_planes`` planes."""
         return self.tiling.plane_threads
 
     @property
@@ -129,7 +129,7 @@ class Cut:
 
     @property
     def held_elements(self) -> int:
-        """Of the source planes, or of the results in their place."""
+        """Elements of the source planes, or of the results in their place."""
         return self.planes * max(self.source.pitch, self.result.pitch)
 
     @property

@@ -1,4 +1,4 @@
-"""What a thread of whole planes does, and so a block, in plain integers. No TVM here."""
+"""The work of a thread of whole planes, and so of a block, in plain integers. No TVM here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ThreadWork:
     products: int
     """Multiply-adds."""
     elements: int
-    """Of the source, that it reads."""
+    """Elements of the source that it reads."""
     reads: int
     """In so many vectors."""
 

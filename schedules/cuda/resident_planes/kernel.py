@@ -36,7 +36,7 @@ from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, store, when
 
 KERNEL_LOADS_UNDER_WAY = 4
-"""Of one thread while it copies; of planes the configuration says how many."""
+"""Loads of weights of one thread while it copies; for planes the configuration says how many."""
 ROWS_AHEAD = 1
 
 
@@ -73,7 +73,7 @@ def schedule_planes(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """What the threads of a block do; tensors in global memory have one axis."""
+    """The work of the threads of a block; tensors in global memory have one axis."""
 
     cut: Cut
     source: Any
@@ -86,11 +86,11 @@ class Block:
     all_planes: Expr
     first_plane: Expr
     group: Expr
-    """Of ``thread_planes`` planes of the block: the thread's."""
+    """The thread's group of ``thread_planes`` planes."""
     tile: Expr
     """The thread's, in each of its planes."""
     number: Expr
-    """Of the thread in its block."""
+    """The number of the thread in its block."""
 
     def sum(self) -> None:
         threads = [self._thread_of(each) for each in range(self.cut.thread_planes)]
@@ -222,12 +222,12 @@ def _converted(values: Registers, dtype: str) -> Registers:
 
 @dataclass(frozen=True, kw_only=True)
 class Thread(SlidingSum):
-    """What one thread does with its ``each``-th plane, with rows that come from shared memory."""
+    """The work of one thread on its ``each``-th plane, with rows that come from shared memory."""
 
     block: Block
     each: int
     first: Expr
-    """What sums start from. It was asked for before the copies."""
+    """Where sums start. It was asked for before the copies."""
     results: Registers
     """Finished, in the type in which shared memory holds them."""
 

@@ -32,7 +32,7 @@ TURNS_COST = 1.5
 FEW_BYTES = 50_000
 """Fewer on their way to an SM are less than its share of the bandwidth."""
 MOST_ROW_BYTES = 64
-"""Of longer rows each fills most of a line of memory by itself: strips read them as well from where they are."""
+"""Longer rows fill most of a line of memory each: strips read them as well from where they are."""
 
 
 def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
@@ -131,7 +131,7 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
 
 def _limits(target: CudaTarget) -> list[tuple[str, Callable[[Cut], bool]]]:
-    """What a block may not be: (reason, test)."""
+    """Reasons why a block is illegal, each with its test."""
 
     def padded(at: Cut) -> bool:
         rows, columns = at.gather.rows, at.gather.columns

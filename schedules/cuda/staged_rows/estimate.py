@@ -1,4 +1,4 @@
-"""What a thread of staged rows does, and so a block, in plain integers. No TVM here."""
+"""The work of a thread of staged rows, and so of a block, in plain integers. No TVM here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FETCH_INSTRUCTIONS = 10
 ROW_INSTRUCTIONS = 8
 """To go on to the next kernel row."""
 LOADS_IN_FLIGHT = 9
-"""Of one thread while it stages; of 16-bit elements twice as many."""
+"""Loads of one thread while it stages; of 16-bit elements twice as many."""
 
 
 def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:

@@ -64,7 +64,7 @@ class Place:
     planes: Expr
     """Result planes of all images."""
     first_plane: Expr
-    """Of the block."""
+    """The first plane of the block."""
     row_block: Expr
     column_block: Expr
     plane: Expr
@@ -93,7 +93,7 @@ def partition(cut: Cut, n: Expr) -> Iterator[Place]:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """What the threads of a block do."""
+    """The work of the threads of a block."""
 
     cut: Cut
     source: Any

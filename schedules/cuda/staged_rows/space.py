@@ -17,9 +17,9 @@ from dwconv.workload import Workload
 
 PREFERRED_THREADS = 448
 MOST_PREFERRED_REGISTERS = 128
-"""Of a thread: leaves room for 16 warps."""
+"""Registers of a thread that leave room for 16 warps."""
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
-"""Of an axis, one a block."""
+"""Parts of an axis, one a block."""
 
 
 def row_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
@@ -99,7 +99,7 @@ def _preferred(workload: Workload, target: CudaTarget, tiles_w: list[int]) -> di
 
 
 def _reading(columns: Axis, tile_w: int) -> float:
-    """What sums cost with that tile, over multiply-adds alone: reading weights and a source row. Tiles side
+    """The cost of sums with that tile, over multiply-adds alone: reading weights and a source row. Tiles side
     by side meet in the same banks where their vectors are an even number apart."""
     apart = 0 if tile_w >= columns.outputs else columns.origin(tile_w)
     lanes = math.gcd(apart, SHARED_LANES)

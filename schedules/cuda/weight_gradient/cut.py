@@ -110,7 +110,7 @@ class Cut:
 
     @cached_property
     def x_loads(self) -> list[Load]:
-        """Of a row."""
+        """The loads of a row of x."""
         pitch = self.workload.channels if self.channel_last else 1
         return loads(list(self.column_reads), channels=self.x_channels, pitch=pitch, vector=self.x_vector)
 
@@ -153,7 +153,7 @@ class Cut:
 
     @property
     def results(self) -> int:
-        """Of the pass: all of dw, and of dbias."""
+        """Results of the pass: all of dw, and of dbias."""
         return self.workload.out_channels * (math.prod(self.workload.kernel) + self.workload.bias)
 
     # -- how often, and where --------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Cut:
 
     @property
     def groups(self) -> int:
-        """Of kernel rows."""
+        """Groups of kernel rows."""
         return -(-self.rows.taps // self.group_kh)
 
     @property
@@ -195,12 +195,12 @@ class Cut:
 
     @property
     def vectors(self) -> int:
-        """Of channels."""
+        """Vectors of channels."""
         return self.workload.out_channels // self.vector_c
 
     @property
     def blocks(self) -> tuple[int, int, int]:
-        """Of (channels, parts, groups of kernel rows)."""
+        """Blocks of (channels, parts, groups of kernel rows)."""
         return -(-self.vectors // self.threads_c), self.parts, -(-self.groups // self.threads_kh)
 
     @property

@@ -1,4 +1,4 @@
-"""What a block of the weight gradient does, in plain integers; some of it only the compiler knows: guesses. No TVM."""
+"""The work of a block of the weight gradient, in plain integers, guessed where only the compiler knows. No TVM here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dwconv.workload import ITEMSIZE
 BYTES_AHEAD = 220
 """That the compiler loads at a time in straight code, where it has the registers."""
 REMEMBERED_TURNS = 24
-"""Of a loop, for which what one load brought is there for the others."""
+"""Turns of a loop for which a line that one load brought is still there for the others."""
 
 
 def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
@@ -57,13 +57,14 @@ def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
 
 
 def _registers(cut: Cut, target: CudaTarget) -> int:
-    """Of a thread: what the compiler would like to have, up to what the configuration allows."""
+    """Registers of a thread: as many as the compiler would like, up to what the configuration allows."""
     allowed = registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)
     return min(allowed, -(-registers_of(cut) // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT)
 
 
 def _bytes_in_flight(cut: Cut) -> float:
-    """Of a thread: all loads of straight code, up to what the compiler moves ahead; of rows behind branches one."""
+    """Loads that a thread has on their way: all of straight code, up to what the compiler moves ahead; of rows behind
+    branches one."""
     x, dy = (sum(load.lanes for load in loads) for loads in (cut.x_loads, cut.dy_loads))
     rows = 1 if cut.edge == "skip" else len(cut.row_reads)
     return min(BYTES_AHEAD, ITEMSIZE[cut.workload.dtype] * (rows * x + cut.unroll_h * dy))
@@ -73,8 +74,8 @@ def _bytes_in_flight(cut: Cut) -> float:
 
 
 def _read_bytes(cut: Cut) -> float:
-    """Of an image, by all blocks together: each block every sector once, and in long loops again what other loads have
-    read before."""
+    """Bytes of an image that all blocks together read: each block every sector once, and in long loops again what other
+    loads have read before."""
     workload = cut.workload
     itemsize, again = ITEMSIZE[workload.dtype], cut.blocks[2]
     once, dy = _pixels(cut)

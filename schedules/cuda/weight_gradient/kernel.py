@@ -183,7 +183,7 @@ class Edge:
     """Where an axis ends, seen from a tile: which of its pixels are inside can depend on where the tile is."""
 
     origin: Expr
-    """Of the tile."""
+    """Where the tile begins."""
     most: int
     """The largest that ``origin`` can be; the least is 0."""
     size: int
@@ -314,7 +314,7 @@ class Reader:
         yield from (c for c in range(self.cut.vector_c) if c // self.cut.workload.multiplier == x_channel)
 
     def _gradient_row(self, sums: Registers, dy: Source, row: int) -> dict[Pixel, Expr]:
-        """Of dy, which is also what the bias sums up."""
+        """A row of dy, which the gradient of the bias sums up, too."""
         found: dict[Pixel, Expr] = {}
         for load in self.cut.dy_loads:
             found.update(dy.pixels(load, row=row, condition=all_of(dy.rows.has(row), dy.columns.has(load.column))))

@@ -36,7 +36,7 @@ THREADS_TRIED = 3
 ENOUGH_THREADS, MOST_HELD = 320, 1280
 """On an SM: to hide the latency of memory, as each has many loads on their way; and what is not asked for beyond."""
 OVERLAP_LOST = 0.3
-"""Of the shorter of two times that overlap."""
+"""Share of the shorter of two times that overlap that is lost all the same."""
 SPARE_REGISTERS, SPARE_REGISTERS_OF_TALL = 27, 64
 """Beyond what a thread needs at least: for loads on their way, more of them where it sums up many kernel rows."""
 MOST_LOADS = 132
@@ -47,8 +47,8 @@ FREE_PRODUCTS = 25
 
 @lru_cache(maxsize=256)
 def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """Of the threads that need the fewest instructions, if an SM holds enough of them, the blocks and the shares of the
-    images that are estimated to take the least time."""
+    """The threads that need the fewest instructions, if an SM holds enough of them; of these the blocks and shares of
+    the images that are estimated to take the least time."""
     knobs = knobs_of(workload)
     tried = 1 if workload.kernel[0] >= TALL_KERNEL else THREADS_TRIED
     threads = sorted(_threads_alone(workload, target, knobs), key=lambda cut: _slowness(cut, target))[:tried]
@@ -63,7 +63,7 @@ def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
 
 def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
-    """What one thread may own."""
+    """The tiles that one thread may own."""
     edge = "skip" if "skip" in edges(workload) and workload.kernel[0] > ZERO_KERNEL else "zero"
     for vector_c, tile_h, unroll_h, tile_w, group_kh in itertools.product(
         knobs.get("vector_c", [1]), knobs["tile_h"], knobs["unroll_h"], knobs["tile_w"], knobs["group_kh"]
@@ -109,7 +109,7 @@ def _blocks_of(alone: Cut, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
 
 
 def _microseconds(cut: Cut, target: CudaTarget) -> float:
-    """Of memory and of issue slots, whichever takes longer, and a little of the other."""
+    """The time of memory or of the issue slots, whichever is longer, and a little of the other."""
     blocks, warps = math.prod(cut.blocks), -(-cut.threads // target.warp)
     images = -(-min(cut.workload.batch, MOST_IMAGES) // cut.split_n)
     instructions = warps * (images * instructions_of_image(cut) + instructions_of_sums(cut))

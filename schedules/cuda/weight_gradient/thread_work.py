@@ -1,4 +1,4 @@
-"""What a thread of the weight gradient does: instructions, loads, registers, in plain integers. No TVM here."""
+"""The work of a thread of the weight gradient: instructions, loads, registers, in plain integers. No TVM here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def products_of(cut: Cut) -> int:
 
 
 def loads_of(cut: Cut) -> int:
-    """In the straight code."""
+    """Loads in the straight code."""
     return len(cut.row_reads) * len(cut.x_loads) + cut.unroll_h * len(cut.dy_loads)
 
 
@@ -34,7 +34,7 @@ def instructions_of(cut: Cut) -> float:
 
 @lru_cache(maxsize=4096)
 def instructions_of_image(cut: Cut) -> float:
-    """Of a thread's, for its tile of one image."""
+    """Instructions of a thread for its tile of one image."""
     rows, itemsize = len(cut.row_reads), ITEMSIZE[cut.workload.dtype]
     # In NCHW neighbouring threads do not read neighbouring words if a tile is wider than a vector.
     turns = 1 if cut.channel_last else min(cut.tile_w // cut.dy_vector, 32 // (itemsize * cut.dy_vector))
@@ -45,8 +45,9 @@ def instructions_of_image(cut: Cut) -> float:
 
 
 def instructions_of_sums(cut: Cut) -> float:
-    """Of a thread's, once: sums set to zero, and on their way to one thread of those that share them. Halving, half
-    of the threads pass theirs on and the other half add them; what some of a warp do takes the time of all."""
+    """Instructions of a thread, once: sums set to zero, and on their way to one thread of those that share them.
+    Halving, half of the threads pass theirs on and the other half add them; what some of a warp do takes the time of
+    all."""
     sums, halvings = cut.sums_of_channel * cut.vector_c, (cut.threads_p - 1).bit_length()
     across = cut.threads_c if cut.channel_last else 1
     busy = [min(cut.threads_p, -(-(across << halving) // WARP) * WARP / across) for halving in range(halvings)]

@@ -27,7 +27,7 @@ class Cut:
     planes: int
     """Neighbouring channels of a block."""
     images: int
-    """Of a block at a time, each with threads of its own."""
+    """Images of a block at a time, each with threads of its own."""
     thread_planes: int
     tile_h: int
     tile_w: int
@@ -66,7 +66,7 @@ class Cut:
 
     @property
     def groups(self) -> int:
-        """Of ``thread_planes`` channels, side by side in a block."""
+        """Groups of ``thread_planes`` channels, side by side in a block."""
         return self.planes // self.thread_planes
 
     @property
@@ -89,7 +89,7 @@ class Cut:
 
     @property
     def turns(self) -> int:
-        """Of a block, at the workload's batch size."""
+        """Turns of a block, at the workload's batch size."""
         return -(-self.workload.batch // (self.images * self.split_n))
 
     # -- sums ------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Cut:
 
     @property
     def results(self) -> int:
-        """Of the pass: all of dw, and of dbias."""
+        """Results of the pass: all of dw, and of dbias."""
         return self.workload.out_channels * self.sums_of_channel
 
     # -- shared memory ---------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Cut:
 
     @property
     def copied_bytes(self) -> int:
-        """Of the narrower of the vectors in which planes are copied."""
+        """Bytes of the narrower of the vectors in which planes are copied."""
         return min(self.x.copied_lanes, self.dy.copied_lanes) * ITEMSIZE[self.workload.dtype]
 
     @property

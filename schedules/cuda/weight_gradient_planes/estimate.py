@@ -1,4 +1,4 @@
-"""What a block of the weight gradient by whole planes does, in plain integers. No TVM here."""
+"""The work of a block of the weight gradient by whole planes, in plain integers. No TVM here."""
 
 from __future__ import annotations
 

@@ -107,12 +107,12 @@ class Thread:
     batch: Expr
     part: Expr
     first_channel: Expr
-    """Of the block."""
+    """The first channel of the block."""
     unit: Expr
     """Its group of channels, of its image: image after image."""
     tile: Expr
     number: Expr
-    """Of the thread in its block."""
+    """The number of the thread in its block."""
 
     def sum(self) -> None:
         """Through all images of the block; then over the threads."""
@@ -151,7 +151,7 @@ class Thread:
         return self.unit % self.cut.groups
 
     def _first_image(self, turn: Expr) -> Expr:
-        """Of a turn of the block."""
+        """The first image of a turn of the block."""
         return (turn * self.cut.split_n + self.part) * self.cut.images
 
     @property
@@ -239,7 +239,7 @@ class Thread:
                     self._gradient_row(rows, columns, out_row, start=dy_start, each=each)
 
     def _start(self, tensor: StagedPlanes, turn: Expr, down: Expr, across: Expr) -> Expr:
-        """Of the thread's tile in shared memory, a multiple of the vectors in which it reads."""
+        """Where the thread's tile begins in shared memory, a multiple of the vectors in which it reads."""
         held = tensor.held
         start = self._stage(tensor, turn) + self.unit * (self.cut.thread_planes * held.pitch) + down + across
         return keep("start", start // held.lanes) * held.lanes
@@ -258,7 +258,7 @@ class Thread:
         )
 
     def _gradient_row(self, rows: Reach, columns: Reach, row: int, *, start: Expr, each: int) -> dict[int, Expr]:
-        """Of dy, which is also what the bias sums up."""
+        """A row of dy, which the gradient of the bias sums up, too."""
         held, bias = self.dy.held, self.cut.taps
         wanted = [column for column in range(columns.width) if columns.writes(column) is not False]
         read = read_row(

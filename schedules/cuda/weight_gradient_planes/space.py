@@ -32,7 +32,7 @@ SPLIT_N = (1, 2, 4, 8, 16, 32)
 PIPELINE = (1, 2, 3, 4)
 TILES_H = (2, 4, 5, 7, 8, 14)
 MOST_COPIES = 32
-"""Of each tensor that a thread has under way for one image."""
+"""Copies of each tensor that a thread has under way for one image."""
 MOST_COLUMNS = 32
 """Pieces of longer rows nearly fill the lines of memory: threads read them as well from where they are."""
 TILES_TRIED = 8
@@ -89,7 +89,7 @@ Test = Callable[[Cut], bool]
 
 
 def _limits(target: CudaTarget) -> list[tuple[str, Test]]:
-    """What a block may not be: (reason, test)."""
+    """Reasons why a block is illegal, each with its test."""
     shared_bytes = target.shared_bytes_per_block
     return [
         ("threads share planes unevenly", lambda cut: cut.planes % cut.thread_planes != 0),
@@ -158,7 +158,7 @@ def _tiles(workload: Workload, target: CudaTarget) -> Iterator[Cut]:
 
 @lru_cache(maxsize=256)
 def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
-    """Of the tiles that take a thread the fewest instructions, the block that is estimated to take the least time, of
+    """The block that is estimated to take the least time, for the tiles that take a thread the fewest instructions, of
     those whose threads meet in no bank."""
 
     def slowness(cut: Cut) -> float:

@@ -1,4 +1,4 @@
-"""What a thread of the weight gradient by whole planes does, in plain integers. No TVM here."""
+"""The work of a thread of the weight gradient by whole planes, in plain integers. No TVM here."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def instructions_of_image(cut: Cut) -> float:
 
 
 def instructions_of_sums(cut: Cut) -> float:
-    """Of a thread, once: halving, half of the threads pass theirs on and the other half add them."""
+    """Instructions of a thread, once: halving, half of the threads pass theirs on and the other half add them."""
     sums, count = cut.thread_planes * cut.sums_of_channel, halvings(cut.mates)
     return START + sums + 3 * sums * (2 - 2.0**-count) * (count > 0) + 12 * count
 
