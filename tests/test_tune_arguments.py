@@ -42,7 +42,7 @@ def layers(tmp_path):
         (["--shape", "1,2,3", "--kernel", "3"], "shape=1,2,3 has 3 sizes"),
         (["--shape", "1,2,x,3", "--kernel", "3"], "shape=1,2,x,3 is not whole numbers"),
         (["--shape", "0,8,8,8", "--kernel", "3"], "batch=0"),
-        (["--shape", "1,8,8,8", "--kernel", "9", "--padding", "0"], "kernel=9x9"),
+        (["--shape", "1,8,8,8", "--kernel", "9", "--padding", "0"], "kernel=9×9"),
         (["--shape", "1,8,8,8", "--kernel", "3,3,3"], "kernel=3,3,3 has 3 sizes"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "0"], "stride=0"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "2", "--padding", "same"], "padding=same needs stride 1"),

@@ -89,7 +89,7 @@ def test_other_pass_and_batch_keep_the_rest():
         ({"dtype": "float8"}, "dtype=float8"),
         ({"layout": "chwn"}, "layout=chwn"),
         ({"pass_": "backward"}, "pass=backward"),
-        ({"kernel": (99, 3)}, "99x3"),
+        ({"kernel": (99, 3)}, "99×3"),
         ({"batch": True}, "batch=True"),
         ({"bias": 1}, "bias=1"),
         ({"pass_": "dgrad", "bias": True}, "dgrad does not depend on a bias"),

@@ -73,7 +73,7 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
                                 for out in range(tile_w):
                                     column = tile * tile_w + out
                                     x_column = column * columns.up + kw * columns.step + columns.shift
-                                    with when(all_of([inside(x_row, rows.inputs), inside(x_column, columns.inputs)])):
+                                    with when(all_of(inside(x_row, rows.inputs), inside(x_column, columns.inputs))):
                                         value = x[image, x_row, x_column, c // workload.multiplier]
                                         sums.add((out,), value * weight)
                         for (out,), total in sums.items():
