@@ -15,7 +15,7 @@ from torch import Tensor
 from dwconv import pytorch
 from dwconv.errors import InvalidWorkload
 from dwconv.problem import Problem
-from dwconv.workload import Layout, by
+from dwconv.workload import Layout, Pair, by, resolve_padding
 
 Size = int | Sequence[int]
 Ints = tuple[int, ...]
@@ -71,7 +71,11 @@ class Call:
         strides = _per_axis("stride", given.stride, axes=given.axes, least=1)
         dilations = _per_axis("dilation", given.dilation, axes=given.axes, least=1)
         if isinstance(given.padding, str):
-            padding = _named_padding(given.padding, kernel=w.shape[2:], strides=strides, dilations=dilations)
+            kernel_h, kernel_w = w.shape[2:]
+            rows, columns = resolve_padding(
+                given.padding, kernel=(kernel_h, kernel_w), stride=strides, dilation=dilations
+            )
+            padding = (*rows, *columns)
         else:
             pad_h, pad_w = _per_axis("padding", given.padding, axes=given.axes, least=0)
             padding = (pad_h, pad_h, pad_w, pad_w)
@@ -149,7 +153,7 @@ def _lies_channels_last(tensor: Tensor) -> bool:
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Ints:
+def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Pair:
     """``value`` as (height, width); a 1-D convolution has a height on which nothing happens: stride 1, padding 0."""
     if isinstance(value, int):
         values: Ints = (value,) * axes
@@ -160,19 +164,7 @@ def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Ints:
     for number in values:
         if number < least:
             raise InvalidWorkload(f"{name}={number} must be at least {least}")
-    return values if axes == 2 else (least, *values)
-
-
-def _named_padding(padding: str, *, kernel: Ints, strides: Ints, dilations: Ints) -> Ints:
-    """(top, bottom, left, right)"""
-    if padding == "valid":
-        return (0, 0, 0, 0)
-    if padding != "same":
-        raise InvalidWorkload(f"padding={padding!r} is unknown; use a number, 'same' or 'valid'")
-    if strides != (1, 1):
-        raise InvalidWorkload(f"padding='same' needs stride 1, not {by(strides)}; give the padding as a number")
-    spread_h, spread_w = (dilations[axis] * (kernel[axis] - 1) for axis in (0, 1))
-    return (spread_h // 2, spread_h - spread_h // 2, spread_w // 2, spread_w - spread_w // 2)
+    return (values[0], values[1]) if axes == 2 else (least, values[0])
 
 
 def _check_size(*, size: Ints, kernel: Ints, padding: Ints, dilations: Ints) -> None:

@@ -320,7 +320,7 @@ BAD = [
     ((X, W, None, 1, 0, 0), "dilation=0 must be at least 1"),
     ((X, W, None, (1, 2, 3)), "stride=(1, 2, 3) is not one number, or 2"),
     ((X, W, None, 1, "full"), "padding='full' is unknown; use a number, 'same' or 'valid'"),
-    ((X, W, None, 2, "same"), "padding='same' needs stride 1, not 2×2; give the padding as a number"),
+    ((X, W, None, 2, "same"), "padding=same needs stride 1, not 2×2; give the padding as a number"),
     ((X, W, None, 1, 0, 1, 4), "groups=4 with 8 input channels is not depthwise; use groups=8, or torch.nn.functional"),
     ((X, W, None, 1, 0, 3), "kernel=3×3 with dilation=3×3 does not fit the input of 6×6 padded by 0×0×0×0"),
     (
