@@ -7,7 +7,7 @@ Nothing here is differentiable.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -24,7 +24,8 @@ class PlannedPasses:
 
     plan: Plan
     dense: bool = False
-    """True if x and w lie without gaps, x in the plan's layout. Otherwise kernels look at them, and copy if need be."""
+    """True if all tensors lie without gaps, images in the plan's layout. Otherwise kernels look at them, and copy if
+    need be."""
     weight_strides: tuple[int, ...] | None = None
     """The strides of the weight, if its gradient is to have them."""
 
@@ -47,7 +48,7 @@ class PlannedPasses:
         kernel = self.plan.kernels["dgrad"]
         if kernel is None:
             return pytorch.dgrad(self.plan.problem, dy, w)
-        dx: Tensor = _run(kernel, self._is_dense_with(dy), dy, w)
+        dx: Tensor = _run(kernel, self.dense, dy, w)
         return dx
 
     def wgrad(self, x: Tensor, dy: Tensor) -> Tensor:
@@ -57,7 +58,7 @@ class PlannedPasses:
             return with_strides(pytorch.wgrad(self.plan.problem, x, dy), self.weight_strides)
         if kernel.workload.bias:
             return self.wgrad_bias(x, dy)[0]
-        return with_strides(_run(kernel, self._is_dense_with(dy), x, dy), self.weight_strides)
+        return with_strides(_run(kernel, self.dense, x, dy), self.weight_strides)
 
     def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
         """(dw, dbias)"""
@@ -65,13 +66,16 @@ class PlannedPasses:
         if kernel is None:
             dw, dbias = pytorch.wgrad_bias(self.plan.problem, x, dy)
         elif kernel.workload.bias:
-            dw, dbias = _run(kernel, self._is_dense_with(dy), x, dy)
+            dw, dbias = _run(kernel, self.dense, x, dy)
         else:
-            dw, dbias = _run(kernel, self._is_dense_with(dy), x, dy), dy.sum((0, 2, 3))
+            dw, dbias = _run(kernel, self.dense, x, dy), dy.sum((0, 2, 3))
         return with_strides(dw, self.weight_strides), dbias
 
-    def _is_dense_with(self, dy: Tensor) -> bool:
-        return self.dense and dy.is_contiguous(memory_format=self.plan.memory_format)
+    def given(self, dy: Tensor) -> PlannedPasses:
+        """The same for a gradient that may have gaps, or another layout than the plan's."""
+        if not self.dense or dy.is_contiguous(memory_format=self.plan.memory_format):
+            return self
+        return replace(self, dense=False)
 
 
 def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:

@@ -96,7 +96,7 @@ class DwconvConvolution(Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
         needs_dx, needs_dw, needs_db, _ = ctx.needs_input_grad
-        passes: Passes = differentiable(ctx.passes) if is_watched_backward(dy) else ctx.passes
+        passes: Passes = differentiable(ctx.passes) if is_watched_backward(dy) else ctx.passes.given(dy)
         dx, dw, db, _ = gradients(passes, Tied(x, w, None, dy), Needs(needs_dx, needs_dw, needs_db))
         return dx, dw, db, None
 
