@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from dwconv.build.artifact import Argument, Artifact, Extent, Launch
 from dwconv.build.sass import CLASSES, Code, bytes_in_flight, disassemble
 from dwconv.errors import BuildError
-from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, RESOURCES, BlockWork, missed, price
+from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, RESOURCES, BlockWork, price
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES
-from dwconv.schedules.cuda.gpu.occupancy import Occupancy, occupancy
+from dwconv.schedules.cuda.gpu.occupancy import Occupancy
 from dwconv.target import CudaTarget
 from dwconv.tuner.block_trace import BlockTrace, Untraceable, local_lines, trace_block
 from dwconv.workload import ITEMSIZE, Workload
@@ -145,15 +145,8 @@ def _kernel_cost(
     blocks = math.prod(size.at(workload.batch) if isinstance(size, Extent) else size for size in launch.grid)
     threads = math.prod(launch.block)
     resources = artifact.kernel_resources.get(launch.kernel) or artifact.resources
-    held = occupancy(
-        threads=threads,
-        registers=resources.get("registers", 0),
-        shared_bytes=resources.get("shared_bytes", 0),
-        target=target,
-    )
     trace, note = _traced(code, launch, workload=workload, target=target, blocks=blocks)
-    at_a_time = min(blocks, held.blocks_per_sm * target.sms)
-    traffic = _Traffic(launch, trace, blocks=blocks, at_a_time=at_a_time, batch=workload.batch, target=target)
+    traffic = _traffic(launch, trace, blocks=blocks, batch=workload.batch, target=target, written=written)
     work = BlockWork(
         blocks=blocks,
         threads=threads,
@@ -163,7 +156,8 @@ def _kernel_cost(
         fma=trace.issued["fma"],
         lines=trace.global_lines + trace.local_lines,
         bank_turns=trace.wavefronts,
-        dram_bytes=traffic.dram_bytes(written),
+        dram_bytes=traffic.once_bytes,
+        again_bytes=traffic.again_bytes,
         cache_bytes=traffic.cache_bytes,
         bytes_in_flight=threads * bytes_in_flight(code),
     )
@@ -177,12 +171,12 @@ def _kernel_cost(
         threads=threads,
         blocks=blocks,
         occupancy=priced.occupancy,
-        waves=blocks / at_a_time if at_a_time else math.inf,
+        waves=priced.waves,
         issued_per_output={kind: count * lanes for kind, count in trace.issued.items()},
         bytes_in_flight_per_sm=int(priced.bytes_in_flight_per_sm),
         conflicts=trace.conflicts,
         sectors_over_ideal=trace.sectors_over_ideal,
-        dram_bytes=work.dram_bytes,
+        dram_bytes=priced.dram_bytes,
         cache_bytes=work.cache_bytes,
         local_bytes=trace.local_lines * LINE_BYTES * blocks,
         note=note,
@@ -222,39 +216,39 @@ def _guessed(code: Code, launch: Launch, *, workload: Workload, blocks: int, war
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Traffic:
-    """Bytes of one launch between DRAM and the second-level cache, and between that and the SMs.
+    """Bytes of all blocks of one launch."""
 
-    Data that several blocks read, the halo and the weights, come from the cache if it holds what the blocks that run
-    at a time touch, else partly from DRAM again.
-    """
+    once_bytes: float
+    """Between DRAM and the second-level cache, each byte once."""
+    again_bytes: float
+    """Read again by other blocks: the halo, the weights."""
+    cache_bytes: float
+    """Between the second-level cache and the SMs."""
 
-    def __init__(
-        self, launch: Launch, trace: BlockTrace, *, blocks: int, at_a_time: int, batch: int, target: CudaTarget
-    ) -> None:
-        self._sizes = _sizes(launch, batch=batch)
-        self._cache = target.limits.cache_bytes
-        self._read = {name: size * blocks for name, size in trace.read_bytes.items()}
-        self._written = {name: size * blocks for name, size in trace.written_bytes.items()}
-        touched = at_a_time * (sum(trace.read_bytes.values()) + sum(trace.written_bytes.values()))
-        self._missed = missed(touched, target)
 
-    @property
-    def cache_bytes(self) -> float:
-        return sum(self._read.values()) + sum(self._written.values())
+def _traffic(
+    launch: Launch, trace: BlockTrace, *, blocks: int, batch: int, target: CudaTarget, written: set[str]
+) -> _Traffic:
+    """``written``: tensors that a kernel before wrote; small ones are still in the cache."""
+    sizes = _sizes(launch, batch=batch)
+    once = again = cache = 0.0
+    for name, size_of_block in trace.read_bytes.items():
+        size, read = sizes[name], size_of_block * blocks
+        cache += read
+        if name not in written or size > target.limits.cache_bytes / 2:
+            once += _nearly_all(read, size)
+            again += max(0.0, read - size)
+    for name, size_of_block in trace.written_bytes.items():
+        cache += size_of_block * blocks
+        once += _nearly_all(size_of_block * blocks, sizes[name])
+    return _Traffic(once_bytes=once, again_bytes=again, cache_bytes=cache)
 
-    def dram_bytes(self, warm: set[str]) -> float:
-        """``warm``: tensors that a kernel before wrote; small ones are still in the cache."""
-        total = 0.0
-        for name, read in self._read.items():
-            size = self._sizes[name]
-            if name in warm and size <= self._cache / 2:
-                continue
-            # A few blocks stand for all: what is nearly all of a tensor is all of it.
-            once = size if read > 0.8 * size else read
-            total += once + max(0.0, read - size) * self._missed
-        return total + sum(self._sizes[name] if size > 0.8 * self._sizes[name] else size
-                           for name, size in self._written.items())  # fmt: skip
+
+def _nearly_all(moved_bytes: float, size: int) -> float:
+    """A few blocks stand for all: what is nearly all of a tensor is all of it."""
+    return size if moved_bytes > 0.8 * size else moved_bytes
 
 
 def _sizes(launch: Launch, *, batch: int) -> dict[str, int]:

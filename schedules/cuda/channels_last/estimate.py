@@ -8,9 +8,8 @@ from functools import cache
 from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
 from dwconv.schedules.cuda.channels_last.thread_work import ThreadWork, registers_of, thread_work
 from dwconv.schedules.cuda.gpu.banks import Turns, turns_of_warp
-from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork, missed
+from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, SHARED_LANES, VECTOR_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import occupancy
 from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.workload import Workload
@@ -33,9 +32,6 @@ def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
     read, written = _read_bytes(cut, workload), float(_written_bytes(cut, workload))
     needed = workload.bytes - written
     registers = min(registers_of(cut), target.registers_per_thread)
-    held = occupancy(threads=cut.threads, registers=registers, shared_bytes=cut.shared_bytes, target=target)
-    at_a_time = min(blocks, held.blocks_per_sm * target.sms)
-    again = max(0.0, read - needed) * missed(at_a_time * (read + written) / blocks, target)
     return BlockWork(
         blocks=blocks,
         threads=cut.threads,
@@ -45,7 +41,8 @@ def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
         fma=warps * work.fma,
         lines=_lines(cut, work),
         bank_turns=_bank_turns(cut, work),
-        dram_bytes=needed + written + again,
+        dram_bytes=needed + written,
+        again_bytes=max(0.0, read - needed),
         cache_bytes=read + written,
         # A thread that reads nothing writes.
         bytes_in_flight=float(cut.threads * max(_bytes_in_flight(cut), cut.itemsize)),

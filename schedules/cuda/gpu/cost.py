@@ -54,11 +54,13 @@ class BlockWork:
     bank_turns: float
     """Turns of shared memory, one a cycle."""
     dram_bytes: float
-    """Between memory and the second-level cache, by all blocks together; see ``missed``."""
+    """Between memory and the second-level cache, by all blocks together, each byte once."""
     cache_bytes: float
     """Between the second-level cache and the SMs, by all blocks together."""
     bytes_in_flight: float
     """Loads that the threads of a block have on their way at a time."""
+    again_bytes: float = 0.0
+    """Read again by other blocks: from memory as far as the cache does not hold all that the running blocks touch."""
     waits: float = 1
     """Times that a block waits for memory with nothing else to do."""
 
@@ -70,6 +72,9 @@ class Price:
     busy_us: dict[str, float]
     """One for each of RESOURCES."""
     occupancy: Occupancy
+    waves: float
+    """Blocks over blocks that run at a time."""
+    dram_bytes: float
     bytes_in_flight_per_sm: float
 
     @property
@@ -89,8 +94,11 @@ def price(work: BlockWork, target: CudaTarget) -> Price:
     held = occupancy(threads=work.threads, registers=work.registers, shared_bytes=work.shared_bytes, target=target)
     at_a_time = min(work.blocks, held.blocks_per_sm * target.sms)
     in_flight = held.blocks_per_sm * work.bytes_in_flight
-    busy = dict.fromkeys(RESOURCES, math.inf)
+    busy, dram_bytes = dict.fromkeys(RESOURCES, math.inf), work.dram_bytes
     if at_a_time:
+        touched_bytes = work.cache_bytes * at_a_time / work.blocks
+        missed = max(0.0, 1 - target.limits.cache_bytes / touched_bytes) if touched_bytes else 0.0
+        dram_bytes += work.again_bytes * missed
         drawn = min(1.0, max(1.0, in_flight) / BYTES_IN_FLIGHT_PER_SM) * min(1.0, work.blocks / target.sms)
         in_turn = math.ceil(work.blocks / target.sms)  # the SM with the most blocks is the last to finish
         flops_per_cycle = target.limits.peak_gflop_per_s / (target.sms * target.clock_ghz)  # of one SM
@@ -102,14 +110,14 @@ def price(work: BlockWork, target: CudaTarget) -> Price:
             "latency": math.ceil(work.blocks / at_a_time) * (work.waits * DRAM_LATENCY_CYCLES + of_a_warp),
         }
         busy = {
-            "dram": work.dram_bytes / (target.limits.memory_gb_per_s * drawn) / 1e3,
+            "dram": dram_bytes / (target.limits.memory_gb_per_s * drawn) / 1e3,
             "cache": work.cache_bytes / (target.limits.cache_gb_per_s * drawn) / 1e3,
             **{name: count / (target.clock_ghz * 1e3) for name, count in cycles.items()},
         }
-    return Price(busy_us=busy, occupancy=held, bytes_in_flight_per_sm=in_flight)
-
-
-def missed(touched_bytes: float, target: CudaTarget) -> float:
-    """Share of what blocks read again that comes from memory again: the second-level cache holds only so much of what
-    the blocks that run at a time touch."""
-    return max(0.0, 1 - target.limits.cache_bytes / touched_bytes) if touched_bytes else 0.0
+    return Price(
+        busy_us=busy,
+        occupancy=held,
+        waves=work.blocks / at_a_time if at_a_time else math.inf,
+        dram_bytes=dram_bytes,
+        bytes_in_flight_per_sm=in_flight,
+    )

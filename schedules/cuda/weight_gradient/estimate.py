@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from dwconv.schedules.cuda.gpu.cost import BlockWork, missed
+from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP
-from dwconv.schedules.cuda.gpu.occupancy import occupancy, registers_left
+from dwconv.schedules.cuda.gpu.occupancy import registers_left
 from dwconv.schedules.cuda.gpu.split_sum import adding_work
 from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.schedules.cuda.weight_gradient.thread_work import (
@@ -35,11 +35,8 @@ def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
     workload, blocks, warps = cut.workload, math.prod(cut.blocks), -(-cut.threads // WARP)
     images = workload.batch / min(cut.split_n, workload.batch)
     registers = _registers(cut, target)
-    held = occupancy(threads=cut.threads, registers=registers, shared_bytes=0, target=target)
-    at_a_time = min(blocks, max(1, held.blocks_per_sm) * target.sms)
     read = workload.batch * _read_bytes(cut)
     needed, written = float(workload.bytes), float(cut.workspace_bytes) if cut.parts > 1 else 0.0
-    again = max(0.0, read - needed) * missed(at_a_time * read / blocks, target)
     sums = instructions_of_sums(cut)
     return BlockWork(
         blocks=blocks,
@@ -50,7 +47,8 @@ def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
         fma=warps * images * products_of(cut) * (cut.tile_h / cut.unroll_h),
         lines=warps * images * _lines(cut),
         bank_turns=warps * sums / 4,
-        dram_bytes=needed + written + again,
+        dram_bytes=needed + written,
+        again_bytes=max(0.0, read - needed),
         cache_bytes=read + written,
         bytes_in_flight=cut.threads * _bytes_in_flight(cut),
     )
