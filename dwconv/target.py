@@ -17,6 +17,15 @@ MiB = 1024 * KiB
 
 
 @dataclass(frozen=True, kw_only=True)
+class CacheLevel:
+    """A level of the caches of a core, or what a core has of a shared one."""
+
+    bytes: int
+    gb_per_s: float
+    """Copy bandwidth (bytes read plus bytes written) of one thread whose data stay in this level."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Limits:
     """The rates that memory and arithmetic can reach; measurements are compared with them."""
 
@@ -28,6 +37,10 @@ class Limits:
     """Size of the last-level cache."""
     peak_gflop_per_s: float
     """Fused multiply-adds in float32, two operations each."""
+    levels: tuple[CacheLevel, ...] = ()
+    """CPU: the levels of the caches, the nearest to the core first; empty where they were not measured."""
+    region_us: float = 0.0
+    """CPU: time to start all threads on a parallel region, and to wait for them; 0 where it was not measured."""
 
     def limit_us(self, *, bytes_moved: int, flops: int) -> float:
         """The least time, in microseconds, that the traffic and the arithmetic allow."""

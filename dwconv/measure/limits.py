@@ -99,7 +99,8 @@ class Kept:
 
 def _better(first: Limits, second: Limits) -> Limits:
     """The larger of each quantity."""
-    return Limits(**{name: max(value, getattr(second, name)) for name, value in dataclasses.asdict(first).items()})
+    rates = ("memory_gb_per_s", "cache_gb_per_s", "cache_bytes", "peak_gflop_per_s")
+    return dataclasses.replace(second, **{name: max(getattr(first, name), getattr(second, name)) for name in rates})
 
 
 def _read(path: Path) -> Kept | None:
@@ -108,7 +109,9 @@ def _read(path: Path) -> Kept | None:
         kept = msgspec.json.decode(private_files.read(path) or b"", type=Kept)
     except msgspec.MsgspecError:
         return None
-    sound = all(math.isfinite(value) and value > 0 for value in dataclasses.astuple(kept.limits))
+    limits = kept.limits
+    rates = (limits.memory_gb_per_s, limits.cache_gb_per_s, limits.cache_bytes, limits.peak_gflop_per_s)
+    sound = all(math.isfinite(rate) and rate > 0 for rate in rates)
     return kept if sound else None
 
 

@@ -18,10 +18,10 @@ from dwconv.tuner.finalists import confirm
 from dwconv.tuner.interrupts import ctrl_c_waits
 from dwconv.tuner.result import USUAL_BUDGET, Budget, Stop, TuningResult
 from dwconv.tuner.runners import USUAL_RUNNER, RunnerChoice, make_runner
-from dwconv.tuner.similar import bests_of_similar
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.standing import Standing, TellProgress
 from dwconv.tuner.strategies import Strategy, make_strategy
+from dwconv.untuned.similar import bests_of_similar
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import Runner

@@ -8,7 +8,7 @@ import fake_tuning as fake
 
 from dwconv.records.record import Status
 from dwconv.schedules.space import Config
-from dwconv.tuner.similar import bests_of_similar
+from dwconv.untuned.similar import bests_of_similar
 
 CONFIGS = [Config.of("fake.fprop", block_h=value) for value in range(6)]
 

@@ -1,0 +1,7 @@
+"""What runs a workload that nobody tuned on this device: which configurations to start from, and what they are expected
+to gain over PyTorch's own op.
+
+    similar.py    the workloads nearest to it among the records, of whatever device
+    starts.py     the configurations to start from, the most promising first
+    gain.py       how much faster than PyTorch's op that one is expected to be, and how sure that is
+"""
