@@ -45,11 +45,16 @@ def limits_of(target: Target, sizes: Sizes) -> dict[str, float]:
 def as_limits(known: dict[str, float], target: Target) -> Limits:
     """The limits that were measured; for the others, the published ones of the device."""
     nominal = dataclasses.asdict(target.limits) if target.limits else {}
-    rates = {
-        name: max(known.get(name) or nominal.get(name, 0.0), _LEAST_RATE)
-        for name in ("memory_gb_per_s", "cache_gb_per_s", "peak_gflop_per_s")
-    }
-    return Limits(cache_bytes=target.cache_bytes, **rates)
+
+    def rate(name: str) -> float:
+        return max(known.get(name) or nominal.get(name, 0.0), _LEAST_RATE)
+
+    return Limits(
+        cache_bytes=target.cache_bytes,
+        memory_gb_per_s=rate("memory_gb_per_s"),
+        cache_gb_per_s=rate("cache_gb_per_s"),
+        peak_gflop_per_s=rate("peak_gflop_per_s"),
+    )
 
 
 def copy_gb_per_s(size_bytes: int, target: Target) -> float:
