@@ -182,6 +182,15 @@ def cpu_target(*, threads: int | None = None) -> CpuTarget:
     )
 
 
+def cpu_of_device(device: str) -> CpuTarget | None:
+    """The CPU that a device's name tells of, as far as it does; None if it is no CPU's name."""
+    words = re.fullmatch(r".+-([a-z0-9_]+)-([1-9][0-9]{0,5})t", device)
+    if words is None:
+        return None
+    widths = {name: width for _, name, width in _VECTOR_SETS}
+    return CpuTarget(device=device, threads=int(words[2]), vector_bytes=widths.get(words[1], _LEAST_VECTOR_BYTES))
+
+
 def cuda_target() -> CudaTarget:
     """This machine's GPU: the current one of PyTorch. Raises NoDevice where there is none."""
     import torch
@@ -229,7 +238,8 @@ def _cpu_facts() -> tuple[str, str, int]:
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
     words = set(flags[1].split()) if flags else set()
     vector_set, vector_bytes = next(
-        ((label, width) for flag, label, width in _VECTOR_SETS if flag in words), (platform.machine(), 16)
+        ((label, width) for flag, label, width in _VECTOR_SETS if flag in words),
+        (platform.machine(), _LEAST_VECTOR_BYTES),
     )
     return _cpu_name(text), vector_set, vector_bytes
 
@@ -262,6 +272,7 @@ _NUMBERS = {"cpu family": "family", "model": "model", "CPU implementer": "implem
 
 
 _UNKNOWN_CACHE_BYTES = 8 * MiB
+_LEAST_VECTOR_BYTES = 16
 _VECTOR_SETS = (("avx512f", "avx512", 64), ("avx2", "avx2", 32), ("avx", "avx", 32), ("asimd", "neon", 16))
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.target import Target
+from dwconv.untuned.features import of_workload
+from dwconv.untuned.portfolio import Portfolio, shipped
+from dwconv.untuned.starts import starts
 from dwconv.workload import Workload
 
 
@@ -26,6 +29,26 @@ class Expected:
     """Where the configuration and the figures come from, in a few words."""
 
 
-def expected(workload: Workload, target: Target, records: Iterable[TuningRecord]) -> Expected | None:
-    """None where too little is known to expect anything. Nothing is measured or built."""
-    return None
+def expected(
+    workload: Workload, target: Target, records: Iterable[TuningRecord], *, portfolio: Portfolio | None = None
+) -> Expected | None:
+    """None where too little is known to expect anything. Nothing is measured or built. ``portfolio`` is the shipped one
+    unless given. Raises NoTemplate if nothing can run the workload."""
+    known = shipped() if portfolio is None else portfolio
+    if known.gain is None or target.kind != "cpu" or workload.dtype != "float32":
+        return None
+    is_known = target.device in known.devices
+    errors = known.gain.known_device if is_known else known.gain.other_device
+    error = errors.get(f"{workload.pass_} {workload.layout}") or errors.get("")
+    first = next(iter(starts(workload, target, records, portfolio=known)), None)
+    if first is None or error is None:
+        return None
+    power = known.gain.trees.predict(of_workload(workload))
+    judged = f"{error.workloads} passes of other {'networks' if is_known else 'devices'}"
+    return Expected(
+        config=first.config,
+        us=_about_us(workload, target),
+        gain=2 ** (power + error.middle),
+        at_least=2 ** (power + error.least),
+        reason=f"{first.reason}; judged on {judged}",
+    )

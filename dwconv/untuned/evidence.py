@@ -1,0 +1,84 @@
+"""Evidence: tuning records as what can be learnt from them, workload by workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dwconv.records.record import Measurement, Status, TuningRecord
+from dwconv.schedules.space import Config
+from dwconv.target import CpuTarget, cpu_of_device
+from dwconv.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The configurations of one workload that were measured on one device."""
+
+    target: CpuTarget
+    """The CPU that its device's name tells of."""
+    workload: Workload
+    costs: dict[Config, float]
+    """Of each configuration: its time over PyTorch's, measured in turns with it, both layouts' better one."""
+    records: dict[Config, TuningRecord]
+    same_layout: float
+    """PyTorch's time in the workload's own layout over its time in the better one; 1 where that was not measured."""
+
+    @property
+    def best(self) -> Config:
+        return min(self.costs, key=lambda config: self.costs[config])
+
+    def loss(self, config: Config) -> float | None:
+        """How many times as long as the best it takes; None if it was not measured."""
+        cost = self.costs.get(config)
+        return None if cost is None else cost / self.costs[self.best]
+
+    def gain(self, config: Config) -> float | None:
+        """PyTorch's time in the workload's layout over its own; None if it was not measured."""
+        cost = self.costs.get(config)
+        return None if cost is None else self.same_layout / cost
+
+
+def best_records(measured: Iterable[Measured]) -> list[TuningRecord]:
+    """The record of the best configuration of each."""
+    return [one.records[one.best] for one in measured]
+
+
+def evidence(records: Iterable[TuningRecord]) -> list[Measured]:
+    """What the records have measured beside PyTorch's op, in the order of devices and workloads. Records of disturbed
+    times, of relaxed arithmetic, and of GPUs are left out; of several records of one candidate the one of better rank counts.
+    """
+    found: dict[tuple[str, str], dict[Config, TuningRecord]] = {}
+    for record in records:
+        usable = record.status is Status.OK and record.measured and not record.contended and not record.fast_math
+        if usable and record.baseline:
+            known = found.setdefault((record.device, record.workload.key), {})
+            if record.config not in known or record.rank < known[record.config].rank:
+                known[record.config] = record
+    targets = {device: cpu_of_device(device) for device, _ in found}
+    return [
+        _measured(list(found[device, key].values()), target)
+        for device, key in sorted(found)
+        if (target := targets[device]) is not None
+    ]
+
+
+def _measured(records: list[TuningRecord], target: CpuTarget) -> Measured:
+    first = records[0]
+    ratios = [ratio for record in records if (ratio := _same_layout(record)) is not None]
+    return Measured(
+        target=target,
+        workload=first.workload,
+        costs={record.config: record.cost for record in records},
+        records={record.config: record for record in records},
+        same_layout=sorted(ratios)[len(ratios) // 2] if ratios else 1.0,
+    )
+
+
+def _same_layout(record: TuningRecord) -> float | None:
+    own: list[Measurement] = [
+        taken for name, taken in record.providers.items() if name.endswith(f"-{record.workload.layout}")
+    ]
+    if not own or record.baseline is None:
+        return None
+    return min(taken.median_us for taken in own) / record.baseline[1].median_us

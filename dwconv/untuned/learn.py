@@ -1,0 +1,86 @@
+"""Learn: the gain over PyTorch's op from records, and how far off a prediction may be.
+
+A prediction is judged on what the trees have not seen: on each network without the records of its layers, and on each
+device without its records. Its error is the real gain of the configuration that would run, the first of the starts, over
+the predicted gain; so what that one loses against the best is part of it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from dwconv.untuned.evidence import Measured, best_records
+from dwconv.untuned.features import of_workload
+from dwconv.untuned.portfolio import NOTHING, Errors, GainModel
+from dwconv.untuned.starts import starts
+from dwconv.untuned.trees import Growth, Trees, grow
+from dwconv.workload import Workload
+
+LEAST_WORKLOADS = 16
+"""With fewer nothing is learnt."""
+_LEAST_ERRORS = 12
+"""Errors of a pass and layout to judge it by; with fewer, those of all passes and layouts count."""
+_GROWTH = Growth(trees=100, depth=4)
+_TAIL = 0.05
+_USUAL_LOSS = 0.2
+"""What the first start loses against the best where it was not measured, as a power of two."""
+_UNKNOWN_DEVICE = 2.0
+"""Errors on another device are assumed to be so many times as large as on the only one that was measured."""
+
+Group = Callable[[Workload], str]
+
+
+def learn(measured: Sequence[Measured], *, network: Group) -> GainModel | None:
+    """``network`` names the network that a workload is a layer of; None if there is too little to learn from."""
+    if len(measured) < LEAST_WORKLOADS:
+        return None
+    known = _errors(measured, group=lambda one: network(one.workload))
+    devices = {one.target.device for one in measured}
+    other = _errors(measured, group=lambda one: one.target.device) if len(devices) > 1 else _wider(known)
+    return GainModel(trees=gain_trees(measured), known_device=known, other_device=other)
+
+
+def gain_trees(measured: Sequence[Measured]) -> Trees:
+    """Trees that predict the gain of the best configuration, as a power of two."""
+    rows = [of_workload(one.workload) for one in measured]
+    return grow(rows, [_best_gain(one) for one in measured], growth=_GROWTH)
+
+
+def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -> dict[str, Errors]:
+    """The errors on each group, predicted from the others, by pass and layout, and of all (``""``)."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for left_out in sorted({group(one) for one in measured}):
+        rest = [one for one in measured if group(one) != left_out]
+        if len(rest) < LEAST_WORKLOADS:
+            continue
+        trees, known = gain_trees(rest), best_records(rest)
+        for one in measured:
+            if group(one) == left_out:
+                first = starts(one.workload, one.target, known, portfolio=NOTHING)[0].config
+                real = one.gain(first)
+                real_power = _best_gain(one) - _USUAL_LOSS if real is None else math.log2(real)
+                error = real_power - trees.predict(of_workload(one.workload))
+                errors[f"{one.workload.pass_} {one.workload.layout}"].append(error)
+                errors[""].append(error)
+    return {name: _summary(found) for name, found in sorted(errors.items()) if not name or len(found) >= _LEAST_ERRORS}
+
+
+def _best_gain(one: Measured) -> float:
+    gain = one.gain(one.best)
+    assert gain is not None, "the best was measured"
+    return math.log2(gain)
+
+
+def _summary(errors: list[float]) -> Errors:
+    low = sorted(errors)[math.floor(_TAIL * len(errors))]
+    return Errors(middle=round(statistics.median(errors), 3), least=round(low, 3), workloads=len(errors))
+
+
+def _wider(known: dict[str, Errors]) -> dict[str, Errors]:
+    return {
+        name: Errors(middle=errors.middle, least=errors.least * _UNKNOWN_DEVICE, workloads=0)
+        for name, errors in known.items()
+    }

@@ -1,0 +1,36 @@
+"""Make a portfolio from tuning records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dwconv.layers import Layer
+from dwconv.records.record import TuningRecord
+from dwconv.untuned.choose import choose
+from dwconv.untuned.evidence import evidence
+from dwconv.untuned.learn import learn
+from dwconv.untuned.portfolio import Portfolio
+from dwconv.workload import Pair, Workload
+
+_Sizes = tuple[int, Pair, Pair, Pair]
+
+
+def make_portfolio(records: Iterable[TuningRecord], networks: Mapping[str, Sequence[Layer]]) -> Portfolio:
+    """``networks`` are the layers of well-known networks: a prediction is judged on one that it was not made from. What
+    is a layer of none of them counts as a network of its own. Takes a minute or two."""
+    measured = evidence(records)
+    names: dict[_Sizes, str] = {}
+    for network, layers in networks.items():
+        for layer in layers:
+            names.setdefault((layer.channels, layer.input_size, layer.kernel, layer.stride), network)
+
+    def network_of(workload: Workload) -> str:
+        sizes = (workload.channels, workload.input_size, workload.kernel, workload.stride)
+        return names.get(sizes, workload.for_pass("dgrad").family)
+
+    return Portfolio(
+        devices=tuple(sorted({one.target.device for one in measured})),
+        workloads=len({one.workload.key for one in measured}),
+        configs=choose(measured),
+        gain=learn(measured, network=network_of),
+    )
