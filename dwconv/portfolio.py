@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dwconv import settings
 from dwconv.arguments import ArgumentParser, run
 from dwconv.errors import LogError
+from dwconv.new_file import new_file
 
 if TYPE_CHECKING:
-    from dwconv.records.record import TuningRecord
-    from dwconv.untuned.portfolio import Portfolio
+    pass
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,8 +35,7 @@ def _portfolio(argv: list[str] | None) -> int:
     parser.add_argument("--out", type=Path, default=PATH, metavar="FILE", help="default the file that dwconv reads")
     args = parser.parse_args(argv)
 
-    from dwconv import settings
-    from dwconv.new_file import replace_file
+    from dwconv.layers import shipped_networks
     from dwconv.records.database import Database
     from dwconv.untuned.make import make_portfolio
     from dwconv.untuned.portfolio import encode
@@ -46,7 +46,40 @@ def _portfolio(argv: list[str] | None) -> int:
     records = [record for record in database if record.device not in args.without]
     if not records:
         raise LogError(f"no records in {', '.join(map(str, args.logs or database.logs))}; name other logs")
-    portfolio = make_portfolio(records)
-    args.out.write_text(encode(portfolio))
-    print(_summary(portfolio, args.out))
+    portfolio = make_portfolio(records, shipped_networks())
+    _write(args.out, encode(portfolio))
+    print(_summary(portfolio))
+    print(f"written to {args.out}")
     return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with new_file(path, [text.encode()], durable=False) as written:
+            Path(written).replace(path)
+    except OSError as error:
+        raise LogError(f"out={path} cannot be written: {error.strerror}; name another file") from error
+
+
+def _summary(portfolio: Portfolio) -> str:
+    """The regimes, and how far the real gain may stay below the expected one."""
+    configs = sum(map(len, portfolio.configs.values()))
+    lines = [
+        f"{portfolio.workloads} workloads of {', '.join(portfolio.devices)}",
+        f"{configs} configurations in {len(portfolio.configs)} regimes",
+    ]
+    if portfolio.gain is None:
+        return "\n".join([*lines, "too few workloads to expect a gain"])
+    lines += ["", f"{'real gain / expected':22} {'other networks':>24} {'other devices':>24}", _ERRORS_HEAD]
+    for name in portfolio.gain.known_device:
+        pair = [portfolio.gain.known_device[name], portfolio.gain.other_device.get(name)]
+        shown = [f"{2**each.middle:8.2f} {2**each.least:8.2f} {each.workloads:6}" if each else "" for each in pair]
+        lines.append(f"{name or 'all':22} " + " ".join(shown))
+    return "\n".join(lines)
+
+
+_ERRORS_HEAD = f"{'':22} " + " ".join([f"{'median':>8} {'95 % >':>8} {'passes':>6}"] * 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -45,9 +45,8 @@ def best_records(measured: Iterable[Measured]) -> list[TuningRecord]:
 
 
 def evidence(records: Iterable[TuningRecord]) -> list[Measured]:
-    """What the records have measured beside PyTorch's op, in the order of devices and workloads. Records of disturbed
-    times, of relaxed arithmetic, and of GPUs are left out; of several records of one candidate the one of better rank counts.
-    """
+    """The measurements beside PyTorch's op, in the order of devices and workloads. Disturbed times, relaxed arithmetic
+    and GPUs are left out; of several records of one candidate the one of better rank counts."""
     found: dict[tuple[str, str], dict[Config, TuningRecord]] = {}
     for record in records:
         usable = record.status is Status.OK and record.measured and not record.contended and not record.fast_math

@@ -50,9 +50,10 @@ def of_candidate(workload: Workload, config: Config, *, knobs: tuple[str, ...]) 
     for name in knobs:
         value, extent = values.get(name), extents.get(name.rpartition("_")[2])
         row.append(_number(value))
-        if extent is not None:
-            is_size = isinstance(value, int) and value > 0
-            row += [math.log2(extent / value), -(-extent // value) * value / extent] if is_size else [math.nan] * 2
+        if extent is not None and isinstance(value, int) and value > 0:
+            row += [math.log2(extent / value), -(-extent // value) * value / extent]
+        elif extent is not None:
+            row += [math.nan, math.nan]
     return row
 
 

@@ -52,3 +52,8 @@ def expected(
         at_least=2 ** (power + error.least),
         reason=f"{first.reason}; judged on {judged}",
     )
+
+
+def _about_us(workload: Workload, target: Target) -> float:
+    gb_per_s, gflop_per_s = 20.0, 100.0
+    return max(workload.bytes / gb_per_s, workload.flops / gflop_per_s) / 1e3

@@ -1,8 +1,8 @@
 """Learn: the gain over PyTorch's op from records, and how far off a prediction may be.
 
 A prediction is judged on what the trees have not seen: on each network without the records of its layers, and on each
-device without its records. Its error is the real gain of the configuration that would run, the first of the starts, over
-the predicted gain; so what that one loses against the best is part of it.
+device without its records. Its error is the real gain of the configuration that would run, the first of the starts,
+over the predicted gain; so what that one loses against the best is part of it.
 """
 
 from __future__ import annotations
