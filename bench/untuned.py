@@ -20,7 +20,7 @@ from typing import Any
 from bench.draws import Draw, draws
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
-from dwconv.dispatch import alternative
+from dwconv.advantage import alternative, is_safe, why_not_faster
 from dwconv.layers import shipped_networks
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
@@ -38,7 +38,10 @@ from dwconv.untuned.portfolio import Portfolio
 from dwconv.untuned.starts import starts
 from dwconv.workload import Workload
 
-_HEAD = f"{'pass':66} {'PyTorch µs':>10} {'search':>8} {'predicted':>9} {'race':>8} {'at least':>8}  runs"
+RACERS = 6
+"""Configurations of a race."""
+GOALS = {"predicted": (0.80, 0.95), "race": (0.92, 0.97)}
+"""Share of the speed that a search finds, on average, and the least times as fast as PyTorch's op."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -102,33 +105,71 @@ def _searched(
 
 
 def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, workers: Workers) -> dict[str, Any]:
-    """The search's winner, what is predicted, and the race's winner, timed side by side."""
+    """The winner of the search, what is predicted, and the winner of the race, timed side by side."""
     workload = draw.workload
     guess = expected(workload, target, held_out.records, portfolio=held_out.portfolio)
     listed = [start.config for start in starts(workload, target, held_out.records, portfolio=held_out.portfolio)]
     with LocalRunner(workload, target, workers=workers) as runner:
         raced = list(runner.measure([Candidate(workload, config) for config in listed[:RACERS]]))
         winner = min((record for record in raced if record.measurement), key=lambda record: record.cost)
-        finalists = list(dict.fromkeys([searched.config, listed[0], winner.config]))
-        confirmed = {
-            record.config: record for record in runner.confirm([Candidate(workload, config) for config in finalists])
-        }
-    us = {config: record.measurement.median_us for config, record in confirmed.items() if record.measurement}
-    records = list(confirmed.values())
-    theirs = [other[1].median_us for record in records if (other := alternative(record))]
+        finalists = dict.fromkeys([searched.config, listed[0], winner.config])
+        finals = list(runner.confirm([Candidate(workload, config) for config in finalists]))
+    us = {record.config: record.measurement.median_us for record in finals if record.measurement}
+    chosen = {"search": searched.config, "predicted": listed[0], "race": winner.config}
+    theirs_us = [other[1].median_us for record in finals if (other := alternative(record))]
+    is_claimed = guess is not None and is_safe(guess, workload, target, sweeps=False)
     return {
         "network": draw.network,
         "workload": workload.key,
-        "pytorch_us": statistics.median(theirs),
-        "search_us": us.get(searched.config),
-        "predicted_us": us.get(listed[0]),
-        "race_us": us.get(winner.config),
+        "pytorch_us": min(theirs_us),
+        **{f"{name}_us": us.get(config) for name, config in chosen.items()},
         "raced": len(raced),
-        "gain_expected": guess.gain if guess else None,
-        "gain_at_least": guess.at_least if guess else None,
-        "race_decides": _decides(winner),
-        "configs": {
-            "search": searched.config.to_dict(), "predicted": listed[0].to_dict(), "race": winner.config.to_dict(),
+        "expected": {"gain": guess.gain, "at_least": guess.at_least} if guess else None,
+        "runs": {
+            "predicted": "dwconv" if is_claimed else "pytorch",
+            "race": "pytorch" if why_not_faster(winner, target, sweeps=False) else "dwconv",
         },
-        "contention": max(record.contention for record in records),
-    }  # fmt: skip
+        "configs": {name: config.to_dict() for name, config in chosen.items()},
+        "contention": max(record.contention for record in finals),
+    }
+
+
+_HEAD = f"{'network: pass':84} {'PyTorch':>8} {'search':>8} {'predicted':>9} {'race':>8} µs {'at least':>9}  runs"
+
+
+def _line(row: dict[str, Any]) -> str:
+    name = f"{row['network'].partition('@')[0]}: {row['workload']}"
+    us = [f"{row[name] or math.nan:8.1f}" for name in ("pytorch_us", "search_us", "predicted_us", "race_us")]
+    at_least = f"{row['expected']['at_least']:8.2f}×" if row["expected"] else f"{'':9}"
+    return f"{name:84} {us[0]} {us[1]}  {us[2]} {us[3]}    {at_least}  {', '.join(row['runs'].values())}"
+
+
+def _summary(rows: Sequence[dict[str, Any]]) -> str:
+    """Speeds of what is predicted and of what wins the race, against the search and against PyTorch's op."""
+    whole = [row for row in rows if row["search_us"] and row["predicted_us"] and row["race_us"]]
+    lines = ["", f"{'':28} {'search = 1':>11} {'goal':>5} {'least × PyTorch':>16} {'goal':>5} {'passes':>7}"]
+    for name, (of_search, of_pytorch) in GOALS.items():
+        configs = [row["search_us"] / row[f"{name}_us"] for row in whole]
+        ours = [row for row in whole if row["runs"][name] == "dwconv"]
+        least = min((row["pytorch_us"] / row[f"{name}_us"] for row in ours), default=math.nan)
+        below = sum(row["pytorch_us"] / row[f"{name}_us"] < of_pytorch for row in ours)
+        lines.append(
+            f"{name + ', its configurations':28} {_geometric_mean(configs):11.3f} {of_search:5.2f} "
+            f"{least:16.2f} {of_pytorch:5.2f} {len(ours):7}  ({below} below)"
+        )
+        speeds = [_best_us(row) / _run_us(row, name) for row in whole]
+        lines.append(f"{name + ', what runs':28} {_geometric_mean(speeds):11.3f} {'':28} {len(whole):7}")
+    return "\n".join(lines)
+
+
+def _best_us(row: dict[str, Any]) -> float:
+    """The time of what a search leaves: its winner, or PyTorch's op if that is faster."""
+    return float(min(row["search_us"], row["pytorch_us"]))
+
+
+def _run_us(row: dict[str, Any], name: str) -> float:
+    return float(row[f"{name}_us"] if row["runs"][name] == "dwconv" else row["pytorch_us"])
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(statistics.mean(map(math.log, values))) if values else math.nan

@@ -12,6 +12,8 @@ from dwconv.errors import LogError
 from dwconv.new_file import new_file
 
 if TYPE_CHECKING:
+    from dwconv.untuned.portfolio import Portfolio
+
     pass
 
 
