@@ -9,6 +9,7 @@ the search are verified and timed side by side, in turns with PyTorch's op.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import sys
@@ -19,8 +20,8 @@ from typing import Any
 
 from bench.draws import Draw, draws
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run
 from dwconv.advantage import alternative, is_safe, why_not_faster
+from dwconv.arguments import ArgumentParser, run
 from dwconv.layers import shipped_networks
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
