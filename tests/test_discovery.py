@@ -117,6 +117,7 @@ class Everywhere(nn.Module):
         return y, {"rest": [dense, one, wide, line]}
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_functional_calls_are_found_wherever_they_are_made():
     layers = discover(Everywhere(), torch.randn(2, 4, 6, 6)).layers
     assert [(layer.name, by_axes(layer), layer.calls, layer.passes) for layer in layers] == [
