@@ -32,8 +32,9 @@ from bench.networks import (
     mixed_precision,
     network_from,
 )
-from bench.step_profile import FEW_STEPS, STEPS, Step, profiles, ratio_at_most
+from bench.step_profile import STEPS, Step, profiles
 from dwconv.arguments import ArgumentParser, run
+from dwconv.measure.step_share import FEW_STEPS, ratio_at_most
 from dwconv.measure.timing import CpuClock, Lap
 from dwconv.records.record import CONTENDED
 from dwconv.target import parse_target

@@ -67,17 +67,19 @@ def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
 
 def decisions(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
     """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels."""
-    reason = ""
-    if device.type not in ("cpu", "cuda"):
-        reason = f"dwconv has no kernels for {device.type}"
-    elif problem.dtype_name not in DTYPES:
-        reason = f"dwconv has no kernels for {problem.dtype_name}"
-    elif 0 in problem.input_shape:
-        reason = "there is nothing to compute"
-    if reason:
+    if reason := why_no_kernels(problem, device):
         return dict.fromkeys(PASSES, _pytorch(reason)), None
     target = target_of(device)
     return {pass_: _decide(problem.workload(pass_), target) for pass_ in PASSES}, target
+
+
+def why_no_kernels(problem: Problem, device: torch.device) -> str:
+    """Why no pass of ``problem`` can have kernels; empty if it may."""
+    if device.type not in ("cpu", "cuda"):
+        return f"dwconv has no kernels for {device.type}"
+    if problem.dtype_name not in DTYPES:
+        return f"dwconv has no kernels for {problem.dtype_name}"
+    return "there is nothing to compute" if 0 in problem.input_shape else ""
 
 
 def _decide(workload: Workload, target: Target) -> DispatchDecision:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
@@ -31,6 +33,19 @@ ALLOCATOR_ENVIRONMENT = {
 
 # PyTorch's profiler writes a line to stderr at every start and stop, unless its log level is above all that it knows.
 PROFILER_ENVIRONMENT = {"KINETO_LOG_LEVEL": "6"}
+
+
+@contextmanager
+def quiet_profiler() -> Iterator[None]:
+    """PyTorch's profiler reads its log level when it first runs: here it is one that writes nothing, unless the user
+    has set one."""
+    added = {name: value for name, value in PROFILER_ENVIRONMENT.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def worker_environment(*, threads: int) -> dict[str, str]:

@@ -20,8 +20,9 @@ from bench.gpu import train as gpu_train
 from bench.gpu.budget import Pace
 from bench.models import Network
 from bench.networks import explain_layers
-from bench.step_profile import profiles, ratio_at_most, table
+from bench.step_profile import profiles, table
 from dwconv.errors import WorkerDied, WorkerTimeout
+from dwconv.measure.step_share import ratio_at_most
 from dwconv.measure.timing import Lap
 
 TINY = Network(name="Tiny", make=TinyNet, batch=3, image=12)

@@ -1,0 +1,104 @@
+"""Discovery: the depthwise layers of a model, from one step on an example.
+
+discover      runs one step, and changes nothing
+  ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
+  ├─ unchanged    the model, the example and the random numbers as they were before
+  └─ watch        every depthwise convolution that runs, wherever it is called, and the passes that it runs
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from dwconv.discovery.step import ExampleStep
+from dwconv.discovery.unchanged import unchanged
+from dwconv.discovery.watch import Watch
+from dwconv.dispatch import why_no_kernels
+from dwconv.problem import Problem
+from dwconv.workload import PASSES, Pass, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscoveredLayer:
+    """Calls of one depthwise convolution that are alike: in one module, of one problem, running the same passes."""
+
+    name: str
+    """The module that makes the calls, by its name in the model; empty for the model itself."""
+    problem: Problem
+    device: torch.device
+    passes: tuple[Pass, ...]
+    """The passes that really ran: no dgrad if the input needs no gradient, no wgrad if the weight is frozen."""
+    calls: int
+    """How many of them a step makes."""
+
+    @property
+    def why_no_kernels(self) -> str:
+        """Why dwconv has no kernels for it; empty if it may have."""
+        return why_no_kernels(self.problem, self.device)
+
+    def __str__(self) -> str:
+        times = f", {self.calls} times" if self.calls > 1 else ""
+        reason = f"; left out: {self.why_no_kernels}" if self.why_no_kernels else ""
+        passes = "+".join(self.passes)
+        return f"{self.name or '(the model itself)'}: {self.problem} on {self.device}{times}, {passes}{reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """The depthwise convolutions of one step of a model. Prints as a list."""
+
+    layers: tuple[DiscoveredLayer, ...]
+    """In the order of the first call."""
+
+    @cached_property
+    def left_out(self) -> tuple[DiscoveredLayer, ...]:
+        """The layers that dwconv has no kernels for; each says why."""
+        return tuple(layer for layer in self.layers if layer.why_no_kernels)
+
+    def counts(self) -> dict[Workload, int]:
+        """Every workload of the layers that are not left out, and how often a step runs it."""
+        counts: Counter[Workload] = Counter()
+        for layer in self.layers:
+            if layer not in self.left_out:
+                for pass_ in layer.passes:
+                    counts[layer.problem.workload(pass_)] += layer.calls
+        return dict(counts)
+
+    def __str__(self) -> str:
+        names = {layer.name for layer in self.layers}
+        return "\n".join([f"{len(names)} depthwise layers", *(f"  {layer}" for layer in self.layers)])
+
+
+def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = None) -> Discovery:
+    """Run ``model`` once on an example, and list the depthwise convolutions that ran, functional calls included.
+
+    ``example_inputs`` is a tensor, a tuple or list of positional arguments, or a dict of keyword arguments, on the
+    model's device. The backward pass runs too, from the sum of all outputs that require a gradient, if ``trains``; by
+    default if grad mode is on and there are such outputs. Call it under ``torch.autocast`` for mixed precision.
+
+    The model is as before afterwards: parameters and their ``grad``, buffers, attributes of its modules, random number
+    generators; also if it fails on the example, which raises its own error. Wrappers (DistributedDataParallel,
+    torch.compile) are looked through. A converted model and a plain one give the same answer.
+
+    Raises InvalidWorkload, naming both devices, if the example is elsewhere than the parameters; and for parameters
+    that have no sizes yet.
+    """
+    step = ExampleStep.of(model, example_inputs, trains=trains)
+    with unchanged(step.model, step.tensors), Watch(step.model) as watch:
+        step()
+    alike: Counter[tuple[str, Problem, torch.device, tuple[Pass, ...]]] = Counter()
+    for call in watch.calls:
+        passes: tuple[Pass, ...] = tuple(pass_ for pass_ in PASSES if pass_ in call.passes)
+        alike[call.name, call.problem, call.device, passes] += 1
+    return Discovery(
+        layers=tuple(
+            DiscoveredLayer(name=name, problem=problem, device=device, passes=passes, calls=calls)
+            for (name, problem, device, passes), calls in alike.items()
+        )
+    )

@@ -1,0 +1,149 @@
+"""ExampleStep: one step of a model on an example, forward and backward, without an optimizer."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dwconv.errors import InvalidWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleStep:
+    """Call it to take the step."""
+
+    model: nn.Module
+    """Without its wrappers."""
+    positional: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    trains: bool | None
+    """None: a backward pass if grad mode is on and an output requires a gradient."""
+
+    @classmethod
+    def of(cls, model: nn.Module, example_inputs: Any, *, trains: bool | None) -> ExampleStep:
+        """Raises InvalidWorkload for an example that is not on the model's device, or of another kind."""
+        positional: tuple[Any, ...] = ()
+        keywords: Mapping[str, Any] = {}
+        if isinstance(example_inputs, Tensor):
+            positional = (example_inputs,)
+        elif isinstance(example_inputs, (tuple, list)):
+            positional = tuple(example_inputs)
+        elif isinstance(example_inputs, Mapping):
+            keywords = example_inputs
+        else:
+            raise InvalidWorkload(
+                f"example_inputs is of type {type(example_inputs).__name__}; give a tensor, a tuple of positional "
+                "arguments, or a dict of keyword arguments"
+            )
+        step = cls(model=_unwrapped(model), positional=positional, keywords=keywords, trains=trains)
+        _check_devices(step)
+        return step
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors of the example."""
+        return list(tensors_in((self.positional, self.keywords)))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the step runs."""
+        first = next(iter([*self.model.parameters(), *self.model.buffers(), *self.tensors]), None)
+        return torch.device("cpu") if first is None else first.device
+
+    def __call__(self) -> None:
+        wanted = torch.is_grad_enabled() if self.trains is None else self.trains
+        with torch.set_grad_enabled(wanted), _without_compiler():
+            outputs = [
+                output
+                for output in tensors_in(self.model(*self.positional, **self.keywords))
+                if output.requires_grad and output.is_floating_point()
+            ]
+            if outputs and wanted:
+                _backward(outputs)
+        if self.trains and not outputs:
+            raise InvalidWorkload(
+                f"no output of {type(self.model).__name__} requires a gradient, so it cannot train; "
+                "use trains=False, or unfreeze a parameter"
+            )
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors in containers and dataclasses, however deep."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):  # first: outputs of transformers are dataclasses too
+        for each in value.values():
+            yield from tensors_in(each)
+    elif isinstance(value, (tuple, list, set, frozenset)):
+        for each in value:
+            yield from tensors_in(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from tensors_in(getattr(value, field.name))
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The module that DistributedDataParallel, DataParallel or torch.compile was given."""
+    while True:
+        compiled = getattr(model, "_orig_mod", None)
+        if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            model = model.module
+        elif isinstance(compiled, nn.Module):
+            model = compiled
+        else:
+            return model
+
+
+def _without_compiler() -> AbstractContextManager[Any]:
+    """Parts that are compiled run as they were written: compiled code hides its convolutions. What was never imported
+    has compiled nothing, and takes seconds to import."""
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return eager
+
+
+def _check_devices(step: ExampleStep) -> None:
+    for name, parameter in step.model.named_parameters():
+        if nn.parameter.is_lazy(parameter):
+            raise InvalidWorkload(f"parameter {name} has no sizes yet; run the model once on an example before")
+    known = dict.fromkeys(str(parameter.device) for parameter in step.model.parameters())
+    for tensor in step.tensors:
+        if known and str(tensor.device) not in known:
+            raise InvalidWorkload(
+                f"the example is on {tensor.device}, the parameters are on {' and '.join(known)}; "
+                f"move the example with .to({next(iter(known))!r})"
+            )
+
+
+def _backward(outputs: Iterable[Tensor]) -> None:
+    """The gradients of the sum of the outputs, of every tensor that ``backward()`` would give one to; kept nowhere."""
+    reached = [output for output in outputs if output.grad_fn is not None]
+    leaves = _leaves(reached)
+    if leaves:
+        ones = [torch.ones_like(output) for output in reached]
+        torch.autograd.grad(reached, leaves, grad_outputs=ones, allow_unused=True)
+
+
+def _leaves(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors without a history that the outputs were computed from: parameters, of the model or not, and
+    inputs."""
+    leaves: list[Tensor] = []
+    waiting: list[Any] = [output.grad_fn for output in outputs]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return leaves

@@ -1,0 +1,222 @@
+"""Watch: every depthwise convolution of a step, the passes that it ran, and the module that made it.
+
+A call is seen twice: as a function, where its padding still is what was asked for, and whoever calls a function of
+dwconv's is served by PyTorch's op, so that both are seen alike; and as an op below autograd and autocast, where
+TorchScript is seen too, and of the backward pass which gradients are computed. A backward pass belongs to the call with
+the same tensors; where these were moved meanwhile, to the latest call of its sizes that still waits for one, since
+autograd runs in that order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dwconv.call import functional
+from dwconv.call.arguments import Arguments, Call
+from dwconv.errors import InvalidWorkload
+from dwconv.problem import Problem
+from dwconv.workload import Pass
+
+
+@dataclass(kw_only=True)
+class WatchedCall:
+    """One call of a depthwise convolution."""
+
+    name: str
+    """Of the module that makes it; empty for the model itself."""
+    problem: Problem
+    device: torch.device
+    passes: set[Pass] = field(default_factory=set)
+
+
+class Watch:
+    """While it is entered, ``calls`` grows by every depthwise convolution that ``model`` runs. No tensor is kept."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.calls: list[WatchedCall] = []
+        self._names = {module: name for name, module in model.named_modules()}
+        self._inside = [""]
+        """The names of the modules that are running."""
+        self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
+        """Calls whose backward pass may come, by the sizes of their op, with where its tensors lie."""
+        self._within: list[_Op] | None = None
+        """The ops that the function that is running has run."""
+        self._entered = ExitStack()
+
+    def __enter__(self) -> Watch:
+        pre_hook = register_module_forward_pre_hook(self._enter_module)
+        self._entered.callback(pre_hook.remove)
+        hook = register_module_forward_hook(self._leave_module, always_call=True)
+        self._entered.callback(hook.remove)
+        self._entered.enter_context(_Functions(self))
+        self._entered.enter_context(_Ops(self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._entered.close()
+
+    def _enter_module(self, module: nn.Module, inputs: object) -> None:
+        self._inside.append(self._names.get(module, self._inside[-1]))
+
+    def _leave_module(self, module: nn.Module, inputs: object, outputs: object) -> None:
+        self._inside.pop()
+
+    # -- what the two modes tell ---------------------------------------------------------------------------------------
+
+    def function(self, run: Callable[[], Tensor], given: Arguments, *, is_ours: bool) -> Tensor:
+        """A call of ``conv1d`` or ``conv2d``, PyTorch's or dwconv's; its result."""
+        call = Call.of(given) if is_ours else None  # first: it raises what the function itself would
+        with self._ops_within() as ops:
+            result = run()
+        problem = call.problem if call else _problem_of(given)
+        if problem is None:
+            for op in ops:
+                self.op(op)
+            return result
+        watched = self._add(problem, given.input.device)
+        if result.requires_grad:
+            for op in ops:
+                self._waiting[op.sizes].append((op.pointers, watched))
+        return result
+
+    def op(self, op: _Op) -> None:
+        """A convolution below autograd, of any kind."""
+        if self._within is not None:
+            self._within.append(op)
+        elif op.problem is not None:
+            watched = self._add(op.problem, op.device)
+            self._waiting[op.sizes].append((op.pointers, watched))
+
+    def gradients(self, op: _Op, passes: set[Pass]) -> None:
+        """A backward pass below autograd, of an op that may not be depthwise."""
+        if waiting := self._waiting.get(op.sizes):
+            same = [position for position, (pointers, _) in enumerate(waiting) if pointers == op.pointers]
+            _, watched = waiting.pop(same[-1] if same else -1)
+            watched.passes.update(passes)
+        elif op.problem is not None and passes:  # once more for the same forward pass
+            self._add(op.problem, op.device, passes=passes)
+
+    def _add(self, problem: Problem, device: torch.device, *, passes: set[Pass] | None = None) -> WatchedCall:
+        passes = {"fprop"} if passes is None else passes
+        watched = WatchedCall(name=self._inside[-1], problem=problem, device=device, passes=passes)
+        self.calls.append(watched)
+        return watched
+
+    @contextmanager
+    def _ops_within(self) -> Iterator[list[_Op]]:
+        ops = self._within = []
+        try:
+            yield ops
+        finally:
+            self._within = None
+
+
+# -- as functions ----------------------------------------------------------------------------------------------------
+
+_AXES: dict[object, int] = {F.conv1d: 1, F.conv2d: 2, functional.conv1d: 1, functional.conv2d: 2}
+_OURS = (functional.conv1d, functional.conv2d)
+
+
+class _Functions(TorchFunctionMode):
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if (axes := _AXES.get(func)) is None:
+            return func(*args, **kwargs)
+        given = _arguments(axes, *args, **kwargs)
+        if func in _OURS:
+            return self._watch.function(given.on_pytorch, given, is_ours=True)
+        return self._watch.function(lambda: func(*args, **kwargs), given, is_ours=False)
+
+
+def _arguments(
+    axes: int,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> Arguments:
+    return Arguments(input, weight, bias, stride, padding, dilation, groups, axes)
+
+
+def _problem_of(given: Arguments) -> Problem | None:
+    """None if it is no depthwise convolution, as ``convert`` sees it: with one channel it is a dense one."""
+    if given.groups == 1:
+        return None
+    try:
+        return Call.of(given).problem
+    except InvalidWorkload:
+        return None
+
+
+# -- as ops ----------------------------------------------------------------------------------------------------------
+
+_FORWARD = (torch.ops.aten.convolution.default, torch.ops.aten._convolution.default)
+_BACKWARD = torch.ops.aten.convolution_backward.default
+
+
+class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._watch = watch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in _FORWARD:
+            x, w, bias, *geometry = args
+            self._watch.op(_Op.of(x, w, geometry, bias=bias))
+        elif func is _BACKWARD:
+            _, x, w, bias_sizes, *geometry, (needs_dx, needs_dw, _) = args
+            # Of a bias only its sizes are known here: any tensor that has them stands for it.
+            bias = w.new_empty(1).expand(bias_sizes) if bias_sizes else None
+            passes: dict[Pass, bool] = {"dgrad": needs_dx, "wgrad": needs_dw}
+            op = _Op.of(x, w, geometry, bias=bias)
+            self._watch.gradients(op, {pass_ for pass_, needed in passes.items() if needed})
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Op:
+    """A convolution of any kind, as aten has it."""
+
+    sizes: object
+    """What its backward pass has in common with it."""
+    pointers: object
+    """Where its tensors lie; in the backward pass elsewhere, if they were moved meanwhile."""
+    device: torch.device
+    problem: Problem | None
+    """None if it is not depthwise."""
+
+    @classmethod
+    def of(cls, x: Tensor, w: Tensor, geometry: Any, *, bias: Tensor | None) -> _Op:
+        stride, padding, dilation, transposed, _, groups, *_ = geometry
+        ints = tuple(tuple(each) for each in (x.shape, w.shape, stride, padding, dilation))
+        problem = None
+        if not transposed and x.dim() in (3, 4) and groups == x.shape[1]:
+            problem = _problem_of(Arguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2))
+        if problem is not None:  # autocast, if it is on, has lowered what it lowers
+            problem = dataclasses.replace(problem, dtype=x.dtype)
+        return cls(
+            sizes=(*ints, transposed, groups, x.dtype),
+            pointers=(x.data_ptr(), w.data_ptr()),
+            device=x.device,
+            problem=problem,
+        )

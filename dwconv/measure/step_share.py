@@ -1,0 +1,108 @@
+"""Where the time of a training step goes, as PyTorch's profiler sees it; above all, what its depthwise layers take.
+
+The own time of every op counts for the nearest op around it, itself included, that has a kind. What is left of a step
+is Python between the ops. On a GPU the time is that of the kernels, and what is left is the time in which none ran.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._C._autograd import DeviceType
+
+from dwconv import settings
+
+FEW_STEPS = 3
+"""Profiled steps of one model to find the share of its depthwise layers."""
+_LONG_S = 10.0
+"""After as long no further step is profiled."""
+OTHERS = "others"
+_OURS = {
+    "dwconv::fprop": "depthwise fprop",
+    "dwconv::dgrad": "depthwise backward",
+    "dwconv::wgrad": "depthwise backward",
+}
+_DEPTHWISE = frozenset(_OURS.values())
+
+KindOf = Callable[[Any], str | None]
+"""From an event of the profiler to the kind of its op; None leaves that to the op around it."""
+
+
+def step_ratio_at_most(step: Callable[[], object], *, device: torch.device) -> float:
+    """How many times as fast ``step`` would be if its depthwise convolutions cost nothing: by the fastest of a few
+    profiled steps after a first one, since slower ones say more about other work on the machine."""
+    step()  # what is made on first use is no part of it
+    started_s = time.perf_counter()
+    ratios: list[tuple[float, float]] = []
+    for _ in range(FEW_STEPS):
+        profile = profiled(step, kind=_convolutions_only, on_gpu=device.type == "cuda")
+        ratios.append((profile["step"], ratio_at_most(profile)))
+        if time.perf_counter() - started_s > _LONG_S:
+            break
+    return min(ratios)[1]
+
+
+def profiled(step: Callable[[], object], *, kind: KindOf, on_gpu: bool) -> dict[str, float]:
+    """Milliseconds of one step by kind, the longest first, with ``step`` for the whole."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if on_gpu:
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with settings.quiet_profiler(), torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
+        started_s = time.perf_counter()
+        step()
+        if on_gpu:
+            torch.cuda.synchronize()
+        whole_ms = (time.perf_counter() - started_s) * 1e3
+    found: dict[str, float] = defaultdict(float)
+    for event in profiler.events() or ():
+        if not on_gpu:
+            found[_kind_around(event, kind)] += event.self_cpu_time_total / 1e3
+        elif event.device_type is DeviceType.CPU:  # kernels count for the op that launched them
+            found[_kind_around(event, kind)] += event.self_device_time_total / 1e3
+    found["between the ops"] = whole_ms - sum(found.values())
+    return dict(sorted(found.items(), key=lambda item: -item[1])) | {"step": whole_ms}
+
+
+def ratio_at_most(profile: Mapping[str, float]) -> float:
+    """How many times as fast the step would be if its depthwise convolutions cost nothing."""
+    depthwise_ms = sum(profile.get(kind, 0.0) for kind in _DEPTHWISE)
+    return profile["step"] / max(profile["step"] - depthwise_ms, 1e-9)
+
+
+def is_convolution(event: Any) -> bool:
+    """True for the ops of convolutions, dwconv's and PyTorch's."""
+    name: str = event.name
+    return name in _OURS or ("conv" in name and name.startswith("aten::"))
+
+
+def convolution_kind(event: Any) -> str | None:
+    """The kind of a convolution. PyTorch's are told apart by the shape of the weight: (C·multiplier, 1, KH, KW) with
+    more than one input channel is depthwise."""
+    if event.name in _OURS:
+        return _OURS[event.name]
+    is_backward = "backward" in event.name
+    shapes = event.input_shapes or []
+    if len(shapes) < 2 + is_backward:
+        return None
+    x, weight = shapes[is_backward : 2 + is_backward]
+    if len(weight) < 3 or len(x) != len(weight):
+        return None
+    if weight[1] == 1 and x[1] > 1:
+        return "depthwise backward" if is_backward else "depthwise fprop"
+    return "pointwise, dense backward" if is_backward else "pointwise, dense"
+
+
+def _convolutions_only(event: Any) -> str | None:
+    return convolution_kind(event) if is_convolution(event) else None
+
+
+def _kind_around(event: Any, kind_of: KindOf) -> str:
+    while event is not None:
+        if kind := kind_of(event):
+            return kind
+        event = event.cpu_parent
+    return OTHERS
