@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from dwconv import native, settings
 from dwconv.arguments import INTERRUPTED_EXIT_CODE, run, with_arithmetic, workload_options
 from dwconv.errors import NoDevice, NoTemplate, UnknownTarget
-from dwconv.tune_arguments import parser_of_tune, workloads_from
+from dwconv.tune_arguments import check_refresh, parser_of_tune, workloads_from
 from dwconv.tuner.choices import ENDS_BY_ITSELF, Search
 from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from dwconv.records.log import TuningLog
+    from dwconv.records.record import TuningRecord
     from dwconv.target import CpuTarget, Target
     from dwconv.tuner.agenda import Agenda
     from dwconv.tuner.loop import SearchPlan
@@ -35,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
 def _tune(argv: list[str] | None) -> int:
     parser = parser_of_tune()
     args = parser.parse_args(argv)
+    check_refresh(parser, args)
     counts = workloads_from(parser, args)
 
     from dwconv.records.log import TuningLog, log_path
@@ -86,6 +88,8 @@ def _agenda(args: argparse.Namespace, counts: Mapping[Workload, int], target: Ta
     from dwconv.tuner.agenda import Agenda, costliest_first, without_confirmed
 
     workloads = costliest_first(counts, target) if args.layers else list(counts)
+    if args.refresh:
+        return _agenda_of_refresh(args, workloads, target, log)
     if args.minutes is not None:
         left = without_confirmed(workloads, log.load().records, target)
         if known := len(workloads) - len(left):
@@ -95,6 +99,17 @@ def _agenda(args: argparse.Namespace, counts: Mapping[Workload, int], target: Ta
         return Agenda(workloads=left, seconds=args.seconds or settings.SECONDS, total_s=60 * args.minutes)
     endless = args.trials is not None or args.search in ENDS_BY_ITSELF
     return Agenda(workloads=workloads, seconds=args.seconds or (None if endless else settings.SECONDS))
+
+
+def _agenda_of_refresh(args: argparse.Namespace, workloads: list[Workload], target: Target, log: TuningLog) -> Agenda:
+    """The workloads to race again; says how many are left out."""
+    from dwconv.tuner.again import to_race_again
+    from dwconv.tuner.agenda import Agenda
+
+    left = to_race_again(workloads, [*log.load().records, *_elsewhere(args)], target)
+    if others := len(workloads) - len(left):
+        print(f"note: {others} of {len(workloads)} passes have nothing to race again, and are left out", file=sys.stderr)
+    return Agenda(workloads=left, seconds=args.seconds, total_s=60 * args.minutes if args.minutes else None)
 
 
 def _usual_search(target: Target) -> str:
@@ -116,6 +131,8 @@ def _check_runner(args: argparse.Namespace, target: Target) -> None:
         raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
     if args.runner == "local" and not target.present:
         raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
+    if args.refresh and not target.present:
+        raise NoDevice(f"--refresh measures, and {target} is not in this machine; leave it out")
 
 
 def _check_templates(workloads: list[Workload], target: Target) -> None:
@@ -143,8 +160,9 @@ def _outcomes(args: argparse.Namespace, agenda: Agenda, target: Target, log: Tun
 
     plan, runner = _plan(args), _runner(args, target)
     chosen = (args.trials, args.seconds, args.minutes) != (None, None, None) or args.search == "exhaustive"
-    trials = args.trials if chosen else settings.TRIALS
-    patience = args.patience or (None if args.search in ENDS_BY_ITSELF else settings.PATIENCE)
+    ends_by_itself = args.refresh or args.search in ENDS_BY_ITSELF
+    trials = args.trials if chosen or args.refresh else settings.TRIALS
+    patience = args.patience or (None if ends_by_itself else settings.PATIENCE)
     outcomes: list[Outcome] = []
     try:
         with (
@@ -173,11 +191,22 @@ def _outcomes(args: argparse.Namespace, agenda: Agenda, target: Target, log: Tun
 
 
 def _plan(args: argparse.Namespace) -> SearchPlan:
-    from dwconv.records.database import Database
     from dwconv.tuner.loop import SearchPlan
 
-    elsewhere = [] if args.log else list(Database.usual())
-    return SearchPlan(strategy=args.search, seed=args.seed, resume=not args.no_resume, elsewhere=elsewhere)
+    return SearchPlan(
+        strategy=args.search,
+        seed=args.seed,
+        resume=not args.no_resume,
+        refresh=args.refresh,
+        elsewhere=_elsewhere(args),
+    )
+
+
+def _elsewhere(args: argparse.Namespace) -> list[TuningRecord]:
+    """The records of all logs; none where the user names the only one."""
+    from dwconv.records.database import Database
+
+    return [] if args.log else list(Database.usual())
 
 
 def _runner(args: argparse.Namespace, target: Target) -> RunnerChoice:
