@@ -14,8 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dwconv import versions
 from dwconv.measure.limits import known_limits
-from dwconv.measure.stamp import now, versions
+from dwconv.measure.stamp import now
 from dwconv.records.record import CONTENDED
 from dwconv.target import CpuTarget, Target
 
@@ -46,7 +47,7 @@ def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], fold
         "device": target.device,
         "threads": target.threads if isinstance(target, CpuTarget) else None,
         "limits": dataclasses.asdict(limits) if limits else None,
-        "versions": {**versions(), "python": platform.python_version()},
+        "versions": {**versions.installed(), "python": platform.python_version()},
         **facts,
         "rows": rows,
     }

@@ -1,39 +1,37 @@
-"""Dispatch: from a call to what runs it, a tuned kernel or PyTorch's own op, and why.
+"""Dispatch: from a call to what runs it, dwconv's kernel or PyTorch's own op, and why.
 
-Deciding only reads the records: it builds nothing, tunes nothing, and warns of nothing.
+What was measured here decides. Where nothing was, dwconv's kernel runs only if it is sure enough to be faster. Deciding
+only reads the records: it builds nothing, tunes nothing, and warns of nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from dwconv import legality
+from dwconv import legality, settings, versions
+from dwconv.advantage import doubted, expected_again, foreseen, is_safe, praise, why_not_faster
 from dwconv.arguments import workload_options
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.knowledge import database, failed, measured
 from dwconv.problem import Problem
-from dwconv.records.database import Database
-from dwconv.records.record import Status
+from dwconv.records.validity import made_with
 from dwconv.target import CpuTarget, Target, cpu_target, cuda_target
+from dwconv.untuned import gain
 from dwconv.workload import DTYPES, PASSES, Pass, Workload
 
 if TYPE_CHECKING:
-    from dwconv.records.record import Measurement, TuningRecord
+    from dwconv.records.record import TuningRecord
     from dwconv.schedules.space import Config
 
 Provider = Literal["dwconv", "pytorch"]
 MOST_ELEMENTS = 2**31 - 1
 """Kernels index their tensors with 32 bits."""
-CALL_US = 10.0
-"""Time that our op adds to the kernel's own call, in Python: half of it where the caches know the interpreter, several
-times as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work
-queued."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +41,21 @@ class DispatchDecision:
     provider: Provider
     reason: str
     record: TuningRecord | None = None
-    """The best that is known of the workload, also where PyTorch's own op is faster."""
+    """The best that was measured of the workload on this device, also where PyTorch's own op is faster, and also with
+    other versions than those installed."""
+    expected: gain.Expected | None = None
+    """What the decision relies on where nothing that was measured decides."""
+    workload: Workload | None = None
+    """The workload that the kernel is built for: the call's, or the same at another batch size or without the bias."""
     target: Target | None = None
-    """The target that the record's kernel is built for; on a CPU perhaps with another number of threads than PyTorch
-    uses now."""
+    """The target that the kernel is built for; on a CPU perhaps with another number of threads than PyTorch uses
+    now."""
     config: Config | None = None
-    """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it."""
+    """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it; or the
+    one that is expected to be best."""
     command: str = ""
-    """The command that tunes it; empty unless nothing is known, or only of kernels without the bias, and tuning can
-    change that."""
+    """The command that tunes it; empty if it was measured, at least without the bias, and if tuning can change
+    nothing."""
 
     def __str__(self) -> str:
         return f"{self.provider}: {self.reason}" + (f"; tune it: {self.command}" if self.command else "")
@@ -61,12 +65,13 @@ class DispatchDecision:
 
 
 def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
-    """Who runs ``workload`` on ``device``, from the records alone."""
+    """Who runs ``workload`` on ``device``, from the records alone. Raises InvalidSetting."""
     return _decide(workload, target_of(torch.device(device)))
 
 
 def decisions(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels."""
+    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Raises
+    InvalidSetting."""
     if reason := why_no_kernels(problem, device):
         return dict.fromkeys(PASSES, _pytorch(reason)), None
     target = target_of(device)
@@ -85,31 +90,62 @@ def why_no_kernels(problem: Problem, device: torch.device) -> str:
 def _decide(workload: Workload, target: Target) -> DispatchDecision:
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
         return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
+    ways = [_Way(asked=workload, kernel=workload, target=target)]
+    if workload.bias:
+        ways.append(_Way(asked=workload, kernel=dataclasses.replace(workload, bias=False), target=target))
+    deciders: list[_Decider] = [_by_measurements]
+    if settings.untuned() == "predict":
+        deciders += [_by_other_versions, _by_expectation]
     refusals: list[str] = []
-    decision = _decide_by_records(workload, target, refusals=refusals)
-    if decision is None and workload.bias:
-        without = dataclasses.replace(workload, bias=False)
-        decision = _decide_by_records(without, target, refusals=refusals, sweep_for=workload)
-    if decision is None and refusals:
+    for decide_by in deciders:
+        for way in ways:
+            if decision := decide_by(way, refusals):
+                return decision
+    if refusals:
         reason = f"no tuned configuration is legal any more; the fastest is out: {refusals[0]}"
-        decision = _pytorch(reason, command=tune_command(workload))
-    return decision or _unknown(workload, target)
+        return _pytorch(reason, command=tune_command(workload))
+    return _unknown(workload, target)
 
 
-def _decide_by_records(
-    workload: Workload, asked: Target, *, refusals: list[str], sweep_for: Workload | None = None
-) -> DispatchDecision | None:
-    """Who runs ``workload``; None if nothing was measured that can run here. ``sweep_for``: the same with a bias, which
-    a kernel without one runs too, with a sweep for the bias after it. Adds to ``refusals`` why records are out.
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """A way to run a workload: a kernel for it, or for the same without a bias, and a sweep for the bias after it."""
 
-    What is legal as it stands comes first: the time of a record is that of its own configuration."""
-    sweeps = sweep_for is not None
+    asked: Workload
+    kernel: Workload
+    target: Target
+    """What the call runs on."""
+
+    @property
+    def sweeps(self) -> bool:
+        return self.kernel.bias != self.asked.bias
+
+    @property
+    def command(self) -> str:
+        return tune_command(self.asked)
+
+    def where(self, record: TuningRecord, target: Target) -> str:
+        """Said where a record was measured at another batch size, or with another number of threads, than the call
+        has."""
+        batch = "" if record.workload.batch == self.asked.batch else f" at batch {record.workload.batch}"
+        if not isinstance(target, CpuTarget) or target == self.target:
+            return batch
+        return f"{batch} on {target.threads} thread{'s' if target.threads > 1 else ''}"
+
+
+_Decider = Callable[[_Way, list[str]], DispatchDecision | None]
+"""Who runs a workload in this way; None if that cannot be said. Adds to the list why configurations are out."""
+
+
+def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """What was measured with the versions installed. What is legal as it stands comes first: the time of a record is
+    that of its own configuration."""
     for adopts in (False, True):
-        for target, record in _measured(workload, asked):
+        for target, record in measured(way.kernel, way.target, current=True):
             out = f"; the fastest is out: {refusals[0]}" if refusals else ""
-            if reason := _why_not_faster(record, target, sweeps=sweeps):
-                helps = sweep_for is not None and not _why_not_faster(record, target, sweeps=False)
-                command = _unknown(sweep_for, asked).command if sweep_for is not None and helps else ""
+            if reason := why_not_faster(record, target, sweeps=way.sweeps):
+                helps = way.sweeps and not why_not_faster(record, target, sweeps=False)
+                command = _unknown(way.asked, way.target).command if helps else ""
                 return _pytorch(reason + out, record=record, command=command)
             try:
                 config, changes = legality.runnable(record, target, adopts=adopts)
@@ -117,113 +153,98 @@ def _decide_by_records(
                 refusals.append(str(error))
                 continue
             out = f", as it was measured; here {changes}" if changes else out
-            reason = _praise(record, workload, sweeps=sweeps) + _on_threads(target, asked) + out
-            return DispatchDecision(provider="dwconv", reason=reason, record=record, target=target, config=config)
+            return DispatchDecision(
+                provider="dwconv",
+                reason=praise(record, where=way.where(record, target), sweeps=way.sweeps) + out,
+                record=record,
+                workload=record.workload,
+                target=target,
+                config=config,
+            )
     return None
 
 
-def _measured(workload: Workload, target: Target) -> Iterator[tuple[Target, TuningRecord]]:
-    """The records that may decide, those that count most first, with what they were measured on: ``target``, then the
-    same CPU with other numbers of threads, the nearest first; a kernel runs on as many threads as PyTorch uses,
-    whatever it was tuned for. On each of them all batch sizes, the nearest first."""
-    others: list[CpuTarget] = []
-    if isinstance(target, CpuTarget):
-        names = (device for device in database().devices(workload) if device != target.device)
-        others = [other for name in names if (other := target.named(name)) is not None]
-        others.sort(key=lambda other: (abs(math.log(other.threads / target.threads)), -other.threads))
-    for one in (target, *others):
-        for records in database().ranked_by_batch(workload, one.device):
-            yield from ((one, record) for record in records)
+def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """What was measured here with other versions of PyTorch, TVM or the template is a prediction."""
+    for adopts in (False, True):
+        for target, record in measured(way.kernel, way.target, current=False):
+            try:
+                config, changes = legality.runnable(record, target, adopts=adopts)
+            except InvalidConfig as error:
+                refusals.append(str(error))
+                continue
+            reason = f"measured with {made_with(record, versions.installed())}{way.where(record, target)}: "
+            reason += "predicted until it is raced again" + (f"; here {changes}" if changes else "")
+            if expected := expected_again(record, config=config, reason=reason):
+                return _predicted(way, expected, workload=record.workload, target=target, record=record)
+    return None
 
 
-def _pytorch(reason: str, *, record: TuningRecord | None = None, command: str = "") -> DispatchDecision:
-    return DispatchDecision(provider="pytorch", reason=reason, record=record, command=command)
+def _by_expectation(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """What is expected of a workload that nobody measured here."""
+    from dwconv.schedules.template import Candidate, templates_for
+
+    if failed(way.kernel, way.target):
+        return None
+    try:
+        templates_for(way.kernel, way.target)
+    except NoTemplate:
+        return None
+    expected = gain.expected(way.kernel, way.target, database().of_kind(way.kernel))
+    if expected is None:
+        return None
+    known = legality.predicted.get((way.kernel.family, way.target.device))
+    candidate = known or Candidate(way.kernel, expected.config)
+    try:
+        legality.check(candidate, way.target)
+    except InvalidConfig as error:
+        reason = f"the predicted kernel is out: {error}"
+        return _pytorch(reason, expected=expected, command=way.command)
+    expected = dataclasses.replace(expected, config=candidate.config)
+    return _predicted(way, expected, workload=candidate.workload, target=way.target)
+
+
+def _predicted(
+    way: _Way, expected: gain.Expected, *, workload: Workload, target: Target, record: TuningRecord | None = None
+) -> DispatchDecision:
+    """dwconv's kernel for ``workload`` where what is expected makes it sure enough to be faster, else PyTorch's op."""
+    if not is_safe(expected, workload, target, sweeps=way.sweeps):
+        return _pytorch(doubted(expected), record=record, expected=expected, command=way.command)
+    return DispatchDecision(
+        provider="dwconv",
+        reason=foreseen(expected, sweeps=way.sweeps),
+        record=record,
+        expected=expected,
+        workload=workload,
+        target=target,
+        config=expected.config,
+        command=way.command,
+    )
+
+
+def _pytorch(
+    reason: str, *, record: TuningRecord | None = None, expected: gain.Expected | None = None, command: str = ""
+) -> DispatchDecision:
+    return DispatchDecision(provider="pytorch", reason=reason, record=record, expected=expected, command=command)
 
 
 def _unknown(workload: Workload, target: Target) -> DispatchDecision:
-    """Nothing was measured. Imports TVM, to say whether tuning could change that."""
+    """Nothing that was measured decides, and nothing is expected: says whether tuning could change that."""
     from dwconv.schedules.template import templates_for
 
-    known = database().family(workload, target.device)
-    if failed := [record for record in known if record.status is not Status.OK]:
-        return _pytorch(f"none of {len(failed)} candidates worked: {failed[-1].detail or failed[-1].status.value}")
+    if failures := failed(workload, target):
+        latest = failures[-1]
+        return _pytorch(f"none of {len(failures)} candidates worked: {latest.detail or latest.status.value}")
     try:
         templates_for(workload, target)
     except NoTemplate as error:
         return _pytorch(str(error))
-    state = "only predicted" if known else "untuned"
+    known = database().family(workload, target.device)
+    state = "only predicted" if any(record.measurement for record in known) else "untuned"
+    for record in known:
+        if record.measured and (other := made_with(record, versions.installed())):
+            state = f"measured with {other} only"
     return _pytorch(f"{state} on {target.device}", command=tune_command(workload))
-
-
-def alternative(record: TuningRecord) -> tuple[str, Measurement] | None:
-    """PyTorch's op as it would run instead of the candidate: in the workload's own layout, if that was measured.
-
-    The baseline of a record is PyTorch's better layout; but a call has the layout it has, and changing it costs a copy.
-    """
-    own = {name: taken for name, taken in record.providers.items() if name.endswith(f"-{record.workload.layout}")}
-    return min(own.items(), key=lambda item: item[1].median_us, default=record.baseline)
-
-
-def _why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str | None:
-    """Why PyTorch's op should run rather than the candidate; None if the candidate is faster.
-
-    ``sweeps``: the candidate leaves a bias to a sweep of its own. PyTorch's op does not, and may take longer with a
-    bias than it was measured to take without: that is left uncounted."""
-    other = alternative(record)
-    if other is None:
-        return "no PyTorch op was measured beside it"
-    ours = {"": _median_us(record)}
-    if sweeps:
-        ours[" for the bias"] = _sweep_us(record)
-    if target.kind == "cpu":
-        ours[" for the call"] = CALL_US
-    if sum(ours.values()) < other[1].median_us:
-        return None
-    sums = " + ".join(f"{in_us(taken_us)}{what}" for what, taken_us in ours.items())
-    return f"{other[0]} is faster: {in_us(other[1].median_us)}, dwconv {sums}"
-
-
-def _sweep_us(record: TuningRecord) -> float:
-    """At most what a bias takes after the kernel: reading and writing y again, or summing up dy, which is no faster,
-    at the bandwidth that the kernel itself reached."""
-    swept = math.prod(record.workload.output_shape)
-    moved = swept + math.prod(record.workload.input_shape)
-    return _median_us(record) * 2 * swept / moved
-
-
-def _praise(record: TuningRecord, workload: Workload, *, sweeps: bool) -> str:
-    other = alternative(record)
-    assert other is not None, "only what is faster than PyTorch's op is praised"
-    where = "" if record.workload.batch == workload.batch else f" at batch {record.workload.batch}"
-    ours_us = _median_us(record) + (_sweep_us(record) if sweeps else 0.0)
-    bias = ", with a sweep for the bias" if sweeps else ""
-    return f"{other[1].median_us / ours_us:.2f}× as fast as {other[0]}{where}{bias}"
-
-
-def _on_threads(target: Target, asked: Target) -> str:
-    """Said where it was measured with another number of threads than the call has."""
-    if not isinstance(target, CpuTarget) or target == asked:
-        return ""
-    return f" on {target.threads} thread{'s' if target.threads > 1 else ''}"
-
-
-def _median_us(record: TuningRecord) -> float:
-    assert record.measurement is not None, "only measured records are ranked"
-    return record.measurement.median_us
-
-
-def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> str:
-    """The command that tunes ``workload``, or several of its passes."""
-    return f"python -m dwconv.tune {workload_options(workload)} --passes {','.join(passes or [workload.pass_])}"
-
-
-# -- what is known ---------------------------------------------------------------------------------------------------
-
-
-@cache
-def database() -> Database:
-    """The records of this process, read when they are first needed."""
-    return Database.usual()
 
 
 def target_of(device: torch.device) -> Target:
@@ -234,6 +255,6 @@ def target_of(device: torch.device) -> Target:
         return cuda_target()
 
 
-def in_us(time_us: float) -> str:
-    """A time as people read it: ``7.3 µs``, ``1240 µs``."""
-    return f"{time_us:.0f} µs" if time_us >= 100 else f"{time_us:.1f} µs"
+def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> str:
+    """The command that tunes ``workload``, or several of its passes."""
+    return f"python -m dwconv.tune {workload_options(workload)} --passes {','.join(passes or [workload.pass_])}"

@@ -35,6 +35,14 @@ class NoTemplate(DwconvError):
     """No schedule template fits the workload on the target; the message says why not."""
 
 
+class InvalidSetting(DwconvError, ValueError):
+    """An environment variable with a value that it cannot have."""
+
+
+class Untuned(DwconvError):
+    """A call that nobody measured on this device, where ``DWCONV_UNTUNED`` is ``error``."""
+
+
 class LogError(DwconvError):
     """A tuning log that cannot be read or written."""
 

@@ -7,15 +7,18 @@ from pathlib import Path
 
 from torch import Tensor
 
-from dwconv import dispatch
+from dwconv import dispatch, settings
+from dwconv.advantage import alternative, in_us
 from dwconv.build.kernel import why_copied
 from dwconv.call.arguments import Arguments, Call, Size
 from dwconv.errors import InvalidWorkload
+from dwconv.knowledge import database
 from dwconv.measure.limits import known_limits
 from dwconv.problem import Problem
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import template
 from dwconv.target import CpuTarget
+from dwconv.untuned.gain import Expected
 from dwconv.workload import IMAGES, Layout, Pass
 
 
@@ -35,7 +38,7 @@ class Copy:
     def __str__(self) -> str:
         cost = "in the time measured" if self.measured else "on top of the time measured"
         if self.about_us is not None:
-            cost = f"about {dispatch.in_us(self.about_us)}, {cost}"
+            cost = f"about {in_us(self.about_us)}, {cost}"
         return f"copies {self.tensor} first ({self.bytes / 1e6:.1f} MB, {cost}): {self.reason}"
 
 
@@ -48,25 +51,29 @@ class PassExplanation:
     reason: str
     record: TuningRecord | None
     config: str
-    """The knobs of the kernel that runs, or of the best that is known; empty if untuned."""
+    """The knobs of the kernel that runs, or of the best that is known; empty if nothing is."""
+    expected: Expected | None = None
+    """What the choice relies on where nothing that was measured with the versions installed decides."""
     copies: tuple[Copy, ...] = ()
     """Copies of the call's tensors by dwconv's kernel. How the gradient will lie is not known yet."""
 
     @property
     def measured(self) -> Measurement | None:
-        """dwconv's best kernel, in microseconds, also where PyTorch's op is faster; None if untuned."""
+        """dwconv's best kernel, in microseconds, also where PyTorch's op is faster; None if it was never measured on
+        this device. With ``expected`` it was measured with other versions than those installed."""
         return self.record.measurement if self.record else None
 
     @property
     def pytorch(self) -> tuple[str, Measurement] | None:
-        """PyTorch's op as it would run instead, measured beside it; None if untuned."""
-        return dispatch.alternative(self.record) if self.record else None
+        """PyTorch's op as it would run instead, measured beside it; None if it never was."""
+        return alternative(self.record) if self.record else None
 
     def __str__(self) -> str:
         lines = [f"  {self.pass_}  {self.provider:<7}  {self.reason}"]
         if self.measured and self.pytorch:
             name, theirs = self.pytorch
             lines.append(f"         dwconv {_timed(self.measured)}, {name} {_timed(theirs)}")
+        if self.config:
             lines.append(f"         {self.config}")
         lines += [f"         {copy}" for copy in self.copies]
         return "\n".join(lines)
@@ -87,7 +94,8 @@ class Explanation:
     problems: tuple[str, ...]
     """Logs that could not be read, or not whole."""
     command: str
-    """The command that tunes the untuned passes; empty if there are none."""
+    """The command that tunes the passes of which nothing was measured with the versions installed; empty if there are
+    none."""
 
     def __getitem__(self, pass_: Pass) -> PassExplanation:
         return next(each for each in self.passes if each.pass_ == pass_)
@@ -96,7 +104,11 @@ class Explanation:
         logs = ", ".join(str(log) for log in self.logs) or "no tuning log"
         lines = [f"{self.call} on {self.device}", *(str(each) for each in self.passes), f"  known from {logs}"]
         lines += [f"  {problem}" for problem in self.problems]
-        return "\n".join(lines + ([f"  tune: {self.command}"] if self.command else []))
+        return "\n".join(lines + ([f"  race: {_RACE}", f"  tune: {self.command}"] if self.command else []))
+
+
+_RACE = "dwconv.convert(model, example_inputs) times a few configurations of each layer"
+_FAILS = "; a call fails, as DWCONV_UNTUNED=error says"
 
 
 def explain(
@@ -127,30 +139,32 @@ def explain(
             PassExplanation(
                 pass_=pass_,
                 provider=made.provider,
-                reason=made.reason,
+                reason=made.reason + (_FAILS if made.command and settings.untuned() == "error" else ""),
                 record=made.record,
                 config=_config(made),
+                expected=made.expected,
                 copies=_copies(made, {"x": x, "w": w}),
             )
             for pass_, made in decisions.items()
         ),
-        logs=tuple(dispatch.database().logs),
-        problems=tuple(dispatch.database().problems),
+        logs=tuple(database().logs),
+        problems=tuple(database().problems),
         command=dispatch.tune_command(problem.workload("fprop"), untuned) if untuned else "",
     )
 
 
 def _config(decision: dispatch.DispatchDecision) -> str:
-    config = decision.config or (decision.record.config if decision.record else None)
+    known = decision.record or decision.expected
+    config = decision.config or (known.config if known else None)
     return f"{config.template} {config}" if config else ""
 
 
 def _copies(decision: dispatch.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:
     """The tensors that the chosen kernel would copy before it runs."""
-    if decision.provider != "dwconv" or decision.record is None or decision.target is None:
+    workload, config, target = decision.workload, decision.config, decision.target
+    if workload is None or config is None or target is None:
         return ()
-    workload, target = decision.record.workload, decision.target
-    kernel_layout = template(decision.record.config.template).layout
+    kernel_layout = template(config.template).layout
     limits = known_limits(target) if isinstance(target, CpuTarget) else target.limits
     found = []
     for name, tensor in tensors.items():
@@ -175,4 +189,4 @@ def _copies(decision: dispatch.DispatchDecision, tensors: dict[str, Tensor]) -> 
 
 
 def _timed(measurement: Measurement) -> str:
-    return f"{dispatch.in_us(measurement.median_us)} (±{dispatch.in_us(measurement.spread_us)})"
+    return f"{in_us(measurement.median_us)} (±{in_us(measurement.spread_us)})"

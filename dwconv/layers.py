@@ -51,6 +51,16 @@ def shipped_layers() -> Path:
     return Path(__file__).with_name("networks.json")
 
 
+def shipped_networks() -> dict[str, list[Layer]]:
+    """The layers of the networks that dwconv lists itself, without those that cannot be tuned."""
+    networks = json.loads(shipped_layers().read_text())
+    return {
+        network: [_layer(fields, name=network) for fields in layers if len(fields["I"]) <= 2]
+        for network, layers in networks.items()
+        if any(len(fields["I"]) <= 2 for fields in layers)
+    }
+
+
 def read_layers(path: Path, *, network: str) -> list[Layer]:
     """The layers of ``network``. Raises InvalidWorkload, naming close networks for an unknown one."""
     try:

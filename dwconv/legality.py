@@ -1,4 +1,4 @@
-"""Legality: which configuration a record's kernel is built with here.
+"""Legality: which configuration a kernel is built with here.
 
 Records come from other machines and other versions. What is not legal here is not run as it stands, whatever the log
 says: a kernel of another pass or device would write where it must not.
@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from dwconv.schedules.space import Config, ConfigSpace
     from dwconv.schedules.template import Candidate
     from dwconv.target import Target
+    from dwconv.workload import Workload
 
 broken: dict[Candidate, str] = {}
 """Why kernels could not be built in this process."""
+predicted: dict[tuple[str, str], Candidate] = {}
+"""The predicted kernels of this process, by family of workloads and device. Each runs at other batch sizes too: nobody
+should wait for another build at the last, smaller batch of an epoch."""
 
 
 def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Config, str]:
@@ -25,9 +29,7 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Con
     ``target``, the legal one that is nearest. And what is changed, in words; empty if nothing is.
 
     Raises InvalidConfig, saying why, if there is none, if the record is damaged, or if that could not be built."""
-    from dwconv.schedules.template import Candidate, fitting
-
-    space = fitting(record.config.template, record.workload, target).space(record.workload, target)
+    space = _space(record.workload, record.config, target)
     fields, changes = record.config.to_dict(), ""
     try:
         config = space.check(fields)
@@ -36,9 +38,28 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Con
             raise
         config = space.nearest(record.config)
         changes = f"with {_changes(space, record.config, config)}, which is not legal here: {error}"
-    if failure := broken.get(Candidate(record.workload, config)):
-        raise InvalidConfig(failure)
+    _check_not_broken(record.workload, config)
     return config, changes
+
+
+def check(candidate: Candidate, target: Target) -> None:
+    """Raises InvalidConfig, saying why, if a candidate that no record names is not legal, or could not be built."""
+    _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())
+    _check_not_broken(candidate.workload, candidate.config)
+
+
+def _space(workload: Workload, config: Config, target: Target) -> ConfigSpace:
+    """Raises InvalidConfig if the configuration's template is for something else."""
+    from dwconv.schedules.template import fitting
+
+    return fitting(config.template, workload, target).space(workload, target)
+
+
+def _check_not_broken(workload: Workload, config: Config) -> None:
+    from dwconv.schedules.template import Candidate
+
+    if failure := broken.get(Candidate(workload, config)):
+        raise InvalidConfig(failure)
 
 
 def _changes(space: ConfigSpace, recorded: Config, run: Config) -> str:

@@ -6,8 +6,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal, get_args
 
 import platformdirs
+
+from dwconv.errors import InvalidSetting, one_line
 
 # Defaults of the tuner: enough trials to get near the best configuration of a layer in about a minute.
 TRIALS = 64
@@ -100,6 +103,26 @@ def cache_key_path() -> Path:
 
 def _user_name() -> str:
     return f"user-{os.geteuid()}" if hasattr(os, "geteuid") else "user"
+
+
+Untuned = Literal["predict", "pytorch", "error"]
+
+
+def untuned() -> Untuned:
+    """``DWCONV_UNTUNED``: what happens to calls that nobody measured on this device. ``predict``, the default: dwconv's
+    kernel runs where it is sure to be faster. ``pytorch``: PyTorch's op runs. ``error``: they fail. Raises
+    InvalidSetting for another value."""
+    value = os.environ.get("DWCONV_UNTUNED") or "predict"
+    for known in get_args(Untuned):
+        if value == known:
+            found: Untuned = known
+            return found
+    named = one_line(value, most=_MOST_SHOWN)
+    raise InvalidSetting(f"DWCONV_UNTUNED={named} is unknown; use one of {', '.join(get_args(Untuned))}")
+
+
+_MOST_SHOWN = 100
+"""Characters of a bad value to quote."""
 
 
 def cpp_compiler() -> str | None:

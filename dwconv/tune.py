@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dwconv.arguments import INTERRUPTED_EXIT_CODE, run, with_arithmetic
-from dwconv.tune_arguments import cores, model_request, parser_of_tune, workloads_from
+from dwconv.tune_arguments import check_refresh, cores, model_request, parser_of_tune, workloads_from
 
 if TYPE_CHECKING:
     from torch import nn
@@ -81,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
 def _tune(argv: list[str] | None) -> int:
     parser = parser_of_tune()
     args = parser.parse_args(argv)
+    check_refresh(parser, args)
     request = model_request(parser, args)
     counts: Mapping[Workload, int] = {} if request else workloads_from(parser, args)
 
@@ -125,6 +126,7 @@ def _choices(args: argparse.Namespace) -> Choices:
         caches=args.caches,
         log=args.log,
         resume=not args.no_resume,
+        refresh=args.refresh,
     )
 
 

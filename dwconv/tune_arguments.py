@@ -39,6 +39,12 @@ def parser_of_tune() -> ArgumentParser:
     search = parser.add_argument_group("search")
     _add_search(search)
     _add_limits(search)
+    search.add_argument(
+        "--refresh",
+        action="store_true",
+        help="race again what was measured with other versions of PyTorch, TVM or a template: of each pass with no "
+        "confirmed record of the versions installed, the best few configurations, and nothing else",
+    )
     _add_measuring(search)
     _add_output(parser)
     return parser
@@ -128,6 +134,16 @@ def _add_output(parser: ArgumentParser) -> None:
     )
     output.add_argument("--no-resume", action="store_true", help="measure again what the log knows")
     output.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def check_refresh(parser: ArgumentParser, args: argparse.Namespace) -> None:
+    """Ends with an error if ``--refresh`` comes with options of a search that it does not make."""
+    for name in ("search", "trials", "patience", "no_resume"):
+        if args.refresh and getattr(args, name) != parser.get_default(name):
+            option = name.replace("_", "-")
+            parser.error(f"--refresh tries the best known configurations and no others; leave out --{option}")
+    if args.refresh and args.runner == "predict":
+        parser.error("--refresh measures, --runner predict computes; leave one out")
 
 
 def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:

@@ -51,6 +51,9 @@ class ScheduleTemplate(Generic[AnyTarget]):
     work: Callable[[Workload, Config, AnyTarget], tuple[BlockWork, ...]] | None = None
     """The work of a block of each kernel, in plain integers: its price orders a GPU's candidates before one is
     built."""
+    version: int = 1
+    """To be raised when the program of some configuration changes so that its speed may change: records of earlier
+    versions then are where a search starts, no results."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,12 @@ def template(name: str) -> ScheduleTemplate[Any]:
     if name not in known:
         raise InvalidConfig(f"template={name} is unknown; there are {', '.join(known)}")
     return known[name]
+
+
+def version_of(name: str) -> int:
+    """The version of the template of that name; 1 if there is none, so that nothing of it can run."""
+    known = all_templates().get(name)
+    return known.version if known else 1
 
 
 def fitting(name: str, workload: Workload, target: Target) -> ScheduleTemplate[Any]:

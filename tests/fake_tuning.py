@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from dwconv import versions
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.schedules.template import Candidate, ScheduleTemplate
@@ -91,6 +92,7 @@ def record(workload: Workload, config: Config, *, median_us: float | None, statu
         verdict=Verdict(right=status is Status.OK, max_error=1e-6, allowed_error=1e-5),
         providers={"onednn-nhwc": Measurement(median_us=BASELINE_US, spread_us=2.0, rounds=10)},
         detail="" if median_us is not None else f"{status.value}: line one",
+        versions=versions.installed(),
         created="2026-01-01T00:00:00Z",
     )
 

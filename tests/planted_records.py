@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from dwconv import versions
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
@@ -64,6 +65,7 @@ def record_of(
         verdict=Verdict(right=True, max_error=0.0, allowed_error=1e-5) if ok else None,
         providers=other if ok else {},
         detail="" if ok else "it did not work",
+        versions=versions.installed(),
         created=created,
     )
 

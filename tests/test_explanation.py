@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from unittest.mock import ANY
 
 import pytest
 import torch
-from planted_records import plant, workload_of
+from planted_gain import default_of, plant_gain
+from planted_records import plant, record_of, workload_of
 
 import dwconv
 from dwconv.build.kernel import Kernel
 from dwconv.errors import InvalidWorkload
+from dwconv.records.log import TuningLog
 from dwconv.target import cpu_target
 
 DEVICE = cpu_target().device
@@ -34,6 +37,7 @@ def test_untuned(logs):
         f"  dgrad  pytorch  untuned on {DEVICE}\n"
         f"  wgrad  pytorch  untuned on {DEVICE}\n"
         "  known from no tuning log\n"
+        "  race: dwconv.convert(model, example_inputs) times a few configurations of each layer\n"
         "  tune: python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc --passes fprop,dgrad,wgrad"
     )
 
@@ -57,6 +61,36 @@ def test_tuned(logs):
     assert f"  known from {logs / 'log.jsonl'}, {logs / 'torn.jsonl'}" in lines
     assert any("1 damaged lines set aside" in line for line in lines)
     assert lines[-1].endswith("--bias --passes fprop,dgrad")
+
+
+def test_predicted(logs, monkeypatch):
+    """What is expected of the workload, and what was measured with another PyTorch."""
+    wgrad = workload_of(pass_="wgrad")
+    record = record_of(wgrad, config=default_of(wgrad, cpu_target()), median_us=50, baseline_us=70)
+    TuningLog(logs / "log.jsonl").append(
+        dataclasses.replace(record, versions={**record.versions, "torch": "2.1.0+cpu"}),
+    )
+    planted = plant_gain(monkeypatch)
+    planted.knows = lambda workload: workload.pass_ == "fprop"
+    explanation = dwconv.explain(X[::2], W, padding=1)
+    assert str(explanation).splitlines()[1:] == [
+        "  fprop  dwconv   predicted: 12.3× as fast as PyTorch's op, at least 6.1× in 95 of 100 cases "
+        "(as it was planted)",
+        f"         {explanation['fprop'].config}",
+        f"  dgrad  pytorch  untuned on {DEVICE}",
+        "  wgrad  pytorch  predicted 1.40×, but perhaps only 1.12×, which the call may take up: PyTorch's op runs "
+        "until it is measured (measured with PyTorch 2.1.0+cpu at batch 2: predicted until it is raced again)",
+        "         dwconv 50.0 µs (±1.0 µs), onednn-nhwc 70.0 µs (±1.0 µs)",
+        f"         {record.config.template} {record.config}",
+        f"  known from {logs / 'log.jsonl'}",
+        "  race: dwconv.convert(model, example_inputs) times a few configurations of each layer",
+        "  tune: python -m dwconv.tune --shape 1,8,9,7 --kernel 3 --layout nhwc --passes fprop,dgrad,wgrad",
+    ]
+    assert explanation["fprop"].config.startswith("cpu.fprop_nhwc block_h=")
+    assert explanation["fprop"].expected.gain == 12.3 and explanation["fprop"].measured is None
+    assert explanation["wgrad"].expected.gain == 1.4 and explanation["dgrad"].expected is None
+    (copy,) = dwconv.explain(X[:1].expand(2, -1, -1, -1), W, padding=1)["fprop"].copies
+    assert copy.tensor == "x" and "expanded" in copy.reason
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import fake_tuning as fake
 import pytest
 from tune_command import SHAPE, plant, run, shown_next
 
-from dwconv import settings, tune
+from dwconv import settings, tune, versions
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.tuner import loop, standing
@@ -217,3 +217,24 @@ def test_the_live_line_fits_on_a_line(fakes, monkeypatch, capsys):
 
 def _words(text: str) -> str:
     return re.sub(r"\s+", " ", text)
+
+
+def test_refresh_races_what_was_measured_with_other_versions(capsys, fakes, monkeypatch):
+    assert run(*SHAPE, "--trials", "12", "--passes", "fprop") == 0
+    capsys.readouterr()
+    monkeypatch.setattr(versions, "installed", lambda: {"torch": "99.0", "tvm": "99"})
+    real = fake.record
+    monkeypatch.setattr(
+        fake, "record", lambda *a, **b: dataclasses.replace(real(*a, **b), versions=versions.installed())
+    )
+    for measured, left_out in ((4, 1), (0, 2)):
+        made = len(fakes)
+        assert run(*SHAPE, "--refresh", "--passes", "fprop,dgrad", "--json") == 0
+        out, err = capsys.readouterr()
+        results = json.loads(out)["results"]
+        assert [result["measured"] for result in results] == [measured] * (2 - left_out)
+        assert f"note: {left_out} of 2 passes have nothing to race again, and are left out" in err
+        assert len(fakes) - made == 2 - left_out
+    assert len(fakes[1].confirmed) == 4
+    assert run(*SHAPE, "--minutes", "1", "--passes", "fprop") == 0
+    assert "1 of 1 passes are confirmed" in capsys.readouterr().err

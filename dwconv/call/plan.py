@@ -1,7 +1,8 @@
 """Plan: what runs a call, pass by pass. ``plan_for`` is what the ops look up in every step.
 
 A Plan decides once and builds a kernel when it is first used. Nothing is ever tuned here, and nothing that goes wrong
-here stops a training step: PyTorch's own op can always run.
+here stops a training step: PyTorch's own op can always run. Only who asks for it, with ``DWCONV_UNTUNED=error``, is
+stopped by a workload that was never measured.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
+from dwconv import legality, settings
 from dwconv.build.cpu import first_line
-from dwconv.dispatch import DispatchDecision, database, decisions, tune_command
-from dwconv.errors import DwconvWarning
-from dwconv.legality import broken
+from dwconv.dispatch import DispatchDecision, decisions, tune_command
+from dwconv.errors import DwconvWarning, Untuned
+from dwconv.knowledge import database
 from dwconv.memory_format import MEMORY_FORMAT
 from dwconv.problem import Problem
 from dwconv.schedules.space import Config
@@ -52,28 +54,45 @@ class Plan:
         self, problem: Problem, device: torch.device, *, decisions: dict[Pass, DispatchDecision], target: Target | None
     ) -> None:
         self.decisions = decisions
-        self.is_pytorch = all(decision.provider == "pytorch" for decision in decisions.values())
+        named = [pass_ for pass_, each in decisions.items() if each.command]
+        self._refused = frozenset(named if settings.untuned() == "error" else ())
+        """Passes that must not run before they are tuned."""
+        self.is_pytorch = not self._refused and all(each.provider == "pytorch" for each in decisions.values())
         """True if PyTorch's own op runs every pass."""
         self.problem = problem
         self.memory_format = MEMORY_FORMAT[problem.layout]
         self._device = device
         self._target = target
         self.kernels = _BuiltWhenFirstUsed(self._build)
-        """The tuned kernel that runs a pass; None where PyTorch's own op does."""
-        self.kernels.update({pass_: None for pass_, each in decisions.items() if each.provider == "pytorch"})
+        """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
+        of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
+        self.kernels.update({pass_: None for pass_ in of_pytorch if pass_ not in self._refused})
         self._warn_of_untuned()
 
+    def check(self, passes: Sequence[Pass]) -> None:
+        """Raises Untuned if one of ``passes`` must not run before it is tuned."""
+        if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
+            raise Untuned(
+                f"{self._named(refused)} must be tuned, as DWCONV_UNTUNED=error says: {self._reasons(refused)}; tune "
+                f"them: {self._command(refused)}"
+            )
+
     def _build(self, pass_: Pass) -> Kernel | None:
+        self.check([pass_])
         decision = self.decisions[pass_]
-        record, config, target = decision.record, decision.config, decision.target
-        assert record is not None and config is not None and target is not None, "a kernel is chosen for its record"
+        workload, config, target = decision.workload, decision.config, decision.target
+        assert workload is not None and config is not None and target is not None, "decided together with the provider"
         from dwconv.schedules.template import Candidate
 
-        candidate = Candidate(record.workload, self._on_all_threads(config, record.workload, target))
+        chosen = Candidate(workload, config)
+        if decision.record is None:
+            legality.predicted.setdefault((workload.family, target.device), chosen)
+        candidate = Candidate(workload, self._on_all_threads(config, workload, target))
         kernel, reason = _attempt(lambda: _kernel(candidate, target, self._device))
         if kernel is None:
-            broken[Candidate(record.workload, config)] = reason
-            _warn(f"{record.workload.key} runs on PyTorch's own op: its tuned kernel could not be built: {reason}")
+            legality.broken[chosen] = reason
+            known = "predicted" if decision.expected else "tuned"
+            _warn(f"{workload.key} runs on PyTorch's own op: its {known} kernel could not be built: {reason}")
         return kernel
 
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
@@ -84,30 +103,39 @@ class Plan:
         return Config.of(config.template, **{**dict(config.values), "threads": target.threads})
 
     def _warn_of_untuned(self) -> None:
-        """Name the problem, once, with the command that tunes it."""
-        if self._target is None:
+        """Name the problem, once, with the command that tunes it. Predicted kernels are not worth a word: nothing is
+        amiss, and ``explain`` names the command."""
+        if self._target is None or self._refused:
             return
         workload = self.problem.workload("fprop")
         sizes = workload.for_pass("dgrad").family  # without its bias, as dgrad asks for a layer that has one
         if sizes in _met:
             return
         _met.add(sizes)
-        untuned = [pass_ for pass_, decision in self.decisions.items() if decision.command]
-        if not untuned or len(_untuned) > MOST_NAMED:
+        slow = [pass_ for pass_, each in self.decisions.items() if each.command and each.provider == "pytorch"]
+        if not slow or len(_untuned) > MOST_NAMED:
             return
         _untuned.add(sizes)
         if len(_untuned) > MOST_NAMED:  # sizes that change from step to step, as of sentences, would never end
             _warn(f"more than {MOST_NAMED} sizes are untuned; the others are not named")
         else:
-            reasons = dict.fromkeys(self.decisions[pass_].reason for pass_ in untuned)
             _warn(
-                f"{', '.join(untuned)} of {self.problem} run on PyTorch's own op: {'; '.join(reasons)}; "
-                f"tune them: {tune_command(workload, untuned)}"
+                f"{self._named(slow)} run on PyTorch's own op: {self._reasons(slow)}; tune them: {self._command(slow)}"
             )
+
+    def _named(self, passes: Sequence[Pass]) -> str:
+        return f"{', '.join(passes)} of {self.problem}"
+
+    def _reasons(self, passes: Sequence[Pass]) -> str:
+        return "; ".join(dict.fromkeys(self.decisions[pass_].reason for pass_ in passes))
+
+    def _command(self, passes: Sequence[Pass]) -> str:
+        return tune_command(self.problem.workload("fprop"), passes)
 
 
 def plan_for(problem: Problem, device: torch.device) -> Plan:
-    """The plan for these sizes on ``device``. The look-up costs a microsecond or two; the first one decides."""
+    """The plan for these sizes on ``device``. The look-up costs a microsecond or two; the first one decides. Raises
+    InvalidSetting."""
     key = (problem, device, torch.get_num_threads() if device.type == "cpu" else 0)
     found = _plans.get(key)
     if found is None:
@@ -120,6 +148,7 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
 
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
+    settings.untuned()  # what it raises is meant for the user; other errors of deciding stop no training step
     made, reason = _attempt(lambda: decisions(problem, device))
     if made is None and _is_first(reason):
         _warn(f"everything runs on PyTorch's own op: {reason}")
@@ -147,7 +176,8 @@ def forget() -> None:
         _named.clear()
         database.cache_clear()
         _kernels.clear()
-        broken.clear()
+        legality.broken.clear()
+        legality.predicted.clear()
 
 
 # -- what this process has --------------------------------------------------------------------------------------------

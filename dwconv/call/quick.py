@@ -24,6 +24,7 @@ from dwconv.call.passes import PlannedPasses
 from dwconv.call.plan import MOST_PLANS, plan_for
 from dwconv.call.teaching import differentiable, teach
 from dwconv.call.watchers import is_watched_backward
+from dwconv.workload import PASSES
 
 
 def convolve(given: Arguments) -> Tensor:
@@ -70,6 +71,7 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
         and (bias is None or bias.is_contiguous())
     )
     passes = PlannedPasses(plan=plan, dense=dense, weight_strides=call.w.stride())
+    plan.check(PASSES if trains else PASSES[:1])
     if len(_known) >= MOST_PLANS:
         forget()
     _known[key] = passes

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import datetime
-from functools import cache
-from importlib import metadata
 
+from dwconv import versions
 from dwconv.errors import WorkerDied, WorkerError, WorkerTimeout
 from dwconv.records.record import Status, TuningRecord
-from dwconv.schedules.template import Candidate
+from dwconv.schedules.template import Candidate, version_of
 from dwconv.target import Target
-
-_PACKAGES = {"dwconv": "dwconv", "torch": "torch", "tvm": "apache-tvm"}
 
 
 def new_record(candidate: Candidate, target: Target, *, status: Status) -> TuningRecord:
     """A record of ``candidate`` made now, without any measurement or verdict yet."""
+    facts = {**versions.installed(), "template": str(version_of(candidate.config.template))}
     return TuningRecord(
         workload=candidate.workload,
         config=candidate.config,
         device=target.device,
         status=status,
-        versions={**versions(), "math": "fast"} if target.fast_math else versions(),
+        versions={**facts, "math": "fast"} if target.fast_math else facts,
         created=now(),
     )
 
@@ -31,12 +29,6 @@ def status_after(error: WorkerError, *, otherwise: Status) -> Status:
     if isinstance(error, WorkerTimeout):
         return Status.TIMEOUT
     return Status.CRASHED if isinstance(error, WorkerDied) else otherwise
-
-
-@cache
-def versions() -> dict[str, str]:
-    """The versions that a measurement depends on; not to be changed by the caller."""
-    return {name: metadata.version(package) for name, package in _PACKAGES.items()}
 
 
 def now() -> str:

@@ -8,20 +8,27 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status, TuningRecord
-from dwconv.workload import Workload
+from dwconv.workload import DType, Layout, Pass, Workload
 
+IsCurrent = Callable[[TuningRecord], bool]
+"""Was a record made with what is installed here? See ``validity``."""
 RecordsByFamily = dict[tuple[str, str], list[TuningRecord]]
 """The records of one file, by device and family of workloads, in the order of the lines."""
 _Candidate = tuple[int, frozenset[tuple[str, int | str]]]
 """A candidate within a family of workloads: the batch size it was measured at, and its configuration."""
+
+
+def _every(record: TuningRecord) -> bool:
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +86,18 @@ class Database:
         key = (device, workload.family)
         return [record for place in self.places for file in place for record in file.get(key, ())]
 
+    def of_kind(self, workload: Workload) -> list[TuningRecord]:
+        """All records of workloads of the same pass, layout and type, of whatever sizes, versions and device, failures
+        too: place by place and file by file. Asking costs nothing after the first time."""
+        return self._by_kind.get((workload.pass_, workload.layout, workload.dtype), [])
+
+    @cached_property
+    def _by_kind(self) -> dict[tuple[Pass, Layout, DType], list[TuningRecord]]:
+        kinds: dict[tuple[Pass, Layout, DType], list[TuningRecord]] = defaultdict(list)
+        for record in self:
+            kinds[record.workload.pass_, record.workload.layout, record.workload.dtype].append(record)
+        return dict(kinds)
+
     def devices(self, workload: Workload) -> list[str]:
         """Devices with records of this workload at any batch size."""
         family = workload.family
@@ -88,54 +107,76 @@ class Database:
         """The fastest measured candidate for ``workload`` on ``device``; None if there is none."""
         return next(iter(self.ranked(workload, device)), None)
 
-    def ranked(self, workload: Workload, device: str) -> list[TuningRecord]:
+    def ranked(self, workload: Workload, device: str, *, is_current: IsCurrent = _every) -> list[TuningRecord]:
         """Measured candidates that worked, best first, at the measured batch size nearest to the workload's."""
-        return next(iter(self.ranked_by_batch(workload, device)), [])
+        return next(iter(self.ranked_by_batch(workload, device, is_current=is_current)), [])
 
-    def ranked_by_batch(self, workload: Workload, device: str) -> list[list[TuningRecord]]:
+    def ranked_by_batch(
+        self, workload: Workload, device: str, *, is_current: IsCurrent = _every
+    ) -> list[list[TuningRecord]]:
         """Measured candidates that worked, a list for each measured batch size, beginning with the size nearest to the
-        workload's. Each list has the best first: confirmed candidates before others, and among those an earlier place
-        before a later one.
+        workload's. Each list has the best first: current candidates before others, then confirmed ones before others,
+        and among those an earlier place before a later one.
 
-        If a file has several records of one candidate, its last line counts, whatever the clocks say, so a candidate
-        that failed when it was measured again is out. If files of one place disagree, a candidate that failed in one of
-        them is out; otherwise a confirmed record goes before an unconfirmed one, and a slower before a faster one. The
-        first place that has the candidate decides. Three kinds of records never count: predicted ones, those of kernels
-        with relaxed arithmetic, which nobody asked for, and times that other work disturbed. Whether a configuration is
+        A record that is not current says nothing of a candidate of which there is a current one. Otherwise, if a file
+        has several records of one candidate, its last line counts, whatever the clocks say, so a candidate that failed
+        when it was measured again is out. If files of one place disagree, a candidate that failed in one of them is
+        out; otherwise a confirmed record goes before an unconfirmed one, and a slower before a faster one. The first
+        place that has the candidate decides. Three kinds of records never count: predicted ones, those of kernels with
+        relaxed arithmetic, which nobody asked for, and times that other work disturbed. Whether a configuration is
         still legal is not checked here.
         """
-        latest: dict[_Candidate, tuple[int, TuningRecord]] = {}
+        words: dict[_Candidate, _Word] = {}
         for number, place in reversed(list(enumerate(self.places))):  # the first has the last word
-            for candidate, record in _words(place, (device, workload.family)).items():
-                latest[candidate] = number, record
-        worked = [(number, record) for number, record in latest.values() if record.status is Status.OK]
-        by_batch: dict[int, list[tuple[bool, int, TuningRecord]]] = defaultdict(list)
-        for number, record in worked:
-            by_batch[record.workload.batch].append((not record.confirmed, number, record))
+            said = _words(place, (device, workload.family), place=number, is_current=is_current)
+            for candidate, word in said.items():
+                if candidate not in words or word.current >= words[candidate].current:
+                    words[candidate] = word
+        by_batch: dict[int, list[_Word]] = defaultdict(list)
+        for word in words.values():
+            if word.record.status is Status.OK:
+                by_batch[word.record.workload.batch].append(word)
         nearest = sorted(by_batch, key=lambda measured: (abs(math.log(measured / workload.batch)), -measured))
-        return [
-            [record for *_, record in sorted(by_batch[batch], key=lambda known: (*known[:2], known[2].rank))]
-            for batch in nearest
-        ]
+        return [[word.record for word in sorted(by_batch[batch], key=lambda word: word.order)] for batch in nearest]
 
 
-def _words(place: list[RecordsByFamily], family: tuple[str, str]) -> dict[_Candidate, TuningRecord]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Word:
+    """The record of a candidate that counts among several."""
+
+    record: TuningRecord
+    current: bool
+    place: int
+
+    @property
+    def weight(self) -> tuple[bool, bool, bool, float]:
+        """If two files disagree about a candidate, the heavier word counts."""
+        record = self.record
+        return self.current, record.status is not Status.OK, record.confirmed, record.cost
+
+    @property
+    def order(self) -> tuple[bool, bool, int, tuple[bool, bool, bool, float]]:
+        """Orders the candidates of one batch size, the best first."""
+        return not self.current, not self.record.confirmed, self.place, self.record.rank
+
+
+def _words(
+    files: list[RecordsByFamily], family: tuple[str, str], *, place: int, is_current: IsCurrent
+) -> dict[_Candidate, _Word]:
     """The record of each candidate that counts among those of one place."""
-    words: dict[_Candidate, TuningRecord] = {}
-    for file in place:
-        last = {
-            (record.workload.batch, frozenset(record.config.to_dict().items())): record
-            for record in file.get(family, ())
-            if not record.fast_math and (record.status is not Status.OK or (record.measured and not record.contended))
-        }
-        for candidate, record in last.items():
-            words[candidate] = max(words.get(candidate, record), record, key=_weight)
+    words: dict[_Candidate, _Word] = {}
+    for file in files:
+        last: dict[_Candidate, _Word] = {}
+        for record in file.get(family, ()):
+            if record.fast_math or (record.status is Status.OK and (not record.measured or record.contended)):
+                continue
+            candidate = (record.workload.batch, frozenset(record.config.to_dict().items()))
+            word = _Word(record=record, current=is_current(record), place=place)
+            if candidate not in last or word.current >= last[candidate].current:
+                last[candidate] = word
+        for candidate, word in last.items():
+            words[candidate] = max(words.get(candidate, word), word, key=lambda each: each.weight)
     return words
-
-
-def _weight(record: TuningRecord) -> tuple[bool, bool, float]:
-    """If two files disagree about a candidate, the heavier record counts."""
-    return record.status is not Status.OK, record.confirmed, record.cost
 
 
 def _files(paths: Iterable[Path], problems: list[str]) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dwconv.records.record import TuningRecord
 from dwconv.target import Target
+from dwconv.tuner.again import current
 from dwconv.workload import Workload
 
 LEAST_S = 2.0
@@ -31,8 +32,10 @@ def costliest_first(counts: Mapping[Workload, int], target: Target) -> list[Work
 
 
 def without_confirmed(workloads: Iterable[Workload], records: Iterable[TuningRecord], target: Target) -> list[Workload]:
-    """The workloads whose search has not ended yet: at its end finalists are confirmed."""
-    done = {record.workload for record in records if record.confirmed and record.device == target.device}
+    """The workloads whose search has not ended yet: at its end finalists are confirmed. What was confirmed with other
+    versions of PyTorch, TVM or the template is to be tuned again."""
+    here = [record for record in records if record.confirmed and record.device == target.device]
+    done = {record.workload for record in current(here)}
     return [workload for workload in workloads if workload not in done]
 
 

@@ -20,9 +20,11 @@ from dwconv.measure.runner import Workers
 from dwconv.measure.simulator.compile import check_compiler
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
+from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import templates_for
 from dwconv.target import CpuTarget, Target
 from dwconv.tuner import loop
+from dwconv.tuner.again import to_race_again
 from dwconv.tuner.agenda import Agenda, costliest_first, without_confirmed
 from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
 from dwconv.tuner.progress import Progress
@@ -58,6 +60,8 @@ class Choices:
     """To read and extend; by default the user's own."""
     resume: bool = True
     """Measure nothing that the log knows."""
+    refresh: bool = False
+    """Race again what was measured with other versions, and search nothing."""
 
     def __post_init__(self) -> None:
         """Raises InvalidChoice."""
@@ -77,10 +81,11 @@ class Choices:
     def budget(self, *, search: Search, seconds: float | None) -> Budget:
         """The budget of a workload that may take so many seconds."""
         chosen = (self.trials, self.seconds, self.minutes) != (None, None, None) or search == "exhaustive"
+        ends_by_itself = self.refresh or search in ENDS_BY_ITSELF
         return Budget(
-            trials=self.trials if chosen else settings.TRIALS,
+            trials=self.trials if chosen or self.refresh else settings.TRIALS,
             seconds=seconds,
-            patience=self.patience or (None if search in ENDS_BY_ITSELF else settings.PATIENCE),
+            patience=self.patience or (None if ends_by_itself else settings.PATIENCE),
         )
 
 
@@ -125,6 +130,8 @@ def _check_search(choices: Choices, target: Target) -> None:
         raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
     if choices.runner == "local" and not target.present:
         raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
+    if choices.refresh and not target.present:
+        raise NoDevice(f"--refresh measures, and {target} is not in this machine; leave it out")
 
 
 def _check_templates(workloads: list[Workload], target: Target) -> None:
@@ -168,6 +175,8 @@ def _agenda(
 ) -> Agenda:
     """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
     workloads = costliest_first(counts, target) if network else list(counts)
+    if choices.refresh:
+        return _agenda_of_refresh(workloads, choices, target, log=log)
     if choices.minutes is not None:
         left = without_confirmed(workloads, log.load().records, target)
         if known := len(workloads) - len(left):
@@ -179,14 +188,34 @@ def _agenda(
     return Agenda(workloads=workloads, seconds=choices.seconds or (None if endless else settings.SECONDS))
 
 
+def _agenda_of_refresh(workloads: list[Workload], choices: Choices, target: Target, *, log: TuningLog) -> Agenda:
+    """The workloads to race again; says how many are left out."""
+    left = to_race_again(workloads, [*log.load().records, *_elsewhere(choices)], target)
+    if others := len(workloads) - len(left):
+        print(
+            f"note: {others} of {len(workloads)} passes have nothing to race again, and are left out", file=sys.stderr
+        )
+    return Agenda(workloads=left, seconds=choices.seconds, total_s=60 * choices.minutes if choices.minutes else None)
+
+
+def _elsewhere(choices: Choices) -> list[TuningRecord]:
+    """The records of all logs; none where the user names the only one."""
+    return [] if choices.log else list(Database.usual())
+
+
 # -- while it runs ---------------------------------------------------------------------------------------------------
 
 
 def _outcomes(agenda: Agenda, choices: Choices, target: Target, *, log: TuningLog) -> tuple[list[Outcome], bool]:
     """Tune one workload after the other. After ctrl-C, the outcomes so far, and True."""
     search = choices.search_on(target)
-    elsewhere = [] if choices.log else list(Database.usual())
-    plan = loop.SearchPlan(strategy=search, seed=choices.seed, resume=choices.resume, elsewhere=elsewhere)
+    plan = loop.SearchPlan(
+        strategy=search,
+        seed=choices.seed,
+        resume=choices.resume,
+        refresh=choices.refresh,
+        elsewhere=_elsewhere(choices),
+    )
     runner = choices.runner_choice
     runner = dataclasses.replace(runner, check=runner.check and _can_check(runner, target, search=search))
     outcomes: list[Outcome] = []

@@ -12,6 +12,7 @@ from dwconv import settings
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.target import Target
+from dwconv.tuner.again import Again, bests_of_other_versions, current
 from dwconv.tuner.analytic import Analytic
 from dwconv.tuner.choices import Search
 from dwconv.tuner.finalists import confirm
@@ -47,7 +48,10 @@ class SearchPlan:
     strategy: Search = "evolve"
     seed: int = settings.SEED
     resume: bool = True
-    """Records of this workload in the log count as tried, failures included, and are not measured again."""
+    """Records of this workload in the log count as tried, failures included, and are not measured again, if they were
+    made with the versions of PyTorch, TVM and the template that are here."""
+    refresh: bool = False
+    """Only what was best with other versions is tried, whatever the strategy."""
     elsewhere: Iterable[TuningRecord] = ()
     """Records of other logs: evolve starts from the best of them for this workload and similar ones."""
 
@@ -67,7 +71,8 @@ def tune_workload(
 ) -> TuningResult:
     """Search the fastest configuration of one workload; every record is in ``log`` as soon as it is known.
 
-    The log's best records of similar workloads are where evolve starts. At the end the fastest few are verified and
+    What was best for this workload with other versions is tried again first. The log's best records of similar
+    workloads are where evolve starts. At the end the fastest few are verified and
     timed once more. Ctrl-C ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. ``progress`` is
     called with the result so far after every trial.
 
@@ -75,15 +80,19 @@ def tune_workload(
     """
     spaces = SpaceUnion.of(workload, target)
     records = _comparable(log.load().records, target)
-    starts = bests_of_similar(workload, [*records, *_comparable(plan.elsewhere, target)], count=STARTS)
-    strategy = make_strategy(
-        plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=starts
-    )
-    analytic = strategy if isinstance(strategy, Analytic) else None
+    known = [*records, *_comparable(plan.elsewhere, target)]
+    searching = None
+    if not plan.refresh:
+        starts = bests_of_similar(workload, known, count=STARTS)
+        searching = make_strategy(
+            plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=starts
+        )
+    strategy = Again(spaces, bests_of_other_versions(workload, known, spaces), then=searching)
+    analytic = searching if isinstance(searching, Analytic) else None
     standing = Standing(workload, target, budget=budget, spaces=spaces, progress=progress, analytic=analytic)
     if plan.resume:
         checks = runner.check and runner.predicts(target, strategy=plan.strategy)
-        for record in (record for record in records if record.workload == workload):
+        for record in current(record for record in records if record.workload == workload):
             if checks and record.status is Status.OK and record.verdict is None:
                 continue  # its cost was computed, but it was never run: this time it is checked
             standing.add(record, known=True)

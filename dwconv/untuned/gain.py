@@ -13,6 +13,11 @@ from dwconv.untuned.portfolio import Portfolio, shipped
 from dwconv.untuned.starts import starts
 from dwconv.workload import Workload
 
+STALE_DISCOUNT = 1.25
+"""What was measured on this device with other versions of PyTorch, TVM or the template is expected to be as fast as it
+was then, but at worst this many times as slow beside PyTorch's op. An assumption: nobody has measured yet by how much
+one version differs from the next."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:

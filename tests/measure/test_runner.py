@@ -52,7 +52,7 @@ def test_a_good_candidate_becomes_a_whole_record(runner):
     (provider,) = record.providers
     assert provider.endswith(("-nchw", "-nhwc")) and record.speedup > 0
     assert record.resources == {"spill_bytes": 8}
-    assert set(record.versions) == {"dwconv", "torch", "tvm"}
+    assert set(record.versions) == {"dwconv", "torch", "tvm", "template"}
     age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(record.created)
     assert abs(age.total_seconds()) < 60
 

@@ -8,6 +8,7 @@ import pytest
 from planted_records import record_of, workload_of
 
 from dwconv.merge import main
+from dwconv.records.condense import condensed
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
@@ -88,3 +89,22 @@ def test_bad_input_is_one_line(logs, tmp_path, monkeypatch, capsys, arguments, m
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1
     assert logs[0].read_bytes() == before and not (tmp_path / "out.jsonl").exists()
+
+
+def test_each_pair_of_versions_has_its_own_best(tmp_path):
+    """Whoever reads the log may have any of them."""
+    new, old = {"torch": "2.13.0", "tvm": "0.27"}, {"torch": "2.12.0", "tvm": "0.27"}
+
+    def made(config, *, us, versions):
+        record = record_of(SMALL, device="here", config=config, median_us=us)
+        return dataclasses.replace(record, versions=versions, confirmed=True)
+
+    records = [
+        made(CONFIGS[0], us=9, versions=new),
+        made(CONFIGS[0], us=1, versions=old),  # of the same candidate
+        made(CONFIGS[1], us=2, versions=old),
+        made(CONFIGS[2], us=1, versions={**new, "template": "9"}),  # by an earlier program of the template
+        made(CONFIGS[3], us=8, versions={**new, "template": "10"}),
+    ]
+    kept = condensed(Database.load([write(tmp_path / "log.jsonl", records)]), keep=1)
+    assert [(record.config, record.measurement.median_us) for record in kept] == [(CONFIGS[0], 1), (CONFIGS[3], 8)]

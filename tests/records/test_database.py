@@ -257,3 +257,61 @@ def test_of_what_was_only_computed_the_doubtful_ranks_behind():
     assert measured.rank < lean.rank, "what was measured has paid for its spills"
     guessed = record(C, 1, counted_from_text=1)
     assert lean.rank < guessed.rank, "its loops may turn many times"
+
+
+# -- records of other versions ---------------------------------------------------------------------------------------
+
+
+def old(**facts):
+    return dataclasses.replace(known(**facts), versions={"torch": "1"})
+
+
+def is_new(record):
+    return record.versions != {"torch": "1"}
+
+
+def configs_of(found, **more):
+    return [record.config for record in found.ranked(WORKLOAD, "here", **more)]
+
+
+def test_current_records_come_before_others_however_sure_those_are(database):
+    found = database(dataclasses.replace(old(config=A, median_us=1), confirmed=True), known(config=B, median_us=9))
+    assert configs_of(found, is_current=is_new) == [B, A]
+    assert configs_of(found) == [A, B], "unless nobody asks"
+
+
+@pytest.mark.parametrize("in_one_file", [True, False])
+def test_of_one_candidate_only_the_current_record_counts(tmp_path, in_one_file):
+    late = TuningLog(tmp_path / ("a.jsonl" if in_one_file else "b.jsonl"))
+    for status, left in ((Status.OK, 7), (Status.WRONG, None)):
+        (tmp_path / "a.jsonl").unlink(missing_ok=True)
+        TuningLog(tmp_path / "a.jsonl").append(known(config=A, median_us=7, status=status))
+        late.append(dataclasses.replace(old(config=A, median_us=1), confirmed=True))
+        ranked = Database.load([tmp_path]).ranked(WORKLOAD, "here", is_current=is_new)
+        assert [record.measurement.median_us for record in ranked] == ([] if left is None else [left])
+
+
+def test_a_record_of_another_version_hides_no_current_one_further_on(places):
+    stale, current = dataclasses.replace(old(config=A, median_us=1), confirmed=True), confirmed(config=A, median_us=7)
+    for found in (places([stale], [current]), places([current], [stale])):
+        assert [record.measurement.median_us for record in found.ranked(WORKLOAD, "here", is_current=is_new)] == [7]
+
+
+def test_a_failure_of_another_version_is_no_failure_here(places):
+    found = places([old(config=A, status=Status.CRASHED)], [known(config=A)])
+    assert configs_of(found, is_current=is_new) == [A]
+    assert configs_of(found) == []
+
+
+def test_records_of_a_kind_are_of_all_sizes_devices_and_versions(places):
+    wide = dataclasses.replace(WORKLOAD, channels=WORKLOAD.channels * 2)
+    kind = [old(config=A), known(workload=wide, device="elsewhere", status=Status.WRONG), known(config=B)]
+    others = [
+        known(workload=WORKLOAD.for_pass("wgrad")),
+        known(workload=dataclasses.replace(WORKLOAD, layout="nchw" if WORKLOAD.layout == "nhwc" else "nhwc")),
+        known(workload=dataclasses.replace(WORKLOAD, dtype="float16")),
+    ]
+    found = places([others[0], kind[0], others[1]], [kind[1], others[2], kind[2]])
+    assert found.of_kind(WORKLOAD.with_batch(99)) == kind
+    assert found.of_kind(WORKLOAD) is found.of_kind(wide), "grouped once"
+    assert found.of_kind(WORKLOAD.for_pass("dgrad")) == []

@@ -42,6 +42,8 @@ def test_what_was_confirmed_on_this_device_is_left_out():
     elsewhere = dataclasses.replace(other, confirmed=True, device="elsewhere")
     records = [trial, dataclasses.replace(trial, confirmed=True), other, elsewhere]
     assert without_confirmed([SMALL, LARGE], records, fake.TARGET) == [LARGE]
+    old = dataclasses.replace(other, confirmed=True, versions={**other.versions, "torch": "2.1.0"})
+    assert without_confirmed([SMALL, LARGE], [*records, old], fake.TARGET) == [LARGE], "with another PyTorch"
 
 
 def shares(clock, *, total_s, seconds, takes):

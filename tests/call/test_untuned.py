@@ -1,0 +1,171 @@
+"""Calls that nobody measured: on a predicted kernel, on PyTorch's op, or stopped, as DWCONV_UNTUNED says."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import pytest
+import torch
+from planted_gain import default_of, plant_gain
+from planted_records import plant, workload_of
+from torch.nn import functional as F
+
+import dwconv
+from dwconv.build.kernel import Kernel
+from dwconv.call.plan import plan_for
+from dwconv.errors import BuildError, DwconvWarning, InvalidSetting, Untuned
+from dwconv.problem import Problem
+from dwconv.schedules.template import template
+from dwconv.target import cpu_target
+from dwconv.workload import PASSES
+
+pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
+WORKLOAD = workload_of()
+COMMAND = "python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc --passes "
+
+
+@pytest.fixture
+def planted(logs, monkeypatch):
+    return plant_gain(monkeypatch)
+
+
+@pytest.fixture
+def said():
+    """What dwconv warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
+
+
+def tensors(*, batch=2, grad=True, dtype=torch.float32):
+    x = torch.randn(batch, 8, 9, 7, dtype=dtype).to(memory_format=torch.channels_last)
+    return x.requires_grad_(grad), torch.randn(8, 1, 3, 3, dtype=dtype, requires_grad=grad)
+
+
+def step(convolve, x, w, **more):
+    y = convolve(x, w, padding=1, **more)
+    return [y.detach(), *torch.autograd.grad(y.sin().sum(), (x, w))]
+
+
+def plan_of(*, batch=2):
+    return plan_for(Problem.of(WORKLOAD.with_batch(batch)), torch.device("cpu"))
+
+
+# -- predicted ---------------------------------------------------------------------------------------------------------
+
+
+def test_predicted_kernels_run_and_nobody_is_nagged(planted, said):
+    x, w = tensors()
+    for _ in range(2):
+        torch.testing.assert_close(step(dwconv.conv2d, x, w), step(F.conv2d, x, w, groups=8), rtol=1e-4, atol=1e-4)
+    assert {pass_: type(plan_of().kernels[pass_]) for pass_ in PASSES} == dict.fromkeys(PASSES, Kernel)
+    assert said() == []
+
+
+def test_only_passes_on_pytorchs_op_are_named(planted, said):
+    planted.knows = lambda workload: workload.pass_ != "wgrad"
+    assert plan_of().kernels["wgrad"] is None and plan_of().kernels["dgrad"] is not None
+    (message,) = said()
+    assert message == (
+        "wgrad of 2×8×9×7 nhwc float32, kernel 3×3, padding 1 run on PyTorch's own op: untuned on "
+        f"{cpu_target().device}; tune them: {COMMAND}wgrad"
+    )
+
+
+def test_a_predicted_kernel_serves_other_batch_sizes_whatever_is_expected_of_them(planted, said):
+    """Nobody waits for a build at the last, smaller batch of an epoch."""
+    kernel = plan_of(batch=32).kernels["fprop"]
+    config = default_of(WORKLOAD.with_batch(32), cpu_target())
+    space = template(config.template).space(WORKLOAD, cpu_target())
+    planted.config = next(iter(space.neighbours(config)))
+    planted.knows = lambda workload: workload.pass_ == "fprop"
+    x, w = tensors(batch=5, grad=False)
+    assert dwconv.explain(x, w, padding=1)["fprop"].config == f"{config.template} {config}"
+    assert plan_of(batch=5).kernels["fprop"] is kernel
+    dwconv.reset()
+    assert plan_of(batch=5).kernels["fprop"].artifact.candidate.config == planted.config
+
+
+def test_a_predicted_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_once(
+    planted, said, monkeypatch
+):
+    def fail(artifact):
+        raise BuildError("no such luck")
+
+    monkeypatch.setattr(Kernel, "load", fail)
+    for batch in (2, 3, 2):
+        assert plan_of(batch=batch).kernels["fprop"] is None
+    assert said() == [f"{WORKLOAD.key} runs on PyTorch's own op: its predicted kernel could not be built: no such luck"]
+    explained = dwconv.explain(*tensors(grad=False), padding=1)["fprop"]
+    assert (explained.provider, explained.reason) == ("pytorch", "the predicted kernel is out: no such luck")
+
+
+# -- PyTorch's op, or an error -----------------------------------------------------------------------------------------
+
+
+def test_pytorchs_op_runs_where_the_user_wants_no_predictions(planted, said, monkeypatch):
+    monkeypatch.setenv("DWCONV_UNTUNED", "pytorch")
+    assert plan_of().is_pytorch
+    (message,) = said()
+    assert message.endswith(f"untuned on {cpu_target().device}; tune them: {COMMAND}fprop,dgrad,wgrad")
+
+
+def compiled(*arguments, **more):
+    return torch.compile(dwconv.conv2d, backend="aot_eager", fullgraph=True)(*arguments, **more)
+
+
+@pytest.mark.parametrize("convolve", [dwconv.conv2d, compiled])
+@pytest.mark.parametrize("predicted", [False, True])
+def test_an_unmeasured_call_is_stopped_where_the_user_says_so(planted, said, monkeypatch, convolve, predicted):
+    monkeypatch.setenv("DWCONV_UNTUNED", "error")
+    planted.knows = lambda workload: predicted
+    x, w = tensors()
+    for _ in range(2):
+        with pytest.raises(Untuned) as raised:
+            convolve(x, w, padding=1)
+        message = str(raised.value)
+        assert message.startswith("fprop") and f"untuned on {cpu_target().device}; tune them: {COMMAND}" in message
+    explanation = dwconv.explain(x, w, padding=1)
+    assert explanation["fprop"].reason.endswith("; a call fails, as DWCONV_UNTUNED=error says")
+    assert said() == []
+
+
+def test_a_training_step_is_stopped_before_it_begins(logs, monkeypatch):
+    monkeypatch.setenv("DWCONV_UNTUNED", "error")
+    plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop", "wgrad"], baseline_us=1)
+    x, w = tensors()
+    with pytest.raises(Untuned, match=r"^dgrad of 2×8×9×7 .* must be tuned, as DWCONV_UNTUNED=error says: untuned on"):
+        dwconv.conv2d(x, w, padding=1)
+    with torch.no_grad():
+        dwconv.conv2d(x, w, padding=1)
+    y = compiled(x, w, padding=1)
+    with pytest.raises(Untuned, match=r"^dgrad of"):
+        y.sum().backward()
+
+
+def test_what_was_measured_is_not_stopped_with_a_bias_neither(logs, monkeypatch):
+    """dgrad asks for a plan without the bias, of which fprop and wgrad are untuned, but never run."""
+    monkeypatch.setenv("DWCONV_UNTUNED", "error")
+    biased = dataclasses.replace(WORKLOAD, bias=True)
+    for baseline_us in (1, 1e6):
+        (logs / "log.jsonl").unlink(missing_ok=True)
+        plant(logs / "log.jsonl", [biased], baseline_us=baseline_us)
+        dwconv.reset()
+        x, w = tensors()
+        for convolve in (dwconv.conv2d, compiled):
+            step(convolve, x, w, bias=torch.zeros(8, requires_grad=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_what_nobody_can_tune_is_not_stopped(planted, monkeypatch, dtype):
+    monkeypatch.setenv("DWCONV_UNTUNED", "error")
+    x, w = tensors(dtype=dtype, grad=False)
+    torch.testing.assert_close(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8), rtol=0, atol=0)
+
+
+def test_an_unknown_setting_stops_the_call(logs, monkeypatch):
+    monkeypatch.setenv("DWCONV_UNTUNED", "never")
+    for call in (dwconv.conv2d, dwconv.explain):
+        with pytest.raises(InvalidSetting, match=r"^DWCONV_UNTUNED=never is unknown; use one of predict, pytorch,"):
+            call(*tensors(), padding=1)
