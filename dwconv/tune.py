@@ -108,7 +108,9 @@ def _agenda_of_refresh(args: argparse.Namespace, workloads: list[Workload], targ
 
     left = to_race_again(workloads, [*log.load().records, *_elsewhere(args)], target)
     if others := len(workloads) - len(left):
-        print(f"note: {others} of {len(workloads)} passes have nothing to race again, and are left out", file=sys.stderr)
+        print(
+            f"note: {others} of {len(workloads)} passes have nothing to race again, and are left out", file=sys.stderr
+        )
     return Agenda(workloads=left, seconds=args.seconds, total_s=60 * args.minutes if args.minutes else None)
 
 

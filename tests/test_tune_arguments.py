@@ -59,7 +59,10 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--trials", "5"], "no others; leave out --trials"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--no-resume"], "no others; leave out --no-resume"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--runner", "predict"], "--runner predict computes"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--target", "cuda:sm_90"], "--refresh measures, and cuda"),
+        (
+            ["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--target", "cuda:sm_90"],
+            "--refresh measures, and cuda",
+        ),
         (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--search", "analytic"], "use --target cuda:sm_90"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),
         (["--shape", "1,8,8,8"], "give --shape N,C,H,W and --kernel K, or --layers"),
