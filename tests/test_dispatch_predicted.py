@@ -69,6 +69,7 @@ def test_what_is_sure_to_be_faster_runs_and_is_still_to_be_tuned(planted):
     [
         (1.1, 0.8, "predicted 1.10×, but perhaps only 0.80×: PyTorch's op runs until it is measured"),
         (3.0, 1.0, "predicted 3.0×, but perhaps only 1.00×: PyTorch's op runs until it is measured"),
+        (3.0, 0.0, "predicted 3.0×, but perhaps only 0.00×: PyTorch's op runs until it is measured"),
         (0.5, 0.2, "predicted 0.50×: PyTorch's op runs until it is measured"),
     ],
 )

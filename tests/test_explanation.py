@@ -89,6 +89,11 @@ def test_predicted(logs, monkeypatch):
     assert explanation["fprop"].config.startswith("cpu.fprop_nhwc block_h=")
     assert explanation["fprop"].expected.gain == 12.3 and explanation["fprop"].measured is None
     assert explanation["wgrad"].expected.gain == 1.4 and explanation["dgrad"].expected is None
+    planted.at_least = 0.8
+    doubted = dwconv.explain(X, W, padding=1)["fprop"]
+    assert doubted.provider == "pytorch" and str(doubted).splitlines()[1] == f"         {doubted.config}"
+    assert doubted.config.startswith("cpu.fprop_nhwc block_h=")
+    planted.at_least = 6.1
     (copy,) = dwconv.explain(X[:1].expand(2, -1, -1, -1), W, padding=1)["fprop"].copies
     assert copy.tensor == "x" and "expanded" in copy.reason
 

@@ -107,6 +107,8 @@ def tune_workload(
 
         try:
             stopped = _search(standing, strategy, log, started)
+            if plan.refresh and stopped is Stop.EXHAUSTED:
+                stopped = Stop.REFRESHED
             confirm(standing, log, started)
         except KeyboardInterrupt:
             stopped = Stop.INTERRUPTED

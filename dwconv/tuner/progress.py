@@ -20,6 +20,7 @@ STOPS = {
     Stop.SECONDS: "time is up",
     Stop.PATIENCE: "no improvement any more",
     Stop.EXHAUSTED: "the whole space was tried",
+    Stop.REFRESHED: "the best known were raced again",
     Stop.INTERRUPTED: "interrupted",
 }
 

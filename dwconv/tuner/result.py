@@ -17,6 +17,7 @@ class Stop(str, Enum):
     SECONDS = "seconds"
     PATIENCE = "patience"
     EXHAUSTED = "exhausted"
+    REFRESHED = "refreshed"
     INTERRUPTED = "interrupted"
 
 

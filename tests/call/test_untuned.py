@@ -10,6 +10,7 @@ import torch
 from planted_gain import default_of, plant_gain
 from planted_records import plant, workload_of
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
 from dwconv.build.kernel import Kernel
@@ -115,7 +116,12 @@ def compiled(*arguments, **more):
     return torch.compile(dwconv.conv2d, backend="aot_eager", fullgraph=True)(*arguments, **more)
 
 
-@pytest.mark.parametrize("convolve", [dwconv.conv2d, compiled])
+def watched(*arguments, **more):
+    with FlopCounterMode(display=False):
+        return dwconv.conv2d(*arguments, **more)
+
+
+@pytest.mark.parametrize("convolve", [dwconv.conv2d, compiled, watched])
 @pytest.mark.parametrize("predicted", [False, True])
 def test_an_unmeasured_call_is_stopped_where_the_user_says_so(planted, said, monkeypatch, convolve, predicted):
     monkeypatch.setenv("DWCONV_UNTUNED", "error")
@@ -135,8 +141,10 @@ def test_a_training_step_is_stopped_before_it_begins(logs, monkeypatch):
     monkeypatch.setenv("DWCONV_UNTUNED", "error")
     plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop", "wgrad"], baseline_us=1)
     x, w = tensors()
-    with pytest.raises(Untuned, match=r"^dgrad of 2×8×9×7 .* must be tuned, as DWCONV_UNTUNED=error says: untuned on"):
-        dwconv.conv2d(x, w, padding=1)
+    stopped = r"^dgrad of 2×8×9×7 .* must be tuned, as DWCONV_UNTUNED=error says: untuned on"
+    for _ in range(2):
+        with pytest.raises(Untuned, match=stopped):
+            dwconv.conv2d(x, w, padding=1)
     with torch.no_grad():
         dwconv.conv2d(x, w, padding=1)
     y = compiled(x, w, padding=1)
@@ -164,8 +172,9 @@ def test_what_nobody_can_tune_is_not_stopped(planted, monkeypatch, dtype):
     torch.testing.assert_close(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8), rtol=0, atol=0)
 
 
-def test_an_unknown_setting_stops_the_call(logs, monkeypatch):
+def test_an_unknown_setting_stops_the_call(logs, said, monkeypatch):
     monkeypatch.setenv("DWCONV_UNTUNED", "never")
     for call in (dwconv.conv2d, dwconv.explain):
         with pytest.raises(InvalidSetting, match=r"^DWCONV_UNTUNED=never is unknown; use one of predict, pytorch,"):
             call(*tensors(), padding=1)
+    assert said() == []

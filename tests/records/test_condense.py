@@ -100,11 +100,12 @@ def test_each_pair_of_versions_has_its_own_best(tmp_path):
         return dataclasses.replace(record, versions=versions, confirmed=True)
 
     records = [
-        made(CONFIGS[0], us=9, versions=new),
+        made(CONFIGS[0], us=9, versions={**new, "template": "10"}),
         made(CONFIGS[0], us=1, versions=old),  # of the same candidate
         made(CONFIGS[1], us=2, versions=old),
         made(CONFIGS[2], us=1, versions={**new, "template": "9"}),  # by an earlier program of the template
         made(CONFIGS[3], us=8, versions={**new, "template": "10"}),
     ]
-    kept = condensed(Database.load([write(tmp_path / "log.jsonl", records)]), keep=1)
-    assert [(record.config, record.measurement.median_us) for record in kept] == [(CONFIGS[0], 1), (CONFIGS[3], 8)]
+    database = Database.load([write(tmp_path / "log.jsonl", records)])
+    assert condensed(database, keep=1) == [records[1], records[4]]
+    assert condensed(database, keep=9) == [records[1], records[2], records[4], records[0]], "each once"

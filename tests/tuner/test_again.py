@@ -15,7 +15,7 @@ from dwconv.tuner.again import to_race_again
 from dwconv.tuner.finalists import FINALISTS
 from dwconv.tuner.loop import SearchPlan
 from dwconv.tuner.result import Stop
-from tests.tuner.fake_search import tune
+from tests.tuner.fake_search import AFRESH, tune
 
 REFRESH = SearchPlan(refresh=True)
 
@@ -62,6 +62,32 @@ def test_a_candidate_that_was_measured_since_is_known(log, old):
     assert runner.measured[0] == second
 
 
+@pytest.mark.parametrize("strategy", ["evolve", "random", "exhaustive"])
+def test_what_is_tried_again_is_not_tried_once_more(log, strategy):
+    """Every strategy would begin with the default."""
+    (default,) = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
+    log.append(made_before(fake.record(fake.WORKLOAD, default, median_us=1.0)))
+    runner = fake.FakeRunner()
+    tune(log, runner, plan=SearchPlan(strategy=strategy), trials=8)
+    assert runner.measured[0] == default and runner.measured.count(default) == 1
+
+
+def test_what_is_current_is_not_tried_before_the_default(log):
+    """A new search stands on its own feet."""
+    tune(log, fake.FakeRunner())
+    runner = fake.FakeRunner()
+    tune(log, runner, plan=AFRESH)
+    assert (
+        runner.measured[:1] == loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults != fastest(log.load().records, 1)
+    )
+
+
+def test_as_many_are_tried_as_are_asked_for(old):
+    spaces, configs = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET), fastest(old)
+    strategy = again.Again(spaces, configs, then=None)
+    assert [strategy.ask(count) for count in (1, 9, 9)] == [configs[:1], configs[1:], []]
+
+
 def test_a_changed_template_makes_its_records_starts(log, monkeypatch):
     tune(log, fake.FakeRunner())
     changed = dataclasses.replace(fake.template(), version=2)
@@ -82,7 +108,7 @@ def test_refresh_races_the_best_again_and_nothing_else(log, old):
     runner = fake.FakeRunner()
     result = tune(log, runner, plan=REFRESH, trials=None)
     assert runner.measured == runner.confirmed == fastest(old)
-    assert result.stopped is Stop.EXHAUSTED and result.best.confirmed and result.best.config == fastest(old)[0]
+    assert result.stopped is Stop.REFRESHED and result.best.confirmed and result.best.config == fastest(old)[0]
     assert len(log.load().records) == len(old) + 2 * again.MOST
     assert to_race_again([fake.WORKLOAD], log.load().records, fake.TARGET) == []
 
@@ -92,7 +118,7 @@ def test_an_interrupted_refresh_goes_on(log, old):
     assert to_race_again([fake.WORKLOAD], log.load().records, fake.TARGET) == [fake.WORKLOAD]
     runner = fake.FakeRunner()
     tune(log, runner, plan=REFRESH, trials=None)
-    assert runner.measured[0] == fastest(old)[3] and runner.confirmed[:3] == fastest(old, 3)
+    assert runner.measured == fastest(old)[3:] and runner.confirmed == fastest(old)
     assert to_race_again([fake.WORKLOAD], log.load().records, fake.TARGET) == []
 
 
