@@ -180,9 +180,9 @@ def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], *, seconds: f
     """Print the plan, and the computed cost of each workload on an sm_90, in the default configuration with the least
     estimate."""
     from dwconv.build import build
+    from dwconv.schedules.estimate import estimated_us
     from dwconv.schedules.template import Candidate, templates_for
     from dwconv.tuner.cost_model import computed_cost
-    from dwconv.tuner.estimate import estimated_us
 
     target = parse_target("cuda:sm_90")
     assert isinstance(target, CudaTarget)

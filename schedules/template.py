@@ -23,8 +23,6 @@ from dwconv.workload import Layout, Pass, Workload
 if TYPE_CHECKING:
     from tvm import s_tir
 
-    from dwconv.schedules.cuda.gpu.cost import BlockWork
-
 AnyTarget = TypeVar("AnyTarget", bound=Target)
 
 
@@ -48,9 +46,9 @@ class ScheduleTemplate(Generic[AnyTarget]):
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, AnyTarget], ConfigSpace]
     schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule]
-    work: Callable[[Workload, Config, AnyTarget], tuple[BlockWork, ...]] | None = None
-    """The work of a block of each kernel, in plain integers: its price orders a GPU's candidates before one is
-    built."""
+    estimate_us: Callable[[Workload, Config, AnyTarget], float] | None = None
+    """What a legal configuration is estimated to cost, in microseconds, from plain integers: it orders candidates
+    before one is built. None: nothing is known of it."""
     version: int = 1
     """To be raised when the program of some configuration changes so that its speed may change: records of earlier
     versions then are where a search starts, no results."""

@@ -6,10 +6,10 @@ import math
 import random
 
 from dwconv.records.record import TuningRecord
+from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.target import CudaTarget
 from dwconv.tuner import unseen
-from dwconv.tuner.estimate import estimated_us
 from dwconv.tuner.features import Features
 from dwconv.tuner.ranking import rank_correlation
 from dwconv.tuner.regression import Regression

@@ -2,6 +2,7 @@
 to gain over PyTorch's own op.
 
     similar.py    the workloads nearest to it among the records, of whatever device
+    formula.py    the configurations of least estimated cost: chosen by computation, where there are no records
     starts.py     the configurations to start from, the most promising first
     gain.py       how much faster than PyTorch's op that one is expected to be, and how sure that is
 """

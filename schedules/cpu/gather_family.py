@@ -22,6 +22,7 @@ def gather_family(
     misfit: Callable[[Workload, CpuTarget], str | None],
     space: Callable[[str, Workload, CpuTarget], ConfigSpace],
     schedule: Callable[[Workload, Config, CpuTarget], s_tir.Schedule],
+    estimate_us: Callable[[Workload, Config, CpuTarget], float],
 ) -> tuple[ScheduleTemplate[CpuTarget], ...]:
     """Templates ``cpu.fprop_LAYOUT`` and ``cpu.dgrad_LAYOUT``; ``space`` takes the template's name first. The functions
     see from the workload which pass it is."""
@@ -34,6 +35,7 @@ def gather_family(
             misfit=misfit,
             space=partial(space, f"cpu.{pass_}_{layout}"),
             schedule=schedule,
+            estimate_us=estimate_us,
         )
         for pass_ in GATHERS
     )

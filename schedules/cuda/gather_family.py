@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.cost import BlockWork, total_us
 from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
@@ -36,7 +36,7 @@ def gather_family(
             layout=layout,
             misfit=misfit,
             space=partial(space, f"cuda.{pass_}_{suffix}"),
-            work=lambda workload, config, target: (work(workload, config, target),),
+            estimate_us=lambda workload, config, target: total_us([work(workload, config, target)], target),
             schedule=schedule,
         )
         for pass_ in GATHERS

@@ -17,10 +17,10 @@ from dwconv.build.sass import disassemble
 from dwconv.errors import InvalidConfig
 from dwconv.measure.simulator.smaller import source_only
 from dwconv.schedules.cuda.channels_last.templates import TEMPLATES as CHANNELS_LAST
+from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.cost_model import computed_cost
-from dwconv.tuner.estimate import estimated_us
 from dwconv.tuner.ranking import rank_correlation
 from dwconv.workload import DTYPES, DType, Pass, Workload
 from tests.conftest import Golden

@@ -21,10 +21,10 @@ from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
 from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, loads
+from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
 from dwconv.tuner.cost_model import computed_cost
-from dwconv.tuner.estimate import estimated_us
 from dwconv.tuner.ranking import rank_correlation
 from dwconv.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from tests.conftest import Golden

@@ -19,10 +19,10 @@ from dwconv.errors import InvalidConfig, InvalidWorkload
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
+from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates
 from dwconv.tuner.cost_model import computed_cost
-from dwconv.tuner.estimate import estimated_us
 from dwconv.workload import DTYPES, DType, Workload
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, drawn

@@ -16,13 +16,13 @@ from dwconv.build.artifact import Argument, Artifact, Launch
 from dwconv.build.sass import Code, Instruction
 from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, NOT_HIDDEN, RESOURCES
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
+from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import Candidate, template, templates_for
 from dwconv.target import CudaTarget, parse_target
 from dwconv.tuner import cost_model
 from dwconv.tuner.block_trace import Untraceable
 from dwconv.tuner.cost_model import Cost, computed_cost, issue_budget
 from dwconv.tuner.cost_report import cost_data, cost_lines
-from dwconv.tuner.estimate import estimated_us
 from dwconv.workload import Workload
 
 SM_90 = parse_target("cuda:sm_90")

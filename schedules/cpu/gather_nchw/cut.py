@@ -14,6 +14,9 @@ from dwconv.schedules.taps import Run, full_source_loops
 from dwconv.target import CpuTarget
 from dwconv.workload import Workload
 
+FEW_WEIGHTS = 9
+"""So many weights of a channel are loaded once for all of its plane, and kept in registers."""
+
 
 @dataclass(frozen=True)
 class Cut:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu.gather_family import gather_family
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
+from dwconv.schedules.cpu.gather_nchw.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nchw.space import gather_space
 from dwconv.schedules.cpu.shared.planes import plane_misfit
 from dwconv.schedules.space import Config
@@ -49,4 +50,4 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_gather(Cut.of(workload, config, target))
 
 
-TEMPLATES = gather_family("nchw", misfit=plane_misfit, space=gather_space, schedule=schedule)
+TEMPLATES = gather_family("nchw", misfit=plane_misfit, space=gather_space, schedule=schedule, estimate_us=estimate_us)

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dwconv.schedules.cpu.emit.vectors import Vectors
+from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS
 from dwconv.schedules.emit import Expr, bind
 from dwconv.schedules.gather import Gather
-
-FEW = 9
-"""So many weights are kept in registers."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class ChannelWeights:
     @classmethod
     def of(cls, channel: Expr, work: Gather, w: Any, vectors: Vectors) -> ChannelWeights:
         weights = cls(vectors, w, work.fan_in, channel, {})
-        if work.fan_in == 1 and work.rows.taps * work.columns.taps <= FEW:
+        if work.fan_in == 1 and work.rows.taps * work.columns.taps <= FEW_WEIGHTS:
             for kh in range(work.rows.taps):
                 for kw in range(work.columns.taps):
                     weights.loaded[kh, kw] = weights.vector(0, kh, kw)

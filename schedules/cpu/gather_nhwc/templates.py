@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu.gather_family import gather_family
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
+from dwconv.schedules.cpu.gather_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nhwc.space import gather_space
 from dwconv.schedules.cpu.gather_nhwc.stores import streamed_above
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
@@ -54,4 +55,4 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_gather(Cut.of(workload, config, target), streamed_above=streamed_above(workload, config, target))
 
 
-TEMPLATES = gather_family("nhwc", misfit=float32_misfit, space=gather_space, schedule=schedule)
+TEMPLATES = gather_family("nhwc", misfit=float32_misfit, space=gather_space, schedule=schedule, estimate_us=estimate_us)

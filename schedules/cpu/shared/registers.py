@@ -20,6 +20,11 @@ def vector_count(elements: int, lanes: int) -> int:
     return -(-elements // lanes)
 
 
+def vector_registers(target: CpuTarget) -> int:
+    """Vector registers: AVX has 16, AVX-512 and Arm 32."""
+    return 16 if target.vector_bytes == 32 else 32
+
+
 def sum_registers(target: CpuTarget) -> int:
     """Vector registers that sums may take; the others hold what is multiplied. AVX has 16, AVX-512 and Arm 32."""
     return 12 if target.vector_bytes == 32 else 24

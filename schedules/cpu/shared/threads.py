@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dwconv.schedules.space import Knob
+from dwconv.schedules.space import Config, Knob
 from dwconv.target import CpuTarget
 from dwconv.workload import Workload
 
@@ -24,3 +24,10 @@ def thread_knobs(workload: Workload, target: CpuTarget) -> list[Knob]:
         return []
     fewer = [1 << power for power in range((target.threads - 1).bit_length())]
     return [Knob("threads", [*fewer, target.threads])]
+
+
+def threads_of(config: Config, target: CpuTarget) -> int:
+    """Threads that run a configuration."""
+    asked = config.to_dict().get("threads", target.threads)
+    assert isinstance(asked, int)
+    return min(asked, target.threads)

@@ -7,8 +7,10 @@ dbias[c] = Σ over n, o of dy[n, o, c]
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from dwconv.schedules.cpu.shared.axis_work import live_rows
 from dwconv.schedules.taps import Axis
 from dwconv.workload import Workload
 
@@ -61,3 +63,12 @@ class RegisterTaps:
         """Whether the taps are in one kernel row, and nothing else is summed: then only the rows that it meets
         count."""
         return self.height == 1 and not self.sums_dy
+
+
+@cache
+def x_rows_read(rows: Axis, *, group_kh: int, tile_h: int) -> float:
+    """Rows of x that tiles of ``tile_h`` rows of dy read for groups of ``group_kh`` kernel rows, each once for all dy
+    of the tile that it meets."""
+    firsts = range(0, rows.taps, group_kh)
+    spans = sum(len(rows.part(0, min(group_kh, rows.taps - first)).reads(tile_h)) for first in firsts)
+    return live_rows(rows) * spans / (tile_h * rows.taps)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu.shared.planes import plane_misfit
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nchw.estimate import estimate_us
 from dwconv.schedules.cpu.weight_gradient_nchw.space import weight_gradient_space
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
@@ -46,6 +47,13 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
 
 TEMPLATES = (
     ScheduleTemplate(
-        name=NAME, device="cpu", pass_="wgrad", layout="nchw", misfit=plane_misfit, space=space, schedule=schedule
+        name=NAME,
+        device="cpu",
+        pass_="wgrad",
+        layout="nchw",
+        misfit=plane_misfit,
+        space=space,
+        schedule=schedule,
+        estimate_us=estimate_us,
     ),
 )

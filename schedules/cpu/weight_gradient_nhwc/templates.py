@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
+from dwconv.schedules.cpu.weight_gradient_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.weight_gradient_nhwc.space import weight_gradient_space
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
@@ -47,6 +48,13 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
 
 TEMPLATES = (
     ScheduleTemplate(
-        name=NAME, device="cpu", pass_="wgrad", layout="nhwc", misfit=float32_misfit, space=space, schedule=schedule
+        name=NAME,
+        device="cpu",
+        pass_="wgrad",
+        layout="nhwc",
+        misfit=float32_misfit,
+        space=space,
+        schedule=schedule,
+        estimate_us=estimate_us,
     ),
 )

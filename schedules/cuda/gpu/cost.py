@@ -15,6 +15,7 @@ not a measurement, and is not calibrated on a GPU.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dwconv.schedules.cuda.gpu.hardware import WARP
@@ -87,6 +88,11 @@ class Price:
         """With the launch."""
         busy = self.busy_us.values()
         return (1 - NOT_HIDDEN) * max(busy) + NOT_HIDDEN * sum(busy) + LAUNCH_US
+
+
+def total_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
+    """Microseconds of kernels that run one after the other."""
+    return sum(price(work, target).microseconds for work in works)
 
 
 def price(work: BlockWork, target: CudaTarget) -> Price:

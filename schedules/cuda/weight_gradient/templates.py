@@ -30,7 +30,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works
 from dwconv.schedules.cuda.weight_gradient.space import kernel_misfit, weight_gradient_space
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from tvm import s_tir
 
 
-def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
-    return block_works(Cut.of(workload, config), target)
+def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
+    return total_us(block_works(Cut.of(workload, config), target), target)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -62,7 +62,7 @@ TEMPLATES = tuple(
         layout=layout,
         misfit=kernel_misfit,
         space=partial(weight_gradient_space, f"cuda.wgrad_{layout}"),
-        work=work,
+        estimate_us=estimate_us,
         schedule=schedule,
     )
     for layout in LAYOUTS

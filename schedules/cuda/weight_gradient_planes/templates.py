@@ -20,7 +20,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
 from dwconv.schedules.cuda.weight_gradient_planes.estimate import block_works, blocks_at_a_time
 from dwconv.schedules.cuda.weight_gradient_planes.space import plane_misfit, plane_space
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 NAME = "cuda.wgrad_nchw_plane"
 
 
-def work(workload: Workload, config: Config, target: CudaTarget) -> tuple[BlockWork, ...]:
-    return block_works(Cut.of(workload, config), target)
+def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
+    return total_us(block_works(Cut.of(workload, config), target), target)
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
@@ -55,7 +55,7 @@ TEMPLATES = (
         layout="nchw",
         misfit=plane_misfit,
         space=partial(plane_space, NAME),
-        work=work,
+        estimate_us=estimate_us,
         schedule=schedule,
     ),
 )

@@ -1,0 +1,147 @@
+"""The estimated cost of the NCHW gather, from plain integers. No TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut
+from dwconv.schedules.cpu.shared.axis_work import AxisWork, row_tiles
+from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, largest_share, price
+from dwconv.schedules.cpu.shared.planes import row_runs
+from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
+from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
+from dwconv.schedules.cpu.shared.threads import threads_of
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axis, full_source_loops
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+LOOP_TURNS = 5
+"""Turns that it takes to begin and end a loop over source rows: its bounds are computed."""
+
+
+def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
+    return price(cpu_work(workload, config, target), target)
+
+
+def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
+    cut = Cut(_gather(workload), config, target)
+    work, rows, columns, lanes = cut.work, cut.work.rows, cut.work.columns, cut.lanes
+    down, across = (
+        row_tiles(rows, config.tile_h),
+        _across(columns, lanes=lanes, vectors_w=config.vectors_w, stage=config.stage),
+    )
+    reads, phase_products = _cell(columns)
+    planes, groups = workload.batch * work.channels, workload.batch * (work.channels // work.fan_out)
+    threads, blocks = threads_of(config, target), cut.rows.blocks
+    tasks = -(-groups // config.planes) * blocks
+    tiles = planes * down.tiles * across.tiles
+    products = planes * work.fan_in * down.products * phase_products * across.vectors
+    read = planes * work.fan_in * down.reads * reads
+    in_place = config.stage == "none"
+    each = ReadWork.of(columns, lanes=lanes, stage=config.stage)
+    masks = read * across.edge_vectors if in_place else 0.0
+    # A weight is one number in all lanes: few stay in registers, others are loaded for all vectors of a tile's row.
+    taps = rows.taps * columns.taps
+    is_few = work.fan_in == 1 and taps <= FEW_WEIGHTS and config.unroll == "taps"
+    held = is_few and cut.sums + taps + 2 <= vector_registers(target)
+    weights = planes * blocks * taps if held else products * across.tiles / across.vectors
+    stores = planes * rows.outputs * columns.down * across.vectors
+    scratch = _scratch(cut, groups=groups, tasks=tasks)
+    loops = LOOP_TURNS * work.fan_in * _loops(rows, config.tile_h) if config.unroll == "kw" else 1
+    return CpuWork(
+        tasks=tasks,
+        threads=threads,
+        share=largest_share(tasks, threads),
+        tiles=tiles,
+        multiply_adds=products,
+        loads=read * across.vectors * each.loads + weights + scratch.loads,
+        stores=stores * lines_of_columns(lanes) + scratch.stores,
+        # Sums are cleared and, with a strided gradient, interleaved.
+        others=read * across.vectors * each.shuffles + masks + stores * min(2, columns.down) + scratch.shuffles,
+        turns=planes * work.fan_in * down.reads * across.tiles + tiles * loops + scratch.turns,
+        live=(cut.sums + 2 + (taps if held else 0)) / vector_registers(target),
+        chain=work.fan_in * taps / (rows.down * columns.down),
+        traffic=_traffic(cut, down, scratch=scratch, workload=workload, threads=threads),
+        scratches=scratch.scratches,
+        fills=scratch.fills,
+    )
+
+
+def _traffic(
+    cut: Cut, down: AxisWork, *, scratch: ScratchWork, workload: Workload, threads: int
+) -> tuple[Traffic, ...]:
+    work, rows = cut.work, cut.work.rows
+    groups = workload.batch * (work.channels // work.fan_out)
+    row_bytes = 4.0 * work.columns.inputs * work.fan_in
+    source = groups * rows.inputs * row_bytes
+    result = 4.0 * workload.batch * work.channels * rows.outputs * work.columns.outputs
+    mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
+    spanned = rows.spanned(cut.rows.block_rows)[1]
+    again_tile = down.span * rows.down / (cut.config.tile_h * rows.up) - 1
+    again_block = cut.rows.blocks * spanned / max(1, rows.inputs) - 1 if cut.rows.blocks > 1 else 0.0
+    return (
+        Traffic(bytes=source, held_bytes=mine),
+        Traffic(bytes=2 * result, held_bytes=mine),  # a line that is stored is read first
+        # Rows that tiles share, for each channel that a group gives.
+        Traffic(bytes=source * work.fan_out * max(0.0, again_tile), held_bytes=down.span * row_bytes),
+        # Rows that tasks share: the next task, unless each goes through several planes first.
+        Traffic(bytes=source * max(0.0, again_block), held_bytes=mine if cut.config.planes > 1 else mine / 8),
+        scratch.traffic(lanes=cut.lanes, held_bytes=4.0 * cut.scratch_elements + source / groups),
+    )
+
+
+def _scratch(cut: Cut, *, groups: int, tasks: int) -> ScratchWork:
+    if cut.config.stage == "none":
+        return ScratchWork()
+    work, spanned = cut.work, cut.work.rows.spanned(cut.rows.block_rows)[1]
+    return ScratchWork.of(
+        work.columns,
+        lanes=cut.lanes,
+        scratches=tasks,
+        fills=groups * cut.rows.blocks,
+        rows_filled=work.fan_in * min(spanned, work.rows.inputs),
+        rows_held=work.fan_in * spanned,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Across:
+    """The tiles of a row."""
+
+    tiles: int
+    vectors: int
+    """In all tiles; the next, in those at edges."""
+    edge_vectors: int
+
+
+@cache
+def _across(columns: Axis, *, lanes: int, vectors_w: int, stage: str) -> _Across:
+    cells = lanes * columns.down
+    runs = row_runs(columns, vectors_w * cells, stage=stage)
+    vectors = [(run.tiles * vector_count(run.width, cells), run.interior) for run in runs]
+    return _Across(
+        tiles=sum(run.tiles for run in runs),
+        vectors=sum(count for count, _ in vectors),
+        edge_vectors=sum(count for count, interior in vectors if not interior),
+    )
+
+
+@cache
+def _cell(columns: Axis) -> tuple[int, int]:
+    """(columns that a cell reads, products of its phases)."""
+    reads = columns.reads(columns.down)
+    return len(reads), sum(map(len, reads.values()))
+
+
+@cache
+def _loops(rows: Axis, tile_h: int) -> int:
+    """Loops over source rows of a tile."""
+    return len(full_source_loops(rows, tile_h))
+
+
+@lru_cache(maxsize=64)
+def _gather(workload: Workload) -> Gather:
+    return Gather.of(workload)

@@ -1,0 +1,138 @@
+"""The estimated cost of the NHWC gather, from plain integers. No TVM here."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from dwconv.schedules.cpu.gather_nhwc.cut import Cut
+from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows, rolled_column_tiles, row_tiles
+from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, folded, largest_share, price
+from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
+from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS, threads_of
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
+from dwconv.target import CpuTarget
+from dwconv.workload import Workload
+
+
+def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
+    return price(cpu_work(workload, config, target), target)
+
+
+def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
+    cut = Cut(_gather(workload), config, target)
+    work, unroll, batch, lanes = cut.work, config.unroll, workload.batch, cut.lanes
+    rows, columns, channel_blocks = work.rows, work.columns, cut.channel_blocks
+    vectors, groups = vector_count(work.channels, lanes), channel_blocks * -(-cut.block_vectors // config.vectors_c)
+    across = (rolled_column_tiles if unroll == "none" else column_tiles)(columns, config.tile_w)
+    down = row_tiles(rows, config.tile_h)
+    # Rows of the source that tiles read; with kernel rows in a loop each row of results reads its own.
+    rows_read = down.reads if unroll == "taps" else live_rows(rows)
+    products = (down.products if unroll == "taps" else live_rows(rows)) * across.products
+    height = down.tiles if unroll == "taps" else rows.outputs
+    tiles = batch * groups * height * across.tiles
+    each = batch * vectors * work.fan_in  # what follows is for each vector of channels and each source channel
+    # A vector of unaligned channels lies across two lines; with a multiplier it is gathered, lane by lane.
+    lines = 1 + (4 * lanes / LINE_BYTES if work.channels % lanes else 0.0)
+    loads = float(rows_read) * (across.products if unroll == "none" else across.reads)
+    loads *= lines if work.multiplier == 1 else 1.5 * lanes
+    weights, spilled = _weight_loads(cut, tiles=height * across.tiles, rows_read=rows_read, products=products)
+    stores = batch * vectors * rows.outputs * columns.outputs
+    turns = batch * groups * across.tiles * work.fan_in * rows_read * (1 if unroll != "none" else columns.taps)
+    threads, tasks = threads_of(config, target), batch * cut.rows.blocks * channel_blocks
+    kernels = work.weights * rows.taps * columns.taps
+    return CpuWork(
+        tasks=tasks,
+        threads=threads,
+        share=largest_share(tasks, threads),
+        tiles=tiles,
+        multiply_adds=each * products,
+        loads=each * (loads + weights),
+        spilled_loads=each * spilled,
+        stores=stores * lines,
+        others=stores,  # sums are cleared
+        turns=turns + tiles,
+        live=(cut.sums + 2) / vector_registers(target),
+        chain=work.fan_in * rows.taps * columns.taps / (rows.down * columns.down),
+        traffic=_traffic(cut, workload, threads=threads),
+        # Weights are packed, lane by lane, by all threads if they are many.
+        alone_slots=1.5 * kernels / (threads if kernels >= PARALLEL_WEIGHTS else 1),
+        regions=2 if kernels >= PARALLEL_WEIGHTS else 1,
+        copied_bytes=workload.bytes if workload.layout != "nhwc" else 0.0,
+    )
+
+
+def _weight_loads(cut: Cut, *, tiles: int, rows_read: int, products: int) -> tuple[float, float]:
+    """(weights that tiles load, multiply-adds that load their own) for a vector of channels: registers hold the weights
+    of all taps, those of a kernel row, or too few of them."""
+    work, config = cut.work, cut.config
+    free = vector_registers(cut.target) - cut.sums - 2
+    if config.unroll == "none":  # one at a time, for all columns of the tile
+        return products / config.tile_w, 0.0
+    if config.unroll == "kw":
+        used = work.columns.taps * config.vectors_c
+        return (rows_read * tiles / work.rows.outputs * work.columns.taps, 0.0) if used <= free else (0.0, products)
+    taps = work.rows.taps * work.columns.taps
+    if taps * config.vectors_c <= free:  # they stay from tile to tile, unless the next has other channels
+        return tiles * taps * (1.0 if config.order[-1] == "c" else 0.1), 0.0
+    return 0.0, products * (1 - 0.5 * max(0, free) / (taps * config.vectors_c))
+
+
+def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ...]:
+    """``order`` decides what a core touches between two tiles that read the same lines: all that the loops inside of
+    the one over these tiles go through."""
+    work, config = cut.work, cut.config
+    rows, columns, order = work.rows, work.columns, config.order
+    vector_bytes = 4.0 * cut.lanes * work.source_channels / work.channels
+    taken = {
+        "h": (rows.spanned(config.tile_h)[1], rows.spanned(cut.rows.block_rows)[1]),
+        "w": (columns.spanned(config.tile_w)[1], columns.inputs),
+        "c": (config.vectors_c * vector_bytes, cut.block_vectors * vector_bytes),
+    }  # by a tile, by a task
+
+    def touched(loop: str) -> float:
+        """Bytes of the source that one turn of a loop goes through."""
+        sizes = [taken[other][order.index(other) > order.index(loop)] for other in "hwc"]
+        return float(sizes[0] * sizes[1] * sizes[2])
+
+    source, result = (4.0 * workload.batch * size for size in _sizes(work))
+    mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
+    run = taken["c"][order[-1] == "c"]
+    fold = folded(4 * work.source_channels, run)
+    later = 0.0 if order[-1] == "c" else touched("c") * cut.block_vectors / config.vectors_c * fold
+
+    def moved(size: float, held_bytes: float) -> Traffic:
+        return Traffic(bytes=size, held_bytes=held_bytes, run_bytes=run, neighbour_bytes=later)
+
+    again_h = taken["h"][0] * rows.down / (config.tile_h * rows.up) - 1
+    again_w = taken["w"][0] * columns.down / (config.tile_w * columns.up) - 1
+    again_block = cut.rows.blocks * taken["h"][1] / max(1, rows.inputs) - 1 if cut.rows.blocks > 1 else 0.0
+    streamed = config.to_dict().get("store") == "streamed"
+    weights = 4.0 * cut.lanes * rows.taps * columns.taps * work.fan_in  # of a vector of channels
+    times = -(-rows.outputs // config.tile_h) if order.index("c") > order.index("h") else cut.rows.blocks
+    times *= -(-columns.outputs // config.tile_w) if order.index("c") > order.index("w") else 1
+    return (
+        moved(source, mine),
+        moved(source * max(0.0, again_h), touched("h") * fold),  # rows that tiles above and below share
+        moved(source * max(0.0, again_w), touched("w") * fold),  # columns that tiles side by side share
+        moved(source * max(0.0, again_block), mine),  # rows that tasks share
+        # A line that is stored is read first, unless it is streamed; then it always goes to memory.
+        moved(result, float("inf")) if streamed else moved(2 * result, mine),
+        Traffic(
+            bytes=workload.batch * times * vector_count(work.channels, cut.lanes) * weights,
+            held_bytes=cut.block_vectors * weights + (touched(order[order.index("c") - 1]) if order[0] != "c" else 0.0),
+        ),
+    )
+
+
+def _sizes(work: Gather) -> tuple[int, int]:
+    """Elements of the source and of the result, of one image."""
+    return (
+        work.rows.inputs * work.columns.inputs * work.source_channels,
+        work.rows.outputs * work.columns.outputs * work.channels,
+    )
+
+
+@lru_cache(maxsize=64)
+def _gather(workload: Workload) -> Gather:
+    return Gather.of(workload)

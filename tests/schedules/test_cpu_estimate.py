@@ -1,0 +1,262 @@
+"""The estimated cost of CPU configurations: it exists for all of them, and grows with what costs time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+
+import pytest
+
+from dwconv.errors import InvalidConfig
+from dwconv.schedules import estimate
+from dwconv.schedules.cpu.shared.axis_work import column_tiles, row_tiles
+from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, folded, largest_share, price
+from dwconv.schedules.estimate import estimated_us
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.taps import Axis
+from dwconv.schedules.template import all_templates, templates_for
+from dwconv.target import CacheLevel, CpuTarget, KiB, Limits, MiB
+from dwconv.workload import LAYOUTS, PASSES, Layout, Pass, Workload
+from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, WAYS, layer, lying, some_configs, template_of
+
+LIMITS = Limits(
+    memory_gb_per_s=30,
+    cache_gb_per_s=60,
+    cache_bytes=32 * MiB,
+    peak_gflop_per_s=300,
+    levels=(
+        CacheLevel(bytes=32 * KiB, gb_per_s=250),
+        CacheLevel(bytes=1 * MiB, gb_per_s=80),
+        CacheLevel(bytes=16 * MiB, gb_per_s=30),
+    ),
+    region_us=2,
+)
+MEASURED = dataclasses.replace(TARGET, limits=LIMITS)
+LARGE = layer(144, (56, 56), (5, 5), padding=((2, 2), (2, 2)), batch=16)
+CACHED = layer(144, (28, 28), (5, 5), padding=((2, 2), (2, 2)), batch=2)
+"""All of it stays in the second-level caches: what a core computes decides."""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_legal_configuration_has_an_estimate(shape: str, pass_: Pass, layout: Layout) -> None:
+    workload = lying(SHAPES[shape].for_pass(pass_), layout)
+    for target in TARGETS.values():
+        measured = dataclasses.replace(target, limits=LIMITS)
+        for template in templates_for(workload, target):
+            for config in walk(template.space(workload, target), steps=5):
+                for us in (estimated_us(workload, config, target), estimated_us(workload, config, measured)):
+                    assert math.isfinite(us) and us > 0, (config, target)
+
+
+def walk(space: ConfigSpace, *, steps: int) -> list[Config]:
+    """Legal configurations of every kind, the same in every run."""
+    rng, found = random.Random(space.template), [space.default]
+    for _ in range(steps):
+        found.append(rng.choice(space.neighbours(found[-1]) or found))
+    return found
+
+
+@pytest.mark.parametrize(("layout", "of_template"), WAYS)
+@pytest.mark.parametrize("pass_", PASSES)
+def test_twice_the_batch_takes_about_twice_as_long(pass_: Pass, layout: Layout, of_template: Layout) -> None:
+    workload = lying(LARGE.for_pass(pass_), layout)
+    for target in (TARGET, MEASURED):
+        for config in some_configs(workload, 5, layout=of_template, target=target):
+            once, twice = (estimated_us(workload.with_batch(batch), config, target) for batch in (32, 64))
+            assert 1.7 < twice / once < 2.5, config
+
+
+@pytest.mark.parametrize(("layout", "of_template"), WAYS)
+@pytest.mark.parametrize("pass_", PASSES)
+def test_more_threads_never_cost_more_on_large_work(pass_: Pass, layout: Layout, of_template: Layout) -> None:
+    workload = lying(LARGE.for_pass(pass_), layout)
+    one = dataclasses.replace(TARGET, threads=1)
+    for config in some_configs(workload, 5, layout=of_template, target=dataclasses.replace(TARGET, threads=8)):
+        threads = [dataclasses.replace(one, threads=count) for count in (1, 2, 4, 8)]
+        estimates = [estimated_us(workload, config, target) for target in threads]
+        assert estimates == sorted(estimates, reverse=True), config
+        assert estimates[-1] < estimates[0] / 2
+
+
+TINY = {
+    "fprop_nhwc": {"tile_h": 1, "tile_w": 1, "vectors_c": 1},
+    "dgrad_nhwc": {"tile_h": 1, "tile_w": 1, "vectors_c": 1},
+    "fprop_nchw": {"tile_h": 1, "vectors_w": 1},
+    "dgrad_nchw": {"tile_h": 1, "vectors_w": 1},
+    "wgrad_nhwc": {"tile_h": 1, "tile_w": 1, "group_kh": 1, "vectors_c": 1},
+    "wgrad_nchw": {"tile_h": 1, "group_kh": 1, "group_kw": 1},
+}
+"""Register tiles that load a vector for every few multiply-adds."""
+
+
+@pytest.mark.parametrize("target", [TARGET, MEASURED], ids=["typical", "measured"])
+@pytest.mark.parametrize("name", TINY)
+def test_tiny_register_tiles_cost_more(name: str, target: CpuTarget) -> None:
+    workload, default = default_of(name, CACHED, target)
+    assert estimated_us(workload, changed(default, **TINY[name]), target) > 1.2 * estimated_us(
+        workload, default, target
+    )
+
+
+def default_of(name: str, shape: Workload, target: CpuTarget = TARGET) -> tuple[Workload, Config]:
+    template = all_templates()[f"cpu.{name}"]
+    workload = lying(shape.for_pass(template.pass_), template.layout)
+    return workload, template.space(workload, target).default
+
+
+def changed(config: Config, **values: int | str) -> Config:
+    return Config.of(config.template, **{**dict(config.values), **values})
+
+
+def test_channels_first_cost_more_where_caches_hold_too_little() -> None:
+    """Channels innermost, neighbours in memory are moved together; outermost, each line comes alone."""
+    large = layer(256, (64, 64), (3, 3), padding=((1, 1), (1, 1)), batch=32)
+    workload, default = default_of("fprop_nhwc", large, MEASURED)
+    tile = changed(default, tile_h=2, tile_w=4, vectors_c=1, unroll="taps", block_h=64, store="cached")
+    inner, outer = (estimated_us(workload, changed(tile, order=order), MEASURED) for order in ("hwc", "chw"))
+    assert outer > 1.2 * inner
+
+
+def test_ragged_channels_cost_more_than_as_many_vectors() -> None:
+    """143 channels are nine vectors as well as 144 are, but these lie across two cache lines: that shows where a load
+    meets few multiply-adds."""
+    for name in ("fprop_nhwc", "wgrad_nhwc"):
+        workload, default = default_of(name, CACHED)
+        config = changed(default, tile_w=2)
+        ragged = dataclasses.replace(workload, channels=143)
+        assert estimated_us(ragged, config, TARGET) > 1.05 * estimated_us(workload, config, TARGET)
+
+
+def test_a_copy_to_the_other_layout_is_paid_for() -> None:
+    workload, config = default_of("fprop_nhwc", LARGE)
+    assert estimated_us(lying(workload, "nchw"), config, TARGET) > 1.2 * estimated_us(workload, config, TARGET)
+
+
+def test_scratch_memory_for_each_small_plane_costs_more_than_for_many() -> None:
+    small = layer(960, (7, 7), (3, 3), padding=((1, 1), (1, 1)), batch=8)
+    workload, default = default_of("fprop_nchw", small)
+    one, many = (estimated_us(workload, changed(default, stage="scratch", planes=n), TARGET) for n in (1, 16))
+    assert one > 1.3 * many
+
+
+def test_few_tasks_leave_threads_idle() -> None:
+    alone = layer(96, (56, 56), (3, 3), padding=((1, 1), (1, 1)), batch=1)
+    workload, default = default_of("fprop_nhwc", alone)
+    whole, halves = (estimated_us(workload, changed(default, block_h=rows, block_c=96), TARGET) for rows in (56, 28))
+    assert whole > 1.5 * halves
+
+
+def test_partial_sums_of_many_tasks_cost_more() -> None:
+    wide = layer(640, (7, 7), (13, 13), padding=((6, 6), (6, 6)), batch=32)
+    workload, default = default_of("wgrad_nhwc", wide)
+    images = changed(default, parallel="images", block_h=7)
+    few, many = (estimated_us(workload, changed(images, tasks=tasks), TARGET) for tasks in (2, 16))
+    assert many > 1.2 * few
+
+
+def test_a_template_without_an_estimate_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, config = default_of("fprop_nhwc", LARGE)
+    unknown = dataclasses.replace(template_of(workload), estimate_us=None)
+    monkeypatch.setattr(estimate, "template", lambda name: unknown)
+    with pytest.raises(InvalidConfig, match=r"template=cpu\.fprop_nhwc has no estimate"):
+        estimated_us(workload, config, TARGET)
+
+
+# -- its parts -------------------------------------------------------------------------------------------------------
+
+WORK = CpuWork(
+    tasks=8, threads=2, share=0.5, tiles=1e4, multiply_adds=1e6, loads=5e5, stores=1e5, live=0.4, traffic=()
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"share": 0.6},
+        {"multiply_adds": 2e6},
+        {"loads": 2e6},
+        {"stores": 1e6},
+        {"spilled_loads": 1e6},
+        {"others": 2e6},
+        {"turns": 1e5},
+        {"tasks": 800},
+        {"live": 0.9},
+        {"chain": 100.0, "tiles": 1e5},
+        {"scratches": 100},
+        {"fills": 100},
+        {"alone_slots": 1e5},
+        {"regions": 2},
+        {"copied_bytes": 1e6},
+        {"traffic": (Traffic(bytes=1e8, held_bytes=1e8),)},
+    ],
+    ids=lambda more: "-".join(more),
+)
+def test_more_of_anything_costs_more(more: dict[str, object]) -> None:
+    for target in (TARGET, MEASURED):
+        assert price(dataclasses.replace(WORK, **more), target) > 1.01 * price(WORK, target)
+
+
+def test_bytes_cost_what_the_level_that_holds_them_gives() -> None:
+    def us(held_bytes: float, **other: object) -> float:
+        traffic = Traffic(bytes=1e8, held_bytes=held_bytes, **other)
+        return price(dataclasses.replace(WORK, traffic=(traffic,)), MEASURED)
+
+    held = [us(held_bytes) for held_bytes in (4 * KiB, 100 * KiB, 4 * MiB, 64 * MiB)]
+    assert held == sorted(held) and len(set(held)) == 4
+    assert held[0] == price(WORK, MEASURED)  # the first level is part of the slots of a load
+    assert held[3] - held[2] > 0.5e8 / 60e3
+    alone = us(64 * MiB, run_bytes=64)
+    assert held[3] < alone < us(64 * MiB, run_bytes=64, neighbour_bytes=64 * MiB)
+    assert us(100 * KiB, run_bytes=64) == held[1]
+
+
+def test_lines_that_are_asked_for_ahead_are_waited_for_less() -> None:
+    traffic = Traffic(bytes=1e8, held_bytes=64 * MiB, run_bytes=64)
+    work = dataclasses.replace(WORK, traffic=(traffic,))
+    assert price(dataclasses.replace(work, asks_ahead=True), TARGET) < 0.9 * price(work, TARGET)
+
+
+def test_a_pitch_divisible_by_powers_of_two_fills_few_sets() -> None:
+    assert [folded(4 * channels, 64) for channels in (144, 96, 192, 256, 1024)] == [1, 2, 4, 16, 64]
+    assert folded(4 * 1024, 256) == 16
+    assert folded(4 * 250, 64) == 1
+
+
+def test_the_busiest_thread_has_the_odd_task() -> None:
+    assert [largest_share(tasks, 2) for tasks in (1, 2, 3, 4)] == [1, 1 / 2, 2 / 3, 1 / 2]
+
+
+AXES = [
+    Axis.of_convolution(LARGE, 0),
+    Axis.of_convolution(layer(8, (23, 17), (5, 3), padding=((1, 3), (0, 1)), stride=(2, 3), dilation=(2, 1)), 0),
+    Axis.of_input_gradient(layer(8, (23, 17), (5, 3), padding=((2, 2), (1, 1)), stride=(2, 3)), 1),
+    Axis.of_convolution(layer(8, (1, 9), (3, 5), padding=((1, 1), (4, 4))), 0),
+]
+
+
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_row_tiles_are_counted_as_one_by_one(axis: Axis, size: int) -> None:
+    size *= axis.down
+    read = [axis.live_reads(start, size) for start in range(0, axis.outputs, size)]
+    found = row_tiles(axis, size)
+    assert found.tiles == len(read)
+    assert found.reads == sum(map(len, read))
+    assert found.products == sum(len(pairs) for reads in read for pairs in reads.values())
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_column_tiles_compute_every_product_once(axis: Axis) -> None:
+    every = sum(
+        0 <= axis.origin(out // axis.down * axis.down) + at < axis.inputs
+        for out in range(axis.outputs)
+        for tap in range(axis.taps)
+        if (at := axis.meets(out % axis.down, tap)) is not None
+    )
+    for size in (1, 2, 4):
+        found = column_tiles(axis, size * axis.down)
+        assert found.products == every
+        assert found.reads <= every or size * axis.down == 1
