@@ -69,7 +69,7 @@ def state(model):
         "modules": [(module.training, len(module._forward_hooks), sorted(vars(module))) for module in model.modules()],
         "attributes": (model.calls, list(model.cache), id(model.seen), model.seen.tolist()),
         "random": (torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())),
-        "modes": (torch.is_autocast_cache_enabled(), torch.is_grad_enabled(), len(_global_forward_hooks)),
+        "modes": (torch.is_grad_enabled(), len(_global_forward_hooks)),
     }
 
 
@@ -104,9 +104,9 @@ class Everywhere(nn.Module):
         self.w = nn.Parameter(torch.randn(4, 1, 3, 3))
         self.inner = nn.Identity()
         self.scripted = torch.jit.script(nn.Conv1d(4, 4, 3, groups=4))
-        self.inner.register_forward_hook(lambda module, inputs, output: output * 1)
 
     def forward(self, x):
+        x = self.inner(x)
         y = F.conv2d(x, self.w, groups=4) + torch.conv2d(x, weight=self.w, groups=4)
         y = y + torch.convolution(x, self.w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 4)
         y = y + dwconv.conv2d(x, self.w)
@@ -124,6 +124,19 @@ def test_functional_calls_are_found_wherever_they_are_made():
         ("", (3, 3), 4, ("fprop", "wgrad")), ("", (1, 3), 1, ("fprop", "wgrad")),
         ("scripted", (1, 3), 1, ("fprop", "wgrad")),
     ]  # fmt: skip
+
+
+class NotLowered(nn.Module):
+    """A function that autocast does not lower on a CPU."""
+
+    def forward(self, x):
+        return torch.convolution(x, x[:3, :1, :3, :3], None, [1, 1], [0, 0], [1, 1], False, [0, 0], 3)
+
+
+def test_the_type_is_the_one_that_really_runs():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (layer,) = discover(NotLowered(), torch.randn(3, 3, 9, 9)).layers
+    assert layer.problem.dtype is NotLowered()(torch.randn(3, 3, 9, 9)).dtype
 
 
 def by_axes(layer: DiscoveredLayer) -> tuple[int, ...]:
@@ -287,7 +300,9 @@ def test_wrappers_are_looked_through():
     assert discover(nn.DataParallel(model), IMAGE) == found
     assert discover(torch.compile(model), IMAGE) == found
     partly = copy.deepcopy(model)
-    partly.body[4].compile()
+    partly.body[4].compile(backend="aot_eager")
+    assert discover(partly, IMAGE) == found
+    dwconv.convert(partly)
     assert discover(partly, IMAGE) == found
 
 
@@ -324,6 +339,7 @@ def test_nothing_is_changed(fails):
                 discover(model, image)
         else:
             assert [layer.passes for layer in discover(model, image).layers] == [("fprop", "wgrad")]
+        assert torch.is_autocast_cache_enabled()
     after = state(model)
     assert {what for what in before if after[what] != before[what]} == set()
     assert torch.equal(image, given)

@@ -79,7 +79,7 @@ def test_a_factory_or_a_model_of_the_users_own(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("timm:mobilenetv3", "did you mean mobilenetv3_small_050, mobilenetv3_large_100?"),
+        ("timm:V3", "did you mean mobilenetv3_small_050, mobilenetv3_large_100?"),
         ("timm:convnext_tinny", "timm knows no convnext_tinny; did you mean convnext_tiny?"),
         ("timm:zzz", "it knows 4 others"),
         ("torchvision:resnet5", "did you mean resnet50?"),

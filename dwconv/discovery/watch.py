@@ -4,7 +4,7 @@ A call is seen twice: as a function, where its padding still is what was asked f
 dwconv's is served by PyTorch's op, so that both are seen alike; and as an op below autograd and autocast, where
 TorchScript is seen too, and of the backward pass which gradients are computed. A backward pass belongs to the call with
 the same tensors; where these were moved meanwhile, to the latest call of its sizes that still waits for one, since
-autograd runs in that order.
+autograd runs in that order. Where modes like these watch, torch.compile leaves the model as it was written.
 """
 
 from __future__ import annotations
@@ -86,9 +86,8 @@ class Watch:
                 self.op(op)
             return result
         watched = self._add(problem, given.input.device)
-        if result.requires_grad:
-            for op in ops:
-                self._waiting[op.sizes].append((op.pointers, watched))
+        for op in ops:
+            self._waiting[op.sizes].append((op.pointers, watched))
         return result
 
     def op(self, op: _Op) -> None:
