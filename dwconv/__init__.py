@@ -3,9 +3,10 @@
     y = dwconv.conv2d(x, w, padding=1)      # F.conv2d(x, w, padding=1, groups=x.shape[1]), on tuned kernels
     print(dwconv.convert(model))            # lets the depthwise layers of a model run on them
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
+    print(dwconv.tune(model, x, minutes=10))  # tunes every depthwise layer of the model
 
-Kernels are tuned by ``python -m dwconv.tune``. Importing dwconv is light: PyTorch comes with the first name used,
-TVM with the first kernel.
+``python -m dwconv.tune`` tunes from the command line. Importing dwconv is light: PyTorch comes with the first name
+used, TVM with the first kernel.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.explanation import explain as explain
     from dwconv.nn import convert as convert
+    from dwconv.tune import tune as tune
 
     __version__: str
 
@@ -35,7 +37,7 @@ _HOMES = {
     "DwconvWarning": "dwconv.errors",
 }
 
-__all__ = ["DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "reset"]
+__all__ = ["DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "reset", "tune"]
 
 
 def __getattr__(name: str) -> Any:
@@ -43,8 +45,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("dwconv")
-    if name == "nn":
-        return import_module("dwconv.nn")
+    if name in ("nn", "tune"):  # modules; the second can be called
+        return import_module(f"dwconv.{name}")
     if name in _HOMES:
         found = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return found

@@ -87,7 +87,7 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
 
 def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
     """The workload that the arguments name, for one pass. Raises InvalidWorkload."""
-    shape = _integers("shape", args.shape)
+    shape = integers("shape", args.shape)
     if len(shape) != 4:
         raise InvalidWorkload(f"shape={args.shape} has {len(shape)} sizes, not 4 (N,C,H,W); give 1-D as N,C,1,L")
     batch, channels, height, width = shape
@@ -153,7 +153,7 @@ def _padding(text: str | None, *, kernel: Pair, stride: Pair, dilation: Pair) ->
     given: str | tuple[int, ...] | None = text
     if text is not None and text not in ("same", "valid"):
         try:
-            given = _integers("padding", text)
+            given = integers("padding", text)
         except InvalidWorkload:
             given = ()
         if len(given) == 4:
@@ -164,13 +164,14 @@ def _padding(text: str | None, *, kernel: Pair, stride: Pair, dilation: Pair) ->
 
 
 def _pair(name: str, text: str) -> tuple[int, int]:
-    sizes = _integers(name, text)
+    sizes = integers(name, text)
     if len(sizes) > 2:
         raise InvalidWorkload(f"{name}={text} has {len(sizes)} sizes; give one, or two (height,width)")
     return as_pair(name, sizes)
 
 
-def _integers(name: str, text: str) -> tuple[int, ...]:
+def integers(name: str, text: str) -> tuple[int, ...]:
+    """``3,5`` as numbers. Raises InvalidWorkload, which calls them ``name``."""
     try:
         return tuple(int(size) for size in text.split(","))
     except ValueError:

@@ -15,6 +15,10 @@ class InvalidWorkload(DwconvError, ValueError):
     """Shapes, stride, padding, dtype or layout that do not make a depthwise convolution."""
 
 
+class InvalidChoice(DwconvError, ValueError):
+    """A limit of a search that makes no sense."""
+
+
 class InvalidConfig(DwconvError, ValueError):
     """A configuration that is not in the space of its template, or breaks one of its rules."""
 

@@ -1,4 +1,4 @@
-"""The depthwise layers of a network, listed in a JSON file: what ``tune --layers`` tunes.
+"""The depthwise layers of a network, listed in a JSON file: what ``tune --network`` tunes.
 
     {"MobileNetV1@224": [{"C": 32, "I": [112, 112], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}, …], …}
 
@@ -46,6 +46,11 @@ class Layer:
         return problem.for_pass(pass_)
 
 
+def shipped_layers() -> Path:
+    """The networks that dwconv lists itself."""
+    return Path(__file__).with_name("networks.json")
+
+
 def read_layers(path: Path, *, network: str) -> list[Layer]:
     """The layers of ``network``. Raises InvalidWorkload, naming close networks for an unknown one."""
     try:
@@ -58,7 +63,8 @@ def read_layers(path: Path, *, network: str) -> list[Layer]:
         raise InvalidWorkload(f'layers={path} is not {{"network": [{{"C": …, "I": […], "K": […]}}, …]}}')
     if network not in networks:
         close = _close(network, list(networks))
-        raise InvalidWorkload(f"network={network} is not in {path}; it has {', '.join(close)}")
+        where = "dwconv's own list" if path == shipped_layers() else path
+        raise InvalidWorkload(f"network={network} is not in {where}; it has {', '.join(close)}")
     layers = networks[network]
     if not isinstance(layers, list) or not layers:
         raise InvalidWorkload(f"network={network} in {path} lists no layers")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import os
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -71,8 +71,8 @@ _LIBRARIES: dict[str, Callable[[str], Any]] = {
 
 def _made_by(module: str, factory: str) -> Any:
     """What a class or function of the user's makes without arguments. Modules of the current folder are found."""
-    if os.getcwd() not in sys.path:  # as a console script has it
-        sys.path.append(os.getcwd())
+    if (folder := str(Path.cwd())) not in sys.path:  # as a console script has it
+        sys.path.append(folder)
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -6,15 +6,21 @@ import argparse
 import math
 import os
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from dwconv import settings
-from dwconv.arguments import ArgumentParser, add_workload_arguments, checked_pass, workload_from
+from dwconv.arguments import ArgumentParser, add_workload_arguments, checked_pass, integers, workload_from
+from dwconv.errors import InvalidWorkload
 from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
-from dwconv.workload import PASSES, Workload
+from dwconv.workload import DTYPES, PASSES, DType, Pass, Workload
 
 _CACHES = ("warm", "training")
-_GIVEN_BY_A_LAYERS_FILE = ("kernel", "stride", "padding", "dilation", "multiplier")
+_INPUT_DTYPES = ("float32", "int64")
+_GIVEN_BY_A_NETWORK = ("kernel", "stride", "padding", "dilation", "multiplier")
+_GIVEN_BY_A_MODEL = (*_GIVEN_BY_A_NETWORK, "layout", "bias")
+_GIVEN_WITH_A_MODEL = ("input", "input_dtype", "channels_last", "train", "infer")
 
 
 def parser_of_tune() -> ArgumentParser:
@@ -29,6 +35,7 @@ def parser_of_tune() -> ArgumentParser:
     )
     add_workload_arguments(parser, shape_required=False)
     _add_network(parser)
+    _add_model(parser)
     search = parser.add_argument_group("search")
     _add_search(search)
     _add_limits(search)
@@ -39,9 +46,27 @@ def parser_of_tune() -> ArgumentParser:
 
 def _add_network(parser: ArgumentParser) -> None:
     network = parser.add_argument_group("or all depthwise layers of a network")
-    network.add_argument("--layers", type=Path, metavar="FILE", help="JSON: a list of layers by the network's name")
-    network.add_argument("--network", metavar="NAME", action="append", help="a network in FILE; may be repeated")
+    network.add_argument(
+        "--network", metavar="NAME", action="append", help="a network that dwconv lists, or FILE; may be repeated"
+    )
     network.add_argument("--batch", type=_whole, metavar="N", help="batch size")
+    network.add_argument("--layers", type=Path, metavar="FILE", help="JSON: a list of layers by the network's name")
+
+
+def _add_model(parser: ArgumentParser) -> None:
+    model = parser.add_argument_group("or all depthwise layers that a model runs")
+    model.add_argument(
+        "--model",
+        metavar="SPEC",
+        help="timm:NAME, torchvision:NAME, transformers:NAME, or package.module:factory; random weights; --dtype "
+        "other than float32 is mixed precision",
+    )
+    model.add_argument("--input", metavar="N,C,H,W", help="shape of the model's input: any number of sizes")
+    model.add_argument("--input-dtype", choices=_INPUT_DTYPES, help="default float32; int64 for tokens")
+    model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    purpose = model.add_mutually_exclusive_group()
+    purpose.add_argument("--train", action="store_true", help="tune the passes of a training step, the default")
+    purpose.add_argument("--infer", action="store_true", help="tune the forward pass alone")
 
 
 def _add_search(search: argparse._ArgumentGroup) -> None:
@@ -83,9 +108,7 @@ def _add_limits(search: argparse._ArgumentGroup) -> None:
 
 def _add_measuring(search: argparse._ArgumentGroup) -> None:
     search.add_argument("--seed", type=int, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
-    search.add_argument(
-        "--jobs", type=_whole, default=_cores(), metavar="N", help="builds at a time, default all cores"
-    )
+    search.add_argument("--jobs", type=_whole, default=cores(), metavar="N", help="builds at a time, default all cores")
     search.add_argument(
         "--caches",
         choices=_CACHES,
@@ -109,31 +132,87 @@ def _add_output(parser: ArgumentParser) -> None:
 
 def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:
     """The workloads to tune, and how often each occurs. Raises InvalidWorkload."""
-    passes = [checked_pass(name) for name in dict.fromkeys(args.passes.split(","))]
-    if args.layers is None:
-        for name in ("network", "batch"):
-            if getattr(args, name) is not None:
-                parser.error(f"--{name} goes with --layers")
+    passes = _passes(args)
+    _check_goes_with(parser, args, "--model", _GIVEN_WITH_A_MODEL)
+    if args.network is None:
+        _check_goes_with(parser, args, "--network", ("layers", "batch"))
         if args.shape is None or args.kernel is None:
-            parser.error("give --shape N,C,H,W and --kernel K, or --layers FILE --network NAME --batch N")
+            parser.error(
+                "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
+            )
         return Counter(workload_from(args, pass_) for pass_ in passes)
     if args.shape is not None:
-        parser.error("give --shape or --layers, not both")
-    for name in _GIVEN_BY_A_LAYERS_FILE:
-        if getattr(args, name) != parser.get_default(name):
-            parser.error(f"--{name} goes with --shape; FILE gives it for every layer")
-    if args.network is None or args.batch is None:
-        parser.error("--layers needs --network NAME and --batch N")
+        parser.error("give --shape or --network, not both")
+    _check_goes_with(parser, args, "--shape", _GIVEN_BY_A_NETWORK, because="; the network gives it for every layer")
+    if args.batch is None:
+        parser.error("--network needs --batch N")
 
-    from dwconv.layers import read_layers
+    from dwconv.layers import read_layers, shipped_layers
 
+    path = args.layers or shipped_layers()
     counts: Counter[Workload] = Counter()
     for network in dict.fromkeys(args.network):
-        for layer in read_layers(args.layers, network=network):
+        for layer in read_layers(path, network=network):
             for pass_ in passes:
                 workload = layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout, bias=args.bias)
                 counts[workload] += layer.count
     return counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """The model that a command line names, its example, and what to tune of it."""
+
+    spec: str
+    input_shape: tuple[int, ...]
+    input_dtype: str
+    dtype: DType
+    """Other than float32: by autocast."""
+    channels_last: bool
+    trains: bool
+    passes: tuple[Pass, ...]
+
+
+def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequest | None:
+    """None without ``--model``. Raises InvalidWorkload."""
+    if args.model is None:
+        return None
+    for name in ("shape", "network", "layers"):
+        if getattr(args, name) is not None:
+            parser.error(f"give --{name} or --model, not both")
+    _check_goes_with(parser, args, "--network", ("batch",))
+    _check_goes_with(parser, args, "--shape", _GIVEN_BY_A_MODEL, because="; the model has it")
+    if args.input is None:
+        parser.error("--model needs --input N,C,H,W, the shape of its input")
+    if args.dtype not in DTYPES:
+        raise InvalidWorkload(f"dtype={args.dtype} is unknown; use one of {', '.join(DTYPES)}")
+    shape = integers("input", args.input)
+    if min(shape) < 1:
+        raise InvalidWorkload(f"input={args.input} has a size below 1")
+    if args.channels_last and len(shape) != 4:
+        raise InvalidWorkload(f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W)")
+    return ModelRequest(
+        spec=args.model,
+        input_shape=shape,
+        input_dtype=args.input_dtype or "float32",
+        dtype=args.dtype,
+        channels_last=args.channels_last,
+        trains=not args.infer,
+        passes=_passes(args),
+    )
+
+
+def _passes(args: argparse.Namespace) -> tuple[Pass, ...]:
+    return tuple(checked_pass(name) for name in dict.fromkeys(args.passes.split(",")))
+
+
+def _check_goes_with(
+    parser: ArgumentParser, args: argparse.Namespace, other: str, names: Iterable[str], *, because: str = ""
+) -> None:
+    """Ends with an error if one of the options ``names`` is given, which means something with ``other`` only."""
+    for name in names:
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} goes with {other}{because}")
 
 
 def _whole(text: str) -> int:
@@ -153,5 +232,6 @@ def _positive(text: str) -> float:
     return number
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

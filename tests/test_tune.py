@@ -9,7 +9,7 @@ import fake_tuning as fake
 import pytest
 from tune_command import SHAPE, plant, run, shown_next
 
-from dwconv import tune
+from dwconv import settings, tune
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.tuner import loop, standing
@@ -23,7 +23,7 @@ def fakes(monkeypatch, tmp_path):
 
 def test_by_default_the_users_own_log_is_written_and_what_ships_stays_as_it_is(capsys, fakes, monkeypatch, tmp_path):
     monkeypatch.delenv("DWCONV_TUNING_LOGS")
-    monkeypatch.setattr(tune.settings, "own_log_folder", lambda: tmp_path / "own")
+    monkeypatch.setattr(settings, "own_log_folder", lambda: tmp_path / "own")
     (tmp_path / "tuning_logs").mkdir()  # as in a source tree
     shipped = TuningLog(tmp_path / "tuning_logs" / "fake-cpu-2t.jsonl")
     space = fake.space(fake.WORKLOAD, fake.TARGET)

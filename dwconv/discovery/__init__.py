@@ -1,9 +1,9 @@
 """Discovery: the depthwise layers of a model, from one step on an example.
 
-    discover      runs one step, and changes nothing
-      ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
-      ├─ unchanged    the model, the example and the random numbers as they were before
-      └─ watch        every depthwise convolution that runs, wherever it is called, and the passes that it runs
+discover      runs one step, and changes nothing
+  ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
+  ├─ unchanged    the model, the example and the random numbers as they were before
+  └─ watch        every depthwise convolution that runs, wherever it is called, and the passes that it runs
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class DiscoveredLayer:
     def __str__(self) -> str:
         times = f", {self.calls} times" if self.calls > 1 else ""
         reason = f"; left out: {self.why_no_kernels}" if self.why_no_kernels else ""
-        return f"{self.name or '(the model itself)'}: {self.problem} on {self.device}{times}, {'+'.join(self.passes)}{reason}"
+        passes = "+".join(self.passes)
+        return f"{self.name or '(the model itself)'}: {self.problem} on {self.device}{times}, {passes}{reason}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,7 +106,8 @@ def _without_compiler() -> AbstractContextManager[Any]:
     has compiled nothing, and takes seconds to import."""
     if "torch._dynamo" not in sys.modules:
         return nullcontext()
-    return torch.compiler.set_stance("force_eager")
+    eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return eager
 
 
 def _check_devices(step: ExampleStep) -> None:

@@ -2,8 +2,9 @@
 
 A call is seen twice: as a function, where its padding still is what was asked for, and whoever calls a function of
 dwconv's is served by PyTorch's op, so that both are seen alike; and as an op below autograd and autocast, where
-TorchScript is seen too, and of the backward pass which gradients are computed. A backward pass belongs to the latest
-call of its sizes that still waits for one: the order in which autograd runs.
+TorchScript is seen too, and of the backward pass which gradients are computed. A backward pass belongs to the call with
+the same tensors; where these were moved meanwhile, to the latest call of its sizes that still waits for one, since
+autograd runs in that order.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Watch:
         self._names = {module: name for name, module in model.named_modules()}
         self._inside = [""]
         """The names of the modules that are running."""
-        self._waiting: dict[object, list[WatchedCall]] = defaultdict(list)
-        """Calls whose backward pass may come, by the sizes of their op."""
+        self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
+        """Calls whose backward pass may come, by the sizes of their op, with where its tensors lie."""
         self._within: list[_Op] | None = None
         """The ops that the function that is running has run."""
         self._entered = ExitStack()
@@ -87,7 +88,7 @@ class Watch:
         watched = self._add(problem, given.input.device)
         if result.requires_grad:
             for op in ops:
-                self._waiting[op.sizes].append(watched)
+                self._waiting[op.sizes].append((op.pointers, watched))
         return result
 
     def op(self, op: _Op) -> None:
@@ -96,13 +97,14 @@ class Watch:
             self._within.append(op)
         elif op.problem is not None:
             watched = self._add(op.problem, op.device)
-            self._waiting[op.sizes].append(watched)
+            self._waiting[op.sizes].append((op.pointers, watched))
 
     def gradients(self, op: _Op, passes: set[Pass]) -> None:
         """A backward pass below autograd, of an op that may not be depthwise."""
-        waiting = self._waiting.get(op.sizes)
-        if waiting:
-            waiting.pop().passes.update(passes)
+        if waiting := self._waiting.get(op.sizes):
+            same = [position for position, (pointers, _) in enumerate(waiting) if pointers == op.pointers]
+            _, watched = waiting.pop(same[-1] if same else -1)
+            watched.passes.update(passes)
         elif op.problem is not None and passes:  # once more for the same forward pass
             self._add(op.problem, op.device, passes=passes)
 
@@ -171,9 +173,9 @@ _FORWARD = (torch.ops.aten.convolution.default, torch.ops.aten._convolution.defa
 _BACKWARD = torch.ops.aten.convolution_backward.default
 
 
-class _Ops(TorchDispatchMode):
+class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, watch: Watch) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -182,7 +184,7 @@ class _Ops(TorchDispatchMode):
             x, w, bias, *geometry = args
             self._watch.op(_Op.of(x, w, geometry, bias=bias))
         elif func is _BACKWARD:
-            dy, x, w, bias_sizes, *geometry, (needs_dx, needs_dw, _) = args
+            _, x, w, bias_sizes, *geometry, (needs_dx, needs_dw, _) = args
             # Of a bias only its sizes are known here: any tensor that has them stands for it.
             bias = w.new_empty(1).expand(bias_sizes) if bias_sizes else None
             passes: dict[Pass, bool] = {"dgrad": needs_dx, "wgrad": needs_dw}
@@ -197,6 +199,8 @@ class _Op:
 
     sizes: object
     """What its backward pass has in common with it."""
+    pointers: object
+    """Where its tensors lie; in the backward pass elsewhere, if they were moved meanwhile."""
     device: torch.device
     problem: Problem | None
     """None if it is not depthwise."""
@@ -210,4 +214,9 @@ class _Op:
             problem = _problem_of(Arguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2))
         if problem is not None:  # autocast, if it is on, has lowered what it lowers
             problem = dataclasses.replace(problem, dtype=x.dtype)
-        return cls(sizes=(*ints, transposed, groups, x.dtype), device=x.device, problem=problem)
+        return cls(
+            sizes=(*ints, transposed, groups, x.dtype),
+            pointers=(x.data_ptr(), w.data_ptr()),
+            device=x.device,
+            problem=problem,
+        )

@@ -34,7 +34,8 @@ KindOf = Callable[[Any], str | None]
 
 def step_ratio_at_most(step: Callable[[], object], *, device: torch.device) -> float:
     """How many times as fast ``step`` would be if its depthwise convolutions cost nothing: by the fastest of a few
-    profiled steps, since slower ones say more about other work on the machine."""
+    profiled steps after a first one, since slower ones say more about other work on the machine."""
+    step()  # what is made on first use is no part of it
     started_s = time.perf_counter()
     ratios: list[tuple[float, float]] = []
     for _ in range(FEW_STEPS):
@@ -79,8 +80,8 @@ def is_convolution(event: Any) -> bool:
 
 
 def convolution_kind(event: Any) -> str | None:
-    """The kind of a convolution; of PyTorch's ops by the shape of the weight: (C·multiplier, 1, KH, KW) with more than one input channel is
-    depthwise."""
+    """The kind of a convolution. PyTorch's are told apart by the shape of the weight: (C·multiplier, 1, KH, KW) with
+    more than one input channel is depthwise."""
     if event.name in _OURS:
         return _OURS[event.name]
     is_backward = "backward" in event.name

@@ -1,0 +1,236 @@
+"""Campaign: many workloads tuned one after the other, as a user chose it. The command and ``dwconv.tune`` both run it.
+
+Notes, and how the searches stand, go to stderr.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dwconv import native, settings
+from dwconv.errors import BrokenInstallation, InvalidChoice, NoDevice, NoTemplate, UnknownTarget
+from dwconv.measure import contention, limits
+from dwconv.measure.runner import Workers
+from dwconv.measure.simulator.compile import check_compiler
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog, log_path
+from dwconv.schedules.template import templates_for
+from dwconv.target import CpuTarget, Target
+from dwconv.tuner import loop
+from dwconv.tuner.agenda import Agenda, costliest_first, without_confirmed
+from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
+from dwconv.tuner.progress import Progress
+from dwconv.tuner.report import Outcome
+from dwconv.tuner.result import Budget, Stop
+from dwconv.tuner.runners import RunnerChoice
+from dwconv.tuner.tuned import Tuned
+from dwconv.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """How to tune. None leaves a choice to the tuner."""
+
+    search: Search | None = None
+    """Evolve by default; analytic where nothing can be measured, so that computed costs decide."""
+    runner: RunnerKind = "auto"
+    check: bool = True
+    """Run candidates whose cost is computed in the simulator too."""
+    trials: int | None = None
+    """Of each workload, those known from the log included."""
+    seconds: float | None = None
+    """For each workload."""
+    minutes: float | None = None
+    """For all of them together. What the log has confirmed is left out then."""
+    patience: int | None = None
+    """Trials without improvement."""
+    seed: int = settings.SEED
+    jobs: int = 1
+    """Builds at a time."""
+    caches: Literal["warm", "training"] = "warm"
+    log: Path | None = None
+    """To read and extend; by default the user's own."""
+    resume: bool = True
+    """Measure nothing that the log knows."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidChoice."""
+        for name in ("trials", "seconds", "minutes", "patience", "jobs"):
+            limit = getattr(self, name)
+            if limit is not None and not 0 < limit < math.inf:
+                raise InvalidChoice(f"{name}={limit} must be above 0 and finite; leave it out for the default")
+
+    def search_on(self, target: Target) -> Search:
+        """The search; the usual one for ``target`` if none was chosen."""
+        return self.search or ("evolve" if target.present else "analytic")
+
+    @property
+    def runner_choice(self) -> RunnerChoice:
+        return RunnerChoice(kind=self.runner, jobs=self.jobs, check=self.check)
+
+    def budget(self, *, search: Search, seconds: float | None) -> Budget:
+        """The budget of a workload that may take so many seconds."""
+        chosen = (self.trials, self.seconds, self.minutes) != (None, None, None) or search == "exhaustive"
+        return Budget(
+            trials=self.trials if chosen else settings.TRIALS,
+            seconds=seconds,
+            patience=self.patience or (None if search in ENDS_BY_ITSELF else settings.PATIENCE),
+        )
+
+
+def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *, network: bool) -> Tuned:
+    """Tune every workload; ``counts`` says how often a step runs it. ``network``: those that take longest come first.
+
+    Ctrl-C ends the campaign, and what was found until then is in the result. Raises a DwconvError if nothing can be
+    tuned as it was chosen, or nothing can be written."""
+    choices = dataclasses.replace(choices, search=choices.search_on(target))
+    _check_search(choices, target)
+    _check_templates(list(counts), target)
+    log = TuningLog(choices.log or log_path(target))
+    log.check_writable()
+    _say_which_lines_are_damaged(log)
+    if isinstance(target, CpuTarget):
+        target = _prepared_cpu(target)
+    agenda = _agenda(counts, choices, target, log=log, network=network)
+    outcomes, interrupted = _outcomes(agenda, choices, target, log=log)
+    if isinstance(target, CpuTarget):
+        _check_limits(outcomes, target)
+    return Tuned(
+        outcomes=tuple(outcomes),
+        target=target,
+        log=log.path,
+        is_own_log=choices.log is None,
+        left=len(agenda.workloads) - len(outcomes),
+        interrupted=interrupted,
+    )
+
+
+# -- before it starts ------------------------------------------------------------------------------------------------
+
+
+def _check_search(choices: Choices, target: Target) -> None:
+    """Raises a DwconvError if the search or the runner that was asked for cannot work."""
+    if choices.search == "analytic" and target.kind != "cuda":
+        raise UnknownTarget(
+            f"--search analytic computes what a kernel costs a GPU, the target is {target}; use --target cuda:sm_90, "
+            "or --search evolve"
+        )
+    if choices.runner == "predict" and target.kind != "cuda":
+        raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
+    if choices.runner == "local" and not target.present:
+        raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
+
+
+def _check_templates(workloads: list[Workload], target: Target) -> None:
+    """Raises NoTemplate if nothing of what was asked for can be tuned."""
+    reasons: list[NoTemplate] = []
+    for workload in workloads:
+        try:
+            templates_for(workload, target)
+        except NoTemplate as error:
+            reasons.append(error)
+        else:
+            return
+    raise reasons[0]
+
+
+def _say_which_lines_are_damaged(log: TuningLog) -> None:
+    loaded = log.load()
+    if loaded.damaged:
+        more = ", …" if loaded.damaged > len(loaded.damages) else ""
+        some = ", ".join(str(damage.line) for damage in loaded.damages) + more
+        plural = "line" if loaded.damaged == 1 else "lines"
+        print(
+            f"note: log={log.path}: {loaded.damaged} damaged {plural} set aside (line {some}); the rest counts",
+            file=sys.stderr,
+        )
+
+
+def _prepared_cpu(target: CpuTarget) -> CpuTarget:
+    """``target`` with its limits; tells the user what takes long, and what makes times doubtful."""
+    if crowded := contention.crowding(target.threads):
+        print(f"note: {crowded}: they wait for each other, and the times show it", file=sys.stderr)
+    if not limits.are_settled(target):
+        print("note: measuring, as the first few runs do, how fast this CPU can copy and multiply", file=sys.stderr)
+    target = limits.with_limits(target)
+    native.native()  # compiled here if need be: the user sees it, and no worker has to do it in its time
+    return target
+
+
+def _agenda(
+    counts: Mapping[Workload, int], choices: Choices, target: Target, *, log: TuningLog, network: bool
+) -> Agenda:
+    """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
+    workloads = costliest_first(counts, target) if network else list(counts)
+    if choices.minutes is not None:
+        left = without_confirmed(workloads, log.load().records, target)
+        if known := len(workloads) - len(left):
+            print(
+                f"note: {known} of {len(workloads)} passes are confirmed in {log.path}, and left out", file=sys.stderr
+            )
+        return Agenda(workloads=left, seconds=choices.seconds or settings.SECONDS, total_s=60 * choices.minutes)
+    endless = choices.trials is not None or choices.search in ENDS_BY_ITSELF
+    return Agenda(workloads=workloads, seconds=choices.seconds or (None if endless else settings.SECONDS))
+
+
+# -- while it runs ---------------------------------------------------------------------------------------------------
+
+
+def _outcomes(agenda: Agenda, choices: Choices, target: Target, *, log: TuningLog) -> tuple[list[Outcome], bool]:
+    """Tune one workload after the other. After ctrl-C, the outcomes so far, and True."""
+    search = choices.search_on(target)
+    elsewhere = [] if choices.log else list(Database.usual())
+    plan = loop.SearchPlan(strategy=search, seed=choices.seed, resume=choices.resume, elsewhere=elsewhere)
+    runner = choices.runner_choice
+    runner = dataclasses.replace(runner, check=runner.check and _can_check(runner, target, search=search))
+    outcomes: list[Outcome] = []
+    try:
+        with (
+            Workers(target, jobs=choices.jobs, caches=choices.caches) as workers,
+            Progress(workloads=len(agenda.workloads)) as progress,
+        ):
+            runner = dataclasses.replace(runner, workers=workers)
+            for workload, seconds in agenda:
+                progress.begin(workload)
+                budget = choices.budget(search=search, seconds=seconds)
+                try:
+                    result = loop.tune_workload(
+                        workload, target, log=log, plan=plan, budget=budget, runner=runner, progress=progress
+                    )
+                except NoTemplate as error:
+                    progress.skip(str(error))
+                    outcomes.append(Outcome(workload=workload, reason=str(error)))
+                    continue
+                progress.finish(result)
+                outcomes.append(Outcome(workload=workload, result=result))
+                if result.stopped is Stop.INTERRUPTED:
+                    return outcomes, True
+    except KeyboardInterrupt:  # between two workloads, or once more
+        return outcomes, True
+    return outcomes, False
+
+
+def _can_check(runner: RunnerChoice, target: Target, *, search: Search) -> bool:
+    """True if candidates are to be run in the simulator and a compiler for it is there; says so if it is missing."""
+    if not runner.predicts(target, strategy=search):
+        return False
+    try:
+        check_compiler()
+    except BrokenInstallation as error:
+        print(f"note: candidates are not checked: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _check_limits(outcomes: list[Outcome], target: CpuTarget) -> None:
+    """A kernel faster than the limits allow shows that they were measured on a busy machine: measure them again."""
+    percents = [outcome.result.percent_of_limit for outcome in outcomes if outcome.result]
+    if any(percent is not None and percent > 100 * limits.EXCEEDED for percent in percents):
+        limits.doubt(target)
+        print("note: a kernel is faster than this CPU's limits, which the next run measures again", file=sys.stderr)

@@ -1,0 +1,87 @@
+"""Tuned: what a campaign found. Prints as the table of the command."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dwconv.arguments import workload_options
+from dwconv.target import Target
+from dwconv.tuner.report import Outcome, as_data, print_costs, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COLUMNS = 100
+"""Width of the table as a string: lines of configurations are broken there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """What was found of each workload, and where it was written to."""
+
+    outcomes: tuple[Outcome, ...]
+    """In the order in which they were tuned."""
+    target: Target
+    log: Path
+    is_own_log: bool
+    """True if calls read the log without being told."""
+    left: int
+    """Workloads for which there was no time."""
+    interrupted: bool
+    """By ctrl-C."""
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        self.print_to(Console(file=text, width=_COLUMNS, highlight=False, color_system=None))
+        return text.getvalue().rstrip("\n")
+
+    def print_to(self, console: Console) -> None:
+        """The table, the computed costs, where the records are, and what to do next."""
+        print_table(self.outcomes, console=console)
+        print_costs(self.outcomes, target=self.target, console=console)
+        for line in self._closing_lines():
+            console.print(line, markup=False, soft_wrap=True)
+
+    def as_data(self) -> dict[str, Any]:
+        """What the command prints with ``--json``."""
+        results = [as_data(outcome, target=self.target) for outcome in self.outcomes]
+        return {"target": str(self.target), "device": self.target.device, "log": str(self.log), "results": results}
+
+    @property
+    def worked(self) -> bool:
+        """False if there were workloads, and no candidate of any worked."""
+        return not self.outcomes or any(outcome.result and outcome.result.best for outcome in self.outcomes)
+
+    def _closing_lines(self) -> list[str]:
+        measured = sum(outcome.result.measured for outcome in self.outcomes if outcome.result)
+        resumed = sum(outcome.result.resumed for outcome in self.outcomes if outcome.result)
+        lines = ["", f"log: {self.log} ({measured} new trials, {resumed} known before)"]
+        bests = [outcome.result.best for outcome in self.outcomes if outcome.result and outcome.result.best]
+        if not bests:
+            return lines
+        first = bests[0].workload
+        if not any(best.measured for best in bests):
+            lines += [
+                "predicted: computed, not measured; such a record never runs as if it were tuned",
+                f"next: tune on the GPU itself: python -m dwconv.tune {workload_options(first)} --target cuda",
+            ]
+        else:
+            where = "" if self.is_own_log else f", with DWCONV_TUNING_LOGS={self.log}"
+            faster = sum((best.speedup or 0) > 1 and not best.contended for best in bests)
+            lines.append(
+                f"faster than PyTorch's own op: {faster} of {len(bests)}; where not, PyTorch's op keeps running"
+            )
+            lines.append(f"next: dwconv.convert(model) uses these kernels{where}")
+            if self.target.kind == "cpu" and first.layout == "nchw":
+                lines.append("hint: on a CPU channels_last is usually faster: --layout nhwc, or --channels-last")
+        show = f"python -m dwconv.show {workload_options(first)} --pass {first.pass_} --target {self.target}"
+        show += "" if self.is_own_log else f" --log {self.log}"
+        show += " --fast-math" if self.target.fast_math else ""
+        for what in ("source",) if self.target.kind == "cpu" else ("source", "cost", "sass"):
+            lines.append(f"see:  {show} --what {what}")
+        return lines

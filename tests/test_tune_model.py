@@ -1,0 +1,219 @@
+"""A whole model tuned at once: by the command, and by ``dwconv.tune``."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import fake_tuning as fake
+import pytest
+import torch
+from models import ConformerConvolution, TinyNet
+from torch import nn
+from tune_command import error_of, plant, run
+
+import dwconv
+from dwconv import dispatch, tune, tune_model
+from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.layers import read_layers, shipped_layers
+from dwconv.measure.step_share import step_ratio_at_most
+
+MODEL = ("--model", "models:TinyNet", "--input", "2,3,12,12", "--target", "cpu", "--trials", "2")
+IMAGE = torch.randn(2, 3, 12, 12)
+
+
+class Tokens(nn.Module):
+    """(N, L) of tokens -> (N, L, C)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.convolution = nn.Embedding(2, 16), ConformerConvolution()
+
+    def forward(self, tokens):
+        return self.convolution(self.embedding(tokens))
+
+
+class Repeats(nn.Module):
+    """A small layer eight times, and one that takes twice as long, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.small = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.large = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+
+    def forward(self, x):
+        y = self.large(torch.cat([x, x], 1))
+        for _ in range(8):
+            x = self.small(x)
+        return x, y
+
+
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    made = plant(monkeypatch, tmp_path)
+    monkeypatch.setattr(dispatch, "cpu_target", lambda: fake.TARGET)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(tune_model, "step_ratio_at_most", lambda step, *, device: 1.25)  # of a few profiled steps
+    yield made
+    dwconv.reset()
+
+
+def tuned_by(capsys, *options):
+    """What the command tuned, and what it said."""
+    assert run(*options, "--json") == 0
+    out, err = capsys.readouterr()
+    return [result["workload"] for result in json.loads(out)["results"]], err
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_every_pass_that_a_step_runs_is_tuned_once(capsys, fakes):
+    workloads, err = tuned_by(capsys, *MODEL)
+    assert sorted(workloads) == sorted(
+        f"{pass_}-n2-{layer}-float32-nchw{bias if pass_ != 'dgrad' else ''}"
+        for layer, bias in (
+            ("c8-12x12-k3x3-s1x1-p1x1-d1x1-m1", ""),
+            ("c8-12x12-k5x5-s2x2-p2x2-d1x1-m2", "-bias"),
+            ("c16-10x10-k3x3-s1x1-p0x0-d2x2-m1", "-bias"),
+        )
+        for pass_ in ("fprop", "dgrad", "wgrad")
+    )
+    assert "note: 3 depthwise layers in models:TinyNet, 9 different passes to tune\n" in err
+    assert "takes 20% of a step, without the optimizer: at most, tuning makes it 1.25 times as fast\n" in err
+
+
+def test_inference_layouts_types_and_passes_as_asked(capsys, fakes):
+    workloads, _ = tuned_by(capsys, *MODEL, "--infer", "--channels-last")
+    assert len(workloads) == 3 and all(re.match("fprop-.*-nhwc", workload) for workload in workloads)
+    workloads, _ = tuned_by(capsys, *MODEL, "--passes", "dgrad", "--dtype", "bfloat16")
+    assert len(workloads) == 3 and all(re.match("dgrad-.*-bfloat16", workload) for workload in workloads)
+
+
+def test_models_of_tokens_get_integers(capsys, fakes):
+    options = ["--model", "test_tune_model:Tokens", "--input", "2,10", "--input-dtype", "int64", *MODEL[4:]]
+    workloads, err = tuned_by(capsys, *options)
+    assert {re.sub("^[a-z]+-", "", workload) for workload in workloads} == {
+        "n2-c16-1x10-k1x9-s1x1-p0x4-d1x1-m1-float32-nchw"
+    }
+    assert "1 depthwise layer in test_tune_model:Tokens, 3 different passes" in err
+
+
+def test_layers_that_run_often_come_first(capsys, fakes):
+    workloads, _ = tuned_by(capsys, "--model", "test_tune_model:Repeats", "--input", "2,8,9,9", *MODEL[4:])
+    assert [re.search(r"-c(\d+)-", workload)[1] for workload in workloads] == ["8", "8", "8", "16", "16"]
+
+
+def test_what_cannot_be_tuned_is_one_clear_line(capsys, fakes, monkeypatch):
+    model = ["--model", "torch.nn:ReLU", "--input", "2,3", "--target", "cpu"]
+    assert "no depthwise convolution ran in torch.nn:ReLU" in error_of(capsys, *model, "--infer")
+    assert run(*MODEL, "--infer", "--passes", "wgrad") == 2
+    assert "passes=wgrad: the layers of models:TinyNet ran fprop only" in capsys.readouterr().err
+    assert not fakes
+
+
+def test_networks_that_ship_are_tuned_by_name(capsys, fakes):
+    options = ["--network", "Conformer-L (d512,T=512,k31)", "--batch", "2", *MODEL[4:], "--passes", "fprop"]
+    workloads, _ = tuned_by(capsys, *options)
+    assert workloads == ["fprop-n2-c512-1x512-k1x31-s1x1-p0x15-d1x1-m1-float32-nchw"]
+
+
+def test_every_network_that_ships_can_be_read_or_is_3d():
+    names = json.loads(shipped_layers().read_text())
+    for name in names:
+        try:
+            assert read_layers(shipped_layers(), network=name)
+        except InvalidWorkload as error:
+            assert "is 3-D" in str(error)
+    assert len(names) > 20
+
+
+# -- the function ------------------------------------------------------------------------------------------------------
+
+
+def test_the_function_prints_the_table_of_the_command(capsys, fakes, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    tuned = dwconv.tune(TinyNet(), IMAGE, trials=2)
+    _, err = capsys.readouterr()
+    assert "note: 3 depthwise layers in TinyNet, 9 different passes to tune" in err and "trials done" in err
+    assert len(tuned.outcomes) == 9 and tuned.worked and not tuned.left
+    assert run(*MODEL, "--trials", "2") == 0
+    table = capsys.readouterr().out
+    assert _without_counts(str(tuned)) == _without_counts(table)
+    assert "next: dwconv.convert(model) uses these kernels" in str(tuned)
+
+
+def _without_counts(table: str) -> str:
+    """The second run measured nothing that the first had."""
+    return re.sub(r"\(\d+ new trials, \d+ known before\)", "", table).strip()
+
+
+def test_the_log_that_is_named_is_written(fakes, tmp_path):
+    tuned = dwconv.tune(TinyNet(), IMAGE, trials=2, log=tmp_path / "own.jsonl", trains=False)
+    assert tuned.log == tmp_path / "own.jsonl" and len(tuned.outcomes) == 3
+    assert f"with DWCONV_TUNING_LOGS={tmp_path / 'own.jsonl'}" in str(tuned)
+
+
+def test_minutes_are_for_all_layers(fakes):
+    assert dwconv.tune(TinyNet(), IMAGE, minutes=0.01, trials=2).left == 9
+
+
+def test_calls_read_the_new_records(fakes):
+    before = dispatch.database()
+    dwconv.tune(TinyNet(), IMAGE, trials=2)
+    assert dispatch.database() is not before and len(list(dispatch.database())) > len(list(before))
+
+
+def test_ctrl_c_is_raised_and_what_was_measured_is_kept(fakes):
+    fakes.factory = lambda: fake.FakeRunner(interrupt_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        dwconv.tune(TinyNet(), IMAGE, trials=2)
+    assert len(list(dispatch.database())) == 1
+
+
+def test_bad_limits_and_models_without_layers_are_refused(fakes):
+    with pytest.raises(InvalidChoice, match="minutes=-1 must be above 0"):
+        dwconv.tune(TinyNet(), IMAGE, minutes=-1)
+    with pytest.raises(InvalidWorkload, match="no depthwise convolution ran in Linear"):
+        dwconv.tune(nn.Linear(12, 3), IMAGE)
+    with pytest.raises(InvalidWorkload, match="can be tuned: dwconv has no kernels for float64"):
+        dwconv.tune(TinyNet().double(), IMAGE.double())
+    assert not fakes
+
+
+def test_the_module_is_the_function_and_the_command():
+    program = (
+        "import sys, dwconv\n"
+        "assert 'torch' not in sys.modules and callable(dwconv.tune)\n"
+        "from dwconv.tune import main, tune\n"
+        "assert dwconv.tune.main is main and dwconv.tune.__call__ is tune\n"
+        "assert 'torch' not in sys.modules and 'tune' in dir(dwconv)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert tune.__call__ is tune.tune
+
+
+# -- the share of a step -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("threads_as_asked")
+def test_the_share_is_that_of_the_depthwise_layers(capfd):
+    x = torch.randn(4, 32, 32, 32)
+    model = nn.Conv2d(32, 32, 3, groups=32)
+    alone = step_ratio_at_most(lambda: model(x), device=torch.device("cpu"))
+    dense = step_ratio_at_most(lambda: x.sin(), device=torch.device("cpu"))
+    assert dense == 1.0 < alone
+    assert capfd.readouterr() == ("", ""), "the profiler is quiet"
+
+
+@pytest.mark.usefixtures("logs", "through_python")
+def test_measuring_the_share_changes_nothing_and_warns_of_nothing(recwarn):
+    model = TinyNet()
+    dwconv.convert(model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    tune_model.counts_and_target(model, IMAGE, trains=True)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert not [warning for warning in recwarn if issubclass(warning.category, dwconv.DwconvWarning)]
