@@ -50,6 +50,8 @@ def race(
         return standing.report()
     try:
         log.check_writable()
+        if progress:
+            progress(standing.report())
         for records_of_heat in Heats(workers, is_worth=standing.is_worth).run(standing.heats()):
             with log.locked(), ctrl_c_waits():
                 for record in records_of_heat:

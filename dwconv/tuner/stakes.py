@@ -22,9 +22,7 @@ _GAIN_OF_LARGE_WGRAD = 29.0
 _LARGE_KERNEL = 25
 
 
-def stakes_us(
-    counts: Mapping[Workload, int], target: Target, records: Sequence[TuningRecord]
-) -> dict[Workload, float]:
+def stakes_us(counts: Mapping[Workload, int], target: Target, records: Sequence[TuningRecord]) -> dict[Workload, float]:
     """The time that a step is expected to win by a tuned kernel, in all calls of a workload; 0 if none is expected."""
     return {
         workload: count * max(0.0, _win_us(workload, target, records)) for workload, count in counts.items() if count
@@ -34,9 +32,7 @@ def stakes_us(
 def shares(stakes: Mapping[Workload, float]) -> dict[Workload, int]:
     """How many configurations of each workload to race."""
     total = sum(stakes.values()) or 1.0
-    return {
-        workload: min(MOST_STARTS, max(1, math.ceil(_TRIED * stake / total))) for workload, stake in stakes.items()
-    }
+    return {workload: min(MOST_STARTS, max(1, math.ceil(_TRIED * stake / total))) for workload, stake in stakes.items()}
 
 
 def _win_us(workload: Workload, target: Target, records: Sequence[TuningRecord]) -> float:
