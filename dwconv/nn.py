@@ -159,7 +159,8 @@ def convert(model: nn.Module, example_inputs: Any = None, *, seconds: float | No
     InvalidChoice for ``seconds`` that are no time. Then, and after ctrl-C, nothing in the model has changed; what was
     measured is kept. Whatever else keeps it from racing is told by the summary, and the model is converted.
     """
-    discovery, races = None, ()
+    discovery: Discovery | None = None
+    races: tuple[RaceResult, ...] = ()
     if example_inputs is not None or seconds is not None:
         discovery, races = _raced(model, example_inputs, seconds=seconds)
     converted, skipped = [], []

@@ -106,8 +106,8 @@ Request = Prepare | Trial | Check | Final | LineUp | Heat
 @message
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The verdict of a Trial, a Check, or of the winner in a LineUp; the measurements of a Trial, a Final or a Heat, one
-    per kernel in order, and those of the other providers. In a Heat only kernels that are right are measured."""
+    """The verdict of a Trial, a Check, or of the winner in a LineUp; the measurements of a Trial, a Final or a Heat,
+    one per kernel in order, and those of the other providers. In a Heat only kernels that are right are measured."""
 
     verdict: Verdict | None = None
     verdicts_after: tuple[Verdict, ...] = ()

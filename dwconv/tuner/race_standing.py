@@ -20,6 +20,9 @@ from dwconv.tuner.stakes import shares, stakes_us
 from dwconv.untuned.starts import starts
 from dwconv.workload import Workload
 
+_MOST_UNSETTLED = 8
+"""After so many unsettled heats in a row the machine is too busy to race on."""
+
 
 class _End(Enum):
     WON = "won"
@@ -62,6 +65,7 @@ class RaceStanding:
         self._again: list[_Heat] = []
         self._ends: dict[Workload, _End] = {}
         self._records: list[TuningRecord] = []
+        self._unsettled_in_a_row = 0
         self.problem = ""
         """Why the race ended before its time."""
 
@@ -72,7 +76,7 @@ class RaceStanding:
     def heats(self) -> Iterator[list[Candidate]]:
         """The candidates of one workload after the other, until the time is up; in the end once more of those that
         remained unsettled."""
-        while (self.waiting or self._again) and time.monotonic() < self._ends_s:
+        while (self.waiting or self._again) and not self.problem and time.monotonic() < self._ends_s:
             heat = self._again.pop(0) if not self.waiting else self._heat_of(self.waiting.pop(0))
             if heat.configs:
                 self._running.append(heat)
@@ -107,6 +111,9 @@ class RaceStanding:
                 configs = [record.config for record in worked]
                 self._again.append(_Heat(workload=heat.workload, configs=configs, again=True))
         self._ends[heat.workload] = end
+        self._unsettled_in_a_row = self._unsettled_in_a_row + 1 if end is _End.UNSETTLED else 0
+        if self._unsettled_in_a_row == _MOST_UNSETTLED:
+            self.problem = "other work keeps the machine busy; convert again, with the example, when it is quiet"
 
     def report(self) -> RaceResult:
         """The result so far."""
