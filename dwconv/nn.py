@@ -174,9 +174,7 @@ def convert(model: nn.Module, example_inputs: Any = None, *, seconds: float | No
         else:
             module.__class__ = _DEPTHWISE[type(module)]  # type: ignore[assignment]
             converted.append(ConvertedLayer(name, _sizes(module)))
-    return ConversionSummary(
-        converted=tuple(converted), skipped=tuple(skipped), discovery=discovery, races=tuple(races)
-    )
+    return ConversionSummary(converted=tuple(converted), skipped=tuple(skipped), discovery=discovery, races=races)
 
 
 def _raced(model: nn.Module, example_inputs: Any, *, seconds: float | None) -> tuple[Discovery, tuple[RaceResult, ...]]:

@@ -199,11 +199,10 @@ class Measurer:
         return Measured(verdict=verdict, kernels=(taken.pop("dwconv"),), providers=taken)
 
     def _check(self, artifact: Artifact) -> Measured:
-        prepared = self._prepare(artifact.candidate.workload)
         lined_up = self._grid.kernel(artifact) if self._grid else None
         kernel = lined_up or self._load(artifact)
         verdict: Verdict | None = None
-        for case in prepared.finalists_cases:
+        for case in self._prepare(artifact.candidate.workload).finalists_cases:
             verdict = verify_finalist(kernel, case)
             if not verdict.right:
                 return Measured(verdict=_explained(verdict, f"at batch size {case.workload.batch}, {case.data} data"))
