@@ -33,6 +33,11 @@ def alternative(record: TuningRecord) -> tuple[str, Measurement] | None:
     return min(own.items(), key=lambda item: item[1].median_us, default=record.baseline)
 
 
+def beats_pytorch(record: TuningRecord, target: Target) -> bool:
+    """True if a call would run the candidate rather than PyTorch's op, by the times that were measured."""
+    return record.measured and not why_not_faster(record, target, sweeps=False)
+
+
 def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str | None:
     """Why PyTorch's op should run rather than the candidate; None if the candidate is faster.
 

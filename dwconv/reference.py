@@ -14,6 +14,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -274,12 +275,15 @@ class _Tap:
     inputs: tuple[slice, slice]
 
 
-def _taps(workload: Workload) -> Iterator[_Tap]:
-    for row in range(workload.kernel[0]):
-        for column in range(workload.kernel[1]):
-            outputs_h, inputs_h = _reach(workload, axis=0, tap=row)
-            outputs_w, inputs_w = _reach(workload, axis=1, tap=column)
-            yield _Tap(at=(row, column), outputs=(outputs_h, outputs_w), inputs=(inputs_h, inputs_w))
+@lru_cache(maxsize=64)
+def _taps(workload: Workload) -> tuple[_Tap, ...]:
+    rows = [_reach(workload, axis=0, tap=row) for row in range(workload.kernel[0])]
+    columns = [_reach(workload, axis=1, tap=column) for column in range(workload.kernel[1])]
+    return tuple(
+        _Tap(at=(row, column), outputs=(outputs_h, outputs_w), inputs=(inputs_h, inputs_w))
+        for row, (outputs_h, inputs_h) in enumerate(rows)
+        for column, (outputs_w, inputs_w) in enumerate(columns)
+    )
 
 
 def _reach(workload: Workload, *, axis: int, tap: int) -> tuple[slice, slice]:

@@ -18,6 +18,9 @@ PATIENCE = 48
 SECONDS = 20.0
 SEED = 0
 
+# A race in ``dwconv.convert`` begins no further workload after this time, the start of its processes included.
+RACE_SECONDS = 60.0
+
 # Time limits of one candidate. LLVM and TVM need 0.1 to 2 s; a longer build is not worth waiting for.
 BUILD_TIMEOUT_S = 20.0
 RUN_TIMEOUT_S = 10.0

@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import io
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -15,7 +17,14 @@ from torch import nn
 
 import dwconv
 from bench.models import NETWORKS, MobileNetV3Large
+from dwconv import settings
+from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.measure.running import Running
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+from dwconv.records import record as record_module
+from dwconv.records.log import TuningLog
+from dwconv.tuner import at_once
+from dwconv.tuner.race_result import RaceResult
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -225,3 +234,137 @@ def test_mobilenet_v3_has_its_depthwise_layers(logs):
             model = network.make()
             assert dwconv.convert(model).converted
             assert model(torch.randn(2, 3, network.image, network.image)).shape == (2, 10)
+
+
+# -- convert with an example -----------------------------------------------------------------------------------------
+
+IMAGES = torch.randn(4, 3, 12, 10)
+
+
+@pytest.fixture
+def races(monkeypatch):
+    """What was asked of the race; it wins everything."""
+    asked = []
+
+    def race_for(counts, *, seconds):
+        asked.append((counts, seconds))
+        return [RaceResult(won=tuple(each), elapsed_s=2.0) for each in counts.values()]
+
+    monkeypatch.setattr(at_once, "race_for", race_for)
+    return asked
+
+
+def test_convert_races_what_ran_in_the_example(logs, races):
+    model = TinyNet()
+    summary = dwconv.convert(model, IMAGES)
+    ((counts, seconds),) = races
+    assert seconds == settings.RACE_SECONDS
+    (of_cpu,) = counts.values()
+    assert set(of_cpu.values()) == {1} and {workload.batch for workload in of_cpu} == {4}
+    assert sorted(workload.pass_ for workload in of_cpu) == ["dgrad"] * 3 + ["fprop"] * 3 + ["wgrad"] * 3
+    assert len(summary.converted) == 3
+    assert str(summary).splitlines()[:2] == ["3 depthwise layers converted", "9 passes raced in 2.0 s: 9 won"]
+    dwconv.convert(model, (IMAGES,), seconds=5)
+    assert races[1][1] == 5
+
+
+def test_calls_use_what_was_raced_from_then_on(logs, monkeypatch):
+    """Plans that were made before are forgotten."""
+    layer = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+    x = torch.randn(2, 8, 9, 7)
+    assert dwconv.explain(x, layer.weight, padding=1)["fprop"].provider == "pytorch"
+
+    def race_for(counts, *, seconds):
+        (of_cpu,) = counts.values()
+        plant(logs / "log.jsonl", of_cpu, passes=["fprop"], template_layout="nchw", baseline_us=1e6)
+        return []
+
+    monkeypatch.setattr(at_once, "race_for", race_for)
+    dwconv.convert(layer, x)
+    assert dwconv.explain(x, layer.weight, padding=1)["fprop"].provider == "dwconv"
+
+
+def test_a_layer_that_did_not_run_is_named(logs, races):
+    model = nn.ModuleDict({"a": nn.Conv2d(8, 8, 3, groups=8), "b": nn.Conv2d(8, 8, 3, groups=8)})
+    model.forward = lambda x: model["a"](x)
+    summary = dwconv.convert(model, torch.randn(2, 8, 9, 7))
+    assert names(summary.converted) == ["a", "b"]
+    assert "did not run in the example: b" in str(summary)
+
+
+def test_a_model_without_depthwise_layers_is_no_error(logs):
+    summary = dwconv.convert(nn.Conv2d(3, 8, 1), IMAGES)
+    assert str(summary) == "0 depthwise layers converted\nno depthwise layer ran in the example: nothing to race"
+
+
+class Fails(TinyNet):
+    def forward(self, x):
+        super().forward(x)
+        raise KeyError("of the model's own")
+
+
+def test_what_goes_wrong_before_the_race_leaves_the_model_as_it_was(logs, races):
+    model = TinyNet()
+    for broken, example, options, error, told in (
+        (Fails(), IMAGES, {}, KeyError, "of the model's own"),
+        (model, IMAGES.to("meta"), {}, InvalidWorkload, "the example is on meta"),
+        (model, IMAGES, {"seconds": -1}, InvalidChoice, "seconds=-1"),
+        (model, IMAGES, {"seconds": float("nan")}, InvalidChoice, "seconds=nan"),
+        (model, None, {"seconds": 5}, InvalidChoice, "give them"),
+    ):
+        with pytest.raises(error, match=told):
+            dwconv.convert(broken, example, **options)
+        assert type(broken.body[1]) is nn.Conv2d
+    assert not races
+
+
+def test_ctrl_c_leaves_the_model_as_it_was(logs, monkeypatch):
+    def race_for(counts, *, seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(at_once, "race_for", race_for)
+    model = TinyNet()
+    with pytest.raises(KeyboardInterrupt):
+        dwconv.convert(model, IMAGES)
+    assert type(model.body[1]) is nn.Conv2d
+
+
+def test_where_nothing_can_be_raced_the_model_is_converted_all_the_same(logs, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", str(tmp_path / "file" / "log.jsonl"))
+    model = TinyNet()
+    summary = dwconv.convert(model, IMAGES)
+    assert len(summary.converted) == 3
+    assert "not all was raced: log=" in str(summary) and "9 left for the next time" in str(summary)
+
+
+def test_a_real_race_and_once_more_nothing_starts(logs, monkeypatch, capsys):
+    """The one test of all of it: builders, kernels, times; some seconds, for its processes to start."""
+    monkeypatch.setattr(record_module, "CONTENDED", 2.0)  # whatever else this machine does
+    model = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+    x = torch.randn(2, 8, 9, 7)
+    summary = dwconv.convert(model, x, seconds=600)
+    (race,) = summary.races
+    assert race.raced == len(race.won) + len(race.lost) == 2 and race.left == () and race.problem == ""
+    records = [record for path in logs.iterdir() for record in TuningLog(path).load().records]
+    assert {record.workload.pass_ for record in records} == {"fprop", "wgrad"}, "x needs no gradient"
+    assert all(record.measurement is not None and len(record.providers) == 2 for record in records)
+
+    def start(*_, **__):
+        raise AssertionError("everything is known")
+
+    monkeypatch.setattr(Running, "start", start)
+    again = dwconv.convert(model, x)
+    assert (len(again.races[0].known), again.races[0].raced) == (2, 0)
+    assert "2 known before" in str(again)
+    assert capsys.readouterr().err == ""
+
+
+def test_converting_alone_imports_no_tuner_and_racing_no_tvm():
+    code = (
+        "import sys, torch, dwconv; from torch import nn; layer = nn.Conv2d(8, 8, 3, groups=8); dwconv.convert(layer); "
+        "assert not [name for name in sys.modules if name.startswith(('tvm', 'dwconv.tuner', 'dwconv.measure'))]; "
+        "dwconv.convert(layer, torch.randn(1, 8, 5, 5), seconds=0); "
+        "assert 'dwconv.tuner.race' in sys.modules and 'tvm' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

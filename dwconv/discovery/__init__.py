@@ -8,7 +8,7 @@ discover      runs one step, and changes nothing
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,11 +64,18 @@ class Discovery:
     def counts(self) -> dict[Workload, int]:
         """Every workload of the layers that are not left out, and how often a step runs it."""
         counts: Counter[Workload] = Counter()
+        for of_device in self.counts_by_device().values():
+            counts.update(of_device)
+        return dict(counts)
+
+    def counts_by_device(self) -> dict[torch.device, dict[Workload, int]]:
+        """The same for each device that such layers run on."""
+        counts: dict[torch.device, Counter[Workload]] = defaultdict(Counter)
         for layer in self.layers:
             if layer not in self.left_out:
                 for pass_ in layer.passes:
-                    counts[layer.problem.workload(pass_)] += layer.calls
-        return dict(counts)
+                    counts[layer.device][layer.problem.workload(pass_)] += layer.calls
+        return {device: dict(of_device) for device, of_device in counts.items()}
 
     def __str__(self) -> str:
         names = {layer.name for layer in self.layers}

@@ -16,14 +16,17 @@ def clock_of(target: Target) -> Clock:
     return CudaClock() if target.kind == "cuda" else CpuClock()
 
 
-def get_ready(target: Target) -> None:
-    """Import and compile the code that loads kernels, which takes seconds the first time in a process."""
+def get_ready(target: Target, *, compiles_calls: bool = True) -> None:
+    """Import and compile the code that loads kernels, which takes seconds the first time in a process. Calls bypass
+    Python; where that is not compiled yet, only with ``compiles_calls``."""
     import tvm  # noqa: F401
 
-    if target.kind == "cpu":
-        native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
-    else:
+    if target.kind != "cpu":
         native.leave_out("compiling it takes half a minute, and the clock of a GPU does not see how long a call takes")
+    elif compiles_calls:
+        native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
+    elif native.native(may_compile=False) is None:
+        native.leave_out("it is not compiled yet, and nobody waits half a minute for it here")
 
 
 def free_bytes(kind: str) -> int:

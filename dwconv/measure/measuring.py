@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
 
 import torch
 
 from dwconv.build.artifact import Artifact
 from dwconv.build.wire import message
-from dwconv.errors import CannotBeCaptured, DeviceLost
+from dwconv.errors import DeviceLost
 from dwconv.measure.bare_kernel import LoadedKernel
-from dwconv.measure.caches import Caches, inputs_in_turn, results_held
-from dwconv.measure.cases import Case, cases_of_finalists, fresh_case, make_case
+from dwconv.measure.caches import Caches
 from dwconv.measure.device import clock_of, get_ready, is_lost, synchronize
-from dwconv.measure.providers import better_layout, pytorch_calls
-from dwconv.measure.timing import FINAL, TRIAL, Call, Clock, InTurn, time_in_turns
+from dwconv.measure.grid import IMAGES, Grid
+from dwconv.measure.prepared import Prepared
+from dwconv.measure.timing import FINAL, TRIAL, time_in_turns
 from dwconv.measure.verify import verify, verify_call, verify_finalist
 from dwconv.measure.worker import locate, one_line
 from dwconv.records.record import Measurement, Verdict
@@ -41,6 +40,9 @@ class MeasureSetup:
     """``module:name`` of the function that loads an artifact; the tests plant faults here."""
     caches: Caches = "warm"
     """The state of the caches while a kernel is timed."""
+    compiles_calls: bool = True
+    """Compile what lets calls bypass Python, if nobody has yet: half a minute. Else kernels are timed through
+    Python."""
 
 
 @message
@@ -81,13 +83,35 @@ class Final:
 
 @message
 @dataclass(frozen=True, kw_only=True)
+class LineUp:
+    """Make the inputs and right answers of a workload, load its candidates and verify them, for the heat that follows.
+    Before that, verify the winner of the last heat as a finalist. Nothing is timed, so others may build meanwhile."""
+
+    artifacts: tuple[Artifact, ...]
+    winner: Artifact | None = None
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Heat:
+    """Time candidates of a workload, side by side with the providers, and judge one more call of each. Those that are
+    not lined up are lined up first."""
+
+    artifacts: tuple[Artifact, ...]
+
+
+Request = Prepare | Trial | Check | Final | LineUp | Heat
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The verdict of a Trial or a Check; the measurements of a Trial or a Final, one per kernel in order, and those of
-    the other providers."""
+    """The verdict of a Trial, a Check, or of the winner in a LineUp; the measurements of a Trial, a Final or a Heat,
+    one per kernel in order, and those of the other providers. In a Heat only kernels that are right are measured."""
 
     verdict: Verdict | None = None
     verdicts_after: tuple[Verdict, ...] = ()
-    """After the timing of a Final: one per kernel, in order."""
+    """After the timing of a Final or a Heat: one per kernel, in order."""
     kernels: tuple[Measurement, ...] = ()
     providers: dict[str, Measurement] = field(default_factory=dict)
 
@@ -102,11 +126,12 @@ class Measurer:
         self._caches = setup.caches
         self._clock = clock_of(setup.target)
         self._load: Callable[[Artifact], LoadedKernel] = locate(setup.load)
-        self._prepared: _Prepared | None = None
-        if setup.load == LOAD:
-            get_ready(setup.target)  # now, so that it does not count as the first candidate's time
+        self._prepared: Prepared | None = None
+        self._grid: Grid | None = None
+        if setup.load == LOAD:  # now, so that it does not count as the first candidate's time
+            get_ready(setup.target, compiles_calls=setup.compiles_calls)
 
-    def __call__(self, request: Prepare | Trial | Check | Final) -> Measured:
+    def __call__(self, request: Request) -> Measured:
         with torch.inference_mode():
             try:
                 answer = self._answer(request)
@@ -117,9 +142,10 @@ class Measurer:
                 raise
             return answer
 
-    def _answer(self, request: Prepare | Trial | Check | Final) -> Measured:
+    def _answer(self, request: Request) -> Measured:
         if isinstance(request, Prepare):
             prepared = self._prepare(request.workload)
+            _ = prepared.baseline
             if request.finalists:
                 prepared.make_finalists_cases()
             return Measured()
@@ -127,14 +153,33 @@ class Measurer:
             return self._trial(request)
         if isinstance(request, Check):
             return self._check(request.artifact)
+        if isinstance(request, LineUp):
+            return self._line_up(request)
+        if isinstance(request, Heat):
+            timed = self._grid_of(request.artifacts).time(request.artifacts, clock=self._clock)
+            return Measured(verdicts_after=timed.verdicts, kernels=timed.kernels, providers=timed.providers)
         return self._final(request.artifacts)
 
-    def _prepare(self, workload: Workload) -> _Prepared:
+    def _prepare(self, workload: Workload, *, images: int | None = None) -> Prepared:
         """Inputs, answers and providers for all candidates of a workload, kept until another workload comes."""
         if self._prepared is None or self._prepared.workload != workload:
-            self._prepared = None  # free the memory of the one before
-            self._prepared = _Prepared(workload, target=self._target, clock=self._clock, caches=self._caches)
+            self._prepared = self._grid = None  # free the memory of the one before
+            self._prepared = Prepared(
+                workload, target=self._target, clock=self._clock, caches=self._caches, images=images
+            )
         return self._prepared
+
+    def _grid_of(self, artifacts: tuple[Artifact, ...]) -> Grid:
+        prepared = self._prepare(artifacts[0].candidate.workload, images=IMAGES)
+        if self._grid is None:
+            self._grid = Grid(prepared, load=self._load)
+        return self._grid
+
+    def _line_up(self, request: LineUp) -> Measured:
+        judged = Measured() if request.winner is None else self._check(request.winner)
+        if request.artifacts:
+            self._grid_of(request.artifacts).line_up(request.artifacts)
+        return judged
 
     def _trial(self, request: Trial) -> Measured:
         prepared = self._prepare(request.artifact.candidate.workload)
@@ -154,7 +199,8 @@ class Measurer:
         return Measured(verdict=verdict, kernels=(taken.pop("dwconv"),), providers=taken)
 
     def _check(self, artifact: Artifact) -> Measured:
-        kernel = self._load(artifact)
+        lined_up = self._grid.kernel(artifact) if self._grid else None
+        kernel = lined_up or self._load(artifact)
         verdict: Verdict | None = None
         for case in self._prepare(artifact.candidate.workload).finalists_cases:
             verdict = verify_finalist(kernel, case)
@@ -173,50 +219,6 @@ class Measurer:
         )
 
 
-def _ready(calls: Mapping[str, Call], clock: Clock) -> dict[str, Call]:
-    """The calls that the clock can time. Raises CannotBeCaptured if there are none."""
-    ready: dict[str, Call] = {}
-    for name, call in calls.items():
-        try:
-            ready[name] = clock.ready(call)
-        except CannotBeCaptured:
-            if name == list(calls)[-1] and not ready:
-                raise
-    return ready
-
-
 def _explained(verdict: Verdict, when: str) -> Verdict:
     """``verdict``; if it is wrong, the reason says ``when``."""
     return verdict if verdict.right else dataclasses.replace(verdict, reason=f"{verdict.reason} ({when})")
-
-
-class _Prepared:
-    """Inputs, answers and providers for all candidates of a workload."""
-
-    def __init__(self, workload: Workload, *, target: Target, clock: Clock, caches: Caches) -> None:
-        self.workload = workload
-        self._device = target.kind
-        self._fast_math = target.fast_math
-        self.exact = make_case(workload, data="integers", device=self._device)
-        self._inputs = inputs_in_turn(workload, self.exact.inputs, caches=caches, target=target)
-        self._held = results_held(workload, caches=caches, target=target)
-        calls = [pytorch_calls(workload, *inputs) for inputs in self._inputs]
-        in_turn = {name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]}
-        self.providers = _ready(in_turn, clock)
-        self.baseline = better_layout(self.providers, clock=clock)
-
-    @cached_property
-    def finalists_cases(self) -> list[Case]:
-        return cases_of_finalists(self.workload, device=self._device, fast_math=self._fast_math)
-
-    @cached_property
-    def fresh(self) -> Case:
-        return fresh_case(self.workload, device=self._device)
-
-    def make_finalists_cases(self) -> None:
-        """Make them now, so that they do not count as the first finalist's time."""
-        _ = self.finalists_cases, self.fresh
-
-    def call(self, kernel: LoadedKernel) -> Call:
-        """The call of a kernel, as a user calls it."""
-        return InTurn([partial(kernel, *inputs) for inputs in self._inputs], held=self._held)

@@ -17,17 +17,28 @@ from typing import Protocol
 
 from dwconv import settings
 from dwconv.build.artifact import Artifact
-from dwconv.errors import DeviceLost, WorkerDied, WorkerError
+from dwconv.errors import DeviceLost, WorkerError
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
 from dwconv.measure.caches import Caches
 from dwconv.measure.cases import CASES_OF_A_FINALIST
 from dwconv.measure.environment import Patience
-from dwconv.measure.measuring import LOAD, Check, Final, Measured, MeasureSetup, Prepare, Trial
+from dwconv.measure.measuring import (
+    LOAD,
+    Check,
+    Final,
+    Heat,
+    LineUp,
+    Measured,
+    MeasureSetup,
+    Prepare,
+    Request,
+    Trial,
+)
+from dwconv.measure.outcomes import failed_to_build, failed_to_run, measured_record
 from dwconv.measure.pool import Pool
 from dwconv.measure.process import IsolatedProcess
-from dwconv.measure.stamp import new_record, status_after
-from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
+from dwconv.records.record import Measurement, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, Target
@@ -65,10 +76,17 @@ class Runner(Protocol):
 class Workers:
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
-    kernels."""
+    kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if nobody has yet."""
 
     def __init__(
-        self, target: Target, *, jobs: int, build: str = BUILD, load: str = LOAD, caches: Caches = "warm"
+        self,
+        target: Target,
+        *,
+        jobs: int,
+        build: str = BUILD,
+        load: str = LOAD,
+        caches: Caches = "warm",
+        compiles_calls: bool = True,
     ) -> None:
         threads = target.threads if isinstance(target, CpuTarget) else 1
         self.target = target
@@ -82,7 +100,7 @@ class Workers:
         )
         self.measurer = IsolatedProcess(
             "dwconv.measure.measuring:Measurer",
-            MeasureSetup(target=target, load=load, caches=caches),
+            MeasureSetup(target=target, load=load, caches=caches, compiles_calls=compiles_calls),
             threads=threads,
             misfit=_misfit,
         )
@@ -156,8 +174,8 @@ class LocalRunner:
     def _try(self, artifact: Artifact) -> TuningRecord:
         outcome = self._request(Trial(artifact=artifact, best_us=self._best_us))
         if not isinstance(outcome, Measured):
-            return self._failed_to_run(artifact, outcome)
-        record = self._record(artifact, outcome)
+            return failed_to_run(artifact, outcome, target=self._target)
+        record = measured_record(artifact, outcome, target=self._target)
         if record.measurement is not None:
             self._best_us = min(record.measurement.median_us, self._best_us or record.measurement.median_us)
             self._keep(artifact, record.measurement)
@@ -173,9 +191,9 @@ class LocalRunner:
         for artifact in (*kept, *built):
             outcome = self._request(Check(artifact=artifact), share=CASES_OF_A_FINALIST)
             if not isinstance(outcome, Measured):
-                yield self._failed_to_run(artifact, outcome)
+                yield failed_to_run(artifact, outcome, target=self._target)
             elif outcome.verdict is None or not outcome.verdict.right:
-                yield self._record(artifact, outcome)
+                yield measured_record(artifact, outcome, target=self._target)
             else:
                 right.append((artifact, outcome.verdict))
         if right:
@@ -187,13 +205,13 @@ class LocalRunner:
             results = zip(finalists, outcome.kernels, outcome.verdicts_after, strict=True)
             for (artifact, verdict), measurement, after in results:
                 if not after.right:
-                    yield self._record(artifact, Measured(verdict=after))
+                    yield measured_record(artifact, Measured(verdict=after), target=self._target)
                     continue
                 alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
-                record = self._record(artifact, alone)
+                record = measured_record(artifact, alone, target=self._target)
                 yield dataclasses.replace(record, confirmed=not record.contended)
         elif len(finalists) == 1:
-            yield self._failed_to_run(finalists[0][0], outcome)
+            yield failed_to_run(finalists[0][0], outcome, target=self._target)
         else:  # one of them is to blame: time them one by one, so that it costs no other
             for finalist in finalists:
                 yield from self._time_together([finalist])
@@ -205,7 +223,7 @@ class LocalRunner:
         artifacts: dict[int, Artifact] = {}
         for position, outcome in self._workers.builders.map(candidates, timeout_s=self._build_timeout_s):
             if isinstance(outcome, WorkerError):
-                yield self._failed_to_build(candidates[position], outcome)
+                yield failed_to_build(candidates[position], outcome, target=self._target)
             else:
                 artifacts[position] = outcome
         return [artifacts[position] for position in sorted(artifacts)]
@@ -225,7 +243,7 @@ class LocalRunner:
                     continue
                 return error
             verdicts = [verdict for verdict in (answer.verdict, *answer.verdicts_after) if verdict is not None]
-            if any(verdict.reason.startswith(_VANDALISM) for verdict in verdicts):
+            if any(is_vandalism(verdict) for verdict in verdicts):
                 measurer.kill()
             return answer
 
@@ -250,46 +268,29 @@ class LocalRunner:
         if len(self._kept) > _KEPT:
             del self._kept[max(self._kept, key=lambda config: self._kept[config][0])]
 
-    # -- records -----------------------------------------------------------------------------------------------
 
-    def _record(self, artifact: Artifact, measured: Measured) -> TuningRecord:
-        verdict = measured.verdict
-        right = verdict is not None and verdict.right
-        known = new_record(artifact.candidate, self._target, status=Status.OK if right else Status.WRONG)
-        return dataclasses.replace(
-            known,
-            measurement=measured.kernels[0] if measured.kernels else None,
-            verdict=verdict,
-            providers=measured.providers,
-            resources=artifact.resources,
-            detail="" if verdict is None else verdict.reason,
-        )
-
-    def _failed_to_build(self, candidate: Candidate, error: WorkerError) -> TuningRecord:
-        status = status_after(error, otherwise=Status.COMPILE_ERROR)
-        while_building = "while building: " if isinstance(error, WorkerDied) else ""
-        return dataclasses.replace(
-            new_record(candidate, self._target, status=status), detail=f"{while_building}{error}"
-        )
-
-    def _failed_to_run(self, artifact: Artifact, error: WorkerError) -> TuningRecord:
-        status = status_after(error, otherwise=Status.RUNTIME_ERROR)
-        known = new_record(artifact.candidate, self._target, status=status)
-        return dataclasses.replace(known, resources=artifact.resources, detail=str(error))
+def is_vandalism(verdict: Verdict) -> bool:
+    """True if a kernel wrote where it must not: the memory of its process is not to be trusted any more."""
+    return verdict.reason.startswith(_VANDALISM)
 
 
-def _misfit(request: Prepare | Trial | Check | Final, answer: object) -> str:
+def _misfit(request: Request, answer: object) -> str:
     """Why ``answer`` does not answer ``request``; empty if it does."""
     if not isinstance(answer, Measured):
         return f"{type(answer).__name__} is no measurement"
-    judged = isinstance(request, Trial | Check)
+    judged = isinstance(request, Trial | Check) or (isinstance(request, LineUp) and request.winner is not None)
     if judged and answer.verdict is None:
         return "no verdict"
-    right = answer.verdict is None or answer.verdict.right
-    wanted = len(request.artifacts) if isinstance(request, Final) else int(isinstance(request, Trial))
-    if isinstance(request, Final) and len(answer.verdicts_after) != wanted:
-        return f"{len(answer.verdicts_after)} verdicts on {wanted} kernels"
-    if right and len(answer.kernels) != wanted:
+    count = len(request.artifacts) if isinstance(request, Final | Heat) else 0
+    if len(answer.verdicts_after) != count:
+        return f"{len(answer.verdicts_after)} verdicts on {count} kernels"
+    if isinstance(request, Heat):
+        wanted = sum(verdict.right for verdict in answer.verdicts_after)
+    elif answer.verdict is not None and not answer.verdict.right:
+        wanted = 0
+    else:
+        wanted = len(request.artifacts) if isinstance(request, Final) else int(isinstance(request, Trial))
+    if len(answer.kernels) != wanted:
         return f"{len(answer.kernels)} measurements of {wanted} kernels"
     if not all(0 < taken.median_us < math.inf for taken in (*answer.kernels, *answer.providers.values())):
         return "times that are none"

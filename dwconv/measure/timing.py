@@ -46,9 +46,10 @@ class Effort:
     """Extra time if too few rounds were undisturbed."""
 
 
-# For one trial, for the finalists, and for a first impression.
+# For one trial, for the finalists, for the few known candidates of a race, and for a first impression.
 TRIAL = Effort(round_s=0.002, rounds=15, budget_s=0.15, patience_s=0.45)
 FINAL = Effort(round_s=0.004, rounds=31, budget_s=1.5, patience_s=4.0)
+RACE = Effort(round_s=0.001, rounds=9, budget_s=0.1, patience_s=0.2)
 GLANCE = Effort(round_s=0.001, rounds=5, budget_s=0.05, patience_s=0.25)
 
 

@@ -131,7 +131,7 @@ class PlantedKernel:
             os.write(int(sys.argv[SOCKET]), b"noise" * 20)
         if self.fault == "answers twice":
             Faulty("").say_it_twice()
-        if self.fault == "segfaults":
+        if self.fault == "segfaults" or self.fault == f"segfaults at batch {inputs[0].shape[0]}":
             ctypes.string_at(0)
         if self.fault == "hangs":
             ctypes.PyDLL(None).sleep(600)

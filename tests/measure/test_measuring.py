@@ -6,7 +6,8 @@ from planted_kernels import artifact, candidate, workload
 
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
-from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial, _ready
+from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial
+from dwconv.measure.prepared import ready
 from dwconv.measure.timing import CpuClock
 from dwconv.target import CpuTarget, parse_target
 
@@ -137,6 +138,6 @@ def test_calls_that_cannot_be_captured_do_not_take_part():
     def fine():
         return None
 
-    assert list(_ready({"a": fine, "b": lambda: None}, Clock())) == ["a"]
+    assert list(ready({"a": fine, "b": lambda: None}, Clock())) == ["a"]
     with pytest.raises(CannotBeCaptured):
-        _ready({"b": lambda: None}, Clock())
+        ready({"b": lambda: None}, Clock())

@@ -1,0 +1,70 @@
+"""Grid: where the candidates of one workload wait, loaded and verified, until they are timed side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dwconv.build.artifact import Artifact
+from dwconv.measure.bare_kernel import LoadedKernel
+from dwconv.measure.prepared import Prepared
+from dwconv.measure.timing import RACE, Clock, time_in_turns
+from dwconv.measure.verify import verify, verify_call
+from dwconv.records.record import Measurement, Verdict
+from dwconv.schedules.template import Candidate
+
+IMAGES = 3
+"""Different images that candidates of a race are verified on at first, as in the cases of finalists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """What a heat showed."""
+
+    verdicts: tuple[Verdict, ...]
+    """One per candidate, in order."""
+    kernels: tuple[Measurement, ...]
+    """One per candidate that is right, in order."""
+    providers: dict[str, Measurement] = field(default_factory=dict)
+
+
+class Grid:
+    """The candidates of one workload. ``load`` loads an artifact."""
+
+    def __init__(self, prepared: Prepared, *, load: Callable[[Artifact], LoadedKernel]) -> None:
+        self._prepared = prepared
+        self._load = load
+        self._kernels: dict[Candidate, LoadedKernel] = {}
+        self._verdicts: dict[Candidate, Verdict] = {}
+
+    def kernel(self, artifact: Artifact) -> LoadedKernel | None:
+        """The kernel of a candidate that was lined up here."""
+        return self._kernels.get(artifact.candidate)
+
+    def line_up(self, artifacts: Sequence[Artifact]) -> None:
+        """Load and verify the candidates that are not here yet."""
+        for artifact in artifacts:
+            if artifact.candidate not in self._kernels:
+                kernel = self._load(artifact)
+                self._verdicts[artifact.candidate] = verify(kernel, self._prepared.exact)
+                self._kernels[artifact.candidate] = kernel
+
+    def time(self, artifacts: Sequence[Artifact], *, clock: Clock) -> Timed:
+        """Time those that are right, beside PyTorch's op; then judge one more call of each."""
+        self.line_up(artifacts)
+        candidates = [artifact.candidate for artifact in artifacts]
+        right = {candidate: f"dwconv {i}" for i, candidate in enumerate(candidates) if self._verdicts[candidate].right}
+        if not right:
+            return Timed(verdicts=tuple(self._verdicts[candidate] for candidate in candidates), kernels=())
+        calls = {name: self._prepared.call(self._kernels[candidate]) for candidate, name in right.items()}
+        taken = time_in_turns({**calls, **self._prepared.providers}, clock=clock, effort=RACE)
+        for candidate in right:
+            last = verify_call(self._kernels[candidate], self._prepared.exact)
+            if not last.right:
+                self._verdicts[candidate] = dataclasses.replace(last, reason=f"{last.reason} (after it was timed)")
+        return Timed(
+            verdicts=tuple(self._verdicts[candidate] for candidate in candidates),
+            kernels=tuple(taken[right[c]] for c in candidates if self._verdicts[c].right),
+            providers={name: taken[name] for name in self._prepared.providers},
+        )

@@ -1,0 +1,174 @@
+"""Heats: the few known candidates of workload after workload, timed side by side with PyTorch's op in one go.
+
+    build workers       build B          │          │ build C                      │          │ build D …
+    measuring worker    load, verify A   │ time A   │ verify the winner of A more, │ time B   │ …
+                                         │          │ load, verify B               │          │
+
+Nothing is built while something is timed. Where a request fails, or a kernel wrote where it must not, the heat is taken
+apart: each of its candidates is tried alone, as in a search, so that a bad one costs itself only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dwconv import settings
+from dwconv.build.artifact import Artifact
+from dwconv.errors import WorkerError
+from dwconv.measure.cases import CASES_OF_A_FINALIST
+from dwconv.measure.measuring import Heat, LineUp, Measured
+from dwconv.measure.outcomes import failed_to_build, measured_record
+from dwconv.measure.runner import LocalRunner, Workers, is_vandalism
+from dwconv.records.record import TuningRecord, Verdict
+from dwconv.schedules.template import Candidate
+
+Worth = Callable[[TuningRecord], bool]
+
+
+@dataclass(kw_only=True)
+class _Built:
+    """The candidates of a heat, built."""
+
+    artifacts: list[Artifact] = field(default_factory=list)
+    records: list[TuningRecord] = field(default_factory=list)
+    """Of those that could not be built."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ran:
+    """A heat whose candidates were timed."""
+
+    records: list[TuningRecord]
+    """Of all candidates but the winner."""
+    winner: tuple[Artifact, TuningRecord] | None
+    """The fastest, if it is worth verifying further."""
+
+
+class Heats:
+    """Runs heats on the processes ``workers``, which start with the first one. ``is_worth``: whether the fastest of a
+    heat, by its record, is worth verifying as a finalist, to be confirmed."""
+
+    def __init__(self, workers: Workers, *, is_worth: Worth) -> None:
+        self._workers = workers
+        self._target = workers.target
+        self._is_worth = is_worth
+
+    def run(self, heats: Iterable[Sequence[Candidate]]) -> Iterator[list[TuningRecord]]:
+        """The records of each heat, a record per candidate, in the order of ``heats``: as soon as its winner is
+        verified. ``heats`` is asked for the next one while one waits to be timed.
+
+        Raises WorkerCannotStart if no worker can start, EnvironmentFailure if the machine stays short of something."""
+        coming = iter(heats)
+        ran: _Ran | None = None
+        waiting = self._built(next(coming, None))
+        if waiting is not None:
+            self._workers.measurer.start()
+        while waiting is not None or ran is not None:
+            verdict, following = self._line_up(waiting, ran, coming)
+            if ran is not None:
+                yield [*ran.records, *self._judged(ran, verdict)]
+            ran = None if waiting is None else self._timed(waiting)
+            waiting = following
+
+    # -- beside each other: nothing is timed -----------------------------------------------------------------------
+
+    def _built(self, candidates: Sequence[Candidate] | None) -> _Built | None:
+        """None for no heat at all."""
+        if candidates is None:
+            return None
+        built, artifacts = _Built(), {}
+        for position, outcome in self._workers.builders.map(candidates, timeout_s=settings.BUILD_TIMEOUT_S):
+            if isinstance(outcome, WorkerError):
+                built.records.append(failed_to_build(candidates[position], outcome, target=self._target))
+            else:
+                artifacts[position] = outcome
+        built.artifacts = [artifacts[position] for position in sorted(artifacts)]
+        return built
+
+    def _line_up(
+        self, waiting: _Built | None, ran: _Ran | None, coming: Iterator[Sequence[Candidate]]
+    ) -> tuple[Verdict | None, _Built | None]:
+        """Line up what waits to be timed, and verify the winner of the heat that ran, while the next heat is built.
+        The winner's verdict, None if there is none; and the next heat."""
+        artifacts = tuple(waiting.artifacts) if waiting else ()
+        winner = ran.winner[0] if ran and ran.winner else None
+        if not artifacts and winner is None:
+            return None, self._built(next(coming, None))
+        measurer = self._workers.measurer
+        share = len(artifacts) + (CASES_OF_A_FINALIST if winner else 0)
+        measurer.submit(LineUp(artifacts=artifacts, winner=winner), timeout_s=settings.RUN_TIMEOUT_S * share)
+        try:
+            following = self._built(next(coming, None))
+        except BaseException:  # ctrl-C, or no worker can start: nobody waits for the answer
+            measurer.kill()
+            raise
+        answer = self._answer()
+        return (answer.verdict if answer else None), following
+
+    # -- alone: the heat -------------------------------------------------------------------------------------------
+
+    def _timed(self, built: _Built) -> _Ran:
+        if not built.artifacts:
+            return _Ran(records=built.records, winner=None)
+        artifacts = tuple(built.artifacts)
+        measurer = self._workers.measurer
+        measurer.submit(Heat(artifacts=artifacts), timeout_s=settings.RUN_TIMEOUT_S * len(artifacts))
+        answer = self._answer()
+        if answer is not None and any(is_vandalism(verdict) for verdict in answer.verdicts_after):
+            measurer.kill()
+            answer = None
+        if answer is None:
+            return _Ran(records=[*built.records, *self._one_by_one(artifacts)], winner=None)
+        taken = iter(answer.kernels)
+        records = []
+        for artifact, verdict in zip(artifacts, answer.verdicts_after, strict=True):
+            kernels = (next(taken),) if verdict.right else ()
+            providers = answer.providers if verdict.right else {}
+            alone = Measured(verdict=verdict, kernels=kernels, providers=providers)
+            records.append((artifact, measured_record(artifact, alone, target=self._target)))
+        artifact, best = min(records, key=lambda each: each[1].cost)
+        if best.measurement is None or best.contended or not self._is_worth(best):
+            return _Ran(records=[*built.records, *(record for _, record in records)], winner=None)
+        others = [record for _, record in records if record is not best]
+        return _Ran(records=[*built.records, *others], winner=(artifact, best))
+
+    def _answer(self) -> Measured | None:
+        """What the measuring worker answers; None if it does not."""
+        try:
+            answer: Measured = self._workers.measurer.collect()
+        except WorkerError as error:
+            if str(error).startswith("DeviceLost"):
+                self._workers.measurer.kill()
+            return None
+        return answer
+
+    # -- what comes of it ------------------------------------------------------------------------------------------
+
+    def _judged(self, ran: _Ran, verdict: Verdict | None) -> list[TuningRecord]:
+        """The record of the winner, with the verdict on it as a finalist; if there is none, it is tried again."""
+        if ran.winner is None:
+            return []
+        artifact, record = ran.winner
+        if verdict is None:
+            return self._confirmed_alone(artifact)
+        if verdict.right:
+            return [dataclasses.replace(record, verdict=verdict, confirmed=True)]
+        if is_vandalism(verdict):
+            self._workers.measurer.kill()
+        return [measured_record(artifact, Measured(verdict=verdict), target=self._target)]
+
+    def _one_by_one(self, artifacts: Sequence[Artifact]) -> list[TuningRecord]:
+        """The records of candidates that are tried alone; the best is confirmed."""
+        candidates = [artifact.candidate for artifact in artifacts]
+        with LocalRunner(candidates[0].workload, self._target, workers=self._workers) as runner:
+            records = list(runner.measure(candidates))
+            best = min(records, key=lambda record: record.cost)
+            if best.measurement is not None and self._is_worth(best):
+                records += runner.confirm([Candidate(best.workload, best.config)])
+        return records
+
+    def _confirmed_alone(self, artifact: Artifact) -> list[TuningRecord]:
+        with LocalRunner(artifact.candidate.workload, self._target, workers=self._workers) as runner:
+            return list(runner.confirm([artifact.candidate]))

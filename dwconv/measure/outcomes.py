@@ -1,0 +1,42 @@
+"""Outcomes: the record of a candidate, from what its worker answered or how its request failed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dwconv.build.artifact import Artifact
+from dwconv.errors import WorkerDied, WorkerError
+from dwconv.measure.measuring import Measured
+from dwconv.measure.stamp import new_record, status_after
+from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.template import Candidate
+from dwconv.target import Target
+
+
+def measured_record(artifact: Artifact, measured: Measured, *, target: Target) -> TuningRecord:
+    """Of a candidate that was verified, and timed if it was right."""
+    verdict = measured.verdict
+    right = verdict is not None and verdict.right
+    known = new_record(artifact.candidate, target, status=Status.OK if right else Status.WRONG)
+    return dataclasses.replace(
+        known,
+        measurement=measured.kernels[0] if measured.kernels else None,
+        verdict=verdict,
+        providers=measured.providers,
+        resources=artifact.resources,
+        detail="" if verdict is None else verdict.reason,
+    )
+
+
+def failed_to_build(candidate: Candidate, error: WorkerError, *, target: Target) -> TuningRecord:
+    """Of a candidate that has no artifact."""
+    status = status_after(error, otherwise=Status.COMPILE_ERROR)
+    while_building = "while building: " if isinstance(error, WorkerDied) else ""
+    return dataclasses.replace(new_record(candidate, target, status=status), detail=f"{while_building}{error}")
+
+
+def failed_to_run(artifact: Artifact, error: WorkerError, *, target: Target) -> TuningRecord:
+    """Of a candidate whose worker could not answer."""
+    status = status_after(error, otherwise=Status.RUNTIME_ERROR)
+    known = new_record(artifact.candidate, target, status=status)
+    return dataclasses.replace(known, resources=artifact.resources, detail=str(error))

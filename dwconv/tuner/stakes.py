@@ -1,0 +1,47 @@
+"""Stakes: how much time there is to win in a workload that nobody measured, which says what is raced first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dwconv.records.record import TuningRecord
+from dwconv.target import Target
+from dwconv.untuned.gain import expected
+from dwconv.workload import Workload
+
+MOST_STARTS = 6
+"""Configurations of one workload that are raced."""
+_TRIED = 60
+"""Configurations that are raced in all, about: workloads with more to win get more of them, and each gets one."""
+_GB_PER_S, _GFLOP_PER_S = 20.0, 100.0
+"""Where the device's limits are unknown. Only the order of workloads depends on them."""
+_GAIN = {"fprop": 2.2, "dgrad": 3.1, "wgrad": 2.6}
+"""Times as fast as PyTorch's op where nothing better is known: the geometric means of the benchmarks."""
+_GAIN_OF_LARGE_WGRAD = 29.0
+_LARGE_KERNEL = 25
+
+
+def stakes_us(counts: Mapping[Workload, int], target: Target, records: Sequence[TuningRecord]) -> dict[Workload, float]:
+    """The time that a step is expected to win by a tuned kernel, in all calls of a workload; 0 if none is expected."""
+    return {
+        workload: count * max(0.0, _win_us(workload, target, records)) for workload, count in counts.items() if count
+    }
+
+
+def shares(stakes: Mapping[Workload, float]) -> dict[Workload, int]:
+    """How many configurations of each workload to race."""
+    total = sum(stakes.values()) or 1.0
+    return {workload: min(MOST_STARTS, max(1, math.ceil(_TRIED * stake / total))) for workload, stake in stakes.items()}
+
+
+def _win_us(workload: Workload, target: Target, records: Sequence[TuningRecord]) -> float:
+    hoped = expected(workload, target, records)
+    if hoped is not None:
+        return hoped.us * (hoped.gain - 1)
+    if target.limits:
+        least_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
+    else:
+        least_us = max(workload.bytes / _GB_PER_S, workload.flops / _GFLOP_PER_S) / 1e3
+    large = workload.pass_ == "wgrad" and math.prod(workload.kernel) >= _LARGE_KERNEL
+    return least_us * ((_GAIN_OF_LARGE_WGRAD if large else _GAIN[workload.pass_]) - 1)

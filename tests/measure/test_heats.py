@@ -1,0 +1,133 @@
+"""Heats with faults planted in builders and kernels, in real worker processes."""
+
+import dataclasses
+
+import pytest
+from planted_kernels import artifact, candidate, workload
+
+from dwconv import settings
+from dwconv.measure.heats import Heats
+from dwconv.measure.measuring import Check, Heat, LineUp, Measured, Measurer, MeasureSetup
+from dwconv.measure.runner import Workers, _misfit
+from dwconv.records import record as record_module
+from dwconv.records.record import Measurement, Status, Verdict
+from dwconv.target import CpuTarget
+from tests.turns import slow
+
+TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with Workers(TARGET, jobs=2, build="planted_kernels:build", load="planted_kernels:load") as workers:
+        yield workers
+
+
+@pytest.fixture(autouse=True)
+def nothing_disturbs(monkeypatch):
+    """Whatever else this machine does."""
+    monkeypatch.setattr(record_module, "CONTENDED", 2.0)
+    monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
+
+
+def raced(workers, *heats, is_worth=lambda record: True):
+    return list(Heats(workers, is_worth=is_worth).run(heats))
+
+
+def test_the_winner_of_each_heat_is_confirmed(workers):
+    of = workload("wgrad", layout="nchw")
+    first, second = raced(workers, [candidate("slow"), candidate()], [candidate(of=of), candidate(of=of, order=1)])
+    records = {record.config.fault: record for record in first}
+    assert records["none"].confirmed and not records["slow"].confirmed
+    assert records["none"].measurement.median_us < records["slow"].measurement.median_us
+    assert records["none"].providers == records["slow"].providers and len(records["none"].providers) == 2
+    assert records["none"].verdict.allowed_error > 0, "of the last case of a finalist, which rounds"
+    assert [record.workload for record in second] == [of, of]
+    assert sorted(record.confirmed for record in second) == [False, True]
+    assert all(record.status is Status.OK and record.resources for record in (*first, *second))
+
+
+def test_what_is_not_worth_it_is_not_verified_further(workers):
+    ((record,),) = raced(workers, [candidate("wrong at batch 1")], is_worth=lambda record: False)
+    assert (record.status, record.confirmed) == (Status.OK, False)
+
+
+def test_a_winner_that_is_wrong_as_a_finalist_is_told(workers):
+    ((slow_one, winner),) = raced(workers, [candidate("slow"), candidate("wrong at batch 1")])
+    assert (winner.status, winner.measurement) == (Status.WRONG, None)
+    assert winner.detail.endswith("(at batch size 1, extreme data)")
+    assert slow_one.status is Status.OK and not slow_one.confirmed
+
+
+FAULTS = {
+    "no schedule": Status.COMPILE_ERROR,
+    "wrong value": Status.WRONG,
+    "wrong from the 3rd call on": Status.WRONG,
+    "raises": Status.RUNTIME_ERROR,
+}
+ENDED = {"segfaults": Status.CRASHED, "writes after": Status.WRONG, "dies when timed": Status.CRASHED}
+"""Each takes a worker with it, whose start takes seconds."""
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *map(slow, ENDED)])
+def test_a_fault_costs_one_candidate(workers, fault):
+    records, following = raced(workers, [candidate(fault), candidate()], [candidate(order=2)])
+    latest = {record.config.fault: record for record in records}
+    assert latest[fault].status is {**FAULTS, **ENDED}[fault]
+    assert latest["none"].status is Status.OK and latest["none"].confirmed
+    assert [record.confirmed for record in following] == [True]
+
+
+@pytest.mark.slow
+def test_a_winner_whose_verification_ends_the_worker_is_tried_alone(workers):
+    first, second = raced(workers, [candidate("segfaults at batch 1")], [candidate()])
+    assert [record.status for record in first] == [Status.CRASHED]
+    assert [record.confirmed for record in second] == [True]
+
+
+def test_nothing_starts_without_heats():
+    with Workers(TARGET, jobs=1, build="planted_kernels:build", load="planted_kernels:load") as idle:
+        assert raced(idle) == []
+        assert idle.measurer.starts == 0
+
+
+def test_a_caller_who_stops_listening_can_come_back(workers):
+    heats = Heats(workers, is_worth=lambda record: True).run([[candidate()], [candidate(order=1)]])
+    next(heats)
+    heats.close()
+    ((record,),) = raced(workers, [candidate()])
+    assert record.confirmed
+
+
+# -- in the measuring worker -----------------------------------------------------------------------------------------
+
+
+def test_a_heat_lines_up_what_is_not_lined_up(monkeypatch):
+    loaded = []
+    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    usual = measurer._load
+    monkeypatch.setattr(measurer, "_load", lambda built: loaded.append(built.candidate) or usual(built))
+    first, second = artifact(candidate()), artifact(candidate(order=1))
+    measurer(LineUp(artifacts=(first,)))
+    timed = measurer(Heat(artifacts=(first, second)))
+    assert [verdict.right for verdict in timed.verdicts_after] == [True, True] and len(timed.kernels) == 2
+    assert measurer(LineUp(artifacts=(), winner=first)).verdict.right
+    assert loaded == [first.candidate, second.candidate], "a winner is not loaded again"
+    measurer(LineUp(artifacts=(artifact(candidate(of=workload("dgrad"))),)))
+    measurer(Check(artifact=first))
+    assert loaded.count(first.candidate) == 2, "another workload took its place"
+
+
+RIGHT, WRONG = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))
+TIME = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
+
+
+def test_an_answer_that_does_not_fit_a_heat_is_nonsense():
+    one = artifact(candidate())
+    fitting = Measured(verdicts_after=(RIGHT, WRONG), kernels=(TIME,))
+    assert _misfit(Heat(artifacts=(one, one)), fitting) == ""
+    assert _misfit(Heat(artifacts=(one, one)), dataclasses.replace(fitting, kernels=(TIME, TIME)))
+    assert _misfit(Heat(artifacts=(one,)), fitting)
+    assert _misfit(LineUp(artifacts=(one,)), Measured()) == ""
+    assert _misfit(LineUp(artifacts=(one,), winner=one), Measured())
+    assert _misfit(LineUp(artifacts=(), winner=one), Measured(verdict=RIGHT)) == ""
