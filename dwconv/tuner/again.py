@@ -23,7 +23,8 @@ def current(records: Iterable[TuningRecord]) -> list[TuningRecord]:
 
 
 def bests_of_other_versions(workload: Workload, records: Iterable[TuningRecord], spaces: SpaceUnion) -> list[Config]:
-    """The best few configurations of ``workload`` that were measured, or computed, with other versions, the best first; where one is not legal any more, the legal one that is nearest. ``records`` are of one device."""
+    """The best few configurations of ``workload`` that were measured, or computed, with other versions, the best first;
+    where one is not legal any more, the legal one that is nearest. ``records`` are of one device."""
     known = [record for record in records if record.workload == workload and record.status is Status.OK]
     stale = [record for record in known if not is_current(record, versions.installed())]
     ranked = sorted(stale, key=lambda record: (not record.measured, record.rank))

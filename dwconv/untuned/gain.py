@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dwconv.records.record import TuningRecord
+from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.target import Target
 from dwconv.untuned.features import of_workload
@@ -25,7 +26,7 @@ class Expected:
 
     config: Config
     us: float
-    """Its time, in microseconds."""
+    """Its estimated time, in microseconds."""
     gain: float
     """PyTorch's time over its own: how many times as fast it is."""
     at_least: float
@@ -52,13 +53,8 @@ def expected(
     judged = f"{error.workloads} passes of other {'networks' if is_known else 'devices'}"
     return Expected(
         config=first.config,
-        us=_about_us(workload, target),
+        us=estimated_us(workload, first.config, target),
         gain=2 ** (power + error.middle),
         at_least=2 ** (power + error.least),
         reason=f"{first.reason}; judged on {judged}",
     )
-
-
-def _about_us(workload: Workload, target: Target) -> float:
-    gb_per_s, gflop_per_s = 20.0, 100.0
-    return max(workload.bytes / gb_per_s, workload.flops / gflop_per_s) / 1e3
