@@ -41,9 +41,11 @@ def _tune(argv: list[str] | None) -> int:
 
     log = TuningLog(args.log) if args.log else None  # checked first: to know the target takes importing PyTorch
 
-    from dwconv.target import CpuTarget, parse_target
+    from dwconv.target import CpuTarget, check_present, parse_target
 
     target = with_arithmetic(args, parse_target(args.target))
+    if isinstance(target, CpuTarget):
+        check_present(target)
     args.search = args.search or _usual_search(target)
     _check_search(args, target)
     _check_runner(args, target)

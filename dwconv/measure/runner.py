@@ -70,7 +70,7 @@ class Workers:
     def __init__(
         self, target: Target, *, jobs: int, build: str = BUILD, load: str = LOAD, caches: Caches = "warm"
     ) -> None:
-        threads = target.threads if isinstance(target, CpuTarget) else 1
+        threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
         self.target = target
         self.jobs = jobs
         self.builders = Pool(
@@ -84,6 +84,7 @@ class Workers:
             "dwconv.measure.measuring:Measurer",
             MeasureSetup(target=target, load=load, caches=caches),
             threads=threads,
+            vector_set=vector_set,
             misfit=_misfit,
         )
 
