@@ -4,6 +4,7 @@ registers; compiled where they cannot."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 
 import pytest
@@ -13,6 +14,7 @@ from dwconv.build import build
 from dwconv.build.cpu import assembly
 from dwconv.build.load import addresses_ir, openmp_ir
 from dwconv.errors import InvalidConfig
+from dwconv.schedules.cpu.shared.registers import CACHE_LINE_BYTES, vector_registers
 from dwconv.schedules.template import Candidate
 from dwconv.target import CpuTarget, ForcedVectorSet, cpu_target
 from dwconv.workload import LAYOUTS, PASSES, Layout, Pass, Workload
@@ -104,3 +106,31 @@ def test_defaults_for_other_numbers_of_threads_are_right(layout: Layout, threads
     for pass_ in PASSES:
         workload = problem(pass_, layout)
         assert_right(built(workload, some_configs(workload, 0, target=target)[0], target), workload)
+
+
+@pytest.mark.parametrize("vector_set", ["avx512", "avx2", "neon"])
+@pytest.mark.parametrize("pass_", PASSES)
+def test_where_a_search_starts_the_registers_hold_what_a_tile_needs(pass_: Pass, vector_set: ForcedVectorSet) -> None:
+    """A tile that does not fit is kept in memory, and multiply-adds wait for it."""
+    target = elsewhere(vector_set)
+    for size, kernel in itertools.product([(7, 7), (28, 28), (56, 56)], [3, 5, 7]):
+        pad = kernel // 2
+        workload = layer(256, size, (kernel, kernel), padding=((pad, pad), (pad, pad)), batch=8).for_pass(pass_)
+        default = template_of(workload, target=target).space(workload, target).default
+        if pass_ == "wgrad":
+            needed = (default.group_kh * kernel + default.tile_w) * default.vectors_c
+        else:
+            sums = default.tile_w * default.vectors_c * (default.tile_h if default.unroll == "taps" else 1)
+            weights = kernel * (kernel if default.unroll == "taps" else 1)
+            needed = sums + (weights if default.vectors_c == 1 else 0) + 1
+        assert needed <= vector_registers(target)
+
+
+@pytest.mark.parametrize(
+    ("pass_", "vector_set"), [*((pass_, "avx2") for pass_ in PASSES), ("fprop", "neon"), ("dgrad", "neon")]
+)
+def test_narrow_vectors_start_from_neighbours_of_a_cache_line(pass_: Pass, vector_set: ForcedVectorSet) -> None:
+    workload = layer(256, (28, 28), (3, 3), padding=((1, 1), (1, 1)), batch=8).for_pass(pass_)
+    target = elsewhere(vector_set)
+    default = template_of(workload, target=target).space(workload, target).default
+    assert default.vectors_c * target.vector_bytes >= CACHE_LINE_BYTES
