@@ -79,7 +79,12 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
         "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
     )
     group.add_argument("--bias", action="store_true", help="fprop adds a bias, wgrad also gives its gradient")
-    parser.add_argument("--target", default="auto", metavar="auto|cpu|cuda|cuda:sm_90", help="default auto")
+    parser.add_argument(
+        "--target",
+        default="auto",
+        metavar="auto|cpu|cuda|cuda:sm_90|cpu:avx2",
+        help="the device; with a GPU's architecture or a CPU's vectors, what to compile for; default auto",
+    )
     parser.add_argument(
         "--fast-math", action="store_true", help="CUDA: flush denormals, divide approximately; default IEEE arithmetic"
     )

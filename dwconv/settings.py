@@ -54,11 +54,24 @@ def quiet_profiler() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def worker_environment(*, threads: int) -> dict[str, str]:
-    """The environment of a worker process: this one's, with honest allocation and a fixed number of threads."""
+# How PyTorch and the libraries below it are told to use no wider vectors than these, before they are loaded.
+_PYTORCH_VECTOR_SETS = {
+    "avx512": {
+        "ATEN_CPU_CAPABILITY": "avx512",
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+    },
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+}
+
+
+def worker_environment(*, threads: int, vector_set: str | None = None) -> dict[str, str]:
+    """The environment of a worker process: this one's, with honest allocation and a fixed number of threads. With
+    ``vector_set`` PyTorch uses no wider vectors, as its kernels beside ours should not."""
     return {
         **os.environ,
         **ALLOCATOR_ENVIRONMENT,
+        **_PYTORCH_VECTOR_SETS.get(vector_set or "", {}),
         "OMP_NUM_THREADS": str(threads),
         "TVM_NUM_THREADS": str(threads),
     }
@@ -126,6 +139,12 @@ def untuned() -> Untuned:
 
 _MOST_SHOWN = 100
 """Characters of a bad value to quote."""
+
+
+def cpu_vector_set() -> str | None:
+    """The vector set that kernels for this CPU are compiled for: ``DWCONV_CPU``, such as ``avx2``; None for the widest
+    that it has."""
+    return os.environ.get("DWCONV_CPU") or None
 
 
 def cpp_compiler() -> str | None:

@@ -28,6 +28,7 @@ WHAT = {
     "config": "the knobs, with the values each may take",
     "tir": "the scheduled TVM program",
     "source": "the CUDA C++ of a GPU candidate, the LLVM IR of a CPU one",
+    "asm": "the machine code of a CPU candidate",
     "launches": "the CUDA kernels in the order they run, with grid, block, registers and arguments",
     "sass": "the machine code of a GPU candidate",
     "cost": "what a GPU candidate would cost: instructions against the budget, traffic, microseconds a resource",
@@ -173,6 +174,15 @@ def _source(candidate: Candidate, target: Target) -> _Answer:
     return _Answer(artifact.source, config=candidate.config.to_dict(), source=artifact.source)
 
 
+def _asm(candidate: Candidate, target: Target) -> _Answer:
+    from dwconv.build.cpu import assembly
+
+    if target.kind != "cpu":
+        raise InvalidConfig(f"--what asm: {candidate.config.template} is no CPU template; use --what sass")
+    text = assembly(_lowered(candidate, target))
+    return _Answer(text, config=candidate.config.to_dict(), asm=text)
+
+
 def _launches(candidate: Candidate, target: Target) -> _Answer:
     artifact = _gpu_artifact(candidate, target, what="launches")
     launches = [
@@ -261,6 +271,7 @@ _ANSWERS = {
     "config": _config,
     "tir": _tir,
     "source": _source,
+    "asm": _asm,
     "launches": _launches,
     "sass": _sass,
     "cost": _cost,

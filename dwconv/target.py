@@ -1,19 +1,19 @@
-"""Target: a device and what it can do. ``cpu``, ``cuda`` (this machine's GPU), ``cuda:sm_90`` (no GPU needed)."""
+"""Target: a device and what it can do. ``cpu``, ``cpu:avx2`` (with these vectors alone), ``cuda`` (this machine's GPU),
+``cuda:sm_90`` (no GPU needed)."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import platform
 import re
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
+from typing import Literal, get_args
 
+from dwconv import cpu_facts, settings
+from dwconv.cpu_facts import KiB, MiB
 from dwconv.errors import NoDevice, UnknownTarget
 
-KiB = 1024
-MiB = 1024 * KiB
+ForcedVectorSet = Literal["avx512", "avx2", "neon"]
+FORCED_VECTOR_SETS: tuple[ForcedVectorSet, ...] = get_args(ForcedVectorSet)
+"""Vector sets that ``cpu:NAME`` compiles for, whatever the widest of this CPU is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +34,13 @@ class Limits:
     cache_gb_per_s: float
     """Copy bandwidth of data that stay in the last-level cache."""
     cache_bytes: int
-    """Size of the last-level cache."""
+    """Size of the last-level cache; of a CPU's, what the threads can count on."""
     peak_gflop_per_s: float
     """Fused multiply-adds in float32, two operations each."""
     levels: tuple[CacheLevel, ...] = ()
     """CPU: the levels of the caches, the nearest to the core first; empty where they were not measured."""
+    thread_gflop_per_s: float = 0.0
+    """CPU: the same as ``peak_gflop_per_s`` for one thread while the others rest; 0 where it was not measured."""
     region_us: float = 0.0
     """CPU: time to start all threads on a parallel region, and to wait for them; 0 where it was not measured."""
 
@@ -50,30 +52,36 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class CpuTarget:
-    """This machine's CPU."""
+    """This machine's CPU; or one with another vector set, which may not be here (``present``)."""
 
     device: str
     """Names the tuning log: model, vector set and number of threads."""
     threads: int
     vector_bytes: int
     cache_bytes: int = 32 * MiB
-    """Size of the last-level cache."""
+    """What the threads together can count on in the last level of the caches (``cpu_facts.last_level``)."""
+    others_cache_bytes: int = 0
+    """The rest of the last level, which other work may use: what the threads have put there may be found, or not."""
     limits: Limits | None = None
     """None until measured (dwconv.measure.limits)."""
+    vector_set: ForcedVectorSet | None = None
+    """The vector set that was asked for, if it is not this machine's widest."""
+    present: bool = True
+    """False if kernels can only be compiled for it, not run."""
 
     kind = "cpu"
-    present = True
     fast_math = False
 
     def __str__(self) -> str:
-        return "cpu"
+        return f"cpu:{self.vector_set}" if self.vector_set else "cpu"
 
     def lanes(self, itemsize: int = 4) -> int:
         """Elements in one vector register."""
         return self.vector_bytes // itemsize
 
     def named(self, device: str) -> CpuTarget | None:
-        """This CPU with the number of threads in ``device``, a device's name; None if it names another CPU."""
+        """This CPU with the number of threads in ``device``, a device's name; None if it names another CPU. The caches
+        stay those that the threads have here, where its kernels would run."""
         model = self.device.removesuffix(f"{self.threads}t")
         threads = device.removeprefix(model).removesuffix("t")
         if not re.fullmatch(r"[1-9][0-9]{0,5}", threads) or device != f"{model}{threads}t":
@@ -106,6 +114,7 @@ class CudaTarget:
     """Kernels flush denormals to zero and divide approximately; IEEE arithmetic unless asked."""
 
     kind = "cuda"
+    others_cache_bytes = 0
 
     @property
     def cache_bytes(self) -> int:
@@ -155,30 +164,44 @@ _ARCHITECTURES = {
 
 
 def parse_target(text: str) -> Target:
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:sm_NN``. Raises UnknownTarget, or NoDevice for ``cuda`` without a GPU."""
+    """``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN``, … Raises UnknownTarget, or NoDevice for ``cuda``
+    without a GPU."""
     if text == "auto":
         return cuda_target() if _gpu_is_here() else cpu_target()
     if text == "cpu":
         return cpu_target()
     if text == "cuda":
         return cuda_target()
+    for vector_set in FORCED_VECTOR_SETS:
+        if text == f"cpu:{vector_set}":
+            return cpu_target(vector_set=vector_set)
     if text.startswith("cuda:") and text.removeprefix("cuda:") in _ARCHITECTURES:
         return _ARCHITECTURES[text.removeprefix("cuda:")]
+    vector_sets = ", ".join(f"cpu:{name}" for name in FORCED_VECTOR_SETS)
     known = ", ".join(f"cuda:{arch}" for arch in sorted(_ARCHITECTURES, key=lambda arch: int(arch[3:])))
-    raise UnknownTarget(f"target={text} is unknown; use auto, cpu, cuda, {known}")
+    raise UnknownTarget(f"target={text} is unknown; use auto, cpu, {vector_sets}, cuda, {known}")
 
 
-def cpu_target(*, threads: int | None = None) -> CpuTarget:
-    """This machine's CPU, with as many threads as PyTorch uses."""
+def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None = None) -> CpuTarget:
+    """This machine's CPU, with as many threads as PyTorch uses, and with its widest vectors unless ``vector_set`` or
+    ``DWCONV_CPU`` says otherwise. Not ``present``, if this CPU does not have ``vector_set``.
+
+    Raises UnknownTarget or NoDevice if ``DWCONV_CPU`` asks for a vector set that is none, or that this CPU has not."""
     import torch
 
-    count = threads or torch.get_num_threads()
-    name, vector_set, vector_bytes = _cpu_facts()
+    count, facts = threads or torch.get_num_threads(), cpu_facts.cpu_facts()
+    forced = vector_set or _vector_set_of_the_environment()
+    widest = facts.vector_set
+    chosen = next((each for each in cpu_facts.VECTOR_SETS if each.name == forced), widest)
+    present, last = facts.has(chosen.name), cpu_facts.last_level(threads=count)
     return CpuTarget(
-        device=f"{_slug(name)}-{vector_set}-{count}t",
+        device=f"{_slug(facts.name)}-{chosen.name}-{count}t" if present else f"{chosen.name}-{count}t",
         threads=count,
-        vector_bytes=vector_bytes,
-        cache_bytes=last_cache_bytes(),
+        vector_bytes=chosen.bytes,
+        cache_bytes=last.ours_bytes,
+        others_cache_bytes=last.others_bytes,
+        vector_set=None if chosen == widest else forced,
+        present=present,
     )
 
 
@@ -187,8 +210,35 @@ def cpu_of_device(device: str) -> CpuTarget | None:
     words = re.fullmatch(r".+-([a-z0-9_]+)-([1-9][0-9]{0,5})t", device)
     if words is None:
         return None
-    widths = {name: width for _, name, width in _VECTOR_SETS}
+    widths = {each.name: each.bytes for each in cpu_facts.VECTOR_SETS}
     return CpuTarget(device=device, threads=int(words[2]), vector_bytes=widths.get(words[1], _LEAST_VECTOR_BYTES))
+
+
+def check_present(target: Target) -> None:
+    """Raises NoDevice if nothing can run on ``target``, saying what works without the device."""
+    if target.present:
+        return
+    if isinstance(target, CudaTarget):
+        raise NoDevice(f"target={target}: this machine has no such GPU; kernels can be compiled for it, not run")
+    raise NoDevice(
+        f"target={target}: this CPU has no {target.vector_set}; kernels can be compiled for it, not run: use cpu, or "
+        "dwconv.show --what source"
+    )
+
+
+def _vector_set_of_the_environment() -> ForcedVectorSet | None:
+    """The vector set that ``DWCONV_CPU`` names; None if it is not set."""
+    asked = settings.cpu_vector_set()
+    if asked is None:
+        return None
+    found = next((name for name in FORCED_VECTOR_SETS if name == asked), None)
+    has = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
+    out = f"use {' or '.join(has)}, or unset it" if has else "unset it"
+    if found is None:
+        raise UnknownTarget(f"DWCONV_CPU={asked} is no vector set; {out}")
+    if found not in has:
+        raise NoDevice(f"DWCONV_CPU={asked}: this CPU has no {asked}; {out}")
+    return found
 
 
 def cuda_target() -> CudaTarget:
@@ -228,52 +278,7 @@ def _gpu_is_here() -> bool:
     return torch.cuda.is_available()
 
 
-@cache
-def _cpu_facts() -> tuple[str, str, int]:
-    """(model name, vector set, bytes in a vector register)."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        text = ""
-    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
-    words = set(flags[1].split()) if flags else set()
-    vector_set, vector_bytes = next(
-        ((label, width) for flag, label, width in _VECTOR_SETS if flag in words),
-        (platform.machine(), _LEAST_VECTOR_BYTES),
-    )
-    return _cpu_name(text), vector_set, vector_bytes
-
-
-def _cpu_name(cpuinfo: str) -> str:
-    """A name that tells this CPU from others, whose records must not count here. A name without a number, as virtual
-    machines have it (``AMD EPYC``), stands for many CPUs: the family and model are added."""
-    facts: dict[str, str] = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE))
-    name = facts.get("model name", "")
-    if re.search(r"\d", name.partition("@")[0]):  # what follows @ is a clock
-        return name
-    numbers = [f"{word} {facts[fact]}" for fact, word in _NUMBERS.items() if fact in facts]
-    return " ".join([name, *numbers]).strip() or platform.processor() or platform.machine() or os.name
-
-
-@cache
-def last_cache_bytes() -> int:
-    """Size of the last-level cache, as Linux tells it; a guess elsewhere."""
-    sizes = {}
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        with contextlib.suppress(OSError, ValueError):
-            size = re.fullmatch(r"(\d+)([KM]?)", (index / "size").read_text().strip())
-            if size:
-                level = int((index / "level").read_text())
-                sizes[level] = int(size[1]) * {"": 1, "K": 1024, "M": MiB}[size[2]]
-    return sizes[max(sizes)] if sizes else _UNKNOWN_CACHE_BYTES
-
-
-_NUMBERS = {"cpu family": "family", "model": "model", "CPU implementer": "implementer", "CPU part": "part"}
-
-
-_UNKNOWN_CACHE_BYTES = 8 * MiB
 _LEAST_VECTOR_BYTES = 16
-_VECTOR_SETS = (("avx512f", "avx512", 64), ("avx2", "avx2", 32), ("avx", "avx", 32), ("asimd", "neon", 16))
 
 
 def _slug(name: str) -> str:

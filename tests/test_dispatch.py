@@ -72,7 +72,7 @@ def test_with_other_threads_the_nearest_record_counts_and_says_so(logs):
         decision = decide(WORKLOAD, "cpu")
         assert (decision.provider, decision.record) == ("dwconv", nearest)
         assert decision.reason == "20.00× as fast as onednn-nhwc on 9 threads"
-        assert decision.target == cpu_target(threads=9)
+        assert decision.target is not None and decision.target.device == threads[9]
         exact = real_record(logs, threads=8)
         dwconv.reset()
         decision = decide(WORKLOAD, "cpu")
@@ -293,7 +293,8 @@ def test_an_illegal_record_hides_no_legal_one_of_another_number_of_threads(known
     legal = real_record(logs, threads=more.threads)
     write(logs, illegal(hidden, measurement=us(5)), legal)
     decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.record, decision.target) == ("dwconv", legal, more)
+    assert (decision.provider, decision.record) == ("dwconv", legal)
+    assert decision.target is not None and decision.target.device == more.device
 
 
 def test_pytorch_runs_where_the_legal_record_is_not_faster(known, logs):

@@ -66,6 +66,12 @@ def test_a_config_as_json_changes_the_knobs_it_names(capsys):
 def test_tir_and_source_of_a_cpu_candidate(capsys):
     assert "def main" in shown(capsys, *SMALL, "--what", "tir", "--config", "default")
     assert "define" in shown(capsys, *SMALL, "--what", "source", "--config", "default")
+    assert ".text" in shown(capsys, *SMALL, "--what", "asm", "--config", "default")
+
+
+@pytest.mark.parametrize(("target", "registers"), [("cpu:avx512", "zmm0"), ("cpu:avx2", "ymm0"), ("cpu:neon", "v0.4s")])
+def test_code_for_vectors_that_need_not_be_here(capsys, target, registers):
+    assert registers in shown(capsys, *SMALL[:-1], target, "--what", "asm", "--config", "default")
 
 
 def test_launches_print_without_a_gpu(capsys):
@@ -165,6 +171,7 @@ def test_without_a_record_the_default_is_shown_and_said_to_be(capsys):
         ([*SMALL, "--what", "launches", "--config", "default"], "--what source"),
         ([*SMALL, "--what", "cost", "--config", "default"], "--what cost"),
         ([*SMALL, "--what", "sass", "--config", "default"], "--what sass"),
+        ([*CUDA, "--what", "asm", "--config", "default"], "use --what sass"),
         ([*SMALL, "--fast-math"], "--fast-math is for CUDA"),
         ([*CUDA[:-1], "cuda:sm_61"], "cuda:sm_90"),
         (["--shape", "1,2,3", "--kernel", "3"], "1,2,3"),

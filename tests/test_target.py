@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
+from dwconv import cpu_facts
 from dwconv import target as target_module
 from dwconv.errors import NoDevice, UnknownTarget
-from dwconv.target import CpuTarget, CudaTarget, Limits, cpu_target, parse_target
+from dwconv.target import CpuTarget, CudaTarget, Limits, check_present, cpu_target, parse_target
 
 
 def test_cpu_is_named_by_model_vector_set_and_threads():
@@ -23,28 +26,68 @@ def test_cpu_is_named_by_model_vector_set_and_threads():
 
 def test_a_cpu_knows_itself_with_other_threads_by_name():
     two, sixteen = cpu_target(threads=2), cpu_target(threads=16)
-    assert two.named(sixteen.device) == sixteen
+    assert two.named(sixteen.device) == dataclasses.replace(
+        sixteen, cache_bytes=two.cache_bytes, others_cache_bytes=two.others_cache_bytes
+    )
     assert two.named(two.device) == two
     for other in ("another-cpu-avx2-16t", sixteen.device + "t", two.device.removesuffix("2t"), "cuda-16t", ""):
         assert two.named(other) is None
 
 
-@pytest.mark.parametrize(
-    ("cpuinfo", "name"),
-    [
-        ("model name\t: AMD EPYC 9B45\ncpu family\t: 26\nmodel\t\t: 17\n", "AMD EPYC 9B45"),
-        ("cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n", "AMD EPYC family 26 model 2"),
-        (
-            "model name\t: Xeon CPU @ 2.20GHz\ncpu family\t: 6\nmodel\t\t: 79\n",
-            "Xeon CPU @ 2.20GHz family 6 model 79",
-        ),
-        ("CPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "implementer 0x41 part 0xd40"),
-        ("model name\t:\nmodel\t\t: 5\n", "model 5"),
-    ],
-)
-def test_a_name_that_many_cpus_share_gets_numbers(cpuinfo, name):
-    assert target_module._cpu_name(cpuinfo) == name
-    assert target_module._cpu_name("")
+def cpu_with(monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
+    """This machine has a CPU with these vector sets."""
+    facts = cpu_facts.facts_in(f"model name\t: Made Up 1\nflags\t: {flags}\n")
+    monkeypatch.setattr(cpu_facts, "cpu_facts", lambda: facts)
+    monkeypatch.delenv("DWCONV_CPU", raising=False)
+
+
+def test_a_vector_set_can_be_forced(monkeypatch):
+    cpu_with(monkeypatch, "avx avx2 fma avx512f")
+    own, avx2, neon = (parse_target(text) for text in ("cpu", "cpu:avx2", "cpu:neon"))
+    assert parse_target("cpu:avx512") == own
+    threads = torch.get_num_threads()
+    assert [each.device for each in (own, avx2, neon)] == [
+        f"made-up-1-avx512-{threads}t", f"made-up-1-avx2-{threads}t", f"neon-{threads}t",
+    ]  # fmt: skip
+    assert [(str(each), each.vector_bytes, each.present) for each in (own, avx2, neon)] == [
+        ("cpu", 64, True), ("cpu:avx2", 32, True), ("cpu:neon", 16, False),
+    ]  # fmt: skip
+    more = avx2.named(f"made-up-1-avx2-{threads + 1}t")
+    assert more is not None and (more.threads, more.vector_set) == (threads + 1, "avx2")
+    assert avx2.named(own.device) is own.named(avx2.device) is None, "records of the two do not mix"
+
+
+def test_a_vector_set_that_is_not_here_is_compiled_for_alone(monkeypatch):
+    cpu_with(monkeypatch, "avx avx2 fma")
+    assert parse_target("cpu:avx2") == parse_target("cpu")
+    target = parse_target("cpu:avx512")
+    assert (target.vector_set, target.vector_bytes, target.present) == ("avx512", 64, False)
+    with pytest.raises(NoDevice, match="this CPU has no avx512"):
+        check_present(target)
+    check_present(parse_target("cpu"))
+    with pytest.raises(NoDevice, match="no such GPU"):
+        check_present(parse_target("cuda:sm_90"))
+
+
+def test_the_environment_forces_a_vector_set_where_none_is_named(monkeypatch):
+    cpu_with(monkeypatch, "avx avx2 fma avx512f")
+    forced = parse_target("cpu:avx2")
+    monkeypatch.setenv("DWCONV_CPU", "avx2")
+    assert parse_target("cpu") == cpu_target() == forced
+    assert parse_target("cpu:avx512").vector_bytes == 64
+    monkeypatch.setenv("DWCONV_CPU", "neon")
+    with pytest.raises(NoDevice, match="DWCONV_CPU=neon: this CPU has no neon; use avx512 or avx2, or unset it"):
+        cpu_target()
+    monkeypatch.setenv("DWCONV_CPU", "sse")
+    with pytest.raises(UnknownTarget, match="DWCONV_CPU=sse is no vector set; use avx512 or avx2, or unset it"):
+        cpu_target()
+
+
+def test_a_cpu_without_any_of_the_vector_sets_cannot_be_forced(monkeypatch):
+    cpu_with(monkeypatch, "sse")
+    monkeypatch.setenv("DWCONV_CPU", "avx2")
+    with pytest.raises(NoDevice, match="this CPU has no avx2; unset it"):
+        cpu_target()
 
 
 @pytest.mark.parametrize(
@@ -56,9 +99,9 @@ def test_architectures_need_no_gpu(arch, sms):
     assert (target.sms, target.present, str(target)) == (sms, False, f"cuda:{arch}")
 
 
-@pytest.mark.parametrize("text", ["tpu", "cuda:sm_1", "cuda:", "CPU", ""])
+@pytest.mark.parametrize("text", ["tpu", "cuda:sm_1", "cuda:", "CPU", "cpu:", "cpu:sse", ""])
 def test_unknown_targets_are_named_with_the_way_out(text):
-    with pytest.raises(UnknownTarget, match="cuda:sm_90"):
+    with pytest.raises(UnknownTarget, match=r"cpu:avx2, .*cuda:sm_90"):
         parse_target(text)
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from tune_command import SHAPE, error_of, plant, run
 
-from dwconv import target
+from dwconv import cpu_facts, target
 from dwconv.layers import read_layers
 
 LAYERS = {
@@ -98,6 +98,14 @@ def test_a_log_that_is_a_folder_or_not_writable_is_one_clear_line(capsys, fakes,
 def test_cuda_without_a_gpu_names_what_works_without_one(capsys, monkeypatch):
     monkeypatch.setattr(target, "_gpu_is_here", lambda: False)
     assert "cuda:sm_90" in error_of(capsys, "--shape", "1,8,8,8", "--kernel", "3", "--target", "cuda")
+
+
+@pytest.mark.parametrize("vector_set", ["avx512", "avx2", "neon"])
+def test_vectors_that_are_not_here_are_one_clear_line(capsys, monkeypatch, vector_set):
+    facts = cpu_facts.facts_in("flags: sse\n")
+    monkeypatch.setattr(cpu_facts, "cpu_facts", lambda: facts)
+    options = ["--shape", "1,8,8,8", "--kernel", "3", "--target", f"cpu:{vector_set}"]
+    assert f"this CPU has no {vector_set}; kernels can be compiled for it, not run" in error_of(capsys, *options)
 
 
 def test_no_template_for_any_pass_is_one_clear_line(capsys, fakes):

@@ -6,8 +6,10 @@ installation is needed.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dwconv.build.artifact import Argument, Artifact, Extent
@@ -62,9 +64,20 @@ def pass_context() -> Any:
 
 
 def llvm_target(target: CpuTarget) -> Any:
+    """TVM's target: this machine's CPU, or the least one that has the vector set that was asked for."""
     import tvm
 
-    return tvm.target.Target({"kind": "llvm", "mcpu": _cpu_name(), "num-cores": target.threads})
+    machine = _LEAST_CPUS[target.vector_set] if target.vector_set else {"mcpu": _cpu_name()}
+    if target.present:  # the system's own triple, under which the kernel is loaded
+        machine = {name: value for name, value in machine.items() if name != "mtriple"}
+    return tvm.target.Target({"kind": "llvm", **machine, "num-cores": target.threads})
+
+
+_LEAST_CPUS: dict[str, dict[str, object]] = {
+    "avx512": {"mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v4"},
+    "avx2": {"mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v3"},
+    "neon": {"mtriple": "aarch64-unknown-linux-gnu", "mcpu": "generic", "mattr": ["+neon"]},
+}
 
 
 @cache
@@ -73,6 +86,16 @@ def _cpu_name() -> str:
     import tvm
 
     return str(tvm.get_global_func("target.llvm_get_system_cpu")())
+
+
+def assembly(artifact: Artifact) -> str:
+    """The machine code of a CPU artifact as text, without what the loader adds."""
+    import tvm
+
+    with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
+        path = Path(folder) / "kernel.ll"
+        path.write_text(artifact.source)
+        return str(tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll").inspect_source("asm"))
 
 
 def describe(buffer: Any) -> Argument:

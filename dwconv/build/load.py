@@ -24,20 +24,30 @@ def load_cpu(artifact: Artifact) -> tuple[Callable[..., Any], int]:
     as long as the function is.
 
     Raises BuildError if the machine code cannot be made."""
+    try:
+        return load_ir(artifact.source, artifact.arguments, most_threads=_most_threads(artifact))
+    except BuildError as error:
+        raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from error
+
+
+def load_ir(
+    source: str, arguments: tuple[Argument, ...], *, most_threads: int | None = None
+) -> tuple[Callable[..., Any], int]:
+    """The same for LLVM IR with a ``main`` of these arguments, which ``most_threads`` threads run at most."""
     import tvm
 
     # A parallel loop of one turn is compiled to none: such a kernel has no threads to start.
-    on_openmp = _openmp_is_here() and "@__TVMBackendParallelLaunch" in artifact.source
-    ir = artifact.source + addresses_ir(artifact.arguments)
+    on_openmp = _openmp_is_here() and "@__TVMBackendParallelLaunch" in source
+    ir = source + addresses_ir(arguments)
     if on_openmp:
-        ir += _openmp_ir(most_threads=_most_threads(artifact))
+        ir += openmp_ir(most_threads=most_threads or _ANY_NUMBER)
     with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
         path = Path(folder) / "kernel.ll"
         path.write_text(ir)
         try:
             module = tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")
         except RuntimeError as error:
-            raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from error
+            raise BuildError(str(error)) from error
     if on_openmp:
         module["use_openmp"]()
     call: Callable[..., Any] = module["call_with_addresses"]  # keeps the module alive
@@ -132,14 +142,15 @@ def _tensor_ir(number: int, argument: Argument) -> list[str]:
     return lines
 
 
-def _most_threads(artifact: Artifact) -> int:
-    """How many threads the configuration takes at most."""
-    threads = artifact.candidate.config.to_dict().get("threads", _ANY_NUMBER)
-    assert isinstance(threads, int)
+def _most_threads(artifact: Artifact) -> int | None:
+    """How many threads the configuration takes at most; None if it does not say."""
+    threads = artifact.candidate.config.to_dict().get("threads")
+    assert threads is None or isinstance(threads, int)
     return threads
 
 
-def _openmp_ir(*, most_threads: int) -> str:
+def openmp_ir(*, most_threads: int) -> str:
+    """What points a kernel at OpenMP's threads."""
     text = resources.files("dwconv.build").joinpath("openmp.ll").read_text()
     return f"{text}\n@dwconv.most_threads = internal constant i32 {most_threads}\n"
 

@@ -18,7 +18,7 @@ import msgspec
 from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, CudaTarget, Limits
+from dwconv.target import CacheLevel, CpuTarget, CudaTarget, Limits
 from dwconv.workload import Workload
 
 _NAME = "@"  # the key of a dataclass's name beside its fields
@@ -35,7 +35,7 @@ def message(kind: type[T]) -> type[T]:
 
 
 for _kind in (
-    *(Workload, Config, Candidate, CpuTarget, CudaTarget, Limits),
+    *(Workload, Config, Candidate, CpuTarget, CudaTarget, Limits, CacheLevel),
     *(Artifact, Argument, Extent, Scalar, Launch),
 ):
     message(_kind)

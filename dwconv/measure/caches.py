@@ -47,5 +47,6 @@ def results_held(workload: Workload, *, caches: Caches, target: Target) -> int:
 
 def _count(tensor_bytes: int, target: Target) -> int:
     """How many tensors of that size drive each other from the last cache."""
-    room = min(_TIMES_THE_CACHE * target.cache_bytes, free_bytes(target.kind) // 8)
+    largest_bytes = target.cache_bytes + target.others_cache_bytes
+    room = min(_TIMES_THE_CACHE * largest_bytes, free_bytes(target.kind) // 8)
     return max(1, min(_MOST_TENSORS, math.ceil(room / tensor_bytes)))

@@ -23,6 +23,8 @@ from pathlib import Path
 
 import psutil
 
+from dwconv.cpu_facts import cpu_quota
+
 _SWITCH_S = 1e-4
 """Least cost of a context switch, for systems that do not report how long the thread waited."""
 _MUCH_STOLEN = 0.1
@@ -175,11 +177,8 @@ def cores() -> int:
     """How many cores this process can have at once: those it may use, or fewer if a container limits its time."""
     allowed = allowed_cores()
     count = len(allowed) if allowed else os.cpu_count() or 1
-    try:
-        quota, period = map(float, Path("/sys/fs/cgroup/cpu.max").read_text().split())
-    except (OSError, ValueError):  # no such limit, or "max"
-        return count
-    return max(1, min(count, math.ceil(quota / period)))
+    quota = cpu_quota()
+    return max(1, min(count, math.ceil(quota) if math.isfinite(quota) else count))
 
 
 def crowding(threads: int) -> str:

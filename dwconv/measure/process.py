@@ -47,7 +47,7 @@ class IsolatedProcess:
     It starts with the first request, or with ``start``, and again after it died. It has its own process group: ctrl-C
     does not reach it, and all processes that it started end with it. It ends when this object or this process does.
     ``starts`` counts its starts. ``misfit`` says what is wrong with an answer; ``memory_share`` is the share of the
-    available memory that a request may take.
+    available memory that a request may take; ``vector_set`` bounds the vectors that PyTorch uses in it.
     """
 
     def __init__(
@@ -56,12 +56,14 @@ class IsolatedProcess:
         setup: object,
         *,
         threads: int,
+        vector_set: str | None = None,
         misfit: Misfit = lambda request, answer: "",
         memory_share: float = MEMORY_SHARE,
     ) -> None:
         self._role = role
         self._setup = setup
         self._threads = threads
+        self._vector_set = vector_set
         self._misfit = misfit
         self._memory_share = memory_share
         self.starts = 0
@@ -152,7 +154,7 @@ class IsolatedProcess:
 
     def _launch(self) -> None:
         try:
-            self._running = Running.start(self._role, threads=self._threads)
+            self._running = Running.start(self._role, threads=self._threads, vector_set=self._vector_set)
         except OSError as error:
             reason = f"{type(error).__name__}: {one_line(error)}"
             raise WorkerCannotStart(f"a worker cannot start: {reason}", shortage=shortage_of(error)) from error

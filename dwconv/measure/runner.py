@@ -88,7 +88,7 @@ class Workers:
         caches: Caches = "warm",
         compiles_calls: bool = True,
     ) -> None:
-        threads = target.threads if isinstance(target, CpuTarget) else 1
+        threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
         self.target = target
         self.jobs = jobs
         self.builders = Pool(
@@ -102,6 +102,7 @@ class Workers:
             "dwconv.measure.measuring:Measurer",
             MeasureSetup(target=target, load=load, caches=caches, compiles_calls=compiles_calls),
             threads=threads,
+            vector_set=vector_set,
             misfit=_misfit,
         )
 

@@ -32,8 +32,10 @@ class Running:
     watch: Watch
 
     @classmethod
-    def start(cls, role: str, *, threads: int) -> Running:
-        """Start a worker. Raises OSError, and then leaves nothing behind."""
+    def start(cls, role: str, *, threads: int, vector_set: str | None = None) -> Running:
+        """Start a worker, in which PyTorch uses no wider vectors than ``vector_set``. Raises OSError, and then leaves
+        nothing behind."""
+        environment = settings.worker_environment(threads=threads, vector_set=vector_set)
         path = [entry or str(Path.cwd()) for entry in sys.path]
         with contextlib.ExitStack() as undo:
             scratch = Scratch.make()
@@ -46,7 +48,7 @@ class Running:
                     stdin=subprocess.DEVNULL,
                     stdout=scratch.descriptor,
                     stderr=scratch.descriptor,
-                    env={**settings.worker_environment(threads=threads), "TMPDIR": scratch.folder},
+                    env={**environment, "TMPDIR": scratch.folder},
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )

@@ -22,7 +22,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import templates_for
-from dwconv.target import CpuTarget, Target
+from dwconv.target import CpuTarget, Target, check_present
 from dwconv.tuner import loop
 from dwconv.tuner.again import to_race_again
 from dwconv.tuner.agenda import Agenda, costliest_first, without_confirmed
@@ -94,6 +94,8 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
 
     Ctrl-C ends the campaign, and what was found until then is in the result. Raises a DwconvError if nothing can be
     tuned as it was chosen, or nothing can be written."""
+    if isinstance(target, CpuTarget):
+        check_present(target)
     choices = dataclasses.replace(choices, search=choices.search_on(target))
     _check_search(choices, target)
     _check_templates(list(counts), target)

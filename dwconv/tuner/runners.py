@@ -43,11 +43,14 @@ USUAL_RUNNER = RunnerChoice()
 
 
 def make_runner(workload: Workload, target: Target, *, choice: RunnerChoice, strategy: Search) -> Runner:
-    """The runner that ``choice`` asks for. The caller closes it."""
+    """The runner that ``choice`` asks for. The caller closes it. Raises NoDevice if it should measure on a device that
+    is not here."""
     if isinstance(target, CudaTarget) and choice.predicts(target, strategy=strategy):
         from dwconv.tuner.predict import PredictRunner
 
         return PredictRunner(target, check=choice.check, jobs=choice.jobs)
     from dwconv.measure.runner import LocalRunner
+    from dwconv.target import check_present
 
+    check_present(target)
     return LocalRunner(workload, target, jobs=choice.jobs, workers=choice.workers)

@@ -48,6 +48,11 @@ class Faulty:
     def answer(self):
         return {"setup": self.setup, "pid": os.getpid()}
 
+    def name_vectors(self):
+        import torch
+
+        return [torch.backends.cpu.get_cpu_capability(), os.environ["ONEDNN_MAX_CPU_ISA"]]
+
     def print_noise(self):
         os.write(1, b"\x00\xff" * 70_000)  # more than a pipe holds
         os.write(2, b"warning: noise\n")

@@ -16,7 +16,7 @@ from dwconv.workload import PASSES, Workload
 
 WORKLOAD = Workload(pass_="fprop", batch=2, channels=16, input_size=(8, 8), kernel=(3, 3), padding=((1, 1), (1, 1)))
 TENSOR_BYTES = 4 * 2 * 16 * 8 * 8
-TARGET = dataclasses.replace(cpu_target(), cache_bytes=3 * TENSOR_BYTES)
+TARGET = dataclasses.replace(cpu_target(), cache_bytes=TENSOR_BYTES, others_cache_bytes=2 * TENSOR_BYTES)
 
 
 def test_calls_take_turns_and_results_stay_alive():

@@ -8,6 +8,7 @@ import stat
 import msgspec
 import pytest
 
+from dwconv.errors import NoDevice
 from dwconv.measure import limits as limits_module
 from dwconv.measure.limits import (
     ENOUGH_READINGS,
@@ -15,14 +16,24 @@ from dwconv.measure.limits import (
     Reading,
     are_settled,
     doubt,
+    known_limits,
     limits_path,
     measure_limits,
     with_limits,
 )
-from dwconv.target import CpuTarget, Limits, cpu_target, last_cache_bytes
+from dwconv.measure.meter import level_bytes
+from dwconv.target import CacheLevel, CpuTarget, Limits, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
-LIMITS = Limits(memory_gb_per_s=50.0, cache_gb_per_s=200.0, cache_bytes=1 << 25, peak_gflop_per_s=500.0)
+LIMITS = Limits(
+    memory_gb_per_s=50.0,
+    cache_gb_per_s=200.0,
+    cache_bytes=TARGET.cache_bytes,
+    peak_gflop_per_s=500.0,
+    thread_gflop_per_s=300.0,
+    levels=(CacheLevel(bytes=1 << 15, gb_per_s=400.0), CacheLevel(bytes=1 << 20, gb_per_s=100.0)),
+    region_us=4.0,
+)
 
 
 @pytest.fixture
@@ -59,6 +70,47 @@ def test_the_best_of_all_readings_is_kept(measured):
     assert with_limits(TARGET).limits == LIMITS
 
 
+def test_the_best_of_every_level_and_the_shortest_region_are_kept(measured):
+    def reading(*rates: float, region_us: float) -> Reading:
+        levels = tuple(
+            CacheLevel(bytes=level.bytes, gb_per_s=rate) for level, rate in zip(LIMITS.levels, rates, strict=True)
+        )
+        return Reading(limits=dataclasses.replace(LIMITS, levels=levels, region_us=region_us), disturbed=False)
+
+    for rates, region_us in (((400.0, 90.0), 9.0), ((350.0, 100.0), 4.0), ((1.0, 1.0), 0.0)):
+        measured.reading = reading(*rates, region_us=region_us)
+        found = with_limits(TARGET)
+    assert found.limits == LIMITS
+
+
+def test_levels_that_have_changed_are_those_of_the_new_reading(measured):
+    with_limits(TARGET)
+    levels = (CacheLevel(bytes=1 << 15, gb_per_s=1.0), CacheLevel(bytes=1 << 21, gb_per_s=2.0))
+    measured.reading = Reading(limits=dataclasses.replace(LIMITS, levels=levels), disturbed=False)
+    assert [level.gb_per_s for level in with_limits(TARGET).limits.levels] == [400.0, 2.0]
+
+
+def test_the_cache_is_what_the_target_has_now(measured):
+    with_limits(TARGET)
+    less = dataclasses.replace(TARGET, cache_bytes=1 << 20)
+    assert known_limits(less).cache_bytes == with_limits(less).limits.cache_bytes == 1 << 20
+    assert known_limits(TARGET) == LIMITS
+
+
+def test_a_file_from_before_there_were_levels_counts_but_is_measured_again(measured):
+    rates = {"memory_gb_per_s": 70.0, "cache_gb_per_s": 1.0, "cache_bytes": 1 << 25, "peak_gflop_per_s": 1.0}
+    path = limits_path(TARGET)
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.parent.parent.chmod(0o700)
+    path.write_bytes(msgspec.json.encode({"limits": rates, "readings": ENOUGH_READINGS}))
+    path.chmod(0o600)
+    assert known_limits(TARGET).memory_gb_per_s == 70.0 and not are_settled(TARGET)
+    assert with_limits(TARGET).limits == dataclasses.replace(LIMITS, memory_gb_per_s=70.0)
+    for _ in range(ENOUGH_READINGS):
+        with_limits(TARGET)
+    assert len(measured.calls) == ENOUGH_READINGS and are_settled(TARGET)
+
+
 def test_limits_in_doubt_are_measured_again_and_can_only_rise(measured):
     for _ in range(ENOUGH_READINGS):
         with_limits(TARGET)
@@ -83,6 +135,8 @@ def test_known_limits_are_left_alone(measured):
         lambda whole: b"\x00" * len(whole),
         lambda whole: whole.replace(b"500.0", b"0.0"),
         lambda whole: whole.replace(b"500.0", b'"fast"'),
+        lambda whole: whole.replace(b"400.0", b"-1.0"),
+        lambda whole: whole.replace(b"4.0", b"-4.0"),
         lambda whole: b"[]",
     ],
 )
@@ -136,9 +190,19 @@ def test_a_full_disk_leaves_the_limits_as_they_were(measured, monkeypatch):
     assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
 
 
+def test_what_is_not_here_is_not_measured():
+    with pytest.raises(NoDevice, match="not run"):
+        with_limits(dataclasses.replace(TARGET, vector_set="neon", present=False))
+
+
 @pytest.mark.slow
 def test_real_limits_are_in_order():
-    limits = measure_limits(cpu_target()).limits
+    target = cpu_target()
+    limits = measure_limits(target).limits
     assert 0 < limits.memory_gb_per_s < 10_000 and 0 < limits.cache_gb_per_s < 100_000
-    assert 1 < limits.peak_gflop_per_s < 1e6
-    assert limits.cache_bytes == last_cache_bytes() >= 1 << 18
+    assert 1 < limits.peak_gflop_per_s < 1e6 and 1 < limits.thread_gflop_per_s < 1e5
+    assert limits.cache_bytes == target.cache_bytes
+    assert tuple(level.bytes for level in limits.levels) == level_bytes(target)
+    assert all(0 < level.gb_per_s < 100_000 for level in limits.levels)
+    assert limits.levels[0].gb_per_s > limits.levels[-1].gb_per_s
+    assert 0 <= limits.region_us < 1e5

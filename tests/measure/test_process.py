@@ -1,5 +1,6 @@
 """Isolated processes: they answer, and what is planted in one costs its request."""
 
+import contextlib
 import os
 import time
 from multiprocessing.connection import wait
@@ -7,9 +8,13 @@ from multiprocessing.connection import wait
 import pytest
 from process_ends import gone
 
+from dwconv import cpu_facts
 from dwconv.errors import NonsenseAnswer, RequestFailed, WorkerCannotStart, WorkerDied, WorkerTimeout
 from dwconv.measure import process as process_module
+from dwconv.measure.limits import measure_limits
 from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.runner import Workers
+from dwconv.target import CpuTarget
 
 
 def test_answers_and_lives_on(faulty):
@@ -90,6 +95,31 @@ def test_a_death_while_starting_is_tried_again(tmp_path):
     process.call("answer", timeout_s=10)
     assert process.starts == 3
     process.kill()
+
+
+@pytest.mark.skipif(not cpu_facts.cpu_facts().has("avx2"), reason="this CPU has no avx2")
+def test_pytorch_uses_no_wider_vectors_than_the_target():
+    """A kernel for forced vectors would else be compared with one that has wider ones."""
+    process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1, vector_set="avx2")
+    try:
+        assert process.call("name_vectors", timeout_s=60) == ("AVX2", "AVX2")
+    finally:
+        process.kill()
+
+
+def test_what_is_timed_beside_forced_vectors_is_forced_too(monkeypatch):
+    asked = {}
+
+    def start(role, *, threads, vector_set):
+        asked[role.rpartition(":")[2]] = vector_set
+        raise OSError("it would start here")
+
+    monkeypatch.setattr(process_module.Running, "start", start)
+    target = CpuTarget(device="test", threads=1, vector_bytes=32, vector_set="avx2")
+    with Workers(target, jobs=1) as workers, contextlib.suppress(WorkerCannotStart):
+        workers.start()
+        measure_limits(target)
+    assert asked == {"Builder": None, "Measurer": "avx2", "Meter": "avx2"}
 
 
 # -- answers that are none -------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dwconv.target import CpuTarget
 
+CACHE_LINE_BYTES = 64
+
 
 def channel_lanes(channels: int, target: CpuTarget) -> int:
     """Channels in a vector: as many as a register holds, or the power of two below the number of channels."""
@@ -26,5 +28,23 @@ def vector_registers(target: CpuTarget) -> int:
 
 
 def sum_registers(target: CpuTarget) -> int:
-    """Vector registers that sums may take; the others hold what is multiplied. AVX has 16, AVX-512 and Arm 32."""
-    return 12 if target.vector_bytes == 32 else 24
+    """Vector registers that sums may take; the others hold what is multiplied."""
+    return 3 * vector_registers(target) // 4
+
+
+def sums_in_flight(target: CpuTarget) -> int:
+    """Sums that multiply-adds in flight need, with some to spare: half of the registers."""
+    return vector_registers(target) // 2
+
+
+def sums_beside(weights: int, target: CpuTarget) -> int:
+    """Sums that leave room for so many vectors of weights, and one of what they multiply, if there is room for the sums
+    in flight."""
+    left = vector_registers(target) - 1 - weights
+    return min(sum_registers(target), max(sums_in_flight(target), left))
+
+
+def fills_cache_lines(target: CpuTarget) -> bool:
+    """Whether a vector is a whole cache line. Where it is less, a loop over pixels inside one over channels loads every
+    line several times, unless a tile takes neighbouring vectors together."""
+    return target.vector_bytes >= CACHE_LINE_BYTES
