@@ -11,7 +11,7 @@ from dwconv.schedules.space import Config
 from dwconv.target import Target
 from dwconv.untuned.features import of_workload
 from dwconv.untuned.portfolio import Portfolio, shipped
-from dwconv.untuned.starts import starts
+from dwconv.untuned.starts import first_start
 from dwconv.workload import Workload
 
 STALE_DISCOUNT = 1.25
@@ -46,7 +46,7 @@ def expected(
     is_known = target.device in known.devices
     errors = known.gain.known_device if is_known else known.gain.other_device
     error = errors.get(f"{workload.pass_} {workload.layout}") or errors.get("")
-    first = next(iter(starts(workload, target, records, portfolio=known)), None)
+    first = first_start(workload, target, records, portfolio=known)
     if first is None or error is None:
         return None
     power = known.gain.trees.predict(of_workload(workload))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dwconv.untuned.evidence import Measured, best_records
 from dwconv.untuned.features import of_workload
 from dwconv.untuned.portfolio import NOTHING, Errors, GainModel
-from dwconv.untuned.starts import starts
+from dwconv.untuned.starts import first_start
 from dwconv.untuned.trees import Growth, Trees, grow
 from dwconv.workload import Workload
 
@@ -59,8 +59,8 @@ def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -
         trees, known = gain_trees(rest), best_records(rest)
         for one in measured:
             if group(one) == left_out:
-                first = starts(one.workload, one.target, known, portfolio=NOTHING)[0].config
-                real = one.gain(first)
+                first = first_start(one.workload, one.target, known, portfolio=NOTHING)
+                real = one.gain(first.config) if first else None
                 real_power = _best_gain(one) - _USUAL_LOSS if real is None else math.log2(real)
                 error = real_power - trees.predict(of_workload(one.workload))
                 errors[f"{one.workload.pass_} {one.workload.layout}"].append(error)

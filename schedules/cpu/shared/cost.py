@@ -17,7 +17,8 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from dwconv.target import CacheLevel, CpuTarget, KiB, MiB
+from dwconv.cpu_facts import KiB, MiB
+from dwconv.target import CacheLevel, CpuTarget
 
 # What a core does in its slots. Constants without a source were fitted, then rounded: least squares, in logarithms,
 # over some 1700 measured configurations of half the layers of 21 networks, on two cores with AVX-512; the other half
