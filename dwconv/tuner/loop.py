@@ -21,6 +21,7 @@ from dwconv.tuner.runners import USUAL_RUNNER, RunnerChoice, make_runner
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.standing import Standing, TellProgress
 from dwconv.tuner.strategies import Strategy, make_strategy
+from dwconv.untuned.formula import by_formula
 from dwconv.untuned.similar import bests_of_similar
 
 if TYPE_CHECKING:
@@ -67,15 +68,17 @@ def tune_workload(
 ) -> TuningResult:
     """Search the fastest configuration of one workload; every record is in ``log`` as soon as it is known.
 
-    The log's best records of similar workloads are where evolve starts. At the end the fastest few are verified and
-    timed once more. Ctrl-C ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. ``progress`` is
-    called with the result so far after every trial.
+    The log's best records of similar workloads are where evolve starts, and the configurations of least estimate. At
+    the end the fastest few are verified and timed once more. Ctrl-C ends the search cleanly: the result then has
+    ``stopped=Stop.INTERRUPTED``. ``progress`` is called with the result so far after every trial.
 
     Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
     """
     spaces = SpaceUnion.of(workload, target)
     records = _comparable(log.load().records, target)
     starts = bests_of_similar(workload, [*records, *_comparable(plan.elsewhere, target)], count=STARTS)
+    if plan.strategy == "evolve":
+        starts += by_formula(workload, target)
     strategy = make_strategy(
         plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=starts
     )
