@@ -56,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
             folder = os.environ[_FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
             os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
             os.environ |= {f"XDG_{kind.upper()}_HOME": f"{folder}/{kind}" for kind in ("data", "state")}
+            # What is predicted differs from device to device, and with every portfolio: tests of it ask for it.
+            os.environ |= {"DWCONV_UNTUNED": "pytorch"}
             config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         if config.getoption("numprocesses", None):
             _compile_beside_the_tests(config)

@@ -43,7 +43,8 @@ def default_of(workload: Workload, target: Target) -> Config:
 
 
 def plant_gain(monkeypatch: pytest.MonkeyPatch) -> PlantedGain:
-    """Plant it for the test."""
+    """Plant it for the test, where unmeasured workloads are predicted, as they are unless a user says otherwise."""
+    monkeypatch.delenv("DWCONV_UNTUNED", raising=False)
     planted = PlantedGain()
     monkeypatch.setattr(gain, "expected", planted)
     return planted

@@ -22,7 +22,7 @@ from dwconv.tuner.runners import USUAL_RUNNER, RunnerChoice, make_runner
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.standing import Standing, TellProgress
 from dwconv.tuner.strategies import Strategy, make_strategy
-from dwconv.untuned.similar import bests_of_similar
+from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import Runner
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 BATCH = 8
 """Candidates asked for at a time: enough to keep the builders busy, few enough to learn often."""
-STARTS = 4
-"""Configurations to start from that were the best for similar workloads."""
 _OVERTIME = 1.25
 """A batch may be finished within this many times the seconds of the budget: measuring what is built takes little."""
 _WAIT_S = 3.0
@@ -53,7 +51,7 @@ class SearchPlan:
     refresh: bool = False
     """Only what was best with other versions is tried, whatever the strategy."""
     elsewhere: Iterable[TuningRecord] = ()
-    """Records of other logs: evolve starts from the best of them for this workload and similar ones."""
+    """Records of other logs, of any device: evolve starts from the best of them for this workload and similar ones."""
 
 
 USUAL_PLAN = SearchPlan()
@@ -71,22 +69,17 @@ def tune_workload(
 ) -> TuningResult:
     """Search the fastest configuration of one workload; every record is in ``log`` as soon as it is known.
 
-    What was best for this workload with other versions is tried again first. The log's best records of similar
-    workloads are where evolve starts. At the end the fastest few are verified and
-    timed once more. Ctrl-C ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. ``progress`` is
-    called with the result so far after every trial.
+    What was best for this workload with other versions is tried again first. Evolve starts from what is known to be
+    good before anything is measured (``untuned.starts``). At the end the fastest few are verified and timed once more.
+    Ctrl-C ends the search cleanly: the result then has ``stopped=Stop.INTERRUPTED``. ``progress`` is called with the
+    result so far after every trial.
 
     Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
     """
     spaces = SpaceUnion.of(workload, target)
     records = _comparable(log.load().records, target)
     known = [*records, *_comparable(plan.elsewhere, target)]
-    searching = None
-    if not plan.refresh:
-        starts = bests_of_similar(workload, known, count=STARTS)
-        searching = make_strategy(
-            plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=starts
-        )
+    searching = None if plan.refresh else _strategy(workload, target, spaces, plan, records)
     strategy = Again(spaces, bests_of_other_versions(workload, known, spaces), then=searching)
     analytic = searching if isinstance(searching, Analytic) else None
     standing = Standing(workload, target, budget=budget, spaces=spaces, progress=progress, analytic=analytic)
@@ -113,6 +106,15 @@ def tune_workload(
         except KeyboardInterrupt:
             stopped = Stop.INTERRUPTED
         return standing.report(stopped=stopped)
+
+
+def _strategy(
+    workload: Workload, target: Target, spaces: SpaceUnion, plan: SearchPlan, records: Iterable[TuningRecord]
+) -> Strategy:
+    known = []
+    if plan.strategy == "evolve":
+        known = [start.config for start in starts(workload, target, [*records, *plan.elsewhere])]
+    return make_strategy(plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=known)
 
 
 def _search(standing: Standing, strategy: Strategy, log: TuningLog, runner: Callable[[], Runner]) -> Stop:

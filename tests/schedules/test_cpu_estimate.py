@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import random
 
@@ -79,6 +80,10 @@ def test_more_threads_never_cost_more_on_large_work(pass_: Pass, layout: Layout,
         estimates = [estimated_us(workload, config, target) for target in threads]
         assert estimates == sorted(estimates, reverse=True), config
         assert estimates[-1] < estimates[0] / 2
+        limits = [dataclasses.replace(LIMITS, peak_gflop_per_s=75 * count, region_us=0.1) for count in (1, 2, 4, 8)]
+        measured = [dataclasses.replace(target, limits=each) for target, each in zip(threads, limits, strict=True)]
+        estimates = [estimated_us(workload, config, target) for target in measured]
+        assert estimates == sorted(estimates, reverse=True), config
 
 
 TINY = {
@@ -109,6 +114,33 @@ def default_of(name: str, shape: Workload, target: CpuTarget = TARGET) -> tuple[
 
 def changed(config: Config, **values: int | str) -> Config:
     return Config.of(config.template, **{**dict(config.values), **values})
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "fewer"),
+    [
+        ("fprop_nhwc", {"tile_w": 1}, {"tile_w": 7}),  # columns that neighbours read too
+        ("fprop_nhwc", {"unroll": "taps", "tile_h": 1}, {"unroll": "taps", "tile_h": 4}),  # rows
+        ("dgrad_nchw", {"tile_h": 1}, {"tile_h": 4}),
+        ("dgrad_nchw", {"vectors_w": 1}, {"vectors_w": 2}),  # a weight for each vector, or for two
+        ("wgrad_nhwc", {"tile_w": 1}, {"tile_w": 4}),
+        ("wgrad_nhwc", {"group_kh": 2}, {"group_kh": 4}),  # dy, for each group of taps
+        ("wgrad_nchw", {"tile_h": 1}, {"tile_h": 4}),
+        ("wgrad_nchw", {"group_kw": 1}, {"group_kw": 5}),
+    ],
+)
+def test_larger_tiles_load_less(name: str, more: dict[str, int | str], fewer: dict[str, int | str]) -> None:
+    workload, default = default_of(name, CACHED)
+    base = changed(default, **({"group_kh": 2, "group_kw": 2} if name == "wgrad_nchw" else {}))
+    larger, smaller = (work_of(workload, changed(base, **knobs)).loads for knobs in (more, fewer))
+    assert larger > 1.05 * smaller
+
+
+def work_of(workload: Workload, config: Config) -> CpuWork:
+    family = {"fprop": "gather", "dgrad": "gather", "wgrad": "weight_gradient"}[workload.pass_]
+    module = importlib.import_module(f"dwconv.schedules.cpu.{family}_{config.template[-4:]}.estimate")
+    work: CpuWork = module.cpu_work(workload, config, TARGET)
+    return work
 
 
 def test_channels_first_cost_more_where_caches_hold_too_little() -> None:

@@ -13,11 +13,13 @@ from dwconv.errors import LogError, NoTemplate
 from dwconv.records import log as log_module
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
+from dwconv.schedules.space import Config
 from dwconv.tuner import loop, standing
 from dwconv.tuner.finalists import FINALISTS
 from dwconv.tuner.loop import SearchPlan, tune_workload
 from dwconv.tuner.result import Stop
 from dwconv.tuner.runners import USUAL_RUNNER
+from dwconv.tuner.spaces import SpaceUnion
 from tests.tuner.fake_search import AFRESH, tune
 
 
@@ -38,6 +40,15 @@ def test_spends_the_trials_confirms_the_fastest_and_reports_the_best(log):
     assert seen[-1].confirming and not seen[0].confirming
     assert len(log.load().records) == 24 + FINALISTS
     assert runner.closed
+
+
+def test_evolution_tries_what_is_estimated_to_be_fastest_before_any_other(log, monkeypatch):
+    (default,) = SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
+    estimated = Config.of("fake.fprop", **{**dict(default.values), "tile_h": 4, "block_h": 4})
+    monkeypatch.setattr(loop, "by_formula", lambda workload, target: [estimated])
+    runner = fake.FakeRunner()
+    tune(log, runner, trials=8)
+    assert runner.measured[:2] == [default, estimated]
 
 
 def test_a_second_run_measures_nothing(log):

@@ -21,7 +21,7 @@ from dwconv.cpu_facts import KiB, MiB
 from dwconv.target import CacheLevel, CpuTarget
 
 # What a core does in its slots. Constants without a source were fitted, then rounded: least squares, in logarithms,
-# over some 1700 measured configurations of half the layers of 21 networks, on two cores with AVX-512; the other half
+# over some 1700 measured configurations of half the layers of many networks, on two cores with AVX-512; the other half
 # judged them: the least estimate chose kernels that took 1.11 times as long as the best of some 14, the defaults 1.30.
 STORE_SLOTS = 2.0
 """One vector is stored in a cycle."""
