@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import random
 import weakref
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +70,7 @@ def state(model):
         "modules": [(module.training, len(module._forward_hooks), sorted(vars(module))) for module in model.modules()],
         "attributes": (model.calls, list(model.cache), id(model.seen), model.seen.tolist()),
         "random": (torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())),
-        "modes": (torch.is_autocast_cache_enabled(), torch.is_grad_enabled(), len(_global_forward_hooks)),
+        "modes": (torch.is_grad_enabled(), len(_global_forward_hooks)),
     }
 
 
@@ -104,9 +105,9 @@ class Everywhere(nn.Module):
         self.w = nn.Parameter(torch.randn(4, 1, 3, 3))
         self.inner = nn.Identity()
         self.scripted = torch.jit.script(nn.Conv1d(4, 4, 3, groups=4))
-        self.inner.register_forward_hook(lambda module, inputs, output: output * 1)
 
     def forward(self, x):
+        x = self.inner(x)
         y = F.conv2d(x, self.w, groups=4) + torch.conv2d(x, weight=self.w, groups=4)
         y = y + torch.convolution(x, self.w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 4)
         y = y + dwconv.conv2d(x, self.w)
@@ -124,6 +125,19 @@ def test_functional_calls_are_found_wherever_they_are_made():
         ("", (3, 3), 4, ("fprop", "wgrad")), ("", (1, 3), 1, ("fprop", "wgrad")),
         ("scripted", (1, 3), 1, ("fprop", "wgrad")),
     ]  # fmt: skip
+
+
+class NotLowered(nn.Module):
+    """A function that autocast does not lower on a CPU."""
+
+    def forward(self, x):
+        return torch.convolution(x, x[:3, :1, :3, :3], None, [1, 1], [0, 0], [1, 1], False, [0, 0], 3)
+
+
+def test_the_type_is_the_one_that_really_runs():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (layer,) = discover(NotLowered(), torch.randn(3, 3, 9, 9)).layers
+    assert layer.problem.dtype is NotLowered()(torch.randn(3, 3, 9, 9)).dtype
 
 
 def by_axes(layer: DiscoveredLayer) -> tuple[int, ...]:
@@ -201,6 +215,18 @@ class Teacher(nn.Module):
 
 def test_gradients_are_counted_for_the_layer_that_has_them():
     assert passes_by_name(Teacher(), IMAGE) == {"student": ("fprop", "wgrad"), "teacher": ("fprop",)}
+
+
+def moved():
+    """Activations are kept elsewhere until the backward pass, as with offloading."""
+    return torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda tensor: tensor)
+
+
+@pytest.mark.parametrize("saved", [nullcontext, moved])
+def test_gradients_are_told_apart_in_layers_of_the_same_sizes(saved):
+    model = nn.Sequential(*(nn.Conv2d(3, 3, 3, padding=1, groups=3) for _ in range(3)))
+    with saved():
+        assert passes_by_name(model, IMAGE) == {"0": ("fprop", "wgrad"), "1": PASSES, "2": PASSES}
 
 
 class Repeated(nn.Module):
@@ -287,7 +313,9 @@ def test_wrappers_are_looked_through():
     assert discover(nn.DataParallel(model), IMAGE) == found
     assert discover(torch.compile(model), IMAGE) == found
     partly = copy.deepcopy(model)
-    partly.body[4].compile()
+    partly.body[4].compile(backend="aot_eager")
+    assert discover(partly, IMAGE) == found
+    dwconv.convert(partly)
     assert discover(partly, IMAGE) == found
 
 
@@ -304,7 +332,7 @@ def test_an_example_elsewhere_is_one_clear_line():
     message = r"the example is on meta, the parameters are on cpu; move the example with \.to\('cpu'\)"
     with pytest.raises(InvalidWorkload, match=message):
         discover(TinyNet(), IMAGE.to("meta"))
-    with pytest.raises(InvalidWorkload, match="parameter 0.weight has no sizes yet; run the model once"):
+    with pytest.raises(InvalidWorkload, match=r"parameter 0\.weight has no sizes yet; run the model once"):
         discover(nn.Sequential(nn.LazyLinear(3)), IMAGE)
 
 
@@ -324,6 +352,7 @@ def test_nothing_is_changed(fails):
                 discover(model, image)
         else:
             assert [layer.passes for layer in discover(model, image).layers] == [("fprop", "wgrad")]
+        assert torch.is_autocast_cache_enabled()
     after = state(model)
     assert {what for what in before if after[what] != before[what]} == set()
     assert torch.equal(image, given)

@@ -72,14 +72,14 @@ def test_a_factory_or_a_model_of_the_users_own(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     assert isinstance(load_model("their_models:made"), nn.ReLU), "of the current folder"
-    with pytest.raises(InvalidWorkload, match="made a int, not a torch.nn.Module"):
+    with pytest.raises(InvalidWorkload, match=r"made a int, not a torch\.nn\.Module"):
         load_model("their_models:number")
 
 
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("timm:mobilenetv3", "did you mean mobilenetv3_small_050, mobilenetv3_large_100?"),
+        ("timm:V3", "did you mean mobilenetv3_small_050, mobilenetv3_large_100?"),
         ("timm:convnext_tinny", "timm knows no convnext_tinny; did you mean convnext_tiny?"),
         ("timm:zzz", "it knows 4 others"),
         ("torchvision:resnet5", "did you mean resnet50?"),
@@ -104,7 +104,7 @@ def test_a_package_that_is_missing_or_broken_is_named_with_the_way_out(monkeypat
     with pytest.raises(BrokenInstallation, match="timm is not installed; pip install timm"):
         load_model("timm:convnext_tiny")
     (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
-    with pytest.raises(BrokenInstallation, match="timm cannot be imported: operator .*; pip install --upgrade timm"):
+    with pytest.raises(BrokenInstallation, match=r"timm cannot be imported: operator .*; pip install --upgrade timm"):
         load_model("timm:convnext_tiny")
     (tmp_path / "timm.py").write_text("import something_else_that_is_missing")
     with pytest.raises(BrokenInstallation, match="No module named 'something_else_that_is_missing'"):

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import fake_tuning as fake
 import pytest
@@ -20,6 +21,7 @@ from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.layers import read_layers, shipped_layers
 from dwconv.measure.step_share import step_ratio_at_most
 
+ROOT = Path(__file__).resolve().parent.parent
 MODEL = ("--model", "models:TinyNet", "--input", "2,3,12,12", "--target", "cpu", "--trials", "2")
 IMAGE = torch.randn(2, 3, 12, 12)
 
@@ -171,6 +173,15 @@ def test_ctrl_c_is_raised_and_what_was_measured_is_kept(fakes):
     with pytest.raises(KeyboardInterrupt):
         dwconv.tune(TinyNet(), IMAGE, trials=2)
     assert len(list(dispatch.database())) == 1
+
+
+def test_the_example_of_the_docs_tunes(capsys, fakes):
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(), re.DOTALL)
+    names: dict[str, nn.Module] = {}
+    exec(program, names)
+    out, err = capsys.readouterr()
+    assert "1 depthwise layer in Sequential, 3 different passes" in err and "log: " in out and fakes
+    assert isinstance(names["model"][1], dwconv.nn.DepthwiseConv2d)
 
 
 def test_bad_limits_and_models_without_layers_are_refused(fakes):

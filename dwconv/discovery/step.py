@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +57,7 @@ class ExampleStep:
 
     def __call__(self) -> None:
         wanted = torch.is_grad_enabled() if self.trains is None else self.trains
-        with torch.set_grad_enabled(wanted), _without_compiler():
+        with torch.set_grad_enabled(wanted):
             outputs = [
                 output
                 for output in tensors_in(self.model(*self.positional, **self.keywords))
@@ -99,15 +97,6 @@ def _unwrapped(model: nn.Module) -> nn.Module:
             model = compiled
         else:
             return model
-
-
-def _without_compiler() -> AbstractContextManager[Any]:
-    """Parts that are compiled run as they were written: compiled code hides its convolutions. What was never imported
-    has compiled nothing, and takes seconds to import."""
-    if "torch._dynamo" not in sys.modules:
-        return nullcontext()
-    eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-    return eager
 
 
 def _check_devices(step: ExampleStep) -> None:

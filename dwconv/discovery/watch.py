@@ -4,12 +4,11 @@ A call is seen twice: as a function, where its padding still is what was asked f
 dwconv's is served by PyTorch's op, so that both are seen alike; and as an op below autograd and autocast, where
 TorchScript is seen too, and of the backward pass which gradients are computed. A backward pass belongs to the call with
 the same tensors; where these were moved meanwhile, to the latest call of its sizes that still waits for one, since
-autograd runs in that order.
+autograd runs in that order. Where modes like these watch, torch.compile leaves the model as it was written.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -86,9 +85,8 @@ class Watch:
                 self.op(op)
             return result
         watched = self._add(problem, given.input.device)
-        if result.requires_grad:
-            for op in ops:
-                self._waiting[op.sizes].append((op.pointers, watched))
+        for op in ops:
+            self._waiting[op.sizes].append((op.pointers, watched))
         return result
 
     def op(self, op: _Op) -> None:
@@ -212,8 +210,6 @@ class _Op:
         problem = None
         if not transposed and x.dim() in (3, 4) and groups == x.shape[1]:
             problem = _problem_of(Arguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2))
-        if problem is not None:  # autocast, if it is on, has lowered what it lowers
-            problem = dataclasses.replace(problem, dtype=x.dtype)
         return cls(
             sizes=(*ints, transposed, groups, x.dtype),
             pointers=(x.data_ptr(), w.data_ptr()),
