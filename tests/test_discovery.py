@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import random
 import weakref
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -214,6 +215,18 @@ class Teacher(nn.Module):
 
 def test_gradients_are_counted_for_the_layer_that_has_them():
     assert passes_by_name(Teacher(), IMAGE) == {"student": ("fprop", "wgrad"), "teacher": ("fprop",)}
+
+
+def moved():
+    """Activations are kept elsewhere until the backward pass, as with offloading."""
+    return torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda tensor: tensor)
+
+
+@pytest.mark.parametrize("saved", [nullcontext, moved])
+def test_gradients_are_told_apart_in_layers_of_the_same_sizes(saved):
+    model = nn.Sequential(*(nn.Conv2d(3, 3, 3, padding=1, groups=3) for _ in range(3)))
+    with saved():
+        assert passes_by_name(model, IMAGE) == {"0": ("fprop", "wgrad"), "1": PASSES, "2": PASSES}
 
 
 class Repeated(nn.Module):

@@ -9,7 +9,6 @@ autograd runs in that order. Where modes like these watch, torch.compile leaves 
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -211,8 +210,6 @@ class _Op:
         problem = None
         if not transposed and x.dim() in (3, 4) and groups == x.shape[1]:
             problem = _problem_of(Arguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2))
-        if problem is not None:  # autocast, if it is on, has lowered what it lowers
-            problem = dataclasses.replace(problem, dtype=x.dtype)
         return cls(
             sizes=(*ints, transposed, groups, x.dtype),
             pointers=(x.data_ptr(), w.data_ptr()),

@@ -181,6 +181,8 @@ class PlantedKernel:
                 values[0] += 0.0 * stale
             case "writes before":
                 ctypes.memset(values.data_ptr() - 4, 0, 4)
+            case "writes after in a later run" if self.runs == 3:
+                ctypes.memset(values.data_ptr() + 4 * values.numel(), 0, 4)
             case "writes after":
                 ctypes.memset(values.data_ptr() + 4 * values.numel(), 0, 4)
             case "writes past a workspace":

@@ -44,6 +44,7 @@ def found(measurer, fault, of=None):
         ("wrong at batch 7", "Check", "value: 1 of 2646 elements"),
         ("wrong every 10th run", "Trial or Check", ""),
         ("wrong on one more thread", "Check", "not deterministic: another run on the same inputs, threads=2"),
+        ("writes after in a later run", "Check", "guard band: it wrote outside y"),
         ("loses NaN", "Check", "value: "),
         ("spreads NaN", "Check", "value: "),
         ("loses infinities", "Check", "value: "),

@@ -106,3 +106,10 @@ def test_tensors_that_the_control_group_leaves_no_memory_for_are_not_made(monkey
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"for its tensors, 0\.0 GiB are free"):
         judge("none")
+
+
+def test_where_a_sum_may_overflow_infinity_has_no_error():
+    got, infinite = torch.tensor([torch.inf, 1.5]), torch.tensor([torch.inf, 1.0], dtype=torch.float64)
+    answer = Answer(expected=torch.tensor([1e38, 1.0], dtype=torch.float64), allowed=infinite)
+    verdict = judging.judge(got, answer, name="y")
+    assert (verdict.right, verdict.max_error, verdict.allowed_error) == (True, 0.5, 1.0)

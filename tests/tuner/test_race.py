@@ -202,7 +202,7 @@ BUSY = Measurement(median_us=WON, spread_us=1.0, rounds=9, contention=0.5)
         ([known_record(LOST, confirmed=False), known_record(confirmed=False)], False),
         ([known_record(device="another")], False),
         ([known_record(versions={"math": "fast"})], False),
-        ([known_record(measurement=BUSY, confirmed=False)], False),
+        ([known_record(measurement=dataclasses.replace(BUSY, median_us=LOST), confirmed=False)], False),
         ([known_record(status=Status.CRASHED, measurement=None, confirmed=False)], True),
         ([known_record(measurement=Measurement(median_us=1.0, spread_us=0, rounds=1, predicted=True))], False),
     ],
