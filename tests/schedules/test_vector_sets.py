@@ -121,8 +121,8 @@ def test_where_a_search_starts_the_registers_hold_what_a_tile_needs(pass_: Pass,
             needed = (default.group_kh * kernel + default.tile_w) * default.vectors_c
         else:
             sums = default.tile_w * default.vectors_c * (default.tile_h if default.unroll == "taps" else 1)
-            weights = kernel * (kernel if default.unroll == "taps" else 1)
-            needed = sums + (weights if default.vectors_c == 1 else 0) + 1
+            weights = kernel * (kernel if default.unroll == "taps" else 1) * default.vectors_c
+            needed = sums + (weights if default.vectors_c <= 2 else 0) + 1  # four vectors share cache lines instead
         assert needed <= vector_registers(target)
 
 
