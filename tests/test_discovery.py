@@ -375,6 +375,6 @@ def test_no_activation_is_kept():
 
 def test_a_double_of_a_layer_is_one_layer_by_its_first_name():
     shared = DepthwiseConv2d(3, 3, padding=1)
-    (layer,) = discover(nn.Sequential(nn.Identity(), shared, shared), IMAGE.requires_grad_()).layers
+    (layer,) = discover(nn.Sequential(nn.Identity(), shared, shared), IMAGE.clone().requires_grad_()).layers
     assert (layer.name, layer.calls) == ("1", 2)
     assert dataclasses.replace(layer, calls=1) != layer

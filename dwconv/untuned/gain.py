@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dwconv.errors import NoTemplate
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
+from dwconv.schedules.template import template
 from dwconv.target import Target
 from dwconv.untuned.features import of_workload
 from dwconv.untuned.portfolio import Portfolio, shipped
@@ -38,16 +40,19 @@ class Expected:
 def expected(
     workload: Workload, target: Target, records: Iterable[TuningRecord], *, portfolio: Portfolio | None = None
 ) -> Expected | None:
-    """None where too little is known to expect anything. Nothing is measured or built. ``portfolio`` is the shipped one
-    unless given. Raises NoTemplate if nothing can run the workload."""
+    """None where too little is known to expect anything, or nothing can run the workload. Nothing is measured or built.
+    ``portfolio`` is the shipped one unless given."""
     known = shipped() if portfolio is None else portfolio
     if known.gain is None or target.kind != "cpu" or workload.dtype != "float32":
         return None
     is_known = target.device in known.devices
     errors = known.gain.known_device if is_known else known.gain.other_device
     error = errors.get(f"{workload.pass_} {workload.layout}") or errors.get("")
-    first = first_start(workload, target, records, portfolio=known)
-    if first is None or error is None:
+    try:
+        first = first_start(workload, target, records, portfolio=known)
+    except NoTemplate:
+        return None
+    if first is None or error is None or template(first.config.template).estimate_us is None:
         return None
     power = known.gain.trees.predict(of_workload(workload))
     judged = f"{error.workloads} passes of other {'networks' if is_known else 'devices'}"

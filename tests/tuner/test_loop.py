@@ -20,6 +20,7 @@ from dwconv.tuner.loop import SearchPlan, tune_workload
 from dwconv.tuner.result import Stop
 from dwconv.tuner.runners import USUAL_RUNNER
 from dwconv.tuner.spaces import SpaceUnion
+from dwconv.untuned.starts import Start
 from tests.tuner.fake_search import AFRESH, tune
 
 
@@ -42,10 +43,11 @@ def test_spends_the_trials_confirms_the_fastest_and_reports_the_best(log):
     assert runner.closed
 
 
-def test_evolution_tries_what_is_estimated_to_be_fastest_before_any_other(log, monkeypatch):
+def test_evolution_starts_from_what_is_known_to_be_good(log, monkeypatch):
     (default,) = SpaceUnion.of(fake.WORKLOAD, fake.TARGET).defaults
     estimated = Config.of("fake.fprop", **{**dict(default.values), "tile_h": 4, "block_h": 4})
-    monkeypatch.setattr(loop, "by_formula", lambda workload, target: [estimated])
+    start = Start(config=estimated, reason="of least estimated cost")
+    monkeypatch.setattr(loop, "starts", lambda workload, target, records: [start])
     runner = fake.FakeRunner()
     tune(log, runner, trials=8)
     assert runner.measured[:2] == [default, estimated]

@@ -20,6 +20,7 @@ from dwconv.tuner.known import is_known
 from dwconv.tuner.race import race
 from dwconv.tuner.race_progress import RaceProgress
 from dwconv.tuner.race_result import RaceResult
+from dwconv.untuned.starts import Start
 from dwconv.workload import PASSES, Workload
 
 SMALL, LARGE = (dataclasses.replace(fake.WORKLOAD, input_size=size) for size in ((7, 7), (56, 56)))
@@ -144,8 +145,8 @@ def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(heats, log, m
         return found if len(heats.raced) > 1 else dataclasses.replace(found, confirmed=False)
 
     monkeypatch.setattr(heats, "_record", record)
-    spaces = [fake.template(name="fake.a"), fake.template(name="fake.b", space=fake.small_space)]
-    monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in spaces})
+    two = list(fake.space(LARGE, fake.TARGET))[:2]
+    monkeypatch.setattr(race_standing, "starts", lambda *known: [Start(config=config, reason="") for config in two])
     result = run(log, LARGE)
     assert heats.raced == [(LARGE, 2), (LARGE, 1)]
     assert result.won == (LARGE,)
