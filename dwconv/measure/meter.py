@@ -6,7 +6,8 @@
     region            an empty parallel region by all threads, less the same by one
 
 All are measured in turns, several times, within about a second. The shortest run of each counts: a limit is the speed
-of undisturbed hardware.
+of undisturbed hardware. On a busy machine a first reading is used all the same. All threads then do no less than one,
+and a region whose every run was disturbed, in which threads wait for a core, counts as not measured.
 """
 
 from __future__ import annotations
@@ -69,17 +70,19 @@ class Meter:
                 stopwatch.run()
         least_s = {name: stopwatch.least_s for name, stopwatch in stopwatches.items()}
         reached = {name: rate.work / least_s[name] / 1e9 for name, rate in self._rates.items()}
+        peaks = ("convolution", "thread", *map(_multiply_add, _ACCUMULATORS))
+        together = not (stopwatches["region"].disturbed or stopwatches["no region"].disturbed)
         limits = Limits(
             memory_gb_per_s=reached["memory"],
-            cache_gb_per_s=reached["cache"],
+            cache_gb_per_s=max(reached["cache"], reached[_level(len(self._level_bytes) - 1)]),
             cache_bytes=self._target.cache_bytes,
-            peak_gflop_per_s=max(reached[name] for name in ("convolution", *map(_multiply_add, _ACCUMULATORS))),
+            peak_gflop_per_s=max(reached[name] for name in peaks),
             thread_gflop_per_s=reached["thread"],
             levels=tuple(
                 CacheLevel(bytes=size, gb_per_s=reached[_level(number)])
                 for number, size in enumerate(self._level_bytes)
             ),
-            region_us=max(0.0, least_s["region"] - least_s["no region"]) * 1e6,
+            region_us=max(0.0, least_s["region"] - least_s["no region"]) * 1e6 if together else 0.0,
         )
         return Reading(limits=limits, disturbed=any(stopwatch.disturbed for stopwatch in stopwatches.values()))
 
