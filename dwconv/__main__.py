@@ -1,4 +1,4 @@
-"""``dwconv tune …``, ``dwconv show …``, ``dwconv merge …``: the commands by one name."""
+"""``dwconv tune …``, ``dwconv show …`` and the other commands by one name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ COMMANDS = {
     "tune": "find the fastest configuration of a workload on a device",
     "show": "print a candidate's configuration, TIR, source, launches or records",
     "merge": "one small tuning log out of several",
+    "portfolio": "make anew, from tuning logs, what is known of layers that nobody tuned",
 }
 
 
@@ -18,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments and arguments[0] in ("-h", "--help"):
         print("usage: dwconv COMMAND …\n\ncommands (each has --help):")
         for name, purpose in COMMANDS.items():
-            print(f"  {name:7}{purpose}")
+            print(f"  {name:11}{purpose}")
         return 0
     if not arguments or arguments[0] not in COMMANDS:
         given = f"command={arguments[0]} is unknown" if arguments else "no command given"
