@@ -75,7 +75,7 @@ def _untuned(argv: Sequence[str] | None) -> int:
                 row = _row(draw, best, target, held_out, workers)
                 rows.append(row)
                 print(_line(row), flush=True)
-    print(_summary(rows))
+    print(summary(rows))
     facts = {"seed": arguments.seed, "records_of": held_out.portfolio.devices}
     write_results("untuned", target=target, rows=rows, folder=arguments.out, **facts)
     return 0
@@ -145,7 +145,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{name:84} {us[0]} {us[1]}  {us[2]} {us[3]}    {at_least}  {', '.join(row['runs'].values())}"
 
 
-def _summary(rows: Sequence[dict[str, Any]]) -> str:
+def summary(rows: Sequence[dict[str, Any]]) -> str:
     """Speeds of what is predicted and of what wins the race, against the search and against PyTorch's op."""
     whole = [row for row in rows if row["search_us"] and row["predicted_us"] and row["race_us"]]
     lines = ["", f"{'':28} {'search = 1':>11} {'goal':>5} {'least × PyTorch':>16} {'goal':>5} {'passes':>7}"]
