@@ -20,9 +20,10 @@ from typing import Any
 
 from bench.draws import Draw, draws
 from bench.results import add_out_argument, write_results
-from dwconv.advantage import alternative, is_safe, why_not_faster
+from dwconv.advantage import alternative, beats_pytorch, is_safe
 from dwconv.arguments import ArgumentParser, run
 from dwconv.layers import shipped_networks
+from dwconv.measure.heats import Heats
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.records.database import Database
@@ -110,9 +111,10 @@ def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, 
     workload = draw.workload
     guess = expected(workload, target, held_out.records, portfolio=held_out.portfolio)
     listed = [start.config for start in starts(workload, target, held_out.records, portfolio=held_out.portfolio)]
+    racers = [Candidate(workload, config) for config in listed[:RACERS]]
+    (raced,) = Heats(workers, is_worth=lambda record: beats_pytorch(record, target)).run(iter([racers]))
+    winner = min((record for record in raced if record.measurement), key=lambda record: record.rank)
     with LocalRunner(workload, target, workers=workers) as runner:
-        raced = list(runner.measure([Candidate(workload, config) for config in listed[:RACERS]]))
-        winner = min((record for record in raced if record.measurement), key=lambda record: record.cost)
         finalists = dict.fromkeys([searched.config, listed[0], winner.config])
         finals = list(runner.confirm([Candidate(workload, config) for config in finalists]))
     us = {record.config: record.measurement.median_us for record in finals if record.measurement}
@@ -124,11 +126,11 @@ def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, 
         "workload": workload.key,
         "pytorch_us": min(theirs_us),
         **{f"{name}_us": us.get(config) for name, config in chosen.items()},
-        "raced": len(raced),
+        "raced": len(racers),
         "expected": {"gain": guess.gain, "at_least": guess.at_least} if guess else None,
         "runs": {
             "predicted": "dwconv" if is_claimed else "pytorch",
-            "race": "pytorch" if why_not_faster(winner, target, sweeps=False) else "dwconv",
+            "race": "dwconv" if beats_pytorch(winner, target) else "pytorch",
         },
         "configs": {name: config.to_dict() for name, config in chosen.items()},
         "contention": max(record.contention for record in finals),

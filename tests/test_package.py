@@ -90,7 +90,9 @@ def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp
     assert str(ROOT) not in done.stdout
 
 
-@pytest.mark.parametrize("command, option", [("tune", "--shape"), ("show", "--shape"), ("merge", "--out"), ("portfolio", "--without")])
+@pytest.mark.parametrize(
+    "command, option", [("tune", "--shape"), ("show", "--shape"), ("merge", "--out"), ("portfolio", "--without")]
+)
 def test_console_script_and_module_print_help(clean_python, tmp_path, command, option):
     script = str(Path(clean_python).with_name("dwconv"))
     by_script = subprocess.run([script, command, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=300)

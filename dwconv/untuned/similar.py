@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
@@ -14,18 +15,31 @@ _KERNEL_WEIGHT = 3.0
 _STRIDE_WEIGHT = 6.0
 
 
-def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, count: int) -> list[Config]:
+@dataclass(frozen=True, kw_only=True)
+class Similar:
+    """The best configuration of a workload that is similar to another."""
+
+    config: Config
+    octaves: float
+    """How far apart the sizes of the two are, batch and all, as powers of two."""
+
+
+def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, count: int) -> list[Similar]:
     """The best configuration of each of the ``count`` nearest workloads of the same pass, type and layout, the nearest
     first: ``workload`` itself and the same at other batch sizes, if there are records of them. ``records`` are of one
-    device and one kind of arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
+    kind of arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
     bests: dict[Workload, TuningRecord] = {}
     for record in records:
         other = record.workload
         if record.status is Status.OK and _comparable(workload, other):
             known = bests.get(other)
             bests[other] = record if known is None or record.rank < known.rank else known
-    nearest = sorted(bests, key=lambda other: (_distance(workload, other), other.key))
-    return list(dict.fromkeys(bests[other].config for other in nearest))[:count]
+    found: dict[Config, Similar] = {}
+    for other in sorted(bests, key=lambda other: (_distance(workload, other), other.key)):
+        octaves = _distance(workload, other) + _octaves(workload.batch, other.batch)
+        config = bests[other].config
+        found.setdefault(config, Similar(config=config, octaves=octaves))
+    return list(found.values())[:count]
 
 
 def _comparable(one: Workload, other: Workload) -> bool:

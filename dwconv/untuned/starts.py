@@ -18,6 +18,8 @@ from dwconv.workload import Workload
 
 SIMILAR = 4
 """Workloads whose best configurations are starts."""
+NEAR = 3.0
+"""Powers of two up to which the nearest workload tells more than an estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,21 +71,24 @@ def _wanted(
     spaces: dict[str, ConfigSpace],
     portfolio: Portfolio | None,
 ) -> Iterator[tuple[Config, str]]:
-    """In the order of what they reached on another device than the records are from, alone and after those before.
+    """In the order of what they reached on another device than the records are from, alone and with those before.
 
-    Share of the speed that 20 s of search find, 100 passes of drawn layers (``python -m bench untuned``): the best of
-    the nearest workload 0.90; with the two of least estimate 0.97, the default 0.97, and the next three 0.99."""
+    Share of the speed that 20 s of search find, 93 passes of drawn layers: the best of the nearest workload 0.86, the
+    least estimate 0.88, the first of them that is chosen here 0.89, both least estimates and the nearest 0.96, with the
+    default 0.97, with three more that are near 0.99."""
     usable = [record for record in records if record.fast_math == target.fast_math]
-    nearest = bests_of_similar(workload, usable, count=SIMILAR)
-    similar = [(config, "the best of a similar workload") for config in nearest]
-    yield from similar[:1]
+    similar = bests_of_similar(workload, usable, count=SIMILAR)
+    near = [(each.config, "the best of a similar workload") for each in similar]
+    is_near = bool(similar) and similar[0].octaves <= NEAR
+    yield from near[:1] if is_near else ()
     yield from ((config, "of least estimated cost") for config in by_formula(workload, target))
+    yield from near[:1]
     for space in spaces.values():
         try:
             yield space.default, "the default of its template"
         except InvalidConfig:
             continue
-    yield from similar[1:]
+    yield from near[1:]
     known = shipped() if portfolio is None else portfolio
     for name in spaces:
         yield from ((config, "of the portfolio") for config in known.configs_for(name, workload))

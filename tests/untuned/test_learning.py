@@ -16,7 +16,7 @@ from dwconv.untuned.evidence import evidence
 from dwconv.untuned.gain import expected
 from dwconv.untuned.learn import learn
 from dwconv.untuned.portfolio import NOTHING, Portfolio
-from dwconv.untuned.starts import starts
+from dwconv.untuned.starts import first_start, starts
 from dwconv.workload import Workload
 
 DEVICE, OTHER = "one-avx512-2t", "other-avx512-2t"
@@ -139,3 +139,12 @@ def test_starts_are_legal_and_different_and_begin_with_a_similar_workload():
     for start in found:
         if start.config.template == "cpu.fprop_nhwc":
             assert space.why_illegal(start.config) is None
+
+
+def test_what_is_far_comes_after_what_is_estimated_to_be_fast():
+    _, _, near = configs_of(WORKLOADS[0])
+    far = record_of(workload_of(shape=(1, 512, 4, 4)), config=near, device=OTHER)
+    workload = workload_of(shape=(16, 16, 60, 60))
+    reasons = [start.reason for start in starts(workload, TARGET, [far], portfolio=NOTHING)]
+    assert reasons.index("of least estimated cost") == 0
+    assert first_start(workload, TARGET, [far], portfolio=NOTHING) == starts(workload, TARGET, [far])[0]

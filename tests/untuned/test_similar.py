@@ -18,7 +18,7 @@ def of(config: Config, *, median_us: float | None = 1.0, **changes: object):
 
 
 def found(*records, count: int = 9) -> list[Config]:
-    return bests_of_similar(fake.WORKLOAD, records, count=count)
+    return [each.config for each in bests_of_similar(fake.WORKLOAD, records, count=count)]
 
 
 def test_the_nearest_come_first():
@@ -48,3 +48,10 @@ def test_the_workload_itself_comes_first():
 def test_what_cannot_be_compared_is_no_start():
     strangers = ({"pass_": "wgrad"}, {"layout": "nchw"}, {"dtype": "float16"})
     assert found(*(of(CONFIGS[0], **changes) for changes in strangers)) == []
+
+
+def test_how_far_it_is_counts_the_batch_too():
+    (near,) = bests_of_similar(fake.WORKLOAD, [of(CONFIGS[0], batch=32, channels=192)], count=1)
+    assert near.octaves == 3.0
+    (same,) = bests_of_similar(fake.WORKLOAD, [of(CONFIGS[0])], count=1)
+    assert same.octaves == 0.0
