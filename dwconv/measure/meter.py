@@ -34,6 +34,7 @@ _EXTRA_S = 0.5
 _ACCUMULATORS = (8, 12)
 """Enough to hide the latency of a multiply-add, few enough not to spill."""
 _MULTIPLY_ADD_TURNS = 20_000
+_LONGEST_REGION_S = 1e-3
 _COPIED_BYTES = 8 * MiB
 """Read and written in a call that copies within the caches: it takes some tenths of a millisecond."""
 
@@ -82,7 +83,7 @@ class Meter:
                 CacheLevel(bytes=size, gb_per_s=reached[_level(number)])
                 for number, size in enumerate(self._level_bytes)
             ),
-            region_us=max(0.0, least_s["region"] - least_s["no region"]) * 1e6 if together else 0.0,
+            region_us=_region_us(least_s["region"] - least_s["no region"]) if together else 0.0,
         )
         return Reading(limits=limits, disturbed=any(stopwatch.disturbed for stopwatch in stopwatches.values()))
 
@@ -122,6 +123,11 @@ def level_bytes(target: CpuTarget) -> tuple[int, ...]:
     inner = cpu_facts.inner_cache_bytes()
     share = min(target.cache_bytes // target.threads, cpu_facts.MOST_PER_CPU)
     return (*inner, share) if share > inner[-1] else inner
+
+
+def _region_us(seconds: float) -> float:
+    """0 for what is no measurement: threads that spin or wake start within microseconds, wherever they are."""
+    return seconds * 1e6 if 0 < seconds < _LONGEST_REGION_S else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

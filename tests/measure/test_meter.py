@@ -56,6 +56,13 @@ def test_each_rate_is_its_own(reading):
     assert limits.region_us == pytest.approx(7.0) and limits.cache_bytes == TARGET.cache_bytes
 
 
+def test_a_region_that_takes_milliseconds_was_not_measured(reading):
+    """Threads waited for a core, though nothing else showed it."""
+    found = reading({"thread": 0.004, "level 1": 0.1, "region": 11.6e-3, "no region": 2e-6})
+    assert not found.disturbed
+    assert found.limits.region_us == 0.0
+
+
 def test_a_busy_machine_gives_a_reading_that_can_be_used(reading):
     found = reading({"thread": 0.004, "level 1": 0.1, "region": 8e-3, "no region": 2e-6}, lost=0.5)
     assert found.disturbed
