@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dwconv.records.record import TuningRecord
@@ -15,20 +15,6 @@ LEAST_S = 2.0
 """A search with less time is not worth its start."""
 _USUAL_OVERHEAD_S = 3.0
 """Time that a pass takes beside its search on a quiet machine: preparing, and confirming the finalists."""
-
-
-def costliest_first(counts: Mapping[Workload, int], target: Target) -> list[Workload]:
-    """The workloads in descending order of the least time that all occurrences of their layer can take. The passes of a
-    layer stay together."""
-    limits = target.limits
-    if limits is None:
-        return list(counts)
-
-    def least_us(workload: Workload) -> float:
-        layer = workload.for_pass("dgrad")  # the same for all its passes, with a bias or without
-        return counts[workload] * limits.limit_us(bytes_moved=layer.bytes, flops=layer.flops)
-
-    return sorted(counts, key=least_us, reverse=True)
 
 
 def without_confirmed(workloads: Iterable[Workload], records: Iterable[TuningRecord], target: Target) -> list[Workload]:

@@ -25,12 +25,13 @@ from dwconv.schedules.template import templates_for
 from dwconv.target import CpuTarget, Target, check_present
 from dwconv.tuner import loop
 from dwconv.tuner.again import to_race_again
-from dwconv.tuner.agenda import Agenda, costliest_first, without_confirmed
+from dwconv.tuner.agenda import Agenda, without_confirmed
 from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
 from dwconv.tuner.progress import Progress
 from dwconv.tuner.report import Outcome
 from dwconv.tuner.result import Budget, Stop
 from dwconv.tuner.runners import RunnerChoice
+from dwconv.tuner.stakes import most_to_win_first
 from dwconv.tuner.tuned import Tuned
 from dwconv.workload import Workload
 
@@ -90,7 +91,7 @@ class Choices:
 
 
 def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *, network: bool) -> Tuned:
-    """Tune every workload; ``counts`` says how often a step runs it. ``network``: those that take longest come first.
+    """Tune every workload; ``counts`` says how often a step runs it. ``network``: those with most to win come first.
 
     Ctrl-C ends the campaign, and what was found until then is in the result. Raises a DwconvError if nothing can be
     tuned as it was chosen, or nothing can be written."""
@@ -176,7 +177,8 @@ def _agenda(
     counts: Mapping[Workload, int], choices: Choices, target: Target, *, log: TuningLog, network: bool
 ) -> Agenda:
     """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
-    workloads = costliest_first(counts, target) if network else list(counts)
+    records = [*log.load().records, *_elsewhere(choices)]
+    workloads = most_to_win_first(counts, target, records) if network else list(counts)
     if choices.refresh:
         return _agenda_of_refresh(workloads, choices, target, log=log)
     if choices.minutes is not None:

@@ -1,4 +1,4 @@
-"""Stakes: how much time there is to win in a workload that nobody measured, which says what is raced first."""
+"""Stakes: how much time of a step there is to win in a workload, which says what is raced, or tuned, first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dwconv.records.record import TuningRecord
 from dwconv.target import Target
+from dwconv.tuner.again import current
 from dwconv.untuned.gain import expected
 from dwconv.workload import Workload
 
@@ -20,6 +21,8 @@ _GAIN = {"fprop": 2.2, "dgrad": 3.1, "wgrad": 2.6}
 """Times as fast as PyTorch's op where nothing better is known: the geometric means of the benchmarks."""
 _GAIN_OF_LARGE_WGRAD = 29.0
 _LARGE_KERNEL = 25
+_LEFT_TO_WIN = 0.05
+"""Share of a kernel's time that a search still wins where some of the known configurations were measured."""
 
 
 def stakes_us(counts: Mapping[Workload, int], target: Target, records: Sequence[TuningRecord]) -> dict[Workload, float]:
@@ -27,6 +30,21 @@ def stakes_us(counts: Mapping[Workload, int], target: Target, records: Sequence[
     return {
         workload: count * max(0.0, _win_us(workload, target, records)) for workload, count in counts.items() if count
     }
+
+
+def most_to_win_first(
+    counts: Mapping[Workload, int], target: Target, records: Sequence[TuningRecord]
+) -> list[Workload]:
+    """The workloads in descending order of the time that a step is expected to win by tuning all calls of one: of what
+    is measured on this device already, little."""
+    fastest_us: dict[Workload, float] = {}
+    for record in current(record for record in records if record.device == target.device):
+        if record.measurement and record.measured and record.workload in counts:
+            us = record.measurement.median_us
+            fastest_us[record.workload] = min(us, fastest_us.get(record.workload, us))
+    stakes = stakes_us({each: counts[each] for each in counts if each not in fastest_us}, target, records)
+    stakes |= {each: counts[each] * _LEFT_TO_WIN * us for each, us in fastest_us.items()}
+    return sorted(counts, key=lambda each: stakes.get(each, 0.0), reverse=True)
 
 
 def shares(stakes: Mapping[Workload, float]) -> dict[Workload, int]:

@@ -8,8 +8,7 @@ import fake_tuning as fake
 import pytest
 
 from dwconv.tuner import agenda as agenda_module
-from dwconv.tuner.agenda import Agenda, costliest_first, without_confirmed
-from dwconv.workload import PASSES
+from dwconv.tuner.agenda import Agenda, without_confirmed
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16)
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=64, bias=True)
@@ -28,12 +27,6 @@ def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(agenda_module, "time", clock)
     return clock
-
-
-def test_the_costliest_layers_come_first_and_their_passes_stay_together():
-    small, large = ([layer.for_pass(pass_) for pass_ in PASSES] for layer in (SMALL, LARGE))
-    assert costliest_first(dict.fromkeys([*small, *large], 1), fake.TARGET) == [*large, *small]
-    assert costliest_first({**dict.fromkeys(small, 5), **dict.fromkeys(large, 1)}, fake.TARGET) == [*small, *large]
 
 
 def test_what_was_confirmed_on_this_device_is_left_out():
