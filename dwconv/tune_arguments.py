@@ -31,7 +31,7 @@ def parser_of_tune() -> ArgumentParser:
         "every measurement to a log that dwconv.conv2d and dwconv.convert read.",
         epilog=f"Without --trials and --seconds, a pass ends after {settings.TRIALS} trials or {settings.SECONDS:g} s; "
         "with one of them, the other has no end. An exhaustive search tries the whole space unless told otherwise. "
-        "Of a network, the passes with most time to win come first.",
+        "Of a network, the layers with most time to win come first.",
     )
     add_workload_arguments(parser, shape_required=False)
     _add_network(parser)

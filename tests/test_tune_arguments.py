@@ -156,7 +156,7 @@ def test_every_layer_is_tuned_once(capsys, fakes, layers):
     ]
 
 
-def test_several_networks_are_one_list_the_costliest_layers_first(capsys, fakes, tmp_path):
+def test_several_networks_are_one_list_of_most_to_win_first(capsys, fakes, tmp_path):
     path = tmp_path / "layers.json"
     small = {"C": 8, "I": [9, 9], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}
     path.write_text(json.dumps({"A": [small], "B": [{**small, "C": 16}, {**small, "n": 4}]}))

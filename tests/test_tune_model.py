@@ -143,7 +143,8 @@ def test_the_function_prints_the_table_of_the_command(capsys, fakes, monkeypatch
     assert len(tuned.outcomes) == 9 and tuned.worked and not tuned.left
     assert run(*MODEL, "--trials", "2") == 0
     table = capsys.readouterr().out
-    assert _without_counts(str(tuned)) == _without_counts(table)
+    # What is measured by then has less to win, and so another place.
+    assert sorted(_without_counts(str(tuned)).splitlines()) == sorted(_without_counts(table).splitlines())
     assert "next: dwconv.convert(model) uses these kernels" in str(tuned)
 
 

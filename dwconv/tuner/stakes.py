@@ -35,8 +35,8 @@ def stakes_us(counts: Mapping[Workload, int], target: Target, records: Sequence[
 def most_to_win_first(
     counts: Mapping[Workload, int], target: Target, records: Sequence[TuningRecord]
 ) -> list[Workload]:
-    """The workloads in descending order of the time that a step is expected to win by tuning all calls of one: of what
-    is measured on this device already, little."""
+    """The workloads in descending order of the time that a step is expected to win by tuning all calls of their layer:
+    of what is measured on this device already, little. The passes of a layer stay together."""
     fastest_us: dict[Workload, float] = {}
     for record in current(record for record in records if record.device == target.device):
         if record.measurement and record.measured and record.workload in counts:
@@ -44,7 +44,11 @@ def most_to_win_first(
             fastest_us[record.workload] = min(us, fastest_us.get(record.workload, us))
     stakes = stakes_us({each: counts[each] for each in counts if each not in fastest_us}, target, records)
     stakes |= {each: counts[each] * _LEFT_TO_WIN * us for each, us in fastest_us.items()}
-    return sorted(counts, key=lambda each: stakes.get(each, 0.0), reverse=True)
+    of_layers: dict[Workload, float] = {}
+    for each, stake in stakes.items():
+        layer = each.for_pass("dgrad")  # the same for all its passes, with a bias or without
+        of_layers[layer] = of_layers.get(layer, 0.0) + stake
+    return sorted(counts, key=lambda each: of_layers.get(each.for_pass("dgrad"), 0.0), reverse=True)
 
 
 def shares(stakes: Mapping[Workload, float]) -> dict[Workload, int]:
