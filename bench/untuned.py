@@ -157,11 +157,11 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
         least = min((row["pytorch_us"] / row[f"{name}_us"] for row in ours), default=math.nan)
         below = sum(row["pytorch_us"] / row[f"{name}_us"] < of_pytorch for row in ours)
         lines.append(
-            f"{name + ', its configurations':28} {_geometric_mean(configs):11.3f} {of_search:5.2f} "
+            f"{name + ', its configurations':28} {statistics.geometric_mean(configs):11.3f} {of_search:5.2f} "
             f"{least:16.2f} {of_pytorch:5.2f} {len(ours):7}  ({below} below)"
         )
         speeds = [_best_us(row) / _run_us(row, name) for row in whole]
-        lines.append(f"{name + ', what runs':28} {_geometric_mean(speeds):11.3f} {'':28} {len(whole):7}")
+        lines.append(f"{name + ', what runs':28} {statistics.geometric_mean(speeds):11.3f} {'':28} {len(whole):7}")
     return "\n".join(lines)
 
 
@@ -172,7 +172,3 @@ def _best_us(row: dict[str, Any]) -> float:
 
 def _run_us(row: dict[str, Any], name: str) -> float:
     return float(row[f"{name}_us"] if row["runs"][name] == "dwconv" else row["pytorch_us"])
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(statistics.mean(map(math.log, values))) if values else math.nan

@@ -122,7 +122,18 @@ def test_expectations_have_a_lower_bound_that_knows_the_device():
 
 def test_nothing_is_expected_without_a_model_or_in_another_type():
     workload = workload_of()
+    assert expected(workload, TARGET, [], portfolio=known()) is not None
     assert expected(workload, TARGET, [], portfolio=NOTHING) is None
+    half = dataclasses.replace(workload, dtype="float16")
+    assert expected(half, TARGET, [], portfolio=known()) is None
+
+
+def test_with_what_ships_a_large_weight_gradient_is_sure_to_be_faster_on_a_cpu_never_seen():
+    """PyTorch's own takes tens of times as long, whatever the CPU."""
+    large = workload_of(shape=(8, 384, 14, 14), kernel=(7, 7), padding=3, pass_="wgrad")
+    found = expected(large, cpu_of_device("never-seen-avx2-2t"), [])
+    assert 2 < found.at_least < found.gain < 1000
+    assert found.config.template == "cpu.wgrad_nhwc"
 
 
 def test_starts_are_legal_and_different_and_begin_with_a_similar_workload():
