@@ -10,6 +10,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
@@ -165,9 +166,7 @@ def _means(rows: Sequence[dict[str, Any]]) -> str:
                 groups["wgrad, k ≤ 3" if row["kernel"] <= 3 else "wgrad, k ≥ 5"].append(row)
     lines = ["", f"{'geometric mean':16} {'× better layout':>16} {'× same layout':>14} {'least':>6} {'layers':>7}"]
     for name, members in groups.items():
-        better, same = (
-            statistics.geometric_mean([row[key] for row in members]) for key in ("ratio", "ratio_same_layout")
-        )
+        better, same = (geometric_mean([row[key] for row in members]) for key in ("ratio", "ratio_same_layout"))
         least = min(row["ratio"] for row in members)
         lines.append(f"{name:16} {better:16.2f} {same:14.2f} {least:6.2f} {len(members):7}")
     return "\n".join(lines)
