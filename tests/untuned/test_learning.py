@@ -11,7 +11,7 @@ from planted_records import record_of, workload_of
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import templates_for
 from dwconv.target import cpu_of_device
-from dwconv.untuned.choose import choose
+from dwconv.untuned.choose import _cover, choose
 from dwconv.untuned.evidence import evidence
 from dwconv.untuned.gain import expected
 from dwconv.untuned.learn import learn
@@ -113,7 +113,7 @@ def test_expectations_have_a_lower_bound_that_knows_the_device():
     assert here.gain == pytest.approx(4.0, rel=0.2)
     assert here.at_least <= here.gain
     there = expected(workload, cpu_of_device(OTHER), records_of(), portfolio=portfolio)
-    assert there.at_least <= here.at_least
+    assert there.at_least < here.at_least
     assert "networks" in here.reason
     assert "devices" in there.reason
     assert math.isfinite(here.us)
@@ -159,3 +159,23 @@ def test_what_is_far_comes_after_what_is_estimated_to_be_fast():
     reasons = [start.reason for start in starts(workload, TARGET, [far], portfolio=NOTHING)]
     assert reasons.index("of least estimated cost") == 0
     assert first_start(workload, TARGET, [far], portfolio=NOTHING) == starts(workload, TARGET, [far])[0]
+
+
+def test_a_device_name_tells_its_vectors_and_threads():
+    wide, narrow = cpu_of_device("some-cpu-avx512-8t"), cpu_of_device("some-cpu-neon-4t")
+    assert (wide.vector_bytes, wide.threads) == (64, 8)
+    assert (narrow.vector_bytes, narrow.threads) == (16, 4)
+    assert cpu_of_device("some-cpu-avx2-1t").vector_bytes == 32
+    assert cpu_of_device("nvidia-h200") is None
+
+
+class Planted:
+    """Losses as a table: a row for each workload, a column for each of the pool."""
+
+    def of(self, row: tuple[float, ...], pool: list[str]) -> list[float]:
+        return list(row)
+
+
+def test_the_next_one_is_chosen_for_what_the_first_leaves_slow():
+    rows = [(1.0, 1.1, 3.0), (1.0, 1.1, 3.0), (2.0, 2.0, 1.0)]
+    assert _cover(Planted(), rows, pool=["average", "twin", "specialist"]) == ["average", "specialist"]

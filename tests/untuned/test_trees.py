@@ -14,8 +14,8 @@ from dwconv.untuned.trees import Growth, Split, Trees, as_lists, from_lists, gro
 
 def made_up(count: int) -> tuple[list[list[float]], list[float]]:
     rng = random.Random(3)
-    rows = [[rng.uniform(-4, 4), rng.choice([0.0, 1.0]), rng.choice([1.0, math.nan])] for _ in range(count)]
-    return rows, [3 * row[1] + math.sin(row[0]) + math.isnan(row[2]) for row in rows]
+    rows = [[rng.uniform(-4, 4), rng.choice([0.0, 1.0]), rng.choice([-1.0, 1.0, math.nan])] for _ in range(count)]
+    return rows, [3 * row[1] + math.sin(row[0]) + (row[2] != -1.0) for row in rows]
 
 
 def test_trees_learn_what_they_are_shown():
