@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.draws import Draw, draws
 from bench.results import add_out_argument, write_results
-from dwconv.advantage import alternative, beats_pytorch, is_safe
+from dwconv.advantage import beats_pytorch, is_safe
 from dwconv.arguments import ArgumentParser, run
 from dwconv.layers import shipped_networks
 from dwconv.measure.heats import Heats
@@ -119,7 +119,7 @@ def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, 
         finals = list(runner.confirm([Candidate(workload, config) for config in finalists]))
     us = {record.config: record.measurement.median_us for record in finals if record.measurement}
     chosen = {"search": searched.config, "predicted": listed[0], "race": winner.config}
-    theirs_us = [other[1].median_us for record in finals if (other := alternative(record))]
+    theirs_us = [other[1].median_us for record in finals if (other := record.alternative)]
     is_claimed = guess is not None and is_safe(guess, workload, target, sweeps=False)
     return {
         "network": draw.network,

@@ -10,7 +10,7 @@ from dwconv.target import CpuTarget, Target
 from dwconv.untuned.gain import STALE_DISCOUNT, Expected
 
 if TYPE_CHECKING:
-    from dwconv.records.record import Measurement, TuningRecord
+    from dwconv.records.record import TuningRecord
     from dwconv.schedules.space import Config
     from dwconv.workload import Workload
 
@@ -24,15 +24,6 @@ _BIAS = ", with a sweep for the bias"
 # -- as it was measured ------------------------------------------------------------------------------------------------
 
 
-def alternative(record: TuningRecord) -> tuple[str, Measurement] | None:
-    """PyTorch's op as it would run instead of the candidate: in the workload's own layout, if that was measured.
-
-    The baseline of a record is PyTorch's better layout; but a call has the layout it has, and changing it costs a copy.
-    """
-    own = {name: taken for name, taken in record.providers.items() if name.endswith(f"-{record.workload.layout}")}
-    return min(own.items(), key=lambda item: item[1].median_us, default=record.baseline)
-
-
 def beats_pytorch(record: TuningRecord, target: Target) -> bool:
     """True if a call would run the candidate rather than PyTorch's op, by the times that were measured."""
     return record.measured and not why_not_faster(record, target, sweeps=False)
@@ -43,7 +34,7 @@ def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str
 
     ``sweeps``: the candidate leaves a bias to a sweep of its own. PyTorch's op does not, and may take longer with a
     bias than it was measured to take without: that is left uncounted."""
-    other = alternative(record)
+    other = record.alternative
     if other is None:
         return "no PyTorch op was measured beside it"
     ours_us = _median_us(record)
@@ -57,7 +48,7 @@ def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str
 def praise(record: TuningRecord, *, where: str, sweeps: bool) -> str:
     """How much faster the candidate was measured to be, of a record for which there is no ``why_not_faster``.
     ``where``: what was different from the call, as `` at batch 8``."""
-    other = alternative(record)
+    other = record.alternative
     assert other is not None, "only what is faster than PyTorch's op is praised"
     ours_us = _median_us(record)
     ours_us += _sweep_us(ours_us, record.workload) if sweeps else 0.0
@@ -70,7 +61,7 @@ def praise(record: TuningRecord, *, where: str, sweeps: bool) -> str:
 def expected_again(record: TuningRecord, *, config: Config, reason: str) -> Expected | None:
     """What is expected of a record of this device that is not current: about what it says; None if no op of PyTorch was
     measured beside it. ``config``: the record's, or the legal one that is nearest; ``reason``: what differs now."""
-    other = alternative(record)
+    other = record.alternative
     if other is None:
         return None
     gain = other[1].median_us / _median_us(record)

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from dwconv import dispatch, settings
-from dwconv.advantage import alternative, in_us
+from dwconv.advantage import in_us
 from dwconv.build.kernel import why_copied
 from dwconv.call.arguments import Arguments, Call, Size
 from dwconv.errors import InvalidWorkload
@@ -66,7 +66,7 @@ class PassExplanation:
     @property
     def pytorch(self) -> tuple[str, Measurement] | None:
         """PyTorch's op as it would run instead, measured beside it; None if it never was."""
-        return alternative(self.record) if self.record else None
+        return self.record.alternative if self.record else None
 
     def __str__(self) -> str:
         lines = [f"  {self.pass_}  {self.provider:<7}  {self.reason}"]

@@ -126,6 +126,14 @@ class TuningRecord:
         return min(self.providers.items(), key=lambda item: item[1].median_us, default=None)
 
     @property
+    def alternative(self) -> tuple[str, Measurement] | None:
+        """PyTorch's op as it would run instead of the candidate: in the workload's own layout, if that was measured.
+
+        The baseline is PyTorch's better layout; but a call has the layout it has, and changing it costs a copy."""
+        own = {name: taken for name, taken in self.providers.items() if name.endswith(f"-{self.workload.layout}")}
+        return min(own.items(), key=lambda item: item[1].median_us, default=self.baseline)
+
+    @property
     def speedup(self) -> float | None:
         """The baseline's time divided by the candidate's; None if one of them is unknown."""
         if self.measurement is None or self.baseline is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dwconv.records.record import Measurement, Status, TuningRecord
+from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget, cpu_of_device
 from dwconv.workload import Workload
@@ -64,20 +65,16 @@ def evidence(records: Iterable[TuningRecord]) -> list[Measured]:
 
 def _measured(records: list[TuningRecord], target: CpuTarget) -> Measured:
     first = records[0]
-    ratios = [ratio for record in records if (ratio := _same_layout(record)) is not None]
+    own = f"-{first.workload.layout}"
+    ratios = [  # a trial is timed beside the better layout alone, which may be the other one
+        other[1].median_us / record.baseline[1].median_us
+        for record in records
+        if (other := record.alternative) and record.baseline and other[0].endswith(own)
+    ]
     return Measured(
         target=target,
         workload=first.workload,
         costs={record.config: record.cost for record in records},
         records={record.config: record for record in records},
-        same_layout=sorted(ratios)[len(ratios) // 2] if ratios else 1.0,
+        same_layout=statistics.median(ratios) if ratios else 1.0,
     )
-
-
-def _same_layout(record: TuningRecord) -> float | None:
-    own: list[Measurement] = [
-        taken for name, taken in record.providers.items() if name.endswith(f"-{record.workload.layout}")
-    ]
-    if not own or record.baseline is None:
-        return None
-    return min(taken.median_us for taken in own) / record.baseline[1].median_us

@@ -73,6 +73,12 @@ def test_the_gain_is_over_the_same_layout():
     record = dataclasses.replace(record, providers={**record.providers, "onednn-nchw": nchw})
     (measured,) = evidence([record])
     assert measured.gain(config) == pytest.approx(6.0)
+    trials = [
+        record_of(workload, config=near, device=DEVICE, median_us=50.0, baseline_us=100.0)
+        for near in list(configs_of(workload_of())[0])[:3]
+    ]
+    (measured,) = evidence([record, *trials])
+    assert measured.gain(config) == pytest.approx(6.0), "trials tell nothing of the layout that they were not timed in"
 
 
 def test_the_first_chosen_is_good_on_average_and_the_next_helps_the_rest():
