@@ -11,9 +11,9 @@ from dwconv.tuner.again import current
 from dwconv.untuned.gain import expected
 from dwconv.workload import Workload
 
-MOST_STARTS = 6
+MOST_STARTS = 3
 """Configurations of one workload that are raced."""
-_TRIED = 60
+_TRIED = 40
 """Configurations that are raced in all, about: workloads with more to win get more of them, and each gets one."""
 _GB_PER_S, _GFLOP_PER_S = 20.0, 100.0
 """Where the device's limits are unknown. Only the order of workloads depends on them."""
