@@ -17,6 +17,7 @@ from dwconv.advantage import expected_again, is_safe, kernel_us
 from dwconv.errors import NoTemplate
 from dwconv.records.record import Status, TuningRecord
 from dwconv.records.validity import is_current
+from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from dwconv.target import Target
 from dwconv.untuned import gain
@@ -59,6 +60,7 @@ class Stakes:
         self._target = target
         self._records = list(records)
         self._of_families: dict[str, list[TuningRecord]] = defaultdict(list)
+        self._failed: dict[str, set[Config]] = defaultdict(set)
         for record in self._records:
             self._note(record)
 
@@ -71,6 +73,8 @@ class Stakes:
         here = record.device == self._target.device and record.fast_math == self._target.fast_math
         if here and record.measured and record.status is Status.OK and not record.contended:
             self._of_families[record.workload.family].append(record)
+        elif here and record.status is not Status.OK and is_current(record, versions.installed()):
+            self._failed[record.workload.family].add(record.config)
 
     def of(self, workload: Workload) -> Stake:
         """Of one call."""
@@ -81,6 +85,8 @@ class Stakes:
             known = self._nearest(way, current=True)
             if known:
                 return _as_measured(workload, known)
+        if len(self._failed.get(workload.family, ())) >= MOST_STARTS:  # and nothing worked
+            return Stake(now_us=self._assumed_us(workload), win_us=0.0, basis="assumed")
         return self._as_expected(workload)
 
     def _has_templates(self, workload: Workload) -> bool:
@@ -137,13 +143,19 @@ def stakes_us(counts: Mapping[Workload, int], target: Target, records: Iterable[
 def most_to_win_first(
     counts: Mapping[Workload, int], target: Target, records: Iterable[TuningRecord]
 ) -> list[Workload]:
-    """The workloads in descending order of the time that a step is expected to win by tuning all calls of their layer.
-    The passes of a layer stay together."""
-    of_layers: dict[Workload, float] = {}
-    for each, stake in stakes_us(counts, target, records).items():
-        layer = each.for_pass("dgrad")  # the same for all its passes, with a bias or without
-        of_layers[layer] = of_layers.get(layer, 0.0) + stake
-    return sorted(counts, key=lambda each: of_layers.get(each.for_pass("dgrad"), 0.0), reverse=True)
+    """The workloads in descending order of the time that a step is expected to win by tuning all calls of their layer;
+    where that is nothing, of the time that they take. The passes of a layer stay together."""
+    stakes = Stakes(target, records)
+    of_layers: dict[Workload, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for each, count in counts.items():
+        stake, (win_us, now_us) = stakes.of(each), of_layers[_layer(each)]
+        of_layers[_layer(each)] = win_us + count * stake.win_us, now_us + count * stake.now_us
+    return sorted(counts, key=lambda each: of_layers[_layer(each)], reverse=True)
+
+
+def _layer(workload: Workload) -> Workload:
+    """The same for all passes of a layer, with a bias or without."""
+    return workload.for_pass("dgrad")
 
 
 def shares(stakes: Mapping[Workload, float]) -> dict[Workload, int]:
