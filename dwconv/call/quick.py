@@ -42,6 +42,7 @@ def convolve(given: Arguments) -> Tensor:
         torch.get_num_threads(), trains,
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
+    passes.plan.tally.count(weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:
         return given.on_pytorch()
     is_image = axes == 2 and input.dim() == 4

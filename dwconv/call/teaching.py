@@ -29,6 +29,7 @@ def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
         compiled = _tuned_call(call, passes, trains=trains)
     if compiled is not None:
         native.learn(compiled, *call.given)
+        passes.plan.tally.taught.append(compiled)
 
 
 def differentiable(passes: PlannedPasses) -> DispatchedPasses:
