@@ -18,7 +18,8 @@ import pytest
 from dwconv import private_files, settings
 from dwconv.errors import BuildError, NotKept
 from dwconv.native import once
-from dwconv.native.once import Made, OutOfTime, made_once
+from dwconv.native.attempt import Attempt, OutOfTime
+from dwconv.native.once import Made, made_once
 
 LONG_S = 600.0
 
@@ -50,7 +51,8 @@ class Maker:
 
 
 def ask(path: Path, maker: Maker, *, limit_s: float = LONG_S, instead_of: bytes | None = None) -> Made:
-    return made_once(path, maker, what="the thing", limit_s=limit_s, instead_of=instead_of)
+    with Attempt(limit_s=limit_s) as attempt:
+        return made_once(path, maker, what="the thing", attempt=attempt, instead_of=instead_of)
 
 
 @pytest.fixture
@@ -147,6 +149,7 @@ ONE_OF_SEVERAL = """
 import os, sys, time
 from pathlib import Path
 from dwconv import settings
+from dwconv.native.attempt import Attempt
 from dwconv.native.once import made_once
 
 def make(seconds):
@@ -156,7 +159,7 @@ def make(seconds):
     return str(os.getpid()).encode()
 
 path = settings.cache_folder() / "native" / "it.sealed"
-print(made_once(path, make, what="the thing", limit_s=600.0).content.decode())
+print(made_once(path, make, what="the thing", attempt=Attempt(limit_s=600.0)).content.decode())
 """
 
 
