@@ -9,7 +9,6 @@ import pytest
 
 from dwconv import native, settings
 
-
 _soon = native.soon
 
 

@@ -4,8 +4,8 @@
 results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
 
 A training step makes some hundred of these calls, so each is kept short. A kernel is called from C++ once that is
-compiled (``dwconv.native``). Until then no views are made, and the kernel is given addresses: its shapes are known since
-it was built.
+compiled (``dwconv.native``). Until then no views are made, and the kernel is given addresses: its shapes are known
+since it was built.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Kernel:
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
         self._code = code if self.is_direct else None
         self._native: Any | None = None
-        self._like = torch.empty(0, device=self._device) if self._code else None
+        self._like: Any = torch.empty(0, device=self._device) if self._code else None
         """On the device that the kernel is for."""
         if self._code is not None and native.soon() is not None:
             _ = self.native  # what can go wrong with it goes wrong here, not in a call

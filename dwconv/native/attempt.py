@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dwconv.errors import BuildError
@@ -26,7 +26,7 @@ folder=$1 niceness=$2
 shift 2
 exec 3<&0 </dev/null 4>&2 2>/dev/null
 export TMPDIR="$folder"
-echo "$niceness" > "/proc/$$/autogroup"  # where every session has a share of the CPU, a nice process is so inside it only
+echo "$niceness" > "/proc/$$/autogroup"  # where sessions share the CPU, a nice process is nice inside its own only
 echo 1000 > "/proc/$$/oom_score_adj"  # the first to go when memory runs out
 {
   trap '' TERM
@@ -43,6 +43,7 @@ kill -KILL $watcher
 exit $status
 """
 _NICENESS = 19
+_END_S = 5.0
 
 
 class OutOfTime(BuildError):
@@ -58,6 +59,7 @@ class Attempt:
         self.limit_s = limit_s
         self.in_background = in_background
         self._given_up = threading.Event()
+        self._at_work = threading.Lock()
         self._read_end, write_end = os.pipe()
         # Each is taken out before it is closed, by whichever thread comes first: its number may soon be another file's.
         self._read_ends, self._write_ends = [self._read_end], [write_end]
@@ -76,9 +78,20 @@ class Attempt:
         _close(self._read_ends)
 
     def give_up(self) -> None:
-        """The same from another thread: whoever makes the attempt gets OutOfTime."""
+        """The same from another thread, when the process ends: whoever makes the attempt gets OutOfTime. Waits only for
+        what must not be interrupted: a compiler on a busy machine takes seconds to die."""
         self._given_up.set()
         _close(self._write_ends)  # the other end may be in use
+        if self._at_work.acquire(timeout=_END_S):
+            self._at_work.release()
+
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """For the library that is loaded, or the file that is written: the process does not end meanwhile. Raises
+        OutOfTime if the attempt was given up."""
+        with self._at_work:
+            self.pause(0)
+            yield
 
     def pause(self, seconds: float) -> None:
         """Raises OutOfTime as soon as it is given up."""
@@ -121,6 +134,7 @@ def _close(descriptors: list[int]) -> None:
 def _close_in_child() -> None:
     """The attempts of the process that forked this one are its own: they end with it."""
     for attempt in tuple(_open):
+        attempt._at_work = threading.Lock()
         attempt.close()
 
 

@@ -1,4 +1,4 @@
-"""Background: an attempt in a thread of its own, which ends with the process and holds up neither its work nor its end."""
+"""Background: an attempt in a thread of its own, which holds up neither the process's work nor its end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 from dwconv.native.attempt import Attempt
 
-LIMIT_S = 3600.0
+LIMIT_S = 4 * 3600.0
 """Nobody waits, and the machine may be so busy that little is left for this."""
-_END_S = 5.0
 
 
 class Background:
@@ -19,20 +18,14 @@ class Background:
     def __init__(self, work: Callable[[Attempt], None]) -> None:
         self._work = work
         self._attempt = Attempt(limit_s=LIMIT_S, in_background=True)
-        self._thread = threading.Thread(target=self._run, name="dwconv-native", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="dwconv-native", daemon=True)
         try:
-            self._thread.start()
+            self.thread.start()
         except RuntimeError:
             self._attempt.close()
             raise
-        atexit.register(self._end)
+        atexit.register(self._attempt.give_up)
 
     def _run(self) -> None:
         with self._attempt:
             self._work(self._attempt)
-
-    def _end(self) -> None:
-        """A thread that is loading a library when the interpreter goes would take the process down: it is waited for.
-        What it compiles is not."""
-        self._attempt.give_up()
-        self._thread.join(_END_S)

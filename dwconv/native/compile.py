@@ -102,7 +102,8 @@ class Extension:
             instead_of=self._useless,
         )
         try:
-            return Loaded(module=_load(made.content), not_kept=made.not_kept)
+            with attempt.uninterrupted():
+                return Loaded(module=_load(made.content), not_kept=made.not_kept)
         except ImportError as error:
             note_failure(self._path, error)
             raise

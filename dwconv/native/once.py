@@ -1,13 +1,17 @@
 """A build of half a minute is made by one process of this user at a time, and kept for the others.
 
-    name.sealed     what was made
-    name.lock       locked by the process that makes it; the system unlocks it when that process ends
-    name.failed     why the last attempt failed: nobody tries again for ten minutes
+    name.sealed       what was made
+    name.lock         locked by the process that makes it; the system unlocks it when that process ends
+    name.background   the same, for the process that makes it in the background
+    name.failed       why the last attempt failed: nobody tries again for ten minutes
 
 A process that finds the lock taken waits for what the other makes. If the other fails, it believes the reason; if the
-other dies, it takes its place while there is time. All of this is one attempt with one limit in time, beyond which there
-is no result; that is no failure to note, for a busy machine is nobody's mistake. On a file system without locks each
-process makes its own.
+other dies, it takes its place while there is time. All of this is one attempt with one limit in time, beyond which
+there is no result; that is no failure to note, for a busy machine is nobody's mistake. On a file system without locks
+each process makes its own.
+
+In the background it may take an hour on a busy machine. So nobody in the foreground waits for the background, only the
+other way round.
 """
 
 from __future__ import annotations
@@ -53,12 +57,13 @@ def made_once(
     when time is up, BuildError for a failure not long ago."""
     deadline = time.monotonic() + attempt.limit_s
     where = " in the background" if attempt.in_background else ""
+    suffixes = (".background", ".lock") if attempt.in_background else (".lock",)
     try:
-        lock = private_files.open_lock(path.with_suffix(".lock"))
+        locks = [private_files.open_lock(path.with_suffix(suffix)) for suffix in suffixes]
     except NotKept as error:
         _log.warning("dwconv: compiling %s%s for this process alone: about half a minute", what, where)
         return Made(content=make(attempt.limit_s), not_kept=str(error))
-    with _locked(lock, what=what, attempt=attempt, deadline=deadline) as waited:
+    with _turn(*locks, what=what, attempt=attempt, deadline=deadline) as waited:
         found = private_files.read_sealed(path)
         if found is not None and found != instead_of:
             return Made(content=found)
@@ -78,10 +83,26 @@ def made_once(
             note_failure(path, error)
             raise
         try:
-            private_files.write_sealed(path, made, durable=True)
+            with attempt.uninterrupted():
+                private_files.write_sealed(path, made, durable=True)
         except NotKept as error:
             return Made(content=made, not_kept=str(error))
         return Made(content=made)
+
+
+@contextlib.contextmanager
+def _turn(own: int, *others: int, what: str, attempt: Attempt, deadline: float) -> Iterator[bool]:
+    """Has the lock ``own`` when ``others`` have been free. Closes all. Whether any was another process's at first."""
+    waiting = list(others)
+    try:
+        with _locked(own, what=what, attempt=attempt, deadline=deadline) as waited:
+            while waiting:
+                with _locked(waiting.pop(), what=what, attempt=attempt, deadline=deadline) as waited_more:
+                    waited = waited or waited_more
+            yield waited
+    finally:
+        for lock in waiting:
+            os.close(lock)
 
 
 @contextlib.contextmanager
@@ -111,7 +132,7 @@ _held: set[int] = set()
 
 
 def _close_in_child() -> None:
-    """A lock is free when every process that has its file open has closed it: a child that lives on must not keep it."""
+    """A lock is free when every process that has its file open has closed it: a child must not keep it."""
     while _held:
         os.close(_held.pop())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from stub_compiler import COPY, StubCompiler
 from waiting import eventually, gone
 
 from dwconv import native
-from dwconv.errors import DwconvWarning
+from dwconv.errors import BuildError, DwconvWarning
+from dwconv.native import attempt
 from dwconv.native.compile import load_compiled
 
 
@@ -31,9 +33,7 @@ def test_nobody_waits_and_then_it_is_there(compiler: StubCompiler, caplog: pytes
     compiler.go.touch()
     assert eventually(lambda: native.module is not None)
     assert native.soon() is native.native() is native.module and native.run() == 42 and native.why_not == ""
-    assert caplog.messages == [
-        "dwconv: compiling the short way of calls in the background: about half a minute, once"
-    ]
+    assert caplog.messages == ["dwconv: compiling the short way of calls in the background: about half a minute, once"]
     assert caplog.records[0].levelno >= logging.WARNING  # seen without any configuration
     assert compiler.calls == 1 and load_compiled(may_compile=False) is not None
 
@@ -48,6 +48,21 @@ def test_who_needs_it_waits_for_the_thread(compiler: StubCompiler) -> None:
     compiler.go.touch()
     waiting.join()
     assert given == [native.module] and native.module is not None and compiler.calls == 1
+
+
+def test_it_takes_the_cpu_that_others_leave(
+    compiler: StubCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless somebody waits for it."""
+    monkeypatch.setattr(attempt, "_NICENESS", 19)
+    compiler.does(f'nice >> "{tmp_path}/nice"\nexit 1')
+    assert native.soon() is None
+    assert eventually(lambda: "failed" in native.why_not)
+    for failed in tmp_path.rglob("*.failed"):
+        failed.unlink()
+    with pytest.raises(BuildError, match="failed"):
+        load_compiled()
+    assert (tmp_path / "nice").read_text().split() == ["19", str(os.nice(0))]
 
 
 def test_what_is_in_the_cache_is_there_at_once(compiler: StubCompiler) -> None:
@@ -71,7 +86,7 @@ def test_while_somebody_else_loads_it_nobody_waits(compiler: StubCompiler) -> No
     ],
 )
 def test_a_failure_is_noted_and_not_repeated(compiler: StubCompiler, does: str, told: str) -> None:
-    compiler.does("while [ $# -gt 0 ] && [ \"$1\" != -o ]; do shift; done\n" + does)
+    compiler.does('while [ $# -gt 0 ] && [ "$1" != -o ]; do shift; done\n' + does)
     assert native.soon() is None
     assert native.native() is None  # waits
     assert any(each in native.why_not for each in told.split("|")), native.why_not
@@ -94,11 +109,11 @@ def test_without_a_thread_calls_go_through_python(compiler: StubCompiler, monkey
 
 def test_who_left_it_out_does_not_get_it_later(compiler: StubCompiler) -> None:
     compiler.waits_and_does(COPY)
-    assert native.soon() is None
+    assert native.soon() is None and native._background is not None
+    assert eventually(lambda: compiler.calls == 1)
     native.leave_out("a race is timed")
     compiler.go.touch()
-    with native._lock:  # the thread has done its work
-        pass
+    native._background.thread.join()
     assert native.module is None and native.why_not == "a race is timed"
 
 
@@ -124,6 +139,9 @@ import os, signal, sys, tempfile, time
 from pathlib import Path
 import torch.utils.cpp_extension
 from dwconv import native
+from dwconv.native import attempt
+
+attempt._NICENESS = 0
 
 def be_there_until(path):
     null = os.open(os.devnull, os.O_RDWR)
@@ -187,8 +205,11 @@ def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Pa
             assert gone(int((folder / way / "child").read_text())), way
             assert eventually(lambda way=way: not list((folder / way).glob("dwconv-*"))), way  # type: ignore[misc]
             kept = {path.suffix for path in (folder / way).rglob("dwconv_native-*")}
-            assert kept == ({".lock", ".sealed"} if way == "after a child of it" else {".lock"}), way
-        assert eventually(lambda: is_free(next((folder / LIVES_ON).rglob("*.lock"))))  # though that child has it open
+            finished = {".sealed"} if way == "after a child of it" else set()
+            assert kept == {".lock", ".background"} | finished, way
+        assert eventually(
+            lambda: is_free(next((folder / LIVES_ON).rglob("*.background")))
+        )  # though that child has it open
     finally:
         (folder / LIVES_ON / "end").touch()
         for process in psutil.process_iter(["environ"]):

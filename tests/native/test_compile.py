@@ -16,8 +16,9 @@ from waiting import eventually, gone
 from dwconv import native, private_files, settings
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
-from dwconv.native.compile import load_compiled
 from dwconv.native.attempt import OutOfTime
+from dwconv.native.compile import load_compiled
+
 
 def kept(pattern: str = "dwconv_native-*.s*") -> Path:
     (found,) = settings.cache_folder().rglob(pattern)
@@ -81,7 +82,9 @@ def test_what_cuts_the_file_short_later_does_not_reach_the_process(compiler: Stu
     assert str(settings.cache_folder()) not in Path("/proc/self/maps").read_text()
 
 
-def test_one_of_another_user_is_not_loaded(compiler: StubCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_another_user_is_not_loaded(
+    compiler: StubCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load_compiled()
     private_files._key_at.cache_clear()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))  # as another user has another key
