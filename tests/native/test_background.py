@@ -207,9 +207,8 @@ def test_the_compiler_ends_with_its_process(compiler: StubCompiler, tmp_path: Pa
             kept = {path.suffix for path in (folder / way).rglob("dwconv_native-*")}
             finished = {".sealed"} if way == "after a child of it" else set()
             assert kept == {".lock", ".background"} | finished, way
-        assert eventually(
-            lambda: is_free(next((folder / LIVES_ON).rglob("*.background")))
-        )  # though that child has it open
+        (lock,) = (folder / LIVES_ON).rglob("*.background")
+        assert eventually(lambda: is_free(lock))  # though that child had it open
     finally:
         (folder / LIVES_ON / "end").touch()
         for process in psutil.process_iter(["environ"]):
