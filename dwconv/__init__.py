@@ -5,6 +5,7 @@
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
     print(dwconv.report(model))             # what ran, layer by layer, and what tuning would still win
     print(dwconv.tune(model, x, minutes=10))  # tunes every depthwise layer of the model
+    dwconv.layers(model, x).save("layers.json")  # lists them, for python -m dwconv.tune --layers layers.json
 
 ``python -m dwconv.tune`` tunes from the command line. Importing dwconv is light: PyTorch comes with the first name
 used, TVM with the first kernel.
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.explanation import explain as explain
+    from dwconv.model_layers import layers as layers
     from dwconv.nn import convert as convert
     from dwconv.reporting import report as report
     from dwconv.tune import tune as tune
@@ -34,13 +36,26 @@ _HOMES = {
     "conv2d": "dwconv.call.functional",
     "convert": "dwconv.nn",
     "explain": "dwconv.explanation",
+    "layers": "dwconv.model_layers",
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }
 
-__all__ = ["DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "report", "reset", "tune"]
+__all__ = [
+    "DwconvError",
+    "DwconvWarning",
+    "conv1d",
+    "conv2d",
+    "convert",
+    "explain",
+    "layers",
+    "nn",
+    "report",
+    "reset",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

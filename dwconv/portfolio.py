@@ -37,7 +37,7 @@ def _portfolio(argv: list[str] | None) -> int:
     parser.add_argument("--out", type=Path, default=PATH, metavar="FILE", help="default the file that dwconv reads")
     args = parser.parse_args(argv)
 
-    from dwconv.layers import shipped_networks
+    from dwconv.layer_files import shipped_networks
     from dwconv.records.database import Database
     from dwconv.untuned.make import make_portfolio
     from dwconv.untuned.portfolio import encode
