@@ -31,11 +31,12 @@ class Causal(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.conv1d = nn.Conv1d(6, 6, 4, groups=6)
+        self.even_1d = nn.Conv1d(6, 6, 2, groups=6, padding="same")
         self.even = nn.Conv2d(6, 6, 4, groups=6, padding="same", bias=False)
         self.tall = nn.Conv2d(6, 6, (1, 3), stride=(2, 1), groups=6)
 
     def forward(self, x):
-        y = self.conv1d(nn.functional.pad(x, (3, 0)))
+        y = self.even_1d(self.conv1d(nn.functional.pad(x, (3, 0))))
         return self.tall(self.even(y[:, :, None].expand(-1, -1, 4, -1)))[:, :, :1]
 
 
@@ -53,9 +54,9 @@ def frozen() -> nn.Module:
         (frozen(), IMAGE),
         (ConformerConvolution(), torch.randn(2, 20, 16)),
         (Causal(), torch.randn(3, 6, 17)),
-        (nn.Sequential(*[nn.Conv2d(8, 8, 3, padding=1, groups=8)] * 3), torch.randn(1, 8, 9, 9)),
+        (nn.Sequential(*(nn.Conv2d(8, 8, 3, padding=1, groups=8) for _ in range(3))), torch.randn(1, 8, 9, 9)),
     ],
-    ids=["nchw", "nhwc", "frozen", "1-D", "uneven", "shared"],
+    ids=["nchw", "nhwc", "frozen", "1-D", "uneven", "alike"],
 )
 def test_the_command_tunes_exactly_what_the_model_runs(tmp_path, model, example):
     path = tmp_path / "layers.json"
