@@ -30,7 +30,7 @@ echo "$niceness" > "/proc/$$/autogroup"  # where sessions share the CPU, a nice 
 echo 1000 > "/proc/$$/oom_score_adj"  # the first to go when memory runs out
 {
   trap '' TERM
-  read -r nothing <&3
+  while read -r nothing; do :; done <&3  # until nobody has the other end
   kill -KILL $$
   kill -TERM 0
   rm -rf "$folder"
