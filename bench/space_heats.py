@@ -81,7 +81,7 @@ class SpaceHeats:
     def _line_up(
         self, artifacts: Sequence[Artifact], coming: Iterator[Sequence[Config]]
     ) -> tuple[list[Artifact], list[Outcome]]:
-        """Load and verify ``artifacts``, in halves of a minute at most, while the next ones are built."""
+        """Load and verify ``artifacts``, while the next ones are built: these are returned."""
         measurer = self._workers.measurer
         if not artifacts:
             return self._built(next(coming, ()))
