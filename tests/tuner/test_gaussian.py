@@ -57,6 +57,15 @@ def test_corrects_the_estimate_from_a_handful():
     assert told > max(0.9, blind)
 
 
+def test_an_estimate_that_is_off_by_a_factor_for_some_is_corrected_for_all(monkeypatch):
+    """Times, not only their order."""
+    monkeypatch.setattr(gaussian, "OPTIMISM", 0.0)
+    process = model(close)
+    process.fit(times(24, seed=6))
+    off = np.abs(process.predict(CONFIGS) - np.log2([fake.time_us(config) for config in CONFIGS]))
+    assert np.median(off) < 0.1, "0.35 if only the mean were corrected"
+
+
 def test_predicts_the_estimate_until_a_candidate_has_worked():
     process = model(close)
     expected = [close(config) for config in CONFIGS[:50]]

@@ -101,7 +101,7 @@ def test_evolution_tries_few_starts_and_of_the_others_those_that_are_estimated_t
     second = chosen.ask(8)
     assert len(second) == 4 and not set(second) & set(starts[3:6])
     costs = [estimated_us(fake.WORKLOAD, config, target) for config in second]
-    assert max(costs) <= 1.2 * estimated_us(fake.WORKLOAD, fast, target)
+    assert max(costs) <= 1.05 * estimated_us(fake.WORKLOAD, fast, target)
 
 
 def test_evolution_computes_no_estimates_for_a_gpu(monkeypatch):
