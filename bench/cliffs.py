@@ -19,6 +19,7 @@ from typing import Any
 
 from bench.cases import same_padding
 from bench.results import add_out_argument, write_results
+from dwconv import native
 from dwconv.arguments import ArgumentParser, run
 from dwconv.build.cache import build_cached
 from dwconv.build.kernel import Kernel
@@ -95,6 +96,7 @@ def _cliffs(argv: Sequence[str] | None) -> int:
         _tune([workload for _, *both in pairs for workload in both], target, log=log, seconds=arguments.seconds)
     if arguments.tune_only:
         return 0
+    native.native()  # compiled here if need be: it is part of what is timed
     known = Database.load([log.path])
     rows: list[dict[str, Any]] = []
     print(

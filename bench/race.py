@@ -33,6 +33,7 @@ from bench.networks import (
     network_from,
 )
 from bench.step_profile import STEPS, Step, profiles
+from dwconv import native
 from dwconv.arguments import ArgumentParser, run
 from dwconv.measure.step_share import FEW_STEPS, ratio_at_most
 from dwconv.measure.timing import CpuClock, Lap
@@ -55,6 +56,7 @@ def _race(argv: Sequence[str] | None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="write the figures there, as JSON")
     arguments = parser.parse_args(argv)
 
+    native.native()  # compiled here if need be, so that it does not come in the middle of what is timed
     torch.manual_seed(arguments.seed)
     network = network_from(arguments)
     if arguments.device == "cuda":

@@ -15,6 +15,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,13 @@ from dwconv.target import CpuTarget, cpu_target
 from dwconv.tuner.loop import tune_workload
 from dwconv.tuner.result import Budget
 from dwconv.tuner.runners import RunnerChoice
+from dwconv.tuner.stakes import MOST_STARTS
 from dwconv.untuned.gain import expected
 from dwconv.untuned.make import make_portfolio
 from dwconv.untuned.portfolio import Portfolio
 from dwconv.untuned.starts import starts
 from dwconv.workload import Workload
 
-RACERS = 6
-"""Configurations of a race."""
 GOALS = {"predicted": (0.80, 0.95), "race": (0.92, 0.97)}
 """Share of the speed that a search finds, on average, and the least times as fast as PyTorch's op."""
 
@@ -111,8 +111,10 @@ def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, 
     workload = draw.workload
     guess = expected(workload, target, held_out.records, portfolio=held_out.portfolio)
     listed = [start.config for start in starts(workload, target, held_out.records, portfolio=held_out.portfolio)]
-    racers = [Candidate(workload, config) for config in listed[:RACERS]]
-    (raced,) = Heats(workers, is_worth=lambda record: beats_pytorch(record, target)).run(iter([racers]))
+    racers = [Candidate(workload, config) for config in listed[:MOST_STARTS]]
+    (raced,) = Heats(workers, is_worth=lambda record: beats_pytorch(record, target)).run(
+        partial(next, iter([racers]), None)
+    )
     winner = min((record for record in raced if record.measurement), key=lambda record: record.rank)
     with LocalRunner(workload, target, workers=workers) as runner:
         finalists = dict.fromkeys([searched.config, listed[0], winner.config])

@@ -3,6 +3,7 @@
     y = dwconv.conv2d(x, w, padding=1)      # F.conv2d(x, w, padding=1, groups=x.shape[1]), on tuned kernels
     print(dwconv.convert(model))            # lets the depthwise layers of a model run on them
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
+    print(dwconv.report(model))             # what ran, layer by layer, and what tuning would still win
     print(dwconv.tune(model, x, minutes=10))  # tunes every depthwise layer of the model
 
 ``python -m dwconv.tune`` tunes from the command line. Importing dwconv is light: PyTorch comes with the first name
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.explanation import explain as explain
     from dwconv.nn import convert as convert
+    from dwconv.reporting import report as report
     from dwconv.tune import tune as tune
 
     __version__: str
@@ -32,12 +34,13 @@ _HOMES = {
     "conv2d": "dwconv.call.functional",
     "convert": "dwconv.nn",
     "explain": "dwconv.explanation",
+    "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }
 
-__all__ = ["DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "reset", "tune"]
+__all__ = ["DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "report", "reset", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -50,9 +50,14 @@ def praise(record: TuningRecord, *, where: str, sweeps: bool) -> str:
     ``where``: what was different from the call, as `` at batch 8``."""
     other = record.alternative
     assert other is not None, "only what is faster than PyTorch's op is praised"
-    ours_us = _median_us(record)
-    ours_us += _sweep_us(ours_us, record.workload) if sweeps else 0.0
+    ours_us = kernel_us(record, sweeps=sweeps)
     return f"{other[1].median_us / ours_us:.2f}× as fast as {other[0]}{where}{_BIAS if sweeps else ''}"
+
+
+def kernel_us(record: TuningRecord, *, sweeps: bool) -> float:
+    """The candidate's time, with the sweep for the bias, if it takes one."""
+    ours_us = _median_us(record)
+    return ours_us + (_sweep_us(ours_us, record.workload) if sweeps else 0.0)
 
 
 # -- as it is expected -------------------------------------------------------------------------------------------------

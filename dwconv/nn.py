@@ -125,8 +125,8 @@ class ConversionSummary:
             lines[0] += f", {len(self.skipped)} left as they are"
         lines += self._of_the_example()
         rows = [*self.converted, *self.skipped]
-        width = max((len(_shown(row.name)) for row in rows), default=0)
-        return "\n".join([*lines, *(f"  {_shown(row.name):<{width}}  {row.text}" for row in rows)])
+        width = max((len(shown_name(row.name)) for row in rows), default=0)
+        return "\n".join([*lines, *(f"  {shown_name(row.name):<{width}}  {row.text}" for row in rows)])
 
     def _of_the_example(self) -> list[str]:
         """A line or a few on what ran in the example, and what was raced of it."""
@@ -138,7 +138,7 @@ class ConversionSummary:
         lines += [f"not all was raced: {race.problem}" for race in self.races if race.problem]
         lines += [f"left out: {layer}" for layer in self.discovery.left_out]
         ran = {layer.name for layer in self.discovery.layers}
-        idle = [_shown(layer.name) for layer in self.converted if _unwrapped(layer.name) not in ran]
+        idle = [shown_name(layer.name) for layer in self.converted if without_wrappers(layer.name) not in ran]
         return lines + ([f"did not run in the example: {', '.join(idle)}"] if idle else [])
 
 
@@ -169,7 +169,7 @@ def convert(model: nn.Module, example_inputs: Any = None, *, seconds: float | No
             continue
         if isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
             continue
-        if reason := _why_not(module):
+        if reason := why_left(module):
             skipped.append(ConvertedLayer(name, f"stays {type(module).__name__}: {reason}"))
         else:
             module.__class__ = _DEPTHWISE[type(module)]  # type: ignore[assignment]
@@ -198,7 +198,7 @@ def _raced(model: nn.Module, example_inputs: Any, *, seconds: float | None) -> t
 _DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {nn.Conv1d: DepthwiseConv1d, nn.Conv2d: DepthwiseConv2d}
 
 
-def _why_not(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> str | None:
+def why_left(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> str | None:
     """Why a convolution with groups is left alone; None if it can be converted."""
     if module.groups != module.in_channels:
         return f"groups={module.groups} of {module.in_channels} channels is not depthwise"
@@ -219,11 +219,11 @@ def _sizes(module: nn.Module) -> str:
     return ", ".join(words)
 
 
-def _shown(name: str) -> str:
+def shown_name(name: str) -> str:
     return name or "(the model itself)"
 
 
-def _unwrapped(name: str) -> str:
+def without_wrappers(name: str) -> str:
     """The name of a layer in the model without its wrappers, as discovery has it."""
     while name.startswith(_WRAPPERS):
         name = name.partition(".")[2]

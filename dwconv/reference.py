@@ -41,9 +41,9 @@ _SMALLEST_STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-1
 # products with normal values stay in the range of float32, whatever their order.
 _LARGE, _WIDE = 0.78, 0.52
 _LARGE_VALUES, _TINY_VALUES, _WIDE_VALUES, _NOT_FINITE, _NOT_FINITE_SECOND = range(5)
-# Elements to work on at once. On a CPU they stay in the caches, and so few run on one thread of PyTorch: waiting for
-# other threads at every tap would take milliseconds on a busy machine.
-_AT_ONCE = {"cpu": 1 << 15, "cuda": 1 << 26}
+# Elements to work on at once: on a CPU they stay in the caches. With several threads there are so few that PyTorch runs
+# them on one: waiting for other threads at every tap would take milliseconds on a busy machine.
+_AT_ONCE, _AT_ONCE_ON_ONE_THREAD, _AT_ONCE_ON_A_GPU = 1 << 15, 1 << 17, 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +157,13 @@ def reference(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, 
 
 def _portions(workload: Workload, *, device: torch.device) -> Iterator[tuple[slice, slice]]:
     """Slices of images and channels, to be worked on one after the other."""
+    if device.type == "cuda":
+        at_once = _AT_ONCE_ON_A_GPU
+    else:
+        at_once = _AT_ONCE if torch.get_num_threads() > 1 else _AT_ONCE_ON_ONE_THREAD
     plane = max(math.prod(workload.input_size), workload.multiplier * math.prod(workload.output_size))
-    images = min(workload.batch, max(1, _AT_ONCE[device.type] // plane))
-    channels = max(1, _AT_ONCE[device.type] // (images * plane))
+    images = min(workload.batch, max(1, at_once // plane))
+    channels = max(1, at_once // (images * plane))
     for image in range(0, workload.batch, images):
         for channel in range(0, workload.channels, channels):
             yield (

@@ -40,8 +40,8 @@ def tune(
 
     ``example_inputs`` and ``trains`` are those of ``dwconv.discovery.discover``: a tensor, a tuple of arguments or a
     dict of keyword arguments; the backward pass is tuned if the model trains. The model is not changed. ``minutes`` are
-    for all layers: each gets an even share, and what is confirmed already is left out. ``trials`` and ``seconds`` are
-    for each pass. ``log`` is written instead of the user's own. Progress goes to stderr.
+    for all layers: each gets a share by what there is to win in it, and what is confirmed already is left out.
+    ``trials`` and ``seconds`` are for each pass. ``log`` is written instead of the user's own. Progress goes to stderr.
 
     Calls in this process use what was found. The result prints as the table of the command. Ctrl-C raises
     KeyboardInterrupt; what was measured is kept, and the same call goes on from there.

@@ -101,8 +101,8 @@ def _add_limits(search: argparse._ArgumentGroup) -> None:
         "--minutes",
         type=_positive,
         metavar="M",
-        help="for all passes: what the log has confirmed is left out, and each of the others gets an even share of the "
-        f"time, S seconds at most, default {settings.SECONDS:g}",
+        help="for all passes: what the log has confirmed is left out, and the others share the time by what there is "
+        f"to win in them, S seconds at most, default {settings.SECONDS:g}",
     )
     search.add_argument(
         "--patience",

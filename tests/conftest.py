@@ -15,9 +15,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
+from native_needed import go_through_python, wait_for_native
 
 import dwconv
-from dwconv import native, settings
+from dwconv import settings
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner import unseen
 from dwconv.tuner.analytic import Analytic
@@ -75,6 +76,14 @@ def _compile_beside_the_tests(config: pytest.Config) -> None:
     config.add_cleanup(end)  # before the folder is removed
 
 
+@pytest.fixture(scope="session", autouse=True)
+def calls_as_they_stay() -> Iterator[None]:
+    """Calls take the way that they have once the C++ is compiled. Tests of how it comes to be there say so."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        wait_for_native(monkeypatch)
+        yield
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compares a program with the one pinned in a file of that name; with ``--update-golden`` writes it there."""
@@ -117,8 +126,8 @@ def threads_as_asked() -> Iterator[None]:
 
 @pytest.fixture
 def through_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls take the way through Python: nobody waits until the C++ is compiled."""
-    monkeypatch.setattr(native, "native", lambda **options: None)
+    """Calls take the way through Python."""
+    go_through_python(monkeypatch)
 
 
 @pytest.fixture

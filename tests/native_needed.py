@@ -1,16 +1,44 @@
-"""Tests of the compiled way of calls are left out where nothing compiles, but not where compiling fails."""
+"""Which way calls take in a test: the compiled one, the one through Python, or as it comes in a process that is new."""
 
 from __future__ import annotations
 
 import shutil
+import threading
 
 import pytest
 
 from dwconv import native, settings
 
+_soon = native.soon
+
 
 def needs_native() -> None:
+    """Tests of the compiled way are left out where nothing compiles, but not where compiling fails."""
     compiler = settings.cpp_compiler()
     if compiler is None or shutil.which(compiler) is None:
         pytest.skip(f"there is no C++ compiler {compiler}")
     assert native.native() is not None, native.why_not
+
+
+def wait_for_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call waits until the compiled way is there: what a test sees must not depend on when that is."""
+    monkeypatch.setattr(native, "soon", lambda: native.native())
+
+
+def go_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until it is compiled, nor takes it if it is."""
+    monkeypatch.setattr(native, "native", lambda **options: None)
+    monkeypatch.setattr(native, "module", None)
+
+
+def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has asked for it yet, and calls do not wait."""
+    monkeypatch.setattr(native, "soon", _soon)
+    for name in ("convolve", "learn", "forget", "run"):
+        monkeypatch.setattr(native, name, native._no_result)
+    monkeypatch.setattr(native, "module", None)
+    monkeypatch.setattr(native, "why_not", native._NOT_TRIED)
+    monkeypatch.setattr(native, "_settled", False)
+    monkeypatch.setattr(native, "_background", None)
+    monkeypatch.setattr(native, "_not_kept", "")
+    monkeypatch.setattr(native, "_lock", threading.Lock())

@@ -12,6 +12,7 @@ import fake_tuning as fake
 import pytest
 import torch
 from models import ConformerConvolution, TinyNet
+from planted_gain import plant_gain
 from torch import nn
 from tune_command import error_of, plant, run
 
@@ -20,6 +21,7 @@ from dwconv import dispatch, tune, tune_model
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.layers import read_layers, shipped_layers
 from dwconv.measure.step_share import step_ratio_at_most
+from dwconv.tuner import loop
 
 ROOT = Path(__file__).resolve().parent.parent
 MODEL = ("--model", "models:TinyNet", "--input", "2,3,12,12", "--target", "cpu", "--trials", "2")
@@ -149,7 +151,8 @@ def test_the_function_prints_the_table_of_the_command(capsys, fakes, monkeypatch
 
 
 def _without_counts(table: str) -> str:
-    """The second run measured nothing that the first had."""
+    """The second run measured nothing that the first had, and had nothing to gain."""
+    table = re.sub(r"(?m)^still to gain: .*$", "", table)
     return re.sub(r"\(\d+ new trials, \d+ known before\)", "", table).strip()
 
 
@@ -161,6 +164,50 @@ def test_the_log_that_is_named_is_written(fakes, tmp_path):
 
 def test_minutes_are_for_all_layers(fakes):
     assert dwconv.tune(TinyNet(), IMAGE, minutes=0.01, trials=2).left == 9
+
+
+def shown_gains(err):
+    """What is still to gain, in ms, in each line that shows it."""
+    return [float(gain) for gain in re.findall(r"still to gain: ([\d.]+) ms a step", err)]
+
+
+def test_what_is_still_to_gain_goes_down_to_nothing(capsys, fakes, monkeypatch):
+    planted = plant_gain(monkeypatch)  # PyTorch's op takes 1 ms, and a kernel a tenth of it
+    planted.config, planted.gain, planted.at_least = fake.space(fake.WORKLOAD, fake.TARGET).default, 10.0, 0.5
+    options = ["--model", "models:TinyNet", "--input", "2,3,12,12", "--channels-last", "--target", "cpu"]
+    options += ["--trials", "2", "--passes", "fprop,dgrad"]
+    assert run(*options) == 0
+    out, err = capsys.readouterr()
+    gains = shown_gains(err)
+    assert gains[0] == 5.4 and gains[-1] == 0 and gains == sorted(gains, reverse=True)
+    assert len(set(gains)) == 7, "six passes"
+    assert "still to gain: about 0.00 ms a step (0%) of " in out and "before, 5.40 ms a step (90%) of 6.00 ms" in out
+    assert run(*options, "--json") == 0
+    out, err = capsys.readouterr()
+    assert set(shown_gains(err)) == {0}, "the log knows it"
+    step = json.loads(out)["step"]
+    assert step == {"still_to_gain_us": 0, "depthwise_us": 6 * fake.BASELINE_US}
+
+
+def test_a_single_layer_has_no_step(capsys, fakes):
+    assert run("--shape", "8,96,28,28", "--kernel", "3", "--layout", "nhwc", *MODEL[4:], "--passes", "fprop") == 0
+    out, err = capsys.readouterr()
+    assert "gain" not in out + err
+
+
+def test_minutes_go_where_there_is_most_to_win(fakes, monkeypatch):
+    seconds = {}
+    real = loop.tune_workload
+
+    def tune_workload(workload, target, *, budget, **others):
+        seconds[workload] = budget.seconds
+        return real(workload, target, budget=budget, **others)
+
+    monkeypatch.setattr(loop, "tune_workload", tune_workload)
+    dwconv.tune(Repeats(), torch.randn(2, 8, 9, 9), minutes=0.5, trials=2, trains=False)
+    small, large = sorted(seconds, key=lambda workload: workload.channels)
+    assert list(seconds) == [small, large], "eight calls of the small one take longer"
+    assert seconds[small] == pytest.approx(4 * (30 - 2 * 3) / 5, rel=0.05)
 
 
 def test_calls_read_the_new_records(fakes):

@@ -3,13 +3,14 @@
 ``kernel(x, w)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
 results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
 
-A training step makes some hundred of these calls, so each is kept short. A CPU kernel is called from C++ where that is
-compiled (``dwconv.native``). Otherwise no views are made, and the kernel is given addresses: its shapes are known since
-it was built.
+A training step makes some hundred of these calls, so each is kept short. A kernel is called from C++ once that is
+compiled (``dwconv.native``). Until then no views are made, and the kernel is given addresses: its shapes are known
+since it was built.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
@@ -64,8 +65,12 @@ class Kernel:
         self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
         """True if inputs that are dense in the workload's layout can be passed as they are."""
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
-        self.native: Any | None = self._native(code) if code and self.is_direct else None
-        """The same kernel for C++, where that is compiled."""
+        self._code = code if self.is_direct else None
+        self._native: Any | None = None
+        self._like: Any = torch.empty(0, device=self._device) if self._code else None
+        """On the device that the kernel is for."""
+        if self._code is not None and native.soon() is not None:
+            _ = self.native  # what can go wrong with it goes wrong here, not in a call
 
     @classmethod
     def load(cls, artifact: Artifact) -> Kernel:
@@ -87,7 +92,8 @@ class Kernel:
         ``inputs`` are the workload's, in its order. Returns y or dx in the workload's layout, or dw contiguous, or
         (dw, dbias).
         """
-        if self.native is not None and (given := native.run(self.native, *inputs)) is not None:
+        compiled = self.native
+        if compiled is not None and (given := native.run(compiled, *inputs)) is not None:
             return given
         batch = inputs[0].shape[0]
         read = [operand.dense(tensor, batch) for operand, tensor in zip(self._inputs, inputs, strict=True)]
@@ -136,10 +142,15 @@ class Kernel:
         """The bare call, on contiguous, aligned tensors of exactly the shapes in ``artifact.arguments``."""
         self._call(inputs[0].shape[0], *[tensor.data_ptr() for tensor in (*inputs, *results, *workspaces)])
 
-    def _native(self, code: Callable[[Any], Any]) -> Any | None:
-        compiled = native.native()
-        if compiled is None:
-            return None
+    @property
+    def native(self) -> Any | None:
+        """The same kernel for C++, from when that is compiled."""
+        if self._native is None and self._code is not None and native.module is not None:
+            with torch.cuda.device(self._like.device) if self._is_cuda else contextlib.nullcontext():
+                self._native = self._for_native(native.soon(), self._code)
+        return self._native
+
+    def _for_native(self, compiled: Any, code: Callable[[Any], Any]) -> Any:
         workspaces = [
             compiled.Workspace(
                 getattr(torch, argument.dtype).itemsize,
@@ -151,8 +162,8 @@ class Kernel:
             [compiled.Operand(each.is_image, each.any_shape, each.strides, each.dtype, each.lies) for each in operands]
             for operands in (self._inputs, self._results)
         )
-        name, like = f"dwconv::{self.workload.pass_}", torch.empty(0, device=self._device)
-        return compiled.Kernel(name, code(compiled), like, inputs, results, workspaces)
+        name = f"dwconv::{self.workload.pass_}"
+        return compiled.Kernel(name, code(compiled), self._like, inputs, results, workspaces)
 
     # -- workspaces --------------------------------------------------------------------------------------------
 

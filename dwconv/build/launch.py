@@ -30,11 +30,14 @@ _MOST_PACKED = 1000
 def load_cuda(artifact: Artifact) -> Launcher:
     """A function of the batch size and of the addresses of ``artifact.arguments``, on PyTorch's current device.
 
-    It launches on PyTorch's current stream and returns at once. Raises NoDevice without a GPU.
+    It launches on PyTorch's current stream and returns at once. Raises NoDevice without a GPU, BuildError if the driver
+    refuses the cubin: it is loaded now, before anything relies on it.
     """
     if not torch.cuda.is_available():
         raise NoDevice(f"{artifact.candidate.workload.key} is built for a GPU, and there is none in this machine")
-    return Launcher(artifact)
+    launcher = Launcher(artifact)
+    launcher.load(torch.cuda.current_device())
+    return launcher
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Launcher:
     def compiled(self, module: Any) -> Any:
         """The same for ``module``, the compiled C++, on the device that is current now."""
         device = torch.cuda.current_device()
-        loaded = self._on_device.get(device) or self._load(device)
+        loaded = self._on_device.get(device) or self.load(device)
         positions = {argument.name: position for position, argument in enumerate(self._artifact.arguments)}
 
         def size(given: int | Extent) -> Any:
@@ -113,7 +116,7 @@ class Launcher:
         return module.Launches(*addresses, int(loaded.context), launches, self, raw_stream)
 
     def _pack(self, device: int, batch: int) -> _Packed:
-        loaded = self._on_device.get(device) or self._load(device)
+        loaded = self._on_device.get(device) or self.load(device)
         artifact = self._artifact
         positions = {argument.name: position for position, argument in enumerate(artifact.arguments)}
         sizes = [each for launch in artifact.launches for each in launch.arguments if isinstance(each, Scalar)]
@@ -140,8 +143,8 @@ class Launcher:
         )
         return packed
 
-    def _load(self, device: int) -> _Loaded:
-        """Load the cubin into the device's primary context."""
+    def load(self, device: int) -> _Loaded:
+        """Load the cubin into the device's primary context. Raises BuildError."""
         driver = _driver()
         context = self._check(driver.cuDevicePrimaryCtxRetain(self._check(driver.cuDeviceGet(device))))
         self._check(driver.cuCtxSetCurrent(context))

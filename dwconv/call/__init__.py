@@ -15,6 +15,7 @@
                    plan          which kernel runs which pass: dispatch decides, build makes it
                      │
                    arguments     what the user gave, checked: a Call with its Problem
+                   tally         how often a plan's calls came, and with which weight
 
 Each road runs each pass through an object with the same four methods, ``gradients.Passes``: ``PlannedPasses`` at once,
 ``DispatchedPasses`` through the dispatcher, where they can be differentiated again.

@@ -25,4 +25,8 @@ def _is_for_pytorch(call: Call) -> bool:
         return True
     if torch.compiler.is_compiling():
         return False  # decided when the compiled code runs
-    return plan_for(call.problem, call.x.device).is_pytorch
+    plan = plan_for(call.problem, call.x.device)
+    if plan.is_pytorch:
+        x, w, trains = call.given.input, call.given.weight, torch.is_grad_enabled()
+        plan.tally.count(w, for_x=trains and x.requires_grad, for_w=trains and w.requires_grad)
+    return plan.is_pytorch

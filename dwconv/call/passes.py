@@ -88,8 +88,9 @@ def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:
 
 
 def _run(kernel: Kernel, dense: bool, *inputs: Tensor) -> Any:
-    if profiler._is_profiler_enabled and kernel.native is None:  # a profile without the names would be a riddle
+    has_native = kernel.native is not None
+    if profiler._is_profiler_enabled and not has_native:  # a profile without the names would be a riddle
         with profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
             return kernel(*inputs)
-    is_short = dense and kernel.is_direct and kernel.native is None
+    is_short = dense and kernel.is_direct and not has_native
     return kernel.on_dense(*inputs) if is_short else kernel(*inputs)

@@ -18,6 +18,7 @@ import torch
 
 from dwconv import legality, settings
 from dwconv.build.cpu import first_line
+from dwconv.call.tally import Tally
 from dwconv.dispatch import DispatchDecision, decisions, tune_command
 from dwconv.errors import DwconvWarning, Untuned
 from dwconv.knowledge import database
@@ -61,8 +62,9 @@ class Plan:
         """True if PyTorch's own op runs every pass."""
         self.problem = problem
         self.memory_format = MEMORY_FORMAT[problem.layout]
-        self._device = device
+        self.device = device
         self._target = target
+        self.tally = Tally()
         self.kernels = _BuiltWhenFirstUsed(self._build)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
@@ -88,7 +90,7 @@ class Plan:
         if decision.record is None:
             legality.predicted.setdefault((workload.family, target.device), chosen)
         candidate = Candidate(workload, self._on_all_threads(config, workload, target))
-        kernel, reason = _attempt(lambda: _kernel(candidate, target, self._device))
+        kernel, reason = _attempt(lambda: _kernel(candidate, target, self.device))
         if kernel is None:
             legality.broken[chosen] = reason
             known = "predicted" if decision.expected else "tuned"
@@ -145,6 +147,12 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
                 _met.clear()
             found = _plans[key] = _new_plan(problem, device)
     return found
+
+
+def plans() -> list[Plan]:
+    """All plans that were made since decisions were last forgotten, in that order."""
+    with _lock:
+        return list(_plans.values())
 
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:

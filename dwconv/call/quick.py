@@ -5,7 +5,7 @@ of 1×8×7×7 take 47 µs on this road, 110 µs through the ops. So what needs n
 past it.
 
 In a training step the caches have forgotten the interpreter whenever a layer comes round: the first use of anything,
-be it an attribute, costs microseconds. So the C++ of ``dwconv.native``, where it is compiled, takes the calls that it
+be it an attribute, costs microseconds. So the C++ of ``dwconv.native``, once it is compiled, takes the calls that it
 was taught. What is left stays here, and is short.
 """
 
@@ -39,9 +39,10 @@ def convolve(given: Arguments) -> Tensor:
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
         stride if type(stride) in _USUAL else _hashable(stride), padding if type(padding) in _USUAL else
         _hashable(padding), dilation if type(dilation) in _USUAL else _hashable(dilation), groups, axes,
-        torch.get_num_threads(), trains,
+        torch.get_num_threads(), trains, native.module is None,  # once it is there, every call is new, and is taught
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
+    passes.plan.tally.count(weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:
         return given.on_pytorch()
     is_image = axes == 2 and input.dim() == 4

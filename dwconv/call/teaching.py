@@ -29,6 +29,7 @@ def teach(call: Call, passes: PlannedPasses, *, trains: bool) -> None:
         compiled = _tuned_call(call, passes, trains=trains)
     if compiled is not None:
         native.learn(compiled, *call.given)
+        passes.plan.tally.taught.append(compiled)
 
 
 def differentiable(passes: PlannedPasses) -> DispatchedPasses:
@@ -60,7 +61,7 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
         return None
     kernels = [plan.kernels[pass_] for pass_ in (PASSES if trains else PASSES[:1])]
     runs = [kernel.native for kernel in kernels if kernel is not None and kernel.native is not None]
-    compiled, fprop = native.native(), kernels[0]
+    compiled, fprop = native.soon(), kernels[0]
     if compiled is None or fprop is None or len(runs) < len(kernels) or fprop.workload.bias != problem.bias:
         return None
     y_shape = fprop.workload.with_batch(problem.input_shape[0]).shape_of("y")

@@ -113,19 +113,27 @@ _known: dict[object, PlannedPasses] = {}
 
 
 def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
-    return _planned(x.shape, w.shape, geometry, like=x, bias=bias is not None).fprop(x, w, bias)
+    passes = _planned(x.shape, w.shape, geometry, like=x, bias=bias is not None)
+    passes.plan.tally.ops["fprop"] += 1
+    return passes.fprop(x, w, bias)
 
 
 def _dgrad(dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
-    return _planned(input_shape, w.shape, geometry, like=dy, bias=False).dgrad(dy, w)
+    passes = _planned(input_shape, w.shape, geometry, like=dy, bias=False)
+    passes.plan.tally.ops["dgrad"] += 1
+    return passes.dgrad(dy, w)
 
 
 def _wgrad(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Tensor:
-    return _planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False).wgrad(x, dy)
+    passes = _planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False)
+    passes.plan.tally.ops["wgrad"] += 1
+    return passes.wgrad(x, dy)
 
 
 def _wgrad_bias(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
-    return _planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True).wgrad_bias(x, dy)
+    passes = _planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True)
+    passes.plan.tally.ops["wgrad"] += 1
+    return passes.wgrad_bias(x, dy)
 
 
 # -- the shapes and strides of its results ---------------------------------------------------------------------------

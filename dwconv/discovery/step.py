@@ -40,7 +40,7 @@ class ExampleStep:
                 f"example_inputs is of type {type(example_inputs).__name__}; give a tensor, a tuple of positional "
                 "arguments, or a dict of keyword arguments"
             )
-        step = cls(model=_unwrapped(model), positional=positional, keywords=keywords, trains=trains)
+        step = cls(model=unwrapped(model), positional=positional, keywords=keywords, trains=trains)
         _check_devices(step)
         return step
 
@@ -87,7 +87,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(getattr(value, field.name))
 
 
-def _unwrapped(model: nn.Module) -> nn.Module:
+def unwrapped(model: nn.Module) -> nn.Module:
     """The module that DistributedDataParallel, DataParallel or torch.compile was given."""
     while True:
         compiled = getattr(model, "_orig_mod", None)

@@ -16,6 +16,7 @@ from dwconv.build.kernel import ALIGNMENT_BYTES
 from dwconv.measure.cases import Case
 from dwconv.measure.device import free_bytes
 from dwconv.measure.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
+from dwconv.measure.threads import on_threads
 from dwconv.workload import IMAGES, Layout, Workload
 
 
@@ -54,12 +55,16 @@ class Bench:
         ]
         """The results of the last run, in PyTorch's shapes."""
 
-    def run(self) -> None:
+    def run(self, *, threads: int | None = None) -> None:
+        """Run it once. ``threads``: as many as the kernel runs on; by default PyTorch's number."""
         for result in self._out:
             result.fill(UNWRITTEN)
         for workspace in self._workspaces:
             workspace.fill(STALE)
-        self._kernel.run_into(*([own.tensor for own in some] for some in (self._inputs, self._out, self._workspaces)))
+        with on_threads(threads or torch.get_num_threads()):
+            self._kernel.run_into(
+                *([own.tensor for own in some] for some in (self._inputs, self._out, self._workspaces))
+            )
 
     def fault(self) -> str | None:
         """A fault that the runs left in memory: outside of the tensors, in an input, or elements not written."""

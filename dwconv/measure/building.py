@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,10 +48,16 @@ def misfit(candidate: Candidate, artifact: object, *, target: Target) -> str:
     return f"a kernel of {', '.join(others)}" if others else ""
 
 
+_NICE = 5
+"""Builds make way for the measuring worker, which verifies beside them: a parallel loop waits for its slowest
+thread."""
+
+
 class Builder:
     """Handler of a build worker: a Candidate in, an Artifact out."""
 
     def __init__(self, setup: BuildSetup) -> None:
+        os.nice(_NICE)
         self._target = setup.target
         self._build: Callable[[Candidate, Target], Artifact] = locate(setup.build)
         if setup.build in (BUILD, BUILD_CACHED):

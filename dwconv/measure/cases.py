@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import torch
 
 from dwconv.measure.device import free_bytes
+from dwconv.measure.threads import on_threads, to_handle
 from dwconv.reference import Answer, Data, operands, repeated, right_answers
 from dwconv.workload import IMAGES, Workload
 
-# Batch size and data of each case of a finalist; None is one more than the batch size it was tuned for.
+# Batch size and data of each case of a finalist; None is one more than it was tuned for, and this at least.
+_LEAST_OF_THE_LARGEST = 7
 _FINALISTS: tuple[tuple[int | None, Data], ...] = (
-    (1, "extreme"), (2, "integers"), (3, "extreme"), (None, "integers"), (7, "normal"),
+    (1, "extreme"), (2, "extreme"), (3, "integers"), (None, "integers"), (2, "normal"),
 )  # fmt: skip
 CASES_OF_A_FINALIST = len(_FINALISTS)
 # Multiplications that a reference may take: some seconds. If a batch takes more, its images repeat.
@@ -33,6 +35,11 @@ class Case:
     inputs: tuple[torch.Tensor, ...]
     answers: tuple[Answer, ...]
 
+    @property
+    def elements(self) -> int:
+        """In all inputs and results."""
+        return sum(tensor.numel() for tensor in (*self.inputs, *(answer.expected for answer in self.answers)))
+
 
 def make_case(
     workload: Workload,
@@ -47,8 +54,9 @@ def make_case(
     if it is not ``device``."""
     affordable = max(1, _MOST_PRODUCTS // max(1, workload.with_batch(1).flops // 2))
     count = min(workload.batch, affordable, images or workload.batch)
-    inputs = operands(workload, data=data, seed=seed, device=device, images=count)
-    answers = right_answers(workload, *inputs, kind=kind)
+    with on_threads(to_handle(_elements(workload))):
+        inputs = operands(workload, data=data, seed=seed, device=device, images=count)
+        answers = right_answers(workload, *inputs, kind=kind)
     if count < workload.batch:
         order = repeated(workload.batch, count).to(device)
         inputs = tuple(
@@ -59,9 +67,10 @@ def make_case(
 
 def cases_of_finalists(workload: Workload, *, device: str, fast_math: bool = False) -> list[Case]:
     """Every kind of data, at batch sizes that a kernel may treat specially: one, even, odd, more than it was tuned for.
-    The verdict of the last case is kept. Batches too large for the memory are left out. ``fast_math`` promises
-    nothing about extreme values."""
-    plan = [(workload.batch + 1 if batch is None else batch, data) for batch, data in _FINALISTS]
+    The verdict of the last case is kept. Batches too large for the memory are left out. ``fast_math`` promises nothing
+    about extreme values."""
+    largest = max(workload.batch + 1, _LEAST_OF_THE_LARGEST)
+    plan = [(largest if batch is None else batch, data) for batch, data in _FINALISTS]
     return [
         make_case(
             workload.with_batch(batch),
@@ -82,5 +91,8 @@ def fresh_case(workload: Workload, *, device: str) -> Case:
 
 def _fits(workload: Workload, *, device: str) -> bool:
     """False if the case would fill most of the memory."""
-    elements = sum(math.prod(workload.shape_of(name)) for name in (*workload.inputs, *workload.results))
-    return elements * _BYTES_OF_AN_ELEMENT < free_bytes(device) // 2
+    return _elements(workload) * _BYTES_OF_AN_ELEMENT < free_bytes(device) // 2
+
+
+def _elements(workload: Workload) -> int:
+    return sum(math.prod(workload.shape_of(name)) for name in (*workload.inputs, *workload.results))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +9,7 @@ from dwconv.build.artifact import Artifact
 from dwconv.measure.bare_kernel import LoadedKernel
 from dwconv.measure.prepared import Prepared
 from dwconv.measure.timing import RACE, Clock, time_in_turns
-from dwconv.measure.verify import verify, verify_call
+from dwconv.measure.verify import explained, verify, verify_call
 from dwconv.records.record import Measurement, Verdict
 from dwconv.schedules.template import Candidate
 
@@ -62,7 +61,7 @@ class Grid:
         for candidate in right:
             last = verify_call(self._kernels[candidate], self._prepared.exact)
             if not last.right:
-                self._verdicts[candidate] = dataclasses.replace(last, reason=f"{last.reason} (after it was timed)")
+                self._verdicts[candidate] = explained(last, "after it was timed")
         return Timed(
             verdicts=tuple(self._verdicts[candidate] for candidate in candidates),
             kernels=tuple(taken[right[c]] for c in candidates if self._verdicts[c].right),

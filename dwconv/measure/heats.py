@@ -1,17 +1,19 @@
 """Heats: the few known candidates of workload after workload, timed side by side with PyTorch's op in one go.
 
-    build workers       build B          │          │ build C                      │          │ build D …
+    build workers       build B, C       │          │ build D, E …                 │          │ build F …
     measuring worker    load, verify A   │ time A   │ verify the winner of A more, │ time B   │ …
                                          │          │ load, verify B               │          │
 
-Nothing is built while something is timed. Where a request fails, or a kernel wrote where it must not, the heat is taken
-apart: each of its candidates is tried alone, as in a search, so that a bad one costs itself only.
+Nothing is built while something is timed; what is built waits for its turn. Where a request fails, or a kernel wrote
+where it must not, the heat is taken apart: each of its candidates is tried alone, as in a search, so that a bad one
+costs itself only.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dwconv import settings
@@ -25,6 +27,11 @@ from dwconv.records.record import TuningRecord, Verdict
 from dwconv.schedules.template import Candidate
 
 Worth = Callable[[TuningRecord], bool]
+NextHeat = Callable[[], Sequence[Candidate] | None]
+"""The candidates of one workload; None if there are none now. There may be when what runs has ended."""
+
+_AHEAD = 4
+"""Heats that may wait, built."""
 
 
 @dataclass(kw_only=True)
@@ -55,57 +62,69 @@ class Heats:
         self._target = workers.target
         self._is_worth = is_worth
 
-    def run(self, heats: Iterable[Sequence[Candidate]]) -> Iterator[list[TuningRecord]]:
-        """The records of each heat, a record per candidate, in the order of ``heats``: as soon as its winner is
-        verified. ``heats`` is asked for the next one while one waits to be timed.
+    def run(self, next_heat: NextHeat) -> Iterator[list[TuningRecord]]:
+        """The records of each heat, a record per candidate, in the order of the heats: as soon as its winner is
+        verified. ``next_heat`` is asked for the next ones while one runs.
 
         Raises WorkerCannotStart if no worker can start, EnvironmentFailure if the machine stays short of something."""
-        coming = iter(heats)
+        ready = deque(self._built(next_heat))
         ran: _Ran | None = None
-        waiting = self._built(next(coming, None))
-        if waiting is not None:
-            self._workers.measurer.start()
-        while waiting is not None or ran is not None:
-            verdict, following = self._line_up(waiting, ran, coming)
+        while ready or ran is not None:
+            waiting = ready.popleft() if ready else None
+            verdict = self._line_up(waiting, ran, ready, next_heat)
             if ran is not None:
                 yield [*ran.records, *self._judged(ran, verdict)]
             ran = None if waiting is None else self._timed(waiting)
-            waiting = following
+            if not ready:
+                ready.extend(self._built(next_heat))
 
     # -- beside each other: nothing is timed -----------------------------------------------------------------------
 
-    def _built(self, candidates: Sequence[Candidate] | None) -> _Built | None:
-        """None for no heat at all."""
-        if candidates is None:
-            return None
-        built, artifacts = _Built(), {}
+    def _built(self, next_heat: NextHeat) -> list[_Built]:
+        """The next heat, built; or several small ones, so that all build workers have something to do."""
+        candidates: list[Candidate] = []
+        heats: list[_Built] = []
+        owners: list[_Built] = []
+        while len(candidates) < self._workers.jobs and (coming := next_heat()) is not None:
+            heats.append(_Built())
+            candidates += coming
+            owners += [heats[-1]] * len(coming)
+        if heats:
+            self._workers.measurer.start()  # takes as long as the first builds
+        artifacts: dict[int, Artifact] = {}
         for position, outcome in self._workers.builders.map(candidates, timeout_s=settings.BUILD_TIMEOUT_S):
             if isinstance(outcome, WorkerError):
-                built.records.append(failed_to_build(candidates[position], outcome, target=self._target))
+                record = failed_to_build(candidates[position], outcome, target=self._target)
+                owners[position].records.append(record)
             else:
                 artifacts[position] = outcome
-        built.artifacts = [artifacts[position] for position in sorted(artifacts)]
-        return built
+        for position in sorted(artifacts):
+            owners[position].artifacts.append(artifacts[position])
+        return heats
 
     def _line_up(
-        self, waiting: _Built | None, ran: _Ran | None, coming: Iterator[Sequence[Candidate]]
-    ) -> tuple[Verdict | None, _Built | None]:
-        """Line up what waits to be timed, and verify the winner of the heat that ran, while the next heat is built.
-        The winner's verdict, None if there is none; and the next heat."""
+        self, waiting: _Built | None, ran: _Ran | None, ready: deque[_Built], next_heat: NextHeat
+    ) -> Verdict | None:
+        """Line up what waits to be timed, and verify the winner of the heat that ran, while the next heats are built
+        and made ``ready``. The winner's verdict, None if there is none."""
         artifacts = tuple(waiting.artifacts) if waiting else ()
         winner = ran.winner[0] if ran and ran.winner else None
         if not artifacts and winner is None:
-            return None, self._built(next(coming, None))
+            return None
         measurer = self._workers.measurer
         share = len(artifacts) + (CASES_OF_A_FINALIST if winner else 0)
         measurer.submit(LineUp(artifacts=artifacts, winner=winner), timeout_s=settings.RUN_TIMEOUT_S * share)
         try:
-            following = self._built(next(coming, None))
+            while not ready or (len(ready) < _AHEAD and not measurer.has_settled()):
+                built = self._built(next_heat)
+                if not built:
+                    break
+                ready.extend(built)
         except BaseException:  # ctrl-C, or no worker can start: nobody waits for the answer
             measurer.kill()
             raise
         answer = self._answer()
-        return (answer.verdict if answer else None), following
+        return answer.verdict if answer else None
 
     # -- alone: the heat -------------------------------------------------------------------------------------------
 

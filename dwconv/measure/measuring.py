@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,7 +16,7 @@ from dwconv.measure.device import clock_of, get_ready, is_lost, synchronize
 from dwconv.measure.grid import IMAGES, Grid
 from dwconv.measure.prepared import Prepared
 from dwconv.measure.timing import FINAL, TRIAL, time_in_turns
-from dwconv.measure.verify import verify, verify_call, verify_finalist
+from dwconv.measure.verify import explained, verify, verify_call, verify_finalist
 from dwconv.measure.worker import locate, one_line
 from dwconv.records.record import Measurement, Verdict
 from dwconv.target import CpuTarget, Target
@@ -195,30 +194,20 @@ class Measurer:
         )
         last = verify_call(kernel, prepared.exact)
         if not last.right:
-            return Measured(verdict=_explained(last, "after it was timed"))
+            return Measured(verdict=explained(last, "after it was timed"))
         return Measured(verdict=verdict, kernels=(taken.pop("dwconv"),), providers=taken)
 
     def _check(self, artifact: Artifact) -> Measured:
         lined_up = self._grid.kernel(artifact) if self._grid else None
         kernel = lined_up or self._load(artifact)
-        verdict: Verdict | None = None
-        for case in self._prepare(artifact.candidate.workload).finalists_cases:
-            verdict = verify_finalist(kernel, case)
-            if not verdict.right:
-                return Measured(verdict=_explained(verdict, f"at batch size {case.workload.batch}, {case.data} data"))
-        return Measured(verdict=verdict)
+        return Measured(verdict=verify_finalist(kernel, self._prepare(artifact.candidate.workload).finalists_cases))
 
     def _final(self, artifacts: tuple[Artifact, ...]) -> Measured:
         prepared = self._prepare(artifacts[0].candidate.workload)
         kernels = [self._load(artifact) for artifact in artifacts]
         calls = {f"dwconv {i}": prepared.call(kernel) for i, kernel in enumerate(kernels)}
         taken = time_in_turns({**calls, **prepared.providers}, clock=self._clock, effort=FINAL)
-        verdicts = [_explained(verify(kernel, prepared.fresh), "after it was timed") for kernel in kernels]
+        verdicts = [explained(verify(kernel, prepared.fresh), "after it was timed") for kernel in kernels]
         return Measured(
             verdicts_after=tuple(verdicts), kernels=tuple(taken.pop(name) for name in calls), providers=taken
         )
-
-
-def _explained(verdict: Verdict, when: str) -> Verdict:
-    """``verdict``; if it is wrong, the reason says ``when``."""
-    return verdict if verdict.right else dataclasses.replace(verdict, reason=f"{verdict.reason} ({when})")

@@ -1,19 +1,35 @@
 """The short way of calls: from Python straight to a kernel, of a CPU or a GPU, and back through autograd, in C++.
 
-It is compiled when the first kernel is loaded, which takes half a minute, and kept in the cache folder: see ``compile``
-and ``once``. Where it cannot be kept, it serves this process, and a warning says so. Without a C++ compiler, or with
-``DWCONV_NATIVE=0``, calls take the way through Python: the same results, some microseconds later.
+The first kernel that is loaded for a call has it compiled, which takes half a minute, and nobody waits for it:
+
+    soon()      from the cache at once; else None, and a thread compiles it    (background)
+    native()    waits until it is there, as who measures calls does
+                  │
+                compile     the C++ next to this file, for the PyTorch and the Python that run it
+                  │
+                once        by one process of this user at a time, and kept in the cache folder for the others
+                  │
+                attempt     a compiler that ends with this process
+
+Until it is there, calls take the way through Python: the same results, some microseconds later. Then kernels have it
+from their next call on, and calls that were seen before are taught as they come by. Where it cannot be kept, it serves
+this process, and a warning says so. Without a C++ compiler, or with ``DWCONV_NATIVE=0``, all calls go through Python;
+so they do in a process that was forked from one which was compiling.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from dwconv.errors import BuildError, DwconvWarning
-from dwconv.native.compile import LIMIT_S, load_compiled
+from dwconv.native.attempt import Attempt
+from dwconv.native.background import Background
+from dwconv.native.compile import LIMIT_S, Extension, Loaded, load_compiled
 
 _log = logging.getLogger(__name__)
 
@@ -35,53 +51,140 @@ forget: Any = _no_effect
 """Forget all calls."""
 run: Any = _no_result
 """``run(kernel, input…)``: what the kernel gives, or None if the inputs do not lie as it reads them."""
+module: Any | None = None
+"""The compiled module once it is there. Set after the four functions: who sees it may use them."""
 
 _lock = threading.Lock()
-_tried = False
+"""Held while it is loaded or compiled."""
+_settled = False
+"""True if it is there, or will not be in this process."""
+_background: Background | None = None
+_not_kept = ""
+"""Why the next process has to compile it again, until somebody was warned of that."""
 _NOT_TRIED = "no kernel was loaded yet"
 why_not = _NOT_TRIED
 """Why calls take the way through Python; empty if they do not."""
 
 
 def native(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Any | None:
-    """The compiled module, or None; then ``why_not`` says why. The first call may take half a minute to compile it, or
-    ``limit_s`` on a busy machine, and warns if the next process has to do so again."""
-    with _lock:
-        not_kept = "" if _tried else _load(may_compile=may_compile, limit_s=limit_s)
-    if not_kept:
-        warnings.warn(
-            f"the short way of calls was compiled for this process alone, and every other takes half a minute for it, "
-            f"too: {not_kept}, or do without it: DWCONV_NATIVE=0",
-            DwconvWarning,
-            stacklevel=2,
-        )
-    return _module
+    """The compiled module, or None; then ``why_not`` says why. The first call may take half a minute until it is
+    compiled, here or in the background, or ``limit_s`` on a busy machine. Without ``may_compile`` nobody waits. Warns
+    if the next process has to compile it again."""
+    if not _settled and _lock.acquire(timeout=limit_s if may_compile else 0):
+        try:
+            _load(lambda: load_compiled(may_compile=may_compile, limit_s=limit_s))
+        finally:
+            _lock.release()
+    _warn_if_not_kept()
+    return module
+
+
+def soon() -> Any | None:
+    """The same for a call: nobody waits. If it is not in the cache, a thread compiles it, and ``module`` is there when
+    that is done."""
+    if not _settled and _background is None and _lock.acquire(blocking=False):
+        try:
+            _begin()
+        finally:
+            _lock.release()
+    _warn_if_not_kept()
+    return module
 
 
 def leave_out(reason: str) -> None:
     """From now on calls take the way through Python in this process."""
-    global _tried, why_not
-    with _lock:
-        if _module is None:
-            _tried, why_not = True, reason
+    if module is None:
+        _settle(reason)
 
 
-def _load(*, may_compile: bool, limit_s: float) -> str:
-    """Why it was not kept; usually empty."""
-    global _tried, why_not, convolve, learn, forget, run, _module
-    why_not = "compiling it was interrupted"
+def _begin() -> None:
+    """Load it from the cache, or start to compile it."""
+    global _background, why_not
+    prepared: list[Extension] = []
+
+    def look() -> Loaded | None:
+        extension = Extension()
+        if (found := extension.load_cached()) is None:
+            extension.prepare()
+            prepared.append(extension)
+        return found
+
+    _load(look)
+    if _settled:
+        return
+    why_not = "it is being compiled"
     try:
-        loaded = load_compiled(may_compile=may_compile, limit_s=limit_s)
+        _background = Background(lambda attempt: _compile(prepared[0], attempt))
+    except (RuntimeError, OSError) as error:
+        _settle(f"no thread can compile it: {error}")
+
+
+def _compile(extension: Extension, attempt: Attempt) -> None:
+    """In the background."""
+    with _lock:
+        try:
+            _load(lambda: extension.compile(attempt))
+        finally:
+            if not _settled:  # an error that nobody thought of, and which the thread prints
+                _settle("compiling it ended unexpectedly")
+
+
+def _load(make: Callable[[], Loaded | None]) -> None:
+    """Take what ``make`` gives, unless it was settled meanwhile. The lock is held."""
+    global why_not
+    if _settled:
+        return
+    before, why_not = why_not, "it is being compiled"
+    try:
+        loaded = make()
     except (BuildError, ImportError, OSError) as error:
-        _tried, why_not = True, str(error)
-        _log.info("calls take the way through Python: %s", why_not)
-        return ""
-    if loaded is None:
-        why_not = _NOT_TRIED
-        return ""
-    _tried, why_not, _module = True, "", loaded.module
-    convolve, learn, forget, run = _module.convolve, _module.learn, _module.forget, _module.run
-    return loaded.not_kept
+        _settle(str(error))
+    except BaseException:
+        why_not = "compiling it was interrupted"
+        raise
+    else:
+        if loaded is None:
+            why_not = before
+        elif not _settled:
+            _take(loaded)
 
 
-_module: Any | None = None
+def _take(loaded: Loaded) -> None:
+    global convolve, learn, forget, run, module, _settled, _not_kept, why_not
+    compiled = loaded.module
+    convolve, learn, forget, run = compiled.convolve, compiled.learn, compiled.forget, compiled.run
+    _settled, _not_kept, why_not = True, loaded.not_kept, ""
+    module = compiled
+
+
+def _settle(reason: str) -> None:
+    """There will be none."""
+    global _settled, why_not
+    if not _settled:
+        _settled, why_not = True, reason
+        _log.info("calls take the way through Python: %s", reason)
+
+
+def _warn_if_not_kept() -> None:
+    """In the thread of whoever asks for it: nobody would hear it from another."""
+    global _not_kept
+    if _not_kept:
+        not_kept, _not_kept = _not_kept, ""
+        warnings.warn(
+            f"the short way of calls was compiled for this process alone, and every other takes half a minute for it, "
+            f"too: {not_kept}, or do without it: DWCONV_NATIVE=0",
+            DwconvWarning,
+            stacklevel=3,
+        )
+
+
+def _after_fork() -> None:
+    """A child has no thread that would go on. It does not begin anew: half of a library may be loaded."""
+    global _lock
+    if not _settled and (_background is not None or _lock.locked()):
+        _settle("this process was forked from one that was compiling it")
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -4,11 +4,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
+#include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/hash.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "kernel.h"
 
@@ -23,12 +25,45 @@ struct Shape {
   }
 };
 
+// How often calls came with one weight: those of one layer. `for_x` and `for_w` of them recorded that the gradient of
+// the input, and of the weight, is wanted. The weak pointer does not keep the numbers of the weight, but its address.
+struct Tally {
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight;
+  int64_t calls = 0, for_x = 0, for_w = 0;
+};
+
 // One layer at one batch size: everything that Python found out when it came for the first time.
 struct Call : torch::CustomClassHolder {
+  // Whoever counts, or reads what was counted, holds the interpreter's lock.
+  void count(const at::Tensor& w, bool for_x, bool for_w) {
+    Tally& tally = tally_of(w);
+    tally.calls += 1;
+    tally.for_x += for_x;
+    tally.for_w += for_w;
+  }
+
+  const std::vector<Tally>& tallies() const { return tallies_; }
+
   // False if it knows nothing of gradients.
   virtual bool trains() const = 0;
   virtual at::Tensor run(
       const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool trains) = 0;
+
+ private:
+  // Layers come in the same order in every step: what is looked for is nearly always the next one.
+  Tally& tally_of(const at::Tensor& w) {
+    const size_t count = tallies_.size();
+    for (size_t i = 1; i <= count; ++i) {
+      const size_t place = (latest_ + i) % count;
+      if (tallies_[place].weight._unsafe_get_target() == w.unsafeGetTensorImpl()) return tallies_[latest_ = place];
+    }
+    std::erase_if(tallies_, [](const Tally& tally) { return tally.weight.expired(); });
+    tallies_.push_back({c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(w.getIntrusivePtr())});
+    return tallies_[latest_ = tallies_.size() - 1];
+  }
+
+  std::vector<Tally> tallies_;
+  size_t latest_ = 0;
 };
 
 // Nothing is tuned, or nothing is faster: PyTorch's own op.

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import os
 import platform
 import shutil
-import signal
-import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import resources
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -22,7 +19,8 @@ from typing import Any
 
 from dwconv import private_files, settings
 from dwconv.errors import BuildError
-from dwconv.native.once import OutOfTime, made_once, note_failure
+from dwconv.native.attempt import Attempt
+from dwconv.native.once import made_once, note_failure
 
 _NAME = "dwconv_native"
 _SOURCES = ("convolve.cpp", "calls.h", "kernel.h", "code.h")
@@ -43,34 +41,97 @@ class Loaded:
 def load_compiled(*, may_compile: bool = True, limit_s: float = LIMIT_S) -> Loaded | None:
     """The module, from the cache or compiled now; None if that may not be. Raises BuildError if it cannot be compiled,
     ImportError if it cannot be loaded."""
-    if sys.platform != "linux":
-        raise BuildError(f"it is compiled on Linux only, not on {sys.platform}")
-    compiler = settings.cpp_compiler()
-    if compiler is None:
-        raise BuildError("DWCONV_NATIVE=0 asks for that")
-    path = settings.cache_folder() / "native" / f"{_NAME}-{_key(compiler)}.sealed"
-    found = private_files.read_sealed(path)
-    if found is not None:
-        with contextlib.suppress(ImportError):  # of another libstdc++, say: compile it for what is here
+    extension = Extension()
+    cached = extension.load_cached()
+    if cached is not None or not may_compile:
+        return cached
+    extension.prepare()
+    with Attempt(limit_s=limit_s) as attempt:
+        return extension.compile(attempt)
+
+
+class Extension:
+    """The module as this process would have it compiled. Raises BuildError where it is not to be compiled at all."""
+
+    def __init__(self) -> None:
+        if sys.platform != "linux":
+            raise BuildError(f"it is compiled on Linux only, not on {sys.platform}")
+        compiler = settings.cpp_compiler()
+        if compiler is None:
+            raise BuildError("DWCONV_NATIVE=0 asks for that")
+        self._compiler = compiler
+        self._sources = {name: _text(name) for name in _SOURCES}
+        name = f"{_NAME}-{_key(compiler, self._sources)}.sealed"
+        self._path = (settings.cache_folder() / "native" / name).absolute()
+        self._useless: bytes | None = None
+        """What is in the cache, and cannot be loaded."""
+        self._command: list[str] = []
+
+    def load_cached(self) -> Loaded | None:
+        """The module, if it is in the cache."""
+        found = private_files.read_sealed(self._path)
+        if found is None:
+            return None
+        try:
             return Loaded(module=_load(found))
-    if not may_compile:
-        return None
-    if shutil.which(compiler) is None:
-        raise BuildError(f"there is no C++ compiler {compiler}; install one, or name it in CXX")
-    make = partial(_compile, compiler)
-    made = made_once(path, make, what="the short way of calls", limit_s=limit_s, instead_of=found)
-    try:
-        return Loaded(module=_load(made.content), not_kept=made.not_kept)
-    except ImportError as error:
-        note_failure(path, error)
-        raise
+        except ImportError:  # of another libstdc++, say: compile it for what is here
+            self._useless = found
+            return None
+
+    def prepare(self) -> None:
+        """Import all that ``compile`` needs to know, which may then run in another thread: if the process is forked
+        meanwhile, no module is left half imported. Raises BuildError without a compiler."""
+        if shutil.which(self._compiler) is None:
+            raise BuildError(f"there is no C++ compiler {self._compiler}; install one, or name it in CXX")
+        import torch
+        from torch.utils.cpp_extension import include_paths, library_paths
+
+        self._command = [
+            self._compiler, *_FLAGS, *(f"-I{include}" for include in (*include_paths(), sysconfig.get_path("include"))),
+            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+            *(f"-L{library}" for library in library_paths()),
+        ]  # fmt: skip
+
+    def compile(self, attempt: Attempt) -> Loaded:
+        """The module, compiled by this process or, meanwhile, by another. Raises BuildError, ImportError."""
+        made = made_once(
+            self._path,
+            lambda left_s: self._compiled(attempt, timeout_s=left_s),
+            what="the short way of calls",
+            attempt=attempt,
+            instead_of=self._useless,
+        )
+        try:
+            with attempt.uninterrupted():
+                return Loaded(module=_load(made.content), not_kept=made.not_kept)
+        except ImportError as error:
+            note_failure(self._path, error)
+            raise
+
+    def _compiled(self, attempt: Attempt, *, timeout_s: float) -> bytes:
+        """Raises BuildError with the first complaint of the compiler."""
+        # No TemporaryDirectory: a process that is forked meanwhile would remove it when it ends.
+        folder = Path(tempfile.mkdtemp(prefix="dwconv-"))
+        try:
+            for name, text in self._sources.items():
+                (folder / name).write_text(text)
+            built = folder / f"{_NAME}.so"
+            command = [*self._command, str(folder / _SOURCES[0]), "-o", str(built)]
+            command += [f"-l{name}" for name in _LIBRARIES]
+            status, complaints = attempt.run(command, folder=folder, timeout_s=timeout_s)
+            if status or not built.exists():
+                wrong = [line for line in complaints if "error" in line] or complaints or [f"exit status {status}"]
+                raise BuildError(f"{self._compiler} failed: {wrong[0].strip()}")
+            return built.read_bytes()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _key(compiler: str) -> str:
-    """Everything beside the sources that decides what they compile to."""
+def _key(compiler: str, sources: Mapping[str, str]) -> str:
+    """The sources, and everything beside them that decides what they compile to."""
     import torch
 
-    told = (*map(_text, _SOURCES), torch.__version__, sys.version, platform.machine(), compiler, *_FLAGS)
+    told = (*sources.values(), torch.__version__, sys.version, platform.machine(), compiler, *_FLAGS)
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
 
 
@@ -87,49 +148,6 @@ def _load(content: bytes) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _compile(compiler: str, timeout_s: float) -> bytes:
-    """Raises BuildError with the first complaint of the compiler."""
-    import torch
-    from torch.utils.cpp_extension import include_paths, library_paths
-
-    with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
-        for name in _SOURCES:
-            Path(folder, name).write_text(_text(name))
-        built = Path(folder, f"{_NAME}.so")
-        command = [
-            compiler, *_FLAGS, *(f"-I{include}" for include in (*include_paths(), sysconfig.get_path("include"))),
-            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", str(Path(folder, _SOURCES[0])),
-            "-o", str(built), *(f"-L{library}" for library in library_paths()), *(f"-l{name}" for name in _LIBRARIES),
-        ]  # fmt: skip
-        status, complaints = _run(command, timeout_s=timeout_s)
-        if status or not built.exists():
-            wrong = [line for line in complaints if "error" in line] or complaints or [f"exit status {status}"]
-            raise BuildError(f"{compiler} failed: {wrong[0].strip()}")
-        return built.read_bytes()
-
-
-def _run(command: list[str], *, timeout_s: float) -> tuple[int, list[str]]:
-    """Exit status, and lines of stderr. Raises BuildError if it cannot be run, OutOfTime; then nothing of it goes on:
-    what ``c++`` is asked to do is done by its children."""
-    try:
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
-            start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise BuildError(f"{command[0]} cannot be run: {error.strerror}") from error
-    with process:
-        try:
-            _, complaints = process.communicate(timeout=timeout_s)
-        except BaseException as error:  # ctrl-C, too
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            raise OutOfTime(f"{command[0]} took more than {timeout_s:.0f} s") from None
-    return process.returncode, complaints.splitlines()
 
 
 def _text(name: str) -> str:

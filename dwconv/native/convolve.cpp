@@ -196,6 +196,7 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   const bool is_differentiated = at::GradMode::is_enabled() &&
       (x.requires_grad() || w.requires_grad() || (bias && bias->requires_grad()));
   if (is_differentiated && !call->trains()) Py_RETURN_NONE;
+  call->count(w, is_differentiated && x.requires_grad(), is_differentiated && w.requires_grad());
   Tensor y;
   {
     pybind11::gil_scoped_release no_gil;
@@ -214,6 +215,15 @@ PyObject* learn(PyObject*, PyObject* const* given, Py_ssize_t count) {
   PyErr_Clear();
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
+}
+
+// [(weight, calls, how many record that the gradient of x is wanted, and of w)], of the weights that are still there.
+pybind11::list counted(const Call& call) {
+  pybind11::list found;
+  for (const Tally& tally : call.tallies())
+    if (auto weight = tally.weight.lock())
+      found.append(pybind11::make_tuple(Tensor(std::move(weight)), tally.calls, tally.for_x, tally.for_w));
+  return found;
 }
 
 // run(kernel, inputs…): the result or a tuple of two; None if the inputs do not lie as the kernel reads them.
@@ -270,7 +280,7 @@ PYBIND11_MODULE(dwconv_native, module) {
            std::string, std::shared_ptr<Code>, at::Tensor, std::vector<Operand>, std::vector<Operand>,
            std::vector<Workspace>>());
   py::class_<Shape>(module, "Shape").def(py::init<Sizes, Sizes>());
-  py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call");
+  py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call").def("counted", counted);
   py::class_<PyTorchCall, Call, c10::intrusive_ptr<PyTorchCall>>(module, "PyTorchCall")
       .def(py::init<int64_t, Sizes, Sizes, Sizes, int64_t>());
   py::class_<TunedCall, Call, c10::intrusive_ptr<TunedCall>>(module, "TunedCall")

@@ -1,13 +1,17 @@
 """A build of half a minute is made by one process of this user at a time, and kept for the others.
 
-    name.sealed     what was made
-    name.lock       locked by the process that makes it; the system unlocks it when that process ends
-    name.failed     why the last attempt failed: nobody tries again for ten minutes
+    name.sealed       what was made
+    name.lock         locked by the process that makes it; the system unlocks it when that process ends
+    name.background   the same, for the process that makes it in the background
+    name.failed       why the last attempt failed: nobody tries again for ten minutes
 
 A process that finds the lock taken waits for what the other makes. If the other fails, it believes the reason; if the
-other dies, it takes its place while there is time. All of this has one limit in time, beyond which there is no result;
-that is no failure to note, for a busy machine is nobody's mistake. On a file system without locks each process makes
-its own.
+other dies, it takes its place while there is time. All of this is one attempt with one limit in time, beyond which
+there is no result; that is no failure to note, for a busy machine is nobody's mistake. On a file system without locks
+each process makes its own.
+
+In the background it may take an hour on a busy machine. So nobody in the foreground waits for the background, only the
+other way round.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from pathlib import Path
 
 from dwconv import private_files
 from dwconv.errors import BuildError, NotKept
+from dwconv.native.attempt import Attempt, OutOfTime
 
 try:
     import fcntl
@@ -37,10 +42,6 @@ _POLL_S = 0.1
 _log = logging.getLogger(__name__)
 
 
-class OutOfTime(BuildError):
-    """It may work on another day."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Made:
     content: bytes
@@ -49,18 +50,20 @@ class Made:
 
 
 def made_once(
-    path: Path, make: Callable[[float], bytes], *, what: str, limit_s: float, instead_of: bytes | None = None
+    path: Path, make: Callable[[float], bytes], *, what: str, attempt: Attempt, instead_of: bytes | None = None
 ) -> Made:
     """The result of ``make``, which gets the seconds that it may take; or what another process made meanwhile, unless
     it is ``instead_of``. ``what`` it is, for the line that says what goes on. Raises what ``make`` raises, OutOfTime
     when time is up, BuildError for a failure not long ago."""
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + attempt.limit_s
+    where = " in the background" if attempt.in_background else ""
+    suffixes = (".background", ".lock") if attempt.in_background else (".lock",)
     try:
-        lock = private_files.open_lock(path.with_suffix(".lock"))
+        locks = [private_files.open_lock(path.with_suffix(suffix)) for suffix in suffixes]
     except NotKept as error:
-        _log.warning("dwconv: compiling %s for this process alone: about half a minute", what)
-        return Made(content=make(limit_s), not_kept=str(error))
-    with _locked(lock, what=what, deadline=deadline) as waited:
+        _log.warning("dwconv: compiling %s%s for this process alone: about half a minute", what, where)
+        return Made(content=make(attempt.limit_s), not_kept=str(error))
+    with _turn(*locks, what=what, attempt=attempt, deadline=deadline) as waited:
         found = private_files.read_sealed(path)
         if found is not None and found != instead_of:
             return Made(content=found)
@@ -71,7 +74,7 @@ def made_once(
             raise OutOfTime(
                 "the process that compiled it ended without a result; the next process to start tries again"
             )
-        _log.warning("dwconv: compiling %s: about half a minute, once", what)
+        _log.warning("dwconv: compiling %s%s: about half a minute, once", what, where)
         try:
             made = make(left_s)
         except OutOfTime:
@@ -80,29 +83,62 @@ def made_once(
             note_failure(path, error)
             raise
         try:
-            private_files.write_sealed(path, made, durable=True)
+            with attempt.uninterrupted():
+                private_files.write_sealed(path, made, durable=True)
         except NotKept as error:
             return Made(content=made, not_kept=str(error))
         return Made(content=made)
 
 
 @contextlib.contextmanager
-def _locked(lock: int, *, what: str, deadline: float) -> Iterator[bool]:
+def _turn(own: int, *others: int, what: str, attempt: Attempt, deadline: float) -> Iterator[bool]:
+    """Has the lock ``own`` when ``others`` have been free. Closes all. Whether any was another process's at first."""
+    waiting = list(others)
+    try:
+        with _locked(own, what=what, attempt=attempt, deadline=deadline) as waited:
+            while waiting:
+                with _locked(waiting.pop(), what=what, attempt=attempt, deadline=deadline) as waited_more:
+                    waited = waited or waited_more
+            yield waited
+    finally:
+        for lock in waiting:
+            os.close(lock)
+
+
+@contextlib.contextmanager
+def _locked(lock: int, *, what: str, attempt: Attempt, deadline: float) -> Iterator[bool]:
     """Closes ``lock`` in the end. Whether another process had it at first. Raises OutOfTime."""
     waited = False
+    then = "used here when it is there" if attempt.in_background else "waiting for it, about half a minute"
+    _held.add(lock)
     try:
         while not _try_lock(lock):
             if not waited:
-                _log.warning("dwconv: another process compiles %s: waiting for it, about half a minute", what)
+                _log.warning("dwconv: another process compiles %s: %s", what, then)
             waited = True
             if time.monotonic() > deadline:
                 raise OutOfTime("another process has been compiling it for too long")
-            time.sleep(_POLL_S)
+            attempt.pause(_POLL_S)
         yield waited
     finally:
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile may hold the file open
+        _held.discard(lock)
         os.close(lock)
+
+
+_held: set[int] = set()
+"""Descriptors of locks."""
+
+
+def _close_in_child() -> None:
+    """A lock is free when every process that has its file open has closed it: a child must not keep it."""
+    while _held:
+        os.close(_held.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _try_lock(lock: int) -> bool:

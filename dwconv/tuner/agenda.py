@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dwconv.records.record import TuningRecord
 from dwconv.target import Target
@@ -33,7 +34,11 @@ class Agenda:
     seconds: float | None
     """Limit for the search of one workload; None is without end."""
     total_s: float | None = None
-    """Limit for all workloads together; each then gets an even share of the time left, ``seconds`` at most."""
+    """Limit for all workloads together. Each then gets a share of the time left, ``LEAST_S`` at least and ``seconds``
+    at most."""
+    stakes_us: Mapping[Workload, float] = field(default_factory=dict)
+    """What there is to win in each workload: its share of the time is in proportion. Even shares where there is
+    nothing."""
 
     def __iter__(self) -> Iterator[tuple[Workload, float | None]]:
         """Each workload with the seconds for its search, until the time is up. The others get time that one leaves."""
@@ -47,8 +52,33 @@ class Agenda:
                 overhead_s = (taken_s - searched_s) / position if position else _USUAL_OVERHEAD_S
                 if left_s < LEAST_S + min(overhead_s, _USUAL_OVERHEAD_S):  # the first few also start the workers
                     return
-                share_s = max(LEAST_S, left_s / (len(self.workloads) - position) - overhead_s)
-                seconds = min(share_s, self.seconds or share_s)
+                seconds = self._share_s(position, left_s=left_s, overhead_s=overhead_s)
             before_s = time.monotonic()
             yield workload, seconds
             searched_s += min(time.monotonic() - before_s, seconds or 0.0)
+
+    def _share_s(self, position: int, *, left_s: float, overhead_s: float) -> float:
+        """The seconds for the search of a workload, if it and those after it take ``left_s``."""
+        stakes = [self.stakes_us.get(workload, 0.0) for workload in self.workloads[position:]]
+        return in_proportion(stakes, total=left_s - len(stakes) * overhead_s, least=LEAST_S, most=self.seconds)[0]
+
+
+def in_proportion(weights: Sequence[float], *, total: float, least: float, most: float | None) -> list[float]:
+    """``total`` cut in proportion to ``weights``, but into parts of at least ``least`` and at most ``most``; what these
+    take from the others, or leave to them, is shared in proportion too. Even parts if nothing has weight.
+
+    The parts are more than ``total`` if that is too little for all, and less if it is too much."""
+    if not any(weights):
+        weights = [1.0] * len(weights)
+
+    def parts(rate: float) -> list[float]:
+        return [min(max(least, rate * weight), most or math.inf) for weight in weights]
+
+    low, high = 0.0, total / min(weight for weight in weights if weight)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(parts(middle)) < total else (low, middle)
+    return parts(high)
+
+
+_BISECTIONS = 100

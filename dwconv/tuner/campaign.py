@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,8 +31,9 @@ from dwconv.tuner.progress import Progress
 from dwconv.tuner.report import Outcome
 from dwconv.tuner.result import Budget, Stop
 from dwconv.tuner.runners import RunnerChoice
-from dwconv.tuner.stakes import most_to_win_first
-from dwconv.tuner.tuned import Tuned
+from dwconv.tuner.stakes import most_to_win_first, stakes_us
+from dwconv.tuner.step_time import StepTime
+from dwconv.tuner.tuned import Gain, Tuned
 from dwconv.workload import Workload
 
 
@@ -105,8 +106,11 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     _say_which_lines_are_damaged(log)
     if isinstance(target, CpuTarget):
         target = _prepared_cpu(target)
-    agenda = _agenda(counts, choices, target, log=log, network=network)
-    outcomes, interrupted = _outcomes(agenda, choices, target, log=log)
+    records = [*log.load().records, *_elsewhere(choices)]
+    agenda = _agenda(counts, choices, target, records=records, log=log, network=network)
+    step = StepTime(counts, target, records) if network else None
+    before = step.to_gain if step else None
+    outcomes, interrupted = _outcomes(agenda, choices, target, log=log, step=step)
     if isinstance(target, CpuTarget):
         _check_limits(outcomes, target)
     return Tuned(
@@ -116,6 +120,7 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
         is_own_log=choices.log is None,
         left=len(agenda.workloads) - len(outcomes),
         interrupted=interrupted,
+        gain=Gain(before=before, after=step.to_gain) if step and before else None,
     )
 
 
@@ -174,27 +179,39 @@ def _prepared_cpu(target: CpuTarget) -> CpuTarget:
 
 
 def _agenda(
-    counts: Mapping[Workload, int], choices: Choices, target: Target, *, log: TuningLog, network: bool
+    counts: Mapping[Workload, int],
+    choices: Choices,
+    target: Target,
+    *,
+    records: Sequence[TuningRecord],
+    log: TuningLog,
+    network: bool,
 ) -> Agenda:
     """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
-    records = [*log.load().records, *_elsewhere(choices)]
     workloads = most_to_win_first(counts, target, records) if network else list(counts)
     if choices.refresh:
-        return _agenda_of_refresh(workloads, choices, target, log=log)
+        return _agenda_of_refresh(workloads, choices, target, records=records)
     if choices.minutes is not None:
         left = without_confirmed(workloads, log.load().records, target)
         if known := len(workloads) - len(left):
             print(
                 f"note: {known} of {len(workloads)} passes are confirmed in {log.path}, and left out", file=sys.stderr
             )
-        return Agenda(workloads=left, seconds=choices.seconds or settings.SECONDS, total_s=60 * choices.minutes)
+        return Agenda(
+            workloads=left,
+            seconds=choices.seconds or settings.SECONDS,
+            total_s=60 * choices.minutes,
+            stakes_us=stakes_us({each: counts[each] for each in left}, target, records),
+        )
     endless = choices.trials is not None or choices.search in ENDS_BY_ITSELF
     return Agenda(workloads=workloads, seconds=choices.seconds or (None if endless else settings.SECONDS))
 
 
-def _agenda_of_refresh(workloads: list[Workload], choices: Choices, target: Target, *, log: TuningLog) -> Agenda:
+def _agenda_of_refresh(
+    workloads: list[Workload], choices: Choices, target: Target, *, records: Sequence[TuningRecord]
+) -> Agenda:
     """The workloads to race again; says how many are left out."""
-    left = to_race_again(workloads, [*log.load().records, *_elsewhere(choices)], target)
+    left = to_race_again(workloads, records, target)
     if others := len(workloads) - len(left):
         print(
             f"note: {others} of {len(workloads)} passes have nothing to race again, and are left out", file=sys.stderr
@@ -210,8 +227,10 @@ def _elsewhere(choices: Choices) -> list[TuningRecord]:
 # -- while it runs ---------------------------------------------------------------------------------------------------
 
 
-def _outcomes(agenda: Agenda, choices: Choices, target: Target, *, log: TuningLog) -> tuple[list[Outcome], bool]:
-    """Tune one workload after the other. After ctrl-C, the outcomes so far, and True."""
+def _outcomes(
+    agenda: Agenda, choices: Choices, target: Target, *, log: TuningLog, step: StepTime | None
+) -> tuple[list[Outcome], bool]:
+    """Tune one workload after the other. After ctrl-C, the outcomes so far, and True. ``step`` learns what is found."""
     search = choices.search_on(target)
     plan = loop.SearchPlan(
         strategy=search,
@@ -230,6 +249,7 @@ def _outcomes(agenda: Agenda, choices: Choices, target: Target, *, log: TuningLo
         ):
             runner = dataclasses.replace(runner, workers=workers)
             for workload, seconds in agenda:
+                progress.to_gain = str(step.to_gain) if step else ""
                 progress.begin(workload)
                 budget = choices.budget(search=search, seconds=seconds)
                 try:
@@ -240,6 +260,9 @@ def _outcomes(agenda: Agenda, choices: Choices, target: Target, *, log: TuningLo
                     progress.skip(str(error))
                     outcomes.append(Outcome(workload=workload, reason=str(error)))
                     continue
+                if step and result.best:
+                    step.add(result.best)
+                    progress.to_gain = str(step.to_gain)
                 progress.finish(result)
                 outcomes.append(Outcome(workload=workload, result=result))
                 if result.stopped is Stop.INTERRUPTED:

@@ -39,6 +39,8 @@ class Progress:
         self._result: TuningResult | None = None
         self._shown_s = 0.0
         self._live: Live | None = None
+        self.to_gain = ""
+        """What tuning may still gain of a step, to be shown beside each line; empty if there are no steps."""
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal:
@@ -58,7 +60,7 @@ class Progress:
         count = f"[{self._position}/{self._workloads}] " if self._workloads > 1 else ""
         if self._live is None:
             self._line = f"{count}{workload.pass_} {label(workload)}"
-            self._print(f"{self._line}: starting")
+            self._print(f"{self._line}: {self._told('starting')}")
         else:  # the live line has to fit on one line, so what the passes have in common is printed above it
             if label(workload) != self._heading:
                 self._heading = label(workload)
@@ -71,7 +73,7 @@ class Progress:
         now = time.monotonic()
         if self._live is None and (result.waiting or now - self._shown_s >= PLAIN_LINE_EVERY_S):
             self._shown_s = now
-            self._print(f"{self._line}: {standing(result)}")
+            self._print(f"{self._line}: {self._told(standing(result))}")
 
     def finish(self, result: TuningResult) -> None:
         self._end(standing(result))
@@ -82,13 +84,16 @@ class Progress:
 
     def _end(self, words: str) -> None:
         line, self._line = self._line, ""
-        self._print(f"{line}: {words}")
+        self._print(f"{line}: {self._told(words)}")
 
     def _now(self) -> Text:
         from rich.text import Text
 
         now = standing(self._result) if self._result else "starting"
-        return Text(f"{self._line}: {now}" if self._line else "", no_wrap=True, overflow="ellipsis")
+        return Text(f"{self._line}: {self._told(now)}" if self._line else "", no_wrap=True, overflow="ellipsis")
+
+    def _told(self, words: str) -> str:
+        return f"{words}; still to gain: {self.to_gain}" if self.to_gain else words
 
     def _print(self, line: str) -> None:
         self._console.print(line, soft_wrap=True, markup=False)

@@ -52,7 +52,7 @@ def race(
         log.check_writable()
         if progress:
             progress(standing.report())
-        for records_of_heat in Heats(workers, is_worth=standing.is_worth).run(standing.heats()):
+        for records_of_heat in Heats(workers, is_worth=standing.is_worth).run(standing.next_heat):
             with log.locked(), ctrl_c_waits():
                 for record in records_of_heat:
                     log.append(record)

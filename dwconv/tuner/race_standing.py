@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -73,16 +73,16 @@ class RaceStanding:
         """True if the fastest kernel of a heat beats PyTorch's op: then it is verified further."""
         return beats_pytorch(record, self._target)
 
-    def heats(self) -> Iterator[list[Candidate]]:
-        """The candidates of one workload after the other, until the time is up; in the end once more of those that
-        remained unsettled."""
+    def next_heat(self) -> list[Candidate] | None:
+        """The candidates of the next workload; at last once more those that remained unsettled. None if there is
+        nothing to race now, or the time is up."""
         while (self.waiting or self._again) and not self.problem and time.monotonic() < self._ends_s:
             heat = self._again.pop(0) if not self.waiting else self._heat_of(self.waiting.pop(0))
             if heat.configs:
                 self._running.append(heat)
-                yield [Candidate(heat.workload, config) for config in heat.configs]
-            else:
-                self._ends[heat.workload] = _End.WITHOUT_KERNELS
+                return [Candidate(heat.workload, config) for config in heat.configs]
+            self._ends[heat.workload] = _End.WITHOUT_KERNELS
+        return None
 
     def _heat_of(self, workload: Workload) -> _Heat:
         try:

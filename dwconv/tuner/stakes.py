@@ -1,19 +1,31 @@
-"""Stakes: how much time of a step there is to win in a workload, which says what is raced, or tuned, first."""
+"""Stakes: how long the calls of a workload take now, and how much of that tuning may still win.
+
+The same figures say what is raced and tuned first, how much time each gets, what ``dwconv.tune`` says is still to gain,
+and what ``dwconv.report`` shows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from dwconv.records.record import TuningRecord
+from dwconv import settings, versions
+from dwconv.advantage import expected_again, is_safe, kernel_us
+from dwconv.errors import NoTemplate
+from dwconv.records.record import Status, TuningRecord
+from dwconv.records.validity import is_current
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import templates_for
 from dwconv.target import Target
-from dwconv.tuner.again import current
-from dwconv.untuned.gain import expected
+from dwconv.untuned import gain
 from dwconv.workload import Workload
 
-MOST_STARTS = 6
+MOST_STARTS = 3
 """Configurations of one workload that are raced."""
-_TRIED = 60
+_TRIED = 40
 """Configurations that are raced in all, about: workloads with more to win get more of them, and each gets one."""
 _GB_PER_S, _GFLOP_PER_S = 20.0, 100.0
 """Where the device's limits are unknown. Only the order of workloads depends on them."""
@@ -22,33 +34,128 @@ _GAIN = {"fprop": 2.2, "dgrad": 3.1, "wgrad": 2.6}
 _GAIN_OF_LARGE_WGRAD = 29.0
 _LARGE_KERNEL = 25
 _LEFT_TO_WIN = 0.05
-"""Share of a kernel's time that a search still wins where some of the known configurations were measured."""
+"""Share of the time that a search still wins where some configurations were measured, and none is confirmed."""
+_LEFT_AFTER_PREDICTION = 0.08
+"""The same where a predicted kernel runs: it reaches 0.92 of the speed that 20 s of search find. See the benchmarks."""
+
+Basis = Literal["measured", "predicted", "assumed"]
 
 
-def stakes_us(counts: Mapping[Workload, int], target: Target, records: Sequence[TuningRecord]) -> dict[Workload, float]:
-    """The time that a step is expected to win by a tuned kernel, in all calls of a workload; 0 if none is expected."""
-    return {
-        workload: count * max(0.0, _win_us(workload, target, records)) for workload, count in counts.items() if count
-    }
+@dataclass(frozen=True, kw_only=True)
+class Stake:
+    """One call of a workload."""
+
+    now_us: float
+    """How long it takes with what is known now: on dwconv's kernel where it is the faster, else on PyTorch's op."""
+    win_us: float
+    """How much of that tuning is expected to win. Nothing where a search, or a race, has confirmed the fastest."""
+    basis: Basis
+    """What ``now_us`` was taken from; ``assumed`` is the usual gain of the benchmarks, and right within a few times."""
+
+
+class Stakes:
+    """The stakes of workloads on ``target``, by what ``records`` know."""
+
+    def __init__(self, target: Target, records: Iterable[TuningRecord]) -> None:
+        self._target = target
+        self._records = list(records)
+        self._of_families: dict[str, list[TuningRecord]] = defaultdict(list)
+        self._failed: dict[str, set[Config]] = defaultdict(set)
+        for record in self._records:
+            self._note(record)
+
+    def add(self, record: TuningRecord) -> None:
+        """Count a new record."""
+        self._records.append(record)
+        self._note(record)
+
+    def _note(self, record: TuningRecord) -> None:
+        here = record.device == self._target.device and record.fast_math == self._target.fast_math
+        if here and record.measured and record.status is Status.OK and not record.contended:
+            self._of_families[record.workload.family].append(record)
+        elif here and record.status is not Status.OK and is_current(record, versions.installed()):
+            self._failed[record.workload.family].add(record.config)
+
+    def of(self, workload: Workload) -> Stake:
+        """Of one call."""
+        if not self._has_templates(workload):
+            return Stake(now_us=self._assumed_us(workload), win_us=0.0, basis="assumed")
+        ways = [workload, replace(workload, bias=False)] if workload.bias else [workload]
+        for way in ways:
+            known = self._nearest(way, current=True)
+            if known:
+                return _as_measured(workload, known)
+        if len(self._failed.get(workload.family, ())) >= MOST_STARTS:  # and nothing worked
+            return Stake(now_us=self._assumed_us(workload), win_us=0.0, basis="assumed")
+        return self._as_expected(workload)
+
+    def _has_templates(self, workload: Workload) -> bool:
+        try:
+            templates_for(workload, self._target)
+        except NoTemplate:
+            return False
+        return True
+
+    def _nearest(self, workload: Workload, *, current: bool) -> list[TuningRecord]:
+        """The records of the workload at the measured batch size that is nearest; those of its own, if there are."""
+        found = self._of_families.get(workload.family, [])
+        found = [record for record in found if is_current(record, versions.installed()) == current]
+        if not found:
+            return []
+        batch = min(
+            (record.workload.batch for record in found), key=lambda batch: abs(math.log(batch / workload.batch))
+        )
+        return [record for record in found if record.workload.batch == batch]
+
+    def _as_expected(self, workload: Workload) -> Stake:
+        hoped = self._expected_again(workload) or gain.expected(workload, self._target, self._records)
+        if hoped is None:
+            now_us = self._assumed_us(workload)
+            return Stake(now_us=now_us, win_us=now_us * (1 - 1 / _usual_gain(workload)), basis="assumed")
+        if settings.untuned() == "predict" and is_safe(hoped, workload, self._target, sweeps=False):
+            return Stake(now_us=hoped.us, win_us=_LEFT_AFTER_PREDICTION * hoped.us, basis="predicted")
+        return Stake(now_us=hoped.us * hoped.gain, win_us=max(0.0, hoped.us * (hoped.gain - 1)), basis="predicted")
+
+    def _expected_again(self, workload: Workload) -> gain.Expected | None:
+        """By what was measured with other versions."""
+        known = self._nearest(workload, current=False)
+        if not known:
+            return None
+        best = min(known, key=lambda record: record.rank)
+        hoped = expected_again(best, config=best.config, reason="measured with other versions")
+        return replace(hoped, us=hoped.us * workload.batch / best.workload.batch) if hoped else None
+
+    def _assumed_us(self, workload: Workload) -> float:
+        """The time of PyTorch's op, if a kernel at the device's limits had the usual gain."""
+        if self._target.limits:
+            least_us = self._target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
+        else:
+            least_us = max(workload.bytes / _GB_PER_S, workload.flops / _GFLOP_PER_S) / 1e3
+        return least_us * _usual_gain(workload)
+
+
+def stakes_us(counts: Mapping[Workload, int], target: Target, records: Iterable[TuningRecord]) -> dict[Workload, float]:
+    """The time that a step is expected to win by tuning, in all calls of a workload; 0 if none is expected."""
+    stakes = Stakes(target, records)
+    return {workload: count * stakes.of(workload).win_us for workload, count in counts.items() if count}
 
 
 def most_to_win_first(
-    counts: Mapping[Workload, int], target: Target, records: Sequence[TuningRecord]
+    counts: Mapping[Workload, int], target: Target, records: Iterable[TuningRecord]
 ) -> list[Workload]:
-    """The workloads in descending order of the time that a step is expected to win by tuning all calls of their layer:
-    of what is measured on this device already, little. The passes of a layer stay together."""
-    fastest_us: dict[Workload, float] = {}
-    for record in current(record for record in records if record.device == target.device):
-        if record.measurement and record.measured and record.workload in counts:
-            us = record.measurement.median_us
-            fastest_us[record.workload] = min(us, fastest_us.get(record.workload, us))
-    stakes = stakes_us({each: counts[each] for each in counts if each not in fastest_us}, target, records)
-    stakes |= {each: counts[each] * _LEFT_TO_WIN * us for each, us in fastest_us.items()}
-    of_layers: dict[Workload, float] = {}
-    for each, stake in stakes.items():
-        layer = each.for_pass("dgrad")  # the same for all its passes, with a bias or without
-        of_layers[layer] = of_layers.get(layer, 0.0) + stake
-    return sorted(counts, key=lambda each: of_layers.get(each.for_pass("dgrad"), 0.0), reverse=True)
+    """The workloads in descending order of the time that a step is expected to win by tuning all calls of their layer;
+    where that is nothing, of the time that they take. The passes of a layer stay together."""
+    stakes = Stakes(target, records)
+    of_layers: dict[Workload, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for each, count in counts.items():
+        stake, (win_us, now_us) = stakes.of(each), of_layers[_layer(each)]
+        of_layers[_layer(each)] = win_us + count * stake.win_us, now_us + count * stake.now_us
+    return sorted(counts, key=lambda each: of_layers[_layer(each)], reverse=True)
+
+
+def _layer(workload: Workload) -> Workload:
+    """The same for all passes of a layer, with a bias or without."""
+    return workload.for_pass("dgrad")
 
 
 def shares(stakes: Mapping[Workload, float]) -> dict[Workload, int]:
@@ -57,13 +164,19 @@ def shares(stakes: Mapping[Workload, float]) -> dict[Workload, int]:
     return {workload: min(MOST_STARTS, max(1, math.ceil(_TRIED * stake / total))) for workload, stake in stakes.items()}
 
 
-def _win_us(workload: Workload, target: Target, records: Sequence[TuningRecord]) -> float:
-    hoped = expected(workload, target, records)
-    if hoped is not None:
-        return hoped.us * (hoped.gain - 1)
-    if target.limits:
-        least_us = target.limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops)
-    else:
-        least_us = max(workload.bytes / _GB_PER_S, workload.flops / _GFLOP_PER_S) / 1e3
+def _as_measured(workload: Workload, known: list[TuningRecord]) -> Stake:
+    """``known``: records of one batch size, with the bias or without."""
+    best = min(known, key=lambda record: record.rank)
+    sweeps = workload.bias and not best.workload.bias
+    scale = workload.batch / best.workload.batch
+    kernel = scale * kernel_us(best, sweeps=sweeps)
+    bare = scale * kernel_us(best, sweeps=False)
+    alternative = best.alternative
+    now_us = min(kernel, scale * alternative[1].median_us) if alternative else kernel
+    left = 0.0 if best.confirmed else _LEFT_TO_WIN
+    return Stake(now_us=now_us, win_us=max(left * now_us, now_us - bare * (1 - left)), basis="measured")
+
+
+def _usual_gain(workload: Workload) -> float:
     large = workload.pass_ == "wgrad" and math.prod(workload.kernel) >= _LARGE_KERNEL
-    return least_us * ((_GAIN_OF_LARGE_WGRAD if large else _GAIN[workload.pass_]) - 1)
+    return _GAIN_OF_LARGE_WGRAD if large else _GAIN[workload.pass_]

@@ -10,12 +10,27 @@ from typing import TYPE_CHECKING, Any
 from dwconv.arguments import workload_options
 from dwconv.target import Target
 from dwconv.tuner.report import Outcome, as_data, print_costs, print_table
+from dwconv.tuner.step_time import ToGain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _COLUMNS = 100
 """Width of the table as a string: lines of configurations are broken there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """What tuning may gain of a step, as it was expected before the campaign and after it."""
+
+    before: ToGain
+    after: ToGain
+
+    def __str__(self) -> str:
+        return (
+            f"still to gain: about {self.after} of {self.after.depthwise_us / 1e3:.2f} ms in depthwise convolution; "
+            f"before, {self.before} of {self.before.depthwise_us / 1e3:.2f} ms"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +47,8 @@ class Tuned:
     """Workloads for which there was no time."""
     interrupted: bool
     """By ctrl-C."""
+    gain: Gain | None = None
+    """What tuning may gain of a step of the network; None if there is none."""
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -50,7 +67,11 @@ class Tuned:
     def as_data(self) -> dict[str, Any]:
         """What the command prints with ``--json``."""
         results = [as_data(outcome, target=self.target) for outcome in self.outcomes]
-        return {"target": str(self.target), "device": self.target.device, "log": str(self.log), "results": results}
+        data = {"target": str(self.target), "device": self.target.device, "log": str(self.log), "results": results}
+        if self.gain is None:
+            return data
+        after = self.gain.after
+        return {**data, "step": {"still_to_gain_us": after.gain_us, "depthwise_us": after.depthwise_us}}
 
     @property
     def worked(self) -> bool:
@@ -61,6 +82,7 @@ class Tuned:
         measured = sum(outcome.result.measured for outcome in self.outcomes if outcome.result)
         resumed = sum(outcome.result.resumed for outcome in self.outcomes if outcome.result)
         lines = ["", f"log: {self.log} ({measured} new trials, {resumed} known before)"]
+        lines += [str(self.gain)] if self.gain else []
         bests = [outcome.result.best for outcome in self.outcomes if outcome.result and outcome.result.best]
         if not bests:
             return lines

@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from native_needed import needs_native
+from native_needed import go_through_python, needs_native
 from planted_records import plant, workload_of
 from torch.utils.checkpoint import checkpoint
 
@@ -25,7 +25,7 @@ def way(request, logs, monkeypatch):
     """Who takes the calls that follow: the first of its kind teaches."""
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     if request.param == "interpreted":
-        monkeypatch.setattr("dwconv.native.native", lambda **options: None)
+        go_through_python(monkeypatch)
     else:
         needs_native()
     convolve(*leaves())

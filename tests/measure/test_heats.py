@@ -1,12 +1,13 @@
 """Heats with faults planted in builders and kernels, in real worker processes."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 from planted_kernels import artifact, candidate, workload
 
 from dwconv import settings
-from dwconv.measure.heats import Heats
+from dwconv.measure.heats import _AHEAD, Heats
 from dwconv.measure.measuring import Check, Heat, LineUp, Measured, Measurer, MeasureSetup
 from dwconv.measure.runner import Workers, _misfit
 from dwconv.records import record as record_module
@@ -31,7 +32,11 @@ def nothing_disturbs(monkeypatch):
 
 
 def raced(workers, *heats, is_worth=lambda record: True):
-    return list(Heats(workers, is_worth=is_worth).run(heats))
+    return list(Heats(workers, is_worth=is_worth).run(one_by_one(heats)))
+
+
+def one_by_one(heats):
+    return partial(next, iter(heats), None)
 
 
 def test_the_winner_of_each_heat_is_confirmed(workers):
@@ -85,6 +90,42 @@ def test_a_winner_whose_verification_ends_the_worker_is_tried_alone(workers):
     assert [record.confirmed for record in second] == [True]
 
 
+def test_small_heats_are_built_together_and_each_gets_its_own(workers, monkeypatch):
+    asked = []
+    usual = workers.builders.map
+    monkeypatch.setattr(
+        workers.builders, "map", lambda bodies, **limit: asked.append(len(bodies)) or usual(bodies, **limit)
+    )
+    heats = [[candidate(order=order)] for order in range(7)]
+    heats[3] = [candidate("no schedule"), candidate(order=3)]
+    records = raced(workers, *heats)
+    assert asked[0] == workers.jobs == 2, "one for each build worker"
+    assert [len(each) for each in records] == [1, 1, 1, 2, 1, 1, 1]
+    assert [each[-1].config.order for each in records] == list(range(7)) and all(each[-1].confirmed for each in records)
+    assert records[3][0].status is Status.COMPILE_ERROR
+
+
+def test_no_more_heats_are_built_than_may_wait(workers):
+    asked = []
+
+    def next_heat():
+        asked.append(candidate(order=len(asked)))
+        return asked[-1:]
+
+    running = Heats(workers, is_worth=lambda record: True).run(next_heat)
+    next(running)
+    running.close()
+    assert len(asked) <= 1 + _AHEAD + workers.jobs
+
+
+def test_a_heat_that_comes_up_while_another_one_runs_is_run(workers):
+    heats = [[candidate()]]
+    results = Heats(workers, is_worth=lambda record: True).run(lambda: heats.pop() if heats else None)
+    next(results)
+    heats.append([candidate(order=1)])
+    assert [record.config.order for (record,) in results] == [1]
+
+
 def test_nothing_starts_without_heats():
     with Workers(TARGET, jobs=1, build="planted_kernels:build", load="planted_kernels:load") as idle:
         assert raced(idle) == []
@@ -92,7 +133,7 @@ def test_nothing_starts_without_heats():
 
 
 def test_a_caller_who_stops_listening_can_come_back(workers):
-    heats = Heats(workers, is_worth=lambda record: True).run([[candidate()], [candidate(order=1)]])
+    heats = Heats(workers, is_worth=lambda record: True).run(one_by_one([[candidate()], [candidate(order=1)]]))
     next(heats)
     heats.close()
     ((record,),) = raced(workers, [candidate()])

@@ -55,7 +55,7 @@ def found(measurer, fault, of=None):
         ("wrong for tensors with gaps", "Check", "value: called with tensors with gaps"),
         ("wrong for expanded tensors", "Check", "value: called with an expanded tensor"),
         ("wrong for users off a cache line", "Check", "value: called with tensors that start off a cache line"),
-        ("wrong for users at another batch", "Check", "value: called with PyTorch's tensors"),
+        ("wrong for users at another batch", "Check", "value: called with tensors"),
         ("wrong for users on one more thread", "Check", "value: called with tensors with gaps, threads=2"),
     ],
 )
@@ -65,9 +65,14 @@ def test_a_fault_that_hides_is_found(measurer, fault, stage, reason):
     assert torch.get_num_threads() == TARGET.threads
 
 
+def test_a_fault_at_one_image_more_is_found(measurer):
+    stage, reason = found(measurer, "wrong at batch 10", workload(batch=9))
+    assert stage == "Check" and reason.endswith("(at batch size 10, integers data)")
+
+
 def test_a_fault_at_batch_2_is_found_where_another_batch_is_tuned(measurer):
     stage, reason = found(measurer, "wrong at batch 2", workload(batch=5))
-    assert stage == "Check" and reason.endswith("(at batch size 2, integers data)")
+    assert stage == "Check" and reason.endswith("(at batch size 2, normal data)")
 
 
 def test_a_fault_on_one_thread_is_found_where_more_are_usual(measurer):

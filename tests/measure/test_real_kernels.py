@@ -32,7 +32,7 @@ def built():
 @pytest.mark.parametrize("data", ["integers", "normal", "extreme"])
 def test_a_built_kernel_is_right_at_any_batch(built, batch, data):
     case = make_case(built.candidate.workload.with_batch(batch), data=data)
-    verdict = verify_finalist(Kernel.load(built), case)
+    verdict = verify_finalist(Kernel.load(built), [case])
     assert verdict.right, verdict.reason
 
 

@@ -18,7 +18,8 @@ import pytest
 from dwconv import private_files, settings
 from dwconv.errors import BuildError, NotKept
 from dwconv.native import once
-from dwconv.native.once import Made, OutOfTime, made_once
+from dwconv.native.attempt import Attempt, OutOfTime
+from dwconv.native.once import Made, made_once
 
 LONG_S = 600.0
 
@@ -49,8 +50,11 @@ class Maker:
         return self.outcome
 
 
-def ask(path: Path, maker: Maker, *, limit_s: float = LONG_S, instead_of: bytes | None = None) -> Made:
-    return made_once(path, maker, what="the thing", limit_s=limit_s, instead_of=instead_of)
+def ask(
+    path: Path, maker: Maker, *, limit_s: float = LONG_S, instead_of: bytes | None = None, in_background: bool = False
+) -> Made:
+    with Attempt(limit_s=limit_s, in_background=in_background) as attempt:
+        return made_once(path, maker, what="the thing", attempt=attempt, instead_of=instead_of)
 
 
 @pytest.fixture
@@ -116,6 +120,23 @@ def test_being_slow_or_interrupted_is_no_failure_to_remember(path):
     assert ask(path, Maker()).content == b"made"
 
 
+def test_in_the_background_others_are_waited_for_but_nobody_waits_for_it(path, threads, caplog):
+    """On a busy machine it takes too long."""
+    slow, second, third = Maker(at_once=False), Maker(at_once=False), Maker()
+    first = threads.submit(ask, path, slow, in_background=True)
+    assert slow.begun.wait(60)
+    foreground = threads.submit(ask, path, second)
+    assert second.begun.wait(60)
+    slow.go.set()
+    assert first.result() == Made(content=b"made")
+    later = threads.submit(ask, path, third, in_background=True, instead_of=b"made")
+    until(lambda: any("another process compiles the thing: used here when" in line for line in caplog.messages))
+    assert third.times == 0
+    second.go.set()
+    assert foreground.result() == later.result() == Made(content=b"made") and third.times == 1
+    assert not any("waiting for it" in line for line in caplog.messages)
+
+
 def test_waiting_has_an_end(path, threads):
     slow = Maker(at_once=False)
     first = threads.submit(ask, path, slow)
@@ -147,6 +168,7 @@ ONE_OF_SEVERAL = """
 import os, sys, time
 from pathlib import Path
 from dwconv import settings
+from dwconv.native.attempt import Attempt
 from dwconv.native.once import made_once
 
 def make(seconds):
@@ -156,7 +178,7 @@ def make(seconds):
     return str(os.getpid()).encode()
 
 path = settings.cache_folder() / "native" / "it.sealed"
-print(made_once(path, make, what="the thing", limit_s=600.0).content.decode())
+print(made_once(path, make, what="the thing", attempt=Attempt(limit_s=600.0)).content.decode())
 """
 
 

@@ -8,7 +8,7 @@ import fake_tuning as fake
 import pytest
 
 from dwconv.tuner import agenda as agenda_module
-from dwconv.tuner.agenda import Agenda, without_confirmed
+from dwconv.tuner.agenda import Agenda, in_proportion, without_confirmed
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16)
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=64, bias=True)
@@ -77,3 +77,34 @@ def test_a_slow_start_does_not_end_it(clock):
         given.append(share_s)
         clock.now_s += next(takes)
     assert len(given) == 3
+
+
+# -- in proportion -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "total", "most", "parts"),
+    [
+        ([6, 3, 1], 100, None, [60, 30, 10]),
+        ([60, 3, 1], 100, 40, [40, 40, 20]),
+        ([1000, 100, 0], 100, None, [98 * 10 / 11, 98 / 11, 2]),
+        ([1e9, 1, 1], 100, None, [96, 2, 2]),
+        ([0, 0], 30, 20, [15, 15]),
+        ([5, 1], 3, None, [2, 2]),
+        ([5, 1], 1000, 20, [20, 20]),
+    ],
+    ids=["plain", "capped", "floor", "far apart", "nothing to win", "too little time", "too much time"],
+)
+def test_time_goes_where_there_is_most_to_win(weights, total, most, parts):
+    assert in_proportion(weights, total=total, least=2, most=most) == pytest.approx(parts, rel=1e-6)
+
+
+def test_searches_get_time_by_their_stakes_and_what_one_leaves_goes_to_the_others(clock):
+    given = {}
+    agenda = Agenda(workloads=[LARGE, SMALL], seconds=None, total_s=66, stakes_us={LARGE: 300.0, SMALL: 100.0})
+    for workload, share_s in agenda:
+        given[workload] = share_s
+        clock.now_s += 13 if workload == LARGE else share_s
+    # Three seconds each are for starting; of the 60 others a quarter would be the small one's.
+    assert given[LARGE] == pytest.approx(45)
+    assert given[SMALL] == pytest.approx(66 - 13)

@@ -44,8 +44,8 @@ class FakeHeats:
         self.is_worth = is_worth
         return self
 
-    def run(self, heats) -> Iterator[list[TuningRecord]]:
-        for candidates in heats:
+    def run(self, next_heat) -> Iterator[list[TuningRecord]]:
+        while (candidates := next_heat()) is not None:
             if self.raced and self.raises:
                 raise self.raises
             self.raced.append((candidates[0].workload, len(candidates)))

@@ -5,8 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import fake_tuning as fake
+import pytest
+from planted_gain import plant_gain
 
-from dwconv.tuner.stakes import most_to_win_first
+from dwconv.records.record import Status
+from dwconv.schedules import template as template_module
+from dwconv.tuner.stakes import MOST_STARTS, Stakes, most_to_win_first
+from dwconv.tuner.step_time import StepTime
 from dwconv.workload import PASSES
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16, input_size=(14, 14))
@@ -43,3 +48,115 @@ def test_where_something_was_measured_little_is_left_to_win():
     assert first_of({half: 1, LARGE: 1}, measured) == [half, LARGE]
     old = dataclasses.replace(measured, versions={**measured.versions, "torch": "2.1.0"})
     assert first_of({half: 1, LARGE: 1}, old) == [LARGE, half], "with another PyTorch"
+
+
+# -- what there is to win ----------------------------------------------------------------------------------------------
+
+CONFIG = fake.space(LARGE, fake.TARGET).default
+
+
+@pytest.fixture
+def templates(monkeypatch):
+    """A made-up template for each pass."""
+    made = [fake.template(pass_=pass_) for pass_ in PASSES]
+    monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in made})
+
+
+def stake_of(workload, *records):
+    return Stakes(fake.TARGET, records).of(workload)
+
+
+def measured(workload, *, median_us, confirmed=False):
+    """Beside PyTorch's op, which takes 200 µs."""
+    return dataclasses.replace(fake.record(workload, CONFIG, median_us=median_us), confirmed=confirmed)
+
+
+@pytest.mark.parametrize(
+    ("median_us", "confirmed", "now_us", "win_us"),
+    [
+        (100.0, True, 100.0, 0.0),
+        (100.0, False, 100.0, 5.0),
+        (300.0, True, 200.0, 0.0),
+        (300.0, False, 200.0, 10.0),
+    ],
+    ids=["confirmed", "measured", "PyTorch's confirmed", "PyTorch's measured"],
+)
+def test_little_is_left_of_what_was_measured_and_nothing_of_what_is_confirmed(
+    templates, median_us, confirmed, now_us, win_us
+):
+    stake = stake_of(LARGE, measured(LARGE, median_us=median_us, confirmed=confirmed))
+    assert (stake.basis, stake.now_us, stake.win_us) == ("measured", now_us, pytest.approx(win_us))
+
+
+def test_the_nearest_batch_counts_in_proportion(templates):
+    records = [measured(LARGE.with_batch(batch), median_us=10.0 * batch**2) for batch in (1, 4, 64)]
+    assert stake_of(LARGE, *records).now_us == pytest.approx(2 * 160)
+
+
+def test_a_kernel_without_the_bias_leaves_its_sweep_to_win(templates):
+    biased = dataclasses.replace(LARGE, bias=True)
+    stake = stake_of(biased, measured(LARGE, median_us=50.0, confirmed=True))
+    assert stake.now_us == pytest.approx(100) and stake.win_us == pytest.approx(50)
+    assert stake_of(biased, measured(LARGE, median_us=50.0), measured(biased, median_us=60.0)).now_us == 60
+
+
+def test_what_other_work_disturbed_says_nothing(templates):
+    record = measured(LARGE, median_us=100.0)
+    disturbed = dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, contention=0.9))
+    assert stake_of(LARGE, disturbed).basis == "assumed"
+
+
+def test_nothing_is_expected_where_no_template_fits_or_nothing_worked(templates, monkeypatch):
+    configs = list(fake.space(LARGE, fake.TARGET))[:MOST_STARTS]
+    failures = [fake.record(LARGE, config, median_us=None, status=Status.WRONG) for config in configs]
+    assert stake_of(LARGE, *failures[1:]).win_us > 0
+    assert stake_of(LARGE, *failures).win_us == 0
+    monkeypatch.setattr(template_module, "all_templates", dict)
+    assert stake_of(LARGE).win_us == 0
+
+
+def test_a_predicted_kernel_leaves_little_where_it_runs_and_its_gain_where_it_does_not(monkeypatch):
+    planted = plant_gain(monkeypatch)
+    planted.config = CONFIG
+    runs = stake_of(LARGE)
+    assert (runs.basis, runs.now_us, runs.win_us) == ("predicted", 1000 / 12.3, pytest.approx(0.08 * 1000 / 12.3))
+    planted.at_least = 0.9
+    waits = stake_of(LARGE)
+    assert (waits.now_us, waits.win_us) == pytest.approx((1000, 1000 - 1000 / 12.3))
+    planted.at_least = 6.1
+    monkeypatch.setenv("DWCONV_UNTUNED", "pytorch")
+    assert stake_of(LARGE) == waits
+    planted.gain = planted.at_least = 0.5
+    assert stake_of(LARGE).win_us == 0
+
+
+def test_what_other_versions_measured_is_a_prediction(templates):
+    record = measured(LARGE.with_batch(4), median_us=100.0, confirmed=True)
+    old = dataclasses.replace(record, versions={**record.versions, "torch": "2.1.0"})
+    stake = stake_of(LARGE, old)
+    assert (stake.basis, stake.now_us) == ("predicted", pytest.approx(400)) and stake.win_us == pytest.approx(200)
+
+
+# -- of a step ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_step_may_gain_goes_down_as_layers_are_confirmed(templates):
+    counts = {LARGE: 3, SMALL: 1}
+    step = StepTime(counts, fake.TARGET, [])
+    before = step.to_gain
+    assert before.gain_us == pytest.approx(3 * stake_of(LARGE).win_us + stake_of(SMALL).win_us)
+    found = measured(LARGE, median_us=100.0, confirmed=True)
+    step.add(found)
+    after = step.to_gain
+    assert after.gain_us == pytest.approx(stake_of(SMALL).win_us)
+    assert after.depthwise_us == pytest.approx(300 + stake_of(SMALL).now_us)
+    assert StepTime(counts, fake.TARGET, [found]).to_gain == after, "as when the campaign goes on from its log"
+    step.add(measured(SMALL, median_us=10.0))
+    assert str(step.to_gain) == "0.00 ms a step (0%)" and step.to_gain.gain_us == pytest.approx(0.5)
+
+
+def test_a_kernel_without_the_bias_counts_for_the_layer_with_it(templates):
+    biased = dataclasses.replace(LARGE, bias=True)
+    step = StepTime({biased: 1}, fake.TARGET, [])
+    step.add(measured(LARGE, median_us=50.0, confirmed=True))
+    assert step.to_gain.depthwise_us == pytest.approx(100)

@@ -36,9 +36,9 @@ def test_several_kernels_with_a_workspace_are_right_on_other_data() -> None:
     workload = dataclasses.replace(layer(16, (8, 8), (3, 3), batch=6), layout="nhwc").for_pass("wgrad")
     kernel = default(workload, "cuda.wgrad_nhwc")
     assert len(kernel.artifact.launches) > 1 and kernel.artifact.workspaces
-    for batch in (6, 1, 7):
-        verdict = verify_finalist(kernel, make_case(workload.with_batch(batch), data="normal", device="cuda"))
-        assert verdict.right, f"batch {batch}: {verdict.reason}"
+    cases = [make_case(workload.with_batch(batch), data="normal", device="cuda") for batch in (6, 1, 7)]
+    verdict = verify_finalist(kernel, cases)
+    assert verdict.right, verdict.reason
 
 
 def test_a_thread_that_never_called_cuda_launches_what_another_one_loaded() -> None:

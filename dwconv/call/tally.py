@@ -1,0 +1,71 @@
+"""Tally: how often the calls of a plan came, and with which weight, which tells one layer from another.
+
+Of a forward call it counts which gradients it recorded a wish for: in a training step, the backward passes that follow.
+Calls that C++ takes are counted there, in the same way. Ops that run for a compiled graph, or under autocast, are
+counted by their pass alone: their weight may be a copy.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from dwconv.workload import Pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """Calls with one weight."""
+
+    weight: Tensor
+    passes: Counter[Pass]
+
+
+class _OfWeight:
+    """Counted in every call on the road through Python, so no more than numbers with names."""
+
+    __slots__ = ("calls", "for_w", "for_x", "weight")
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weakref.ref(weight)
+        self.calls = self.for_x = self.for_w = 0
+
+
+class Tally:
+    """Grows with every call."""
+
+    def __init__(self) -> None:
+        self.taught: list[Any] = []
+        """What C++ learnt of the plan: it counts, too."""
+        self.ops: Counter[Pass] = Counter()
+        """Ops that ran behind PyTorch's dispatcher, by pass."""
+        self._of_weights: dict[int, _OfWeight] = {}
+
+    def count(self, weight: Tensor, *, for_x: bool, for_w: bool) -> None:
+        """A forward call, and whether it recorded that the gradient of the input, and of the weight, is wanted."""
+        found = self._of_weights.get(id(weight))
+        if found is None or found.weight() is not weight:
+            found = self._new(weight)
+        found.calls += 1
+        found.for_x += for_x
+        found.for_w += for_w
+
+    def counted(self) -> list[Counted]:
+        """The calls with each weight that is still there."""
+        here = [(each.weight(), each.calls, each.for_x, each.for_w) for each in self._of_weights.values()]
+        taken = [each for call in self.taught for each in call.counted()]
+        return [
+            Counted(weight=weight, passes=Counter[Pass]({"fprop": calls, "dgrad": for_x, "wgrad": for_w}))
+            for weight, calls, for_x, for_w in (*here, *taken)
+            if weight is not None
+        ]
+
+    def _new(self, weight: Tensor) -> _OfWeight:
+        """Weights that are gone make room: some layers make theirs anew in every call."""
+        self._of_weights = {key: each for key, each in self._of_weights.items() if each.weight() is not None}
+        found = self._of_weights[id(weight)] = _OfWeight(weight)
+        return found

@@ -1,0 +1,34 @@
+"""Threads: how many of them PyTorch, and CPU kernels with it, use for a while.
+
+Kernels run on all. What is done around them, for tensors of the usual size, is done on one: builds run on the other
+cores meanwhile, and to wait at every fill and comparison until such a core is free takes longer than one thread does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+_SMALL = 1 << 23
+"""Elements that one thread fills or compares in milliseconds."""
+
+
+def to_handle(elements: int) -> int:
+    """The number of threads for what is done around a kernel with so many elements in all its tensors."""
+    return 1 if elements < _SMALL else torch.get_num_threads()
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Set the number of PyTorch's threads, which CPU kernels run on."""
+    usual = torch.get_num_threads()
+    if count == usual:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)

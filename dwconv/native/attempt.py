@@ -1,0 +1,142 @@
+"""Attempt: one go at compiling, while somebody waits for it or in the background. Nothing of it outlives this process.
+
+    this process ── pipe ──► sh, in a session of its own
+                              ├── watcher     reads the pipe; once that is closed, ends the rest and removes the folder
+                              └── nice ──► the compiler ──► its children
+
+The system closes the pipe when this process ends, even if it is killed. A process that is forked from it closes its own
+end at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dwconv.errors import BuildError
+
+# The shell says nothing of its own: what is written to stderr is the compiler's.
+_SCRIPT = """
+folder=$1 niceness=$2
+shift 2
+exec 3<&0 </dev/null 4>&2 2>/dev/null
+export TMPDIR="$folder"
+echo "$niceness" > "/proc/$$/autogroup"  # where sessions share the CPU, a nice process is nice inside its own only
+echo 1000 > "/proc/$$/oom_score_adj"  # the first to go when memory runs out
+{
+  trap '' TERM
+  read -r nothing <&3
+  kill -KILL $$
+  kill -TERM 0
+  rm -rf "$folder"
+  kill -KILL 0
+} 4>&- &
+watcher=$!
+(exec nice -n "$niceness" "$@" 3<&- 2>&4 4>&-)
+status=$?
+kill -KILL $watcher
+exit $status
+"""
+_NICENESS = 19
+_END_S = 5.0
+
+
+class OutOfTime(BuildError):
+    """It may work on another day."""
+
+
+class Attempt:
+    """``limit_s``: how long it may take. ``in_background``: nobody waits for it, so it takes the CPU that others leave.
+
+    Once it is given up, or left as a context, everything that it runs is ended."""
+
+    def __init__(self, *, limit_s: float, in_background: bool = False) -> None:
+        self.limit_s = limit_s
+        self.in_background = in_background
+        self._given_up = threading.Event()
+        self._at_work = threading.Lock()
+        self._read_end, write_end = os.pipe()
+        # Each is taken out before it is closed, by whichever thread comes first: its number may soon be another file's.
+        self._read_ends, self._write_ends = [self._read_end], [write_end]
+        _open.add(self)
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what still runs."""
+        _open.discard(self)
+        _close(self._write_ends)
+        _close(self._read_ends)
+
+    def give_up(self) -> None:
+        """The same from another thread, when the process ends: whoever makes the attempt gets OutOfTime. Waits only for
+        what must not be interrupted: a compiler on a busy machine takes seconds to die."""
+        self._given_up.set()
+        _close(self._write_ends)  # the other end may be in use
+        if self._at_work.acquire(timeout=_END_S):
+            self._at_work.release()
+
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """For the library that is loaded, or the file that is written: the process does not end meanwhile. Raises
+        OutOfTime if the attempt was given up."""
+        with self._at_work:
+            self.pause(0)
+            yield
+
+    def pause(self, seconds: float) -> None:
+        """Raises OutOfTime as soon as it is given up."""
+        if self._given_up.wait(seconds):
+            raise OutOfTime("this process ended before it was compiled")
+
+    def run(self, command: Sequence[str], *, folder: Path, timeout_s: float) -> tuple[int, list[str]]:
+        """Exit status, as a shell has it, and lines of stderr. Temporary files go to ``folder``. Raises OutOfTime if it
+        takes longer; then, and after ctrl-C, nothing of it goes on: what a compiler is asked to do is done by its
+        children."""
+        niceness = str(_NICENESS if self.in_background else 0)
+        try:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", _SCRIPT, "sh", str(folder), niceness, *command], stdin=self._read_end,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise BuildError(f"{command[0]} cannot be run: {error.strerror}") from error
+        with process:
+            try:
+                _, complaints = process.communicate(timeout=timeout_s)
+            except BaseException as error:  # ctrl-C, too
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                raise OutOfTime(f"{command[0]} took more than {timeout_s:.0f} s") from None
+        self.pause(0)
+        return process.returncode, complaints.splitlines()
+
+
+_open: set[Attempt] = set()
+
+
+def _close(descriptors: list[int]) -> None:
+    with contextlib.suppress(IndexError):
+        os.close(descriptors.pop())
+
+
+def _close_in_child() -> None:
+    """The attempts of the process that forked this one are its own: they end with it."""
+    for attempt in tuple(_open):
+        attempt._at_work = threading.Lock()
+        attempt.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)

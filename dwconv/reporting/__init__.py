@@ -1,0 +1,78 @@
+"""``report``: what ran in each depthwise layer of a model, how often, how long, and what tuning would still bring.
+
+report        the layers of a model, in its order
+  ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
+  ├─ rows         who runs them and how long that takes, by the tuning log; and what there is to win
+  ├─ result       the report with its sums
+  ├─ text         as a table for a terminal
+  └─ page         as HTML
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from dwconv.discovery.step import unwrapped
+from dwconv.errors import InvalidWorkload
+from dwconv.nn import ConvertedLayer, DepthwiseConv1d, DepthwiseConv2d, why_left, without_wrappers
+from dwconv.reporting.ran import in_an_example, so_far
+from dwconv.reporting.result import Report
+from dwconv.reporting.rows import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dwconv.reporting.ran import Ran
+
+
+def report(model: nn.Module, example_inputs: Any = None) -> Report:
+    """Tell, layer by layer, what runs the depthwise convolutions of a converted ``model``, how often they were called,
+    how long a call takes, and what tuning would still win. Prints as a table; a notebook shows it as HTML, and
+    ``to_html`` writes a page.
+
+    Calls are counted since decisions were last made anew (by ``dwconv.reset``, by ``convert`` with an example, or by
+    ``tune``), in this process, and not timed: times are the medians of the tuning log. With ``example_inputs`` (as for
+    ``convert``) the model takes one step on them, which changes nothing in it, and the report is of such a step.
+
+    Raises InvalidWorkload for a model without layers of dwconv, and the model's own error if it fails on the example.
+    """
+    layers = [name for name, module in model.named_modules() if isinstance(module, (DepthwiseConv1d, DepthwiseConv2d))]
+    left = _left(model)
+    if not layers:
+        raise InvalidWorkload(_without_layers(model, left))
+    ran: Sequence[Ran] = so_far(model) if example_inputs is None else in_an_example(model, example_inputs)
+    return Report(
+        model=type(unwrapped(model)).__name__,
+        converted=len(layers),
+        rows=rows_of(ran),
+        idle=_idle(layers, ran),
+        left=left,
+        is_compiled=any(hasattr(each, "_orig_mod") or each._compiled_call_impl for each in model.modules()),
+        of_an_example=example_inputs is not None,
+    )
+
+
+def _left(model: nn.Module) -> tuple[ConvertedLayer, ...]:
+    """The convolutions with groups that are not dwconv's, and why."""
+    return tuple(
+        ConvertedLayer(without_wrappers(name), why_left(module) or "not converted; dwconv.convert(model) swaps it")
+        for name, module in model.named_modules()
+        if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) and module.groups > 1
+        if not isinstance(module, (DepthwiseConv1d, DepthwiseConv2d))
+    )
+
+
+def _without_layers(model: nn.Module, left: Sequence[ConvertedLayer]) -> str:
+    name = type(unwrapped(model)).__name__
+    if any(layer.text.startswith("not converted") for layer in left):
+        return f"no layer of {name} is dwconv's yet; call dwconv.convert(model) first"
+    reasons = "; ".join(dict.fromkeys(layer.text for layer in left))
+    return f"{name} has no depthwise layer that dwconv could run" + (f": {reasons}" if reasons else "")
+
+
+def _idle(layers: Sequence[str], ran: Sequence[Ran]) -> tuple[str, ...]:
+    """The layers that did not run."""
+    seen = {name for each in ran for name in each.names}
+    return tuple(name for name in map(without_wrappers, layers) if name not in seen)

@@ -1,0 +1,187 @@
+"""Ran: the sizes that each layer of a model ran, and how often.
+
+Calls are known by the weight that they came with. Those of a compiled graph, and under autocast, are known by their
+sizes alone: they count for all layers of such sizes together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from dwconv.call.plan import plans
+from dwconv.discovery import DiscoveredLayer, discover
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, without_wrappers
+from dwconv.problem import Problem
+from dwconv.workload import Pass, resolve_padding
+
+Layer = DepthwiseConv1d | DepthwiseConv2d
+_Sizes = tuple[Problem, torch.device]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """Calls of one layer, or of several that cannot be told apart, with one problem."""
+
+    names: tuple[str, ...]
+    """Of the layers, in the model."""
+    problem: Problem
+    device: torch.device
+    calls: Mapping[Pass, int]
+    """As counted; of a backward pass, how often a forward call recorded that it is wanted."""
+    per_step: Mapping[Pass, float]
+    """How often a step runs each pass; passes that do not run are left out."""
+    counted_for: int = 1
+    """How many layers the counted calls are of."""
+    is_ours: bool = True
+    """False of a layer that is not converted."""
+
+
+# -- as counted ------------------------------------------------------------------------------------------------------
+
+
+def so_far(model: nn.Module) -> list[Ran]:
+    """What the layers of dwconv in ``model`` ran, those of one layer together, in the order of the model; what a layer
+    ran most often comes first. A step is taken to run the usual layer once."""
+    layers = _layers(model)
+    counted = _Counted()
+    totals: dict[tuple[tuple[str, ...], _Sizes], Counter[Pass]] = defaultdict(Counter)
+    for names, layer in _by_weight(layers):
+        for sizes, calls in counted.of_weight(layer.weight).items():
+            totals[names, sizes] += calls
+    for (problem, device), calls in counted.of_ops().items():
+        if names := tuple(name for name, layer in layers if _fits(layer, problem)):
+            has_bias = dict(layers)[names[0]].bias is not None
+            totals[names, (dataclasses.replace(problem, bias=has_bias), device)] += calls
+    found = [_ran(names, sizes, calls) for (names, sizes), calls in totals.items()]
+    order = {name: place for place, (name, _) in enumerate(layers)}
+    found.sort(key=lambda each: (order[each.names[0]], len(each.names), -each.calls["fprop"]))
+    steps = _steps(found)
+    return [dataclasses.replace(each, per_step={p: n / steps for p, n in each.calls.items() if n}) for each in found]
+
+
+def _ran(names: tuple[str, ...], sizes: _Sizes, calls: Counter[Pass]) -> Ran:
+    return Ran(names=names, problem=sizes[0], device=sizes[1], calls=calls, per_step={}, counted_for=len(names))
+
+
+def _steps(found: Iterable[Ran]) -> float:
+    """How many steps there were: the calls of the usual layer. Training steps, if there were any."""
+    trained: Counter[tuple[str, ...]] = Counter()
+    called: Counter[tuple[str, ...]] = Counter()
+    for each in found:
+        trained[each.names] += max(each.calls["dgrad"], each.calls["wgrad"])
+        called[each.names] += each.calls["fprop"]
+    of_layers = trained if any(trained.values()) else called
+    numbers = [calls / len(names) for names, calls in of_layers.items() if calls for _ in names]
+    return statistics.median_low(numbers) if numbers else 1.0
+
+
+class _Counted:
+    """What the plans of this process counted."""
+
+    def __init__(self) -> None:
+        self._of_weights: dict[int, dict[_Sizes, Counter[Pass]]] = defaultdict(lambda: defaultdict(Counter))
+        self._of_ops: dict[_Sizes, Counter[Pass]] = defaultdict(Counter)
+        self._weights = []
+        """Kept, so that no other takes the place of one."""
+        for plan in plans():
+            for each in plan.tally.counted():
+                self._weights.append(each.weight)
+                self._of_weights[id(each.weight)][plan.problem, plan.device] += each.passes
+            # Gradients of the weight and of the bias are asked for together, or not: the sizes are the same.
+            self._of_ops[dataclasses.replace(plan.problem, bias=False), plan.device] += plan.tally.ops
+
+    def of_weight(self, weight: torch.Tensor) -> Mapping[_Sizes, Counter[Pass]]:
+        """Calls that came with this very weight."""
+        return self._of_weights.get(id(weight), {})
+
+    def of_ops(self) -> Mapping[_Sizes, Counter[Pass]]:
+        """Calls through PyTorch's dispatcher, by their sizes without a bias. What only derivatives of derivatives ran
+        is no call."""
+        return {sizes: calls for sizes, calls in self._of_ops.items() if calls["fprop"]}
+
+
+# -- in an example ---------------------------------------------------------------------------------------------------
+
+
+def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
+    """What a step on the example runs, in the order of the first call; with what was counted so far of the same
+    sizes."""
+    discovery = discover(model, example_inputs)
+    modules = {without_wrappers(name): module for name, module in model.named_modules()}
+    counted = _Counted()
+    alike = Counter((_bare(layer.problem), layer.device) for layer in discovery.layers)
+    found = []
+    for layer in discovery.layers:
+        module = modules.get(layer.name)
+        calls, counted_for = _counted_for(layer, module, counted, alike)
+        found.append(
+            Ran(
+                names=(layer.name,),
+                problem=layer.problem,
+                device=layer.device,
+                calls=calls,
+                per_step=dict.fromkeys(layer.passes, float(layer.calls)),
+                counted_for=counted_for,
+                is_ours=isinstance(module, Layer) or not isinstance(module, (nn.Conv1d, nn.Conv2d)),
+            )
+        )
+    return found
+
+
+def _counted_for(
+    layer: DiscoveredLayer, module: nn.Module | None, counted: _Counted, alike: Counter[_Sizes]
+) -> tuple[Counter[Pass], int]:
+    """Calls that were counted of the layer with the sizes of the example, and how many layers these are of."""
+    own = Counter[Pass]()
+    if isinstance(module, Layer):
+        own = counted.of_weight(module.weight).get((layer.problem, layer.device), own)
+    sizes = (_bare(layer.problem), layer.device)
+    ops = counted.of_ops().get(sizes)
+    return (own, 1) if own or ops is None else (ops, alike[sizes])
+
+
+def _bare(problem: Problem) -> Problem:
+    return dataclasses.replace(problem, bias=False)
+
+
+# -- layers ----------------------------------------------------------------------------------------------------------
+
+
+def _layers(model: nn.Module) -> list[tuple[str, Layer]]:
+    return [(without_wrappers(name), module) for name, module in model.named_modules() if isinstance(module, Layer)]
+
+
+def _by_weight(layers: Sequence[tuple[str, Layer]]) -> list[tuple[tuple[str, ...], Layer]]:
+    """Layers that share one weight cannot be told apart."""
+    of_weights: dict[int, list[tuple[str, Layer]]] = defaultdict(list)
+    for name, layer in layers:
+        of_weights[id(layer.weight)].append((name, layer))
+    return [(tuple(name for name, _ in alike), alike[0][1]) for alike in of_weights.values()]
+
+
+def _fits(layer: Layer, problem: Problem) -> bool:
+    """True if the layer could have made such a call."""
+    axes = 1 if isinstance(layer, DepthwiseConv1d) else 2
+
+    def pair(sizes: Sequence[int], missing: int) -> tuple[int, int]:
+        return (missing, sizes[0]) if axes == 1 else (sizes[0], sizes[1])
+
+    kernel, stride, dilation = (pair(sizes, 1) for sizes in (layer.kernel_size, layer.stride, layer.dilation))
+    if layer.padding_mode != "zeros":
+        rows, columns = (0, 0), (0, 0)  # padded before the call
+    elif isinstance(layer.padding, str):
+        rows, columns = resolve_padding(layer.padding, kernel=kernel, stride=stride, dilation=dilation)
+    else:
+        rows, columns = ((size, size) for size in pair(layer.padding, 0))
+    wanted = (layer.in_channels, (layer.out_channels, 1, *kernel), stride, (*rows, *columns), dilation)
+    return wanted == (
+        problem.input_shape[1], problem.weight_shape, problem.stride, problem.padding, problem.dilation
+    )  # fmt: skip

@@ -1,0 +1,227 @@
+"""Rows: who runs the passes of each layer, how long a call takes, and how much of that tuning may win."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from dwconv import dispatch, legality
+from dwconv.advantage import kernel_us
+from dwconv.call.plan import Plan, plans
+from dwconv.dispatch import DispatchDecision, Provider
+from dwconv.knowledge import database
+from dwconv.problem import Problem
+from dwconv.reporting.ran import Ran
+from dwconv.schedules.template import Candidate
+from dwconv.tuner.stakes import Stakes
+from dwconv.workload import PASSES, Pass
+
+Basis = Literal["measured", "predicted", "not known"]
+_SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRow:
+    """One pass of one layer. Times are of one call, in microseconds, by the tuning log."""
+
+    pass_: Pass
+    provider: Provider
+    config: str
+    """dwconv's template and knobs; empty where PyTorch's op runs."""
+    reason: str
+    """Why that one runs."""
+    why: str
+    """The same in a few words, without figures; empty where dwconv's kernel runs."""
+    calls: int
+    """As counted."""
+    per_step: float
+    """How often a step runs it."""
+    ours_us: float | None
+    """dwconv's kernel, the best that is known."""
+    pytorch_us: float | None
+    """PyTorch's op as it would run instead."""
+    pytorch: str
+    """Its name, as ``onednn-nhwc``; empty if it is not known."""
+    basis: Basis
+    batch: int | None
+    """The batch size of the measurement, if it is another than the call's: the times are scaled."""
+    to_win_us: float
+    """What tuning is expected to win of one call."""
+
+    @property
+    def now_us(self) -> float | None:
+        """The time of whoever runs it."""
+        return self.ours_us if self.provider == "dwconv" else self.pytorch_us
+
+    @property
+    def times(self) -> float | None:
+        """How many times as fast as PyTorch's op dwconv's kernel is, also where PyTorch's op runs."""
+        return self.pytorch_us / self.ours_us if self.pytorch_us and self.ours_us else None
+
+    @property
+    def step_us(self) -> float | None:
+        """Its time in a step."""
+        return None if self.now_us is None else self.per_step * self.now_us
+
+    @property
+    def saved_us(self) -> float | None:
+        """What dwconv saves of a step."""
+        if self.now_us is None or self.pytorch_us is None:
+            return None
+        return self.per_step * (self.pytorch_us - self.now_us)
+
+    @property
+    def step_to_win_us(self) -> float:
+        """What tuning is expected to win of a step."""
+        return self.per_step * self.to_win_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerRow:
+    """One layer, or several that cannot be told apart, with one problem."""
+
+    names: tuple[str, ...]
+    problem: Problem
+    device: str
+    """As records name it; PyTorch's name for one without kernels."""
+    passes: tuple[PassRow, ...]
+    counted_for: int
+    """How many layers the counted calls are of."""
+
+    @property
+    def workload(self) -> str:
+        """``8×112×56×56 k5 s1 f32 nhwc``"""
+        problem, (kernel_h, kernel_w) = self.problem, self.problem.weight_shape[2:]
+        words = [
+            "×".join(map(str, problem.input_shape)),
+            f"k{_short(kernel_h, kernel_w)}",
+            f"s{_short(*problem.stride)}",
+        ]
+        if any(size != 1 for size in problem.dilation):
+            words.append(f"d{_short(*problem.dilation)}")
+        if problem.weight_shape[0] != problem.input_shape[1]:
+            words.append(f"m{problem.weight_shape[0] // problem.input_shape[1]}")
+        words += ["bias"] * problem.bias
+        return " ".join([*words, _SHORT.get(problem.dtype_name, problem.dtype_name), problem.layout])
+
+    @property
+    def step_us(self) -> float:
+        """The time of its passes in a step, as far as it is known."""
+        return sum(each.step_us or 0.0 for each in self.passes)
+
+    @property
+    def step_to_win_us(self) -> float:
+        """What tuning is expected to win of a step."""
+        return sum(each.step_to_win_us for each in self.passes)
+
+    @property
+    def command(self) -> str:
+        """The command that tunes the passes with something to win; empty without any."""
+        passes = [each.pass_ for each in self.passes if each.to_win_us]
+        return dispatch.tune_command(self.problem.workload("fprop"), passes) if passes else ""
+
+
+def _short(height: int, width: int) -> str:
+    return str(height) if height == width else f"{height}×{width}"
+
+
+def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
+    """What is known of everything that ran."""
+    stakes = cache(lambda target: Stakes(target, database()))
+    latest = {(plan.problem, plan.device): plan for plan in plans()}
+    rows = []
+    for each in ran:
+        plan = latest.get((each.problem, each.device))
+        decisions, target = dispatch.decisions(each.problem, each.device)
+        if plan:
+            decisions = {pass_: _as_it_ran(plan, pass_) for pass_ in PASSES}
+        known = stakes(target) if target else None
+        passes = [pass_ for pass_ in PASSES if pass_ in each.per_step]
+        rows.append(
+            LayerRow(
+                names=each.names,
+                problem=each.problem,
+                device=target.device if target else str(each.device),
+                passes=tuple(_pass_row(each, pass_, decisions[pass_], known) for pass_ in passes),
+                counted_for=each.counted_for,
+            )
+        )
+    return tuple(rows)
+
+
+def _as_it_ran(plan: Plan, pass_: Pass) -> DispatchDecision:
+    """The decision; PyTorch's op where the kernel could not be built."""
+    decision = plan.decisions[pass_]
+    if decision.provider == "pytorch" or plan.kernels.get(pass_, decision) is not None:
+        return decision
+    assert decision.workload is not None and decision.config is not None, "decided together with the provider"
+    why = legality.broken.get(Candidate(decision.workload, decision.config), "")
+    return dataclasses.replace(decision, provider="pytorch", reason=f"its kernel could not be built: {why}")
+
+
+def _pass_row(ran: Ran, pass_: Pass, decision: DispatchDecision, stakes: Stakes | None) -> PassRow:
+    times = _times(decision, ran.problem, pass_)
+    provider, reason, why = decision.provider, decision.reason, _why(decision)
+    if not ran.is_ours:
+        provider = "pytorch"
+        reason = why = "not converted; dwconv.convert(model) swaps it"
+    to_win_us = stakes.of(ran.problem.workload(pass_)).win_us if stakes and ran.is_ours else 0.0
+    row = PassRow(
+        pass_=pass_,
+        provider=provider,
+        config=f"{decision.config.template} {decision.config}" if provider == "dwconv" and decision.config else "",
+        reason=reason,
+        why=why,
+        calls=ran.calls.get(pass_, 0),
+        per_step=ran.per_step[pass_],
+        ours_us=times.ours_us,
+        pytorch_us=times.pytorch_us,
+        pytorch=times.pytorch,
+        basis=times.basis,
+        batch=times.batch,
+        to_win_us=to_win_us,
+    )
+    return row if row.now_us is None else dataclasses.replace(row, to_win_us=min(to_win_us, row.now_us))
+
+
+def _why(decision: DispatchDecision) -> str:
+    if decision.provider == "dwconv":
+        return ""
+    if decision.config is not None:  # its kernel could not be built
+        return decision.reason
+    if decision.expected:
+        return "the predicted kernel is not sure to be faster: PyTorch's op runs until it is measured"
+    if decision.record:
+        return "no kernel was measured to be faster, the call included"
+    return decision.reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Times:
+    ours_us: float | None = None
+    pytorch_us: float | None = None
+    pytorch: str = ""
+    basis: Basis = "not known"
+    batch: int | None = None
+
+
+def _times(decision: DispatchDecision, problem: Problem, pass_: Pass) -> _Times:
+    """What the decision is based on, for one call of the problem."""
+    record, hoped = decision.record, decision.expected
+    if record and record.measurement:
+        asked = problem.workload(pass_)
+        scale = asked.batch / record.workload.batch
+        other = record.alternative
+        return _Times(
+            ours_us=scale * kernel_us(record, sweeps=asked.bias and not record.workload.bias),
+            pytorch_us=scale * other[1].median_us if other else None,
+            pytorch=other[0] if other else "",
+            basis="predicted" if hoped else "measured",
+            batch=record.workload.batch if scale != 1 else None,
+        )
+    if hoped:
+        return _Times(ours_us=hoped.us, pytorch_us=hoped.us * hoped.gain, basis="predicted")
+    return _Times()

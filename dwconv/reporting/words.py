@@ -1,0 +1,118 @@
+"""The words of a report, which the table and the page share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dwconv.nn import shown_name
+
+if TYPE_CHECKING:
+    from dwconv.reporting.result import Report
+    from dwconv.reporting.rows import LayerRow, PassRow
+
+UNKNOWN = "–"
+TIMES_ARE = "µs: of one call, the medians of the tuning log; nothing is timed in your steps"
+COUNTS_ARE = "calls: counted in this process since decisions were last made anew"
+_MOST_NAMES = 3
+
+
+def heading(report: Report) -> str:
+    """``TinyNet on cpu-name: 3 depthwise layers converted, in a step on the example``"""
+    devices = ", ".join(dict.fromkeys(row.device for row in report.rows))
+    layers = f"{report.converted} depthwise layer{'s' if report.converted > 1 else ''} converted"
+    step = ", in a step on the example" if report.of_an_example else ""
+    return f"{report.model}{f' on {devices}' if devices else ''}: {layers}{step}"
+
+
+def nothing_ran(report: Report) -> str:
+    """Said of a report without rows."""
+    if report.of_an_example:
+        return "none of them ran in the example; give inputs that reach them"
+    return "none of them ran in this process yet; run a step, or give an example: dwconv.report(model, example_inputs)"
+
+
+def sums(report: Report) -> list[str]:
+    """The step, what is saved of it, and what is still to win."""
+    now_us = report.depthwise_us
+    if not now_us:
+        lines = ["a step: nothing was measured of it yet"]
+    else:
+        without_us = now_us + report.saved_us
+        lines = [
+            f"a step: {in_ms(now_us)} of depthwise convolution, {in_ms(without_us)} on PyTorch's op: "
+            f"{in_ms(report.saved_us)} saved ({report.saved_us / without_us:.0%})"
+        ]
+    if report.unknown:
+        passes = "1 pass" if report.unknown == 1 else f"{report.unknown} passes"
+        lines.append(f"without {passes} whose time is not known")
+    if report.to_win_us:
+        share = f" ({report.to_win_us / now_us:.0%})" if now_us and not report.unknown else ""
+        lines.append(f"still to win by tuning: about {in_ms(report.to_win_us)} a step{share}")
+    else:
+        lines.append("still to win by tuning: nothing that can be expected")
+    return lines
+
+
+def commands(report: Report) -> list[str]:
+    """What brings it."""
+    row = report.most_to_win
+    return [report.call, row.command] if row else []
+
+
+def notes(report: Report) -> list[str]:
+    """What else there is to say of the layers."""
+    lines = []
+    hidden = len(report.rows) - len(report.shown)
+    if hidden:
+        lines.append(f"{hidden} more sizes, which their layers ran less often, are in the sums alone")
+    if report.is_compiled or any(row.counted_for > 1 for row in report.shown):
+        lines.append(
+            "under torch.compile and autocast, layers of the same sizes are counted together; what a CUDA graph "
+            "replays is not seen"
+        )
+    if report.idle and report.rows:
+        lines.append(f"did not run: {', '.join(map(shown_name, report.idle))}")
+    lines += [f"not dwconv's: {shown_name(layer.name)}: {layer.text}" for layer in report.left]
+    return lines
+
+
+def names(row: LayerRow) -> str:
+    """The layers of a row; of many, the first few."""
+    some = [shown_name(name) for name in row.names[:_MOST_NAMES]]
+    more = len(row.names) - len(some)
+    return ", ".join(some) + (f" and {more} more" if more > 0 else "")
+
+
+def calls(row: LayerRow, each: PassRow) -> str:
+    """``40``, or ``40 in 3 layers``."""
+    return f"{each.calls}" + (f" in {row.counted_for} layers" if row.counted_for > 1 and each.calls else "")
+
+
+def basis(each: PassRow) -> str:
+    """``measured``, ``measured at batch 8``"""
+    return each.basis + (f" at batch {each.batch}" if each.batch else "")
+
+
+def numbered(reasons: Sequence[str]) -> dict[str, int]:
+    """Each different reason, and its number among them."""
+    return {reason: place for place, reason in enumerate(dict.fromkeys(reasons), start=1)}
+
+
+def in_ms(time_us: float) -> str:
+    """``12.3 ms``; a short time in microseconds."""
+    if abs(time_us) < 1e3:
+        return f"{time_us:.3g} µs"
+    return f"{time_us / 1e3:.3g} ms" if abs(time_us) < 1e6 else f"{time_us / 1e3:.0f} ms"
+
+
+def us(time_us: float | None) -> str:
+    """``0.73``, ``7.3``, ``1240``"""
+    if time_us is None:
+        return UNKNOWN
+    return f"{time_us:.0f}" if time_us >= 100 else f"{time_us:.1f}" if time_us >= 1 else f"{time_us:.2f}"
+
+
+def times(each: PassRow) -> str:
+    """``1.52``"""
+    return f"{each.times:.2f}" if each.times else UNKNOWN

@@ -1,0 +1,179 @@
+"""The compiled way of calls comes to be there in the middle of training: from then on it takes the calls, which give
+the same bits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+import torch.nn.functional as F
+from native_needed import as_in_a_new_process, needs_native
+from planted_records import plant, workload_of
+from torch.utils._python_dispatch import TorchDispatchMode
+from waiting import eventually
+
+import dwconv
+from dwconv import native
+from dwconv.errors import DwconvWarning
+from dwconv.native.compile import Loaded
+
+WORKLOAD = workload_of()
+
+
+@pytest.fixture
+def arrive(logs, monkeypatch) -> Callable[[], None]:
+    """Until it is called, somebody compiles."""
+    needs_native()
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    compiled = native.module
+    compiled.forget()
+    as_in_a_new_process(monkeypatch)
+    native._lock.acquire()
+
+    def now() -> None:
+        native._take(Loaded(module=compiled))
+        native._lock.release()
+
+    return now
+
+
+def leaves():
+    torch.manual_seed(0)
+    x = torch.randn(WORKLOAD.input_shape).to(memory_format=torch.channels_last)
+    return x.requires_grad_(), torch.randn(8, 1, 3, 3, requires_grad=True)
+
+
+def convolve(x, w):
+    return dwconv.conv2d(x, w, padding=1)
+
+
+def is_compiled(y):
+    return "CppNode" in y.grad_fn.name()
+
+
+def gradients(y, *of):
+    return torch.autograd.grad(y.sin().sum(), of)
+
+
+def test_calls_that_came_before_are_taught_and_give_the_same_bits(arrive):
+    x, w = leaves()
+    for _ in range(2):
+        before = convolve(x, w)
+        assert not is_compiled(before)
+    others = gradients(before, x, w)
+    late = convolve(x, w)
+    arrive()
+    of_late = gradients(late, x, w)  # forward through Python, backward not
+    teaches = convolve(x, w)
+    assert not is_compiled(teaches)
+    after = convolve(x, w)
+    assert is_compiled(after)
+    for found in (late, teaches, after):
+        assert torch.equal(found, before)
+    for found in (of_late, gradients(teaches, x, w), gradients(after, x, w)):
+        assert all(map(torch.equal, found, others))
+    with torch.no_grad():
+        assert torch.equal(convolve(x, w), before)
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Counts what kernels run in C++ for the ops; empty it after it has arrived."""
+
+    def watch() -> list[int]:
+        counted, run = [], native.run
+
+        def counting(*given):
+            counted.append(1)
+            return run(*given)
+
+        monkeypatch.setattr(native, "run", counting)
+        return counted
+
+    return watch
+
+
+class Looking(TorchDispatchMode):
+    """As autocast and others do, it makes calls go through the dispatcher."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_kernels_take_it_up_behind_the_dispatcher(arrive, runs):
+    x, w = leaves()
+
+    def step():
+        with Looking():
+            y = convolve(x, w)
+        return y, *gradients(y, x, w)
+
+    before = step()
+    arrive()
+    counted = runs()
+    assert all(map(torch.equal, step(), before)) and len(counted) == 3
+    convolve(x, w)
+    assert is_compiled(convolve(x, w))  # nothing of the call was known but under a mode
+
+
+def test_a_call_seen_under_autocast_is_taught_after_it(arrive):
+    x, w = leaves()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        before = convolve(x, w)
+    arrive()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(convolve(x, w), before) and before.dtype is torch.bfloat16
+    convolve(x, w)
+    assert is_compiled(convolve(x, w))
+
+
+def test_what_is_compiled_by_pytorch_stays_compiled(arrive, runs):
+    x, w = (leaf.detach() for leaf in leaves())
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    step = torch.compile(convolve, backend=backend, fullgraph=True)
+    before = step(x, w)
+    arrive()
+    counted = runs()
+    assert torch.equal(step(x, w), before) and len(graphs) == 1 and counted == [1]
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(convolve, backend=backend, fullgraph=True)(x, w), before) and len(graphs) == 2
+
+
+def test_what_pytorch_runs_is_taught_too(arrive, monkeypatch):
+    x, w = torch.randn(2, 4, 9, 9), torch.randn(8, 1, 3, 3)
+    with pytest.warns(DwconvWarning, match="untuned"):
+        dwconv.conv2d(x, w)
+    arrive()
+    dwconv.conv2d(x, w)
+    monkeypatch.setattr("dwconv.call.functional._convolve", None)
+    assert torch.equal(dwconv.conv2d(x, w), F.conv2d(x, w, groups=4))
+
+
+def test_threads_that_train_meanwhile_see_no_difference(arrive):
+    x, w = leaves()
+    before = (y := convolve(x, w), *gradients(y, x, w))
+    ends, ways = threading.Event(), [set() for _ in range(4)]
+
+    def train(seen):
+        while not ends.is_set():
+            y = convolve(x, w)
+            seen.add(is_compiled(y))
+            assert all(map(torch.equal, (y, *gradients(y, x, w)), before))
+
+    with ThreadPoolExecutor(len(ways)) as threads:
+        training = [threads.submit(train, seen) for seen in ways]
+        assert eventually(lambda: all(ways))
+        arrive()
+        taken = eventually(lambda: all(True in seen for seen in ways) or any(each.done() for each in training))
+        ends.set()
+        assert [each.result() for each in training] == [None] * 4 and taken
+    assert ways == [{False, True}] * 4

@@ -1,0 +1,183 @@
+"""What is counted: the calls of each layer, whatever way they take."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+
+import pytest
+import torch
+from native_needed import needs_native
+from planted_records import plant, workload_of
+from torch import nn
+
+import dwconv
+from dwconv.call.plan import plans
+
+pytestmark = [
+    pytest.mark.usefixtures("threads_as_asked", "logs"),
+    pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
+]
+X = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
+
+
+@pytest.fixture(params=["compiled", "interpreted"])
+def way(request, monkeypatch):
+    """Who takes the calls that follow the first of their kind."""
+    if request.param == "interpreted":
+        monkeypatch.setattr("dwconv.native.native", lambda **options: None)
+    else:
+        needs_native()
+    return request.param
+
+
+def twins(*, bias=False):
+    """Two layers that only their weights tell apart."""
+    layers = (nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=bias) for _ in range(2))
+    model = nn.Sequential(*layers).to(memory_format=torch.channels_last)
+    dwconv.convert(model)
+    return model
+
+
+def calls(model, example=None):
+    """The calls of every row, by the names of its layers."""
+    report = dwconv.report(model, example)
+    return {row.names: tuple(each.calls for each in row.passes) for row in report.rows}
+
+
+def step(model, x=X):
+    model(x).sum().backward()
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_each_layer_has_its_own_calls(logs, way, tuned):
+    if tuned:
+        plant(logs / "log.jsonl", [workload_of()], baseline_us=1e6)
+    model = twins()
+    for _ in range(3):
+        step(model)
+    with torch.no_grad():
+        model[1](X)
+    model[1](X)
+    assert calls(model) == {("0",): (3, 3), ("1",): (5, 3, 4)}, "the input of the first needs no gradient"
+
+
+def test_calls_are_counted_where_they_are_taken(logs, way):
+    plant(logs / "log.jsonl", [workload_of()], baseline_us=1e6)
+    model = twins()
+    for _ in range(3):
+        step(model)
+    (plan,) = plans()
+    taken = sum(call[1] for taught in plan.tally.taught for call in taught.counted())
+    assert taken == (5 if way == "compiled" else 0)
+
+
+def test_another_model_with_the_same_layers_counts_for_itself(way):
+    model, other = twins(), twins()
+    step(model)
+    step(other)
+    step(other)
+    assert calls(model)["1",] == (1, 1, 1) and calls(other)["1",] == (2, 2, 2)
+
+
+def test_a_model_that_is_gone_leaves_nothing_to_the_next(logs, way):
+    """Not even if a weight of the next lies where one of it lay."""
+    plant(logs / "log.jsonl", [workload_of()], baseline_us=1e6)
+    for _ in range(4):
+        model = twins()
+        step(model)
+        assert calls(model) == {("0",): (1, 1), ("1",): (1, 1, 1)}
+        del model
+    gc.collect()
+    (plan,) = plans()
+    assert len(plan.tally.counted()) == 0
+
+
+def test_copies_begin_anew_and_checkpoints_change_nothing(way):
+    model = twins()
+    step(model)
+    assert not calls(copy.deepcopy(model)) and not calls(pickle.loads(pickle.dumps(model)))
+    model.load_state_dict(twins().state_dict())
+    step(model)
+    assert calls(model)["0",] == (2, 2)
+
+
+def test_wrappers_are_looked_through():
+    model = twins()
+    wrapped = nn.DataParallel(model, device_ids=[])
+    step(wrapped)
+    assert list(calls(wrapped)) == [("0",), ("1",)]
+
+
+def test_one_weight_in_two_layers_is_one_row():
+    model = twins()
+    model[1].weight = model[0].weight
+    step(model)
+    assert calls(model) == {("0", "1"): (2, 1, 2)}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("tuned", [True, False])
+def test_a_compiled_graph_is_counted_by_its_sizes(logs, tuned, bias):
+    if tuned:
+        plant(logs / "log.jsonl", [workload_of(bias=bias)], baseline_us=1e6)
+    model = twins(bias=bias)
+    compiled = torch.compile(model, backend="aot_eager")
+    for _ in range(3):
+        step(compiled)
+    assert calls(compiled) == calls(model) == {("0", "1"): (6, 3, 6)}
+    report = dwconv.report(compiled)
+    assert report.rows[0].counted_for == 2 and report.rows[0].problem.bias == bias
+    assert [each.per_step for each in report.passes] == [2, 1, 2]
+    assert "6 in 2 layers" in str(report) and "what a CUDA graph replays is not seen" in str(report)
+    assert report.model == "Sequential"
+    assert calls(model, X) == {("0",): (6, 6), ("1",): (6, 3, 6)}
+
+
+def test_autocast_is_counted_with_the_type_that_runs():
+    model = twins()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        step(model)
+    assert calls(model) == {("0",): (1, 1), ("1",): (1, 1, 1)}
+    assert {row.problem.dtype_name for row in dwconv.report(model).rows} == {"bfloat16"}
+
+
+def test_eager_calls_of_a_layer_and_compiled_ones_are_one_row_where_nothing_else_has_its_sizes():
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.Conv2d(8, 8, 5, padding="same", groups=8))
+    model.append(nn.Conv2d(8, 8, 3, padding=1, groups=8, padding_mode="circular"))
+    model.append(nn.Conv2d(8, 16, (3, 5), padding=(1, 2), groups=8, dilation=(1, 2), stride=(2, 1)))
+    dwconv.convert(model)
+    compiled = torch.compile(model, backend="aot_eager")
+    for each in (compiled, model):
+        step(each)
+    assert [each[:1] for each in calls(model).values()] == [(2,)] * 4
+
+
+def test_one_axis_is_counted():
+    model = nn.Conv1d(8, 8, 5, padding=2, groups=8)
+    dwconv.convert(model)
+    step(model, torch.randn(2, 8, 12))
+    step(torch.compile(model, backend="aot_eager"), torch.randn(2, 8, 12))
+    assert calls(model) == {("",): (2, 2)}
+
+
+def test_reset_begins_anew(way):
+    model = twins()
+    step(model)
+    dwconv.reset()
+    assert not calls(model)
+    step(model)
+    assert calls(model)["0",] == (1, 1)
+
+
+def test_an_example_is_no_call():
+    model = twins()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    report = dwconv.report(model, X)
+    assert [row.names for row in report.rows] == [("0",), ("1",)] and not any(each.calls for each in report.passes)
+    assert not calls(model)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    step(model)
+    assert calls(model, X) == {("0",): (1, 1), ("1",): (1, 1, 1)}
+    assert not any(map(any, calls(model, X[:1]).values())), "of other sizes"
