@@ -47,6 +47,10 @@ class LogError(DwconvError):
     """A tuning log that cannot be read or written."""
 
 
+class UnreadableSpaces(DwconvError):
+    """A file that is no table of measured spaces."""
+
+
 class BrokenInstallation(DwconvError):
     """A package that dwconv needs is missing, or is a version known to be broken."""
 

@@ -100,6 +100,20 @@ def test_the_figures_of_untuned_layers_are_those_of_the_results():
     assert f"the winner of a short race {float(raced):.2f}" in readme
 
 
+def test_the_figures_of_searches_are_those_of_the_replay():
+    replayed = _results("replay-nhwc")
+    for row in replayed["rows"]:
+        *ratios, at_8, at_32 = _table_row("docs/benchmarks.md", row["strategy"])
+        assert ratios == [f"{row[f'ratio_{trials}']:.3f}" for trials in (8, 16, 32, 64)]
+        wanted = [f"{near['median']:g} ({near['worst']})" for near in (row["near_8"], row["near_32"])]
+        assert [at_8, at_32] == wanted and row["passes"] == len(replayed["passes"])
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    assert f"{len(replayed['passes'])} of the 36 passes" in page
+    after_8 = [one["ratios"]["evolve"]["8"] for one in replayed["passes"]]
+    for chosen_on, comes_to in ((after_8[:8], "comes to {:.3f} after 8 trials"), (after_8[8:], "it comes to {:.3f}.")):
+        assert comes_to.format(geometric_mean(chosen_on)) in page
+
+
 @pytest.mark.parametrize("benchmark", ["cpu-nhwc", "cpu-nchw", "train-nhwc"])
 def test_the_versions_are_those_of_the_results(benchmark):
     versions = _results(benchmark)["versions"]
