@@ -47,6 +47,10 @@ class LogError(DwconvError):
     """A tuning log that cannot be read or written."""
 
 
+class PackError(DwconvError):
+    """A kernel pack that cannot be made, or that must not be loaded here."""
+
+
 class BrokenInstallation(DwconvError):
     """A package that dwconv needs is missing, or is a version known to be broken."""
 
