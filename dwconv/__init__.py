@@ -5,6 +5,7 @@
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
     print(dwconv.report(model))             # what ran, layer by layer, and what tuning would still win
     print(dwconv.tune(model, x, minutes=10))  # tunes every depthwise layer of the model
+    dwconv.load_pack("pack")                # kernels that were compiled elsewhere
 
 ``python -m dwconv.tune`` tunes from the command line. Importing dwconv is light: PyTorch comes with the first name
 used, TVM with the first kernel.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.explanation import explain as explain
     from dwconv.nn import convert as convert
+    from dwconv.packs.load import load_pack as load_pack
     from dwconv.reporting import report as report
     from dwconv.tune import tune as tune
 
@@ -34,13 +36,17 @@ _HOMES = {
     "conv2d": "dwconv.call.functional",
     "convert": "dwconv.nn",
     "explain": "dwconv.explanation",
+    "load_pack": "dwconv.packs.load",
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }
 
-__all__ = ["DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "report", "reset", "tune"]
+__all__ = [
+    "DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "load_pack", "nn", "report", "reset",
+    "tune",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
