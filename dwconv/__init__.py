@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dwconv.explanation import explain as explain
     from dwconv.nn import convert as convert
     from dwconv.reporting import report as report
+    from dwconv.reverting import revert as revert
     from dwconv.tune import tune as tune
 
     __version__: str
@@ -36,11 +37,14 @@ _HOMES = {
     "explain": "dwconv.explanation",
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
+    "revert": "dwconv.reverting",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }
 
-__all__ = ["DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "report", "reset", "tune"]
+__all__ = [
+    "DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "nn", "report", "reset", "revert", "tune",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

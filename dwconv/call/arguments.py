@@ -48,8 +48,9 @@ class Arguments(NamedTuple):
 
     def on_pytorch(self) -> Tensor:
         """The result of PyTorch's own op, with PyTorch's own derivative."""
-        input, weight, bias, stride, padding, dilation, _, axes = self
-        return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, input.shape[-axes - 1])
+        input, weight, bias, stride, padding, dilation, groups, axes = self
+        groups = input.shape[-axes - 1] if groups is None else groups
+        return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, groups)
 
 
 @dataclass(frozen=True, kw_only=True)
