@@ -12,7 +12,7 @@ from dwconv.call.watchers import is_recorded_for_elsewhere, is_unknown_to_our_op
 
 
 def convolve(given: Arguments) -> Tensor:
-    """y. Raises InvalidWorkload."""
+    """y. Raises InvalidCall, InvalidArgument."""
     if is_recorded_for_elsewhere():
         return given.on_pytorch()
     call = Call.of(given)
