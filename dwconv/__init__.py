@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dwconv.nn import convert as convert
     from dwconv.packs.load import load_pack as load_pack
     from dwconv.reporting import report as report
+    from dwconv.reverting import revert as revert
     from dwconv.tune import tune as tune
 
     __version__: str
@@ -39,13 +40,14 @@ _HOMES = {
     "load_pack": "dwconv.packs.load",
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
+    "revert": "dwconv.reverting",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }
 
 __all__ = [
     "DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "load_pack", "nn", "report", "reset",
-    "tune",
+    "revert", "tune",
 ]  # fmt: skip
 
 
