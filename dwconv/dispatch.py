@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from dwconv import legality, settings, versions
+from dwconv import legality, packed, settings, versions
 from dwconv.advantage import doubted, expected_again, foreseen, is_safe, praise, why_not_faster
 from dwconv.arguments import workload_options
 from dwconv.errors import InvalidConfig, NoTemplate
@@ -95,8 +95,8 @@ def _decide(workload: Workload, target: Target) -> DispatchDecision:
     ways = [_Way(asked=workload, kernel=workload, target=target)]
     if workload.bias:
         ways.append(_Way(asked=workload, kernel=dataclasses.replace(workload, bias=False), target=target))
-    deciders: list[_Decider] = [_by_measurements]
-    if settings.untuned() == "predict":
+    deciders: list[_Decider] = [_by_measurements, _by_pack]
+    if settings.untuned() == "predict" and versions.can_build():
         deciders += [_by_other_versions, _by_crowd, _by_other_size, _by_expectation]
     refusals: list[str] = []
     for decide_by in deciders:
@@ -164,6 +164,21 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
                 config=config,
             )
     return None
+
+
+def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """A kernel that nobody measured, of a pack that the user has loaded all the same."""
+    kernel = packed.unmeasured(way.kernel, way.target)
+    if kernel is None or kernel in legality.broken:
+        return None
+    return DispatchDecision(
+        provider="dwconv",
+        reason="a pack brings it: computed to be the fastest, never measured",
+        workload=kernel.workload,
+        target=way.target,
+        config=kernel.config,
+        command=way.command,
+    )
 
 
 def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | None:

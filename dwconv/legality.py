@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from dwconv import packed
 from dwconv.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -46,7 +47,12 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Con
     """The configuration to build the record's kernel with: its own; or, with ``adopts``, where that is not legal on
     ``target``, the legal one that is nearest. And what is changed, in words; empty if nothing is.
 
+    A pack's kernel is built already: it was legal where that was done, on the same device.
+
     Raises InvalidConfig, saying why, if there is none, if the record is damaged, or if that could not be built."""
+    if packed.has(record.workload, record.config, target):
+        _check_not_broken(record.workload, record.config)
+        return record.config, ""
     space = _space(record.workload, record.config, target)
     fields, changes = record.config.to_dict(), ""
     try:

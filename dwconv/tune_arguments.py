@@ -33,9 +33,7 @@ def parser_of_tune() -> ArgumentParser:
         "with one of them, the other has no end. An exhaustive search tries the whole space unless told otherwise. "
         "Of a network, the layers with most time to win come first.",
     )
-    add_workload_arguments(parser, shape_required=False)
-    _add_network(parser)
-    _add_model(parser)
+    add_what_to_tune(parser)
     search = parser.add_argument_group("search")
     _add_search(search)
     _add_limits(search)
@@ -48,6 +46,14 @@ def parser_of_tune() -> ArgumentParser:
     _add_measuring(search)
     _add_output(parser)
     return parser
+
+
+def add_what_to_tune(parser: ArgumentParser) -> None:
+    """Add the options that name workloads: one by its shape, or those of networks, or of a model. ``--passes`` goes
+    with them."""
+    add_workload_arguments(parser, shape_required=False)
+    _add_network(parser)
+    _add_model(parser)
 
 
 def _add_network(parser: ArgumentParser) -> None:
@@ -82,7 +88,7 @@ def _add_model(parser: ArgumentParser) -> None:
 
 
 def _add_search(search: argparse._ArgumentGroup) -> None:
-    search.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
+    add_passes(search)
     search.add_argument(
         "--search",
         choices=SEARCHES,
@@ -98,6 +104,10 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
         "else predict",
     )
     search.add_argument("--no-check", action="store_true", help="compute costs only, leave out the simulator")
+
+
+def add_passes(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
 
 
 def _add_limits(search: argparse._ArgumentGroup) -> None:

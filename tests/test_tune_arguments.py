@@ -237,7 +237,7 @@ def test_minutes_are_for_all_and_a_second_run_leaves_out_what_is_done(capsys, fa
     assert run(*options) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["results"] == [] and len(fakes) == 4
-    assert "4 of 4 passes are confirmed in tuning_logs/fake-cpu-2t.jsonl, and left out" in err
+    assert "4 of 4 passes were searched before, by tuning_logs/fake-cpu-2t.jsonl, and are left out" in err
     assert run(*options[:-1]) == 0, "the table too"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv import legality, settings
+from dwconv import legality, packed, settings
 from dwconv.build.cpu import first_line
 from dwconv.call.tally import Tally
 from dwconv.dispatch import DispatchDecision, decisions, tune_command
@@ -103,9 +103,7 @@ class Plan:
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
         """The configuration; if it was fastest on few threads, with all of them at a larger batch."""
         larger = self.problem.input_shape[0] > measured.batch
-        if not (larger and isinstance(target, CpuTarget) and "threads" in config.to_dict()):
-            return config
-        return Config.of(config.template, **{**dict(config.values), "threads": target.threads})
+        return on_all_threads(config, target) if larger else config
 
     def _warn_of_untuned(self) -> None:
         """Name the problem, once, with the command that tunes it. Predicted kernels are not worth a word: nothing is
@@ -152,6 +150,13 @@ class Plan:
 
     def _command(self, passes: Sequence[Pass]) -> str:
         return tune_command(self.problem.workload("fprop"), passes)
+
+
+def on_all_threads(config: Config, target: Target) -> Config:
+    """The same configuration, if it says how many threads it takes, on all that the target has."""
+    if not (isinstance(target, CpuTarget) and "threads" in config.to_dict()):
+        return config
+    return Config.of(config.template, **{**dict(config.values), "threads": target.threads})
 
 
 def plan_for(problem: Problem, device: torch.device) -> Plan:
@@ -222,14 +227,17 @@ _named: set[str] = set()
 
 
 def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
-    """The kernel of a candidate, built once for each device. Raises BuildError, or what the loader raises."""
+    """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
+    raises."""
     from dwconv.build.cache import build_cached
     from dwconv.build.kernel import Kernel
 
     with _lock:
         if (candidate, device) not in _kernels:
             with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-                _kernels[candidate, device] = Kernel.load(build_cached(candidate, target))
+                _kernels[candidate, device] = Kernel.load(
+                    packed.artifact_of(candidate, target) or build_cached(candidate, target)
+                )
         return _kernels[candidate, device]
 
 

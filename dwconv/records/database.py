@@ -58,10 +58,7 @@ class Database:
                 seen.add(real)
                 if (records := _readable(path, problems)) is not None:
                     logs.append(path)
-                    by_family: RecordsByFamily = defaultdict(list)
-                    for record in records:
-                        by_family[record.device, record.workload.family].append(record)
-                    files.append(dict(by_family))
+                    files.append(_by_family(records))
             read.append(files)
         return cls(places=read, logs=logs, problems=problems)
 
@@ -70,6 +67,11 @@ class Database:
         """The records in ``log``, or by default those in the places that the settings name. There, the user's own
         measurements go before the records that ship, which were taken on another machine of the same name."""
         return cls.load([log]) if log else cls.load(*([path] for path in settings.tuning_log_paths()))
+
+    def behind(self, records: Iterable[TuningRecord], logs: Iterable[Path]) -> Database:
+        """The same, behind a place with ``records``, which came from ``logs``."""
+        places = [[_by_family(records)], *self.places]
+        return Database(places=places, logs=[*logs, *self.logs], problems=self.problems)
 
     def __iter__(self) -> Iterator[TuningRecord]:
         """Every record, place by place and file by file."""
@@ -174,6 +176,13 @@ class _Word:
     def order(self) -> tuple[bool, bool, int, tuple[bool, bool, bool, float]]:
         """Orders the candidates of one batch size, the best first."""
         return not self.current, not self.record.confirmed, self.place, self.record.rank
+
+
+def _by_family(records: Iterable[TuningRecord]) -> RecordsByFamily:
+    by_family: RecordsByFamily = defaultdict(list)
+    for record in records:
+        by_family[record.device, record.workload.family].append(record)
+    return dict(by_family)
 
 
 def _words(
