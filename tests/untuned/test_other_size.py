@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 from planted_records import record_of, workload_of
@@ -18,6 +19,7 @@ from dwconv.untuned.other_size import errors_by_octaves, expected_from, octaves_
 from dwconv.untuned.portfolio import NOTHING, Errors, GainModel, shipped
 from dwconv.untuned.trees import Trees
 
+ROOT = Path(__file__).resolve().parents[2]
 DEVICE, OTHER = "one-avx512-2t", "other-avx512-2t"
 TARGET = cpu_of_device(DEVICE)
 HERE = {"1 octave": Errors(middle=-0.1, least=-0.5, workloads=22)}
@@ -156,8 +158,19 @@ def test_a_device_that_the_trees_do_not_know_is_judged_without_it():
     assert alone.other_size_other_device["1 octave"].least == 2 * alone.other_size["1 octave"].least
 
 
-def test_what_ships_knows_the_errors_of_both():
-    gain = shipped().gain
+def test_what_ships_knows_the_errors_of_both_and_the_docs_show_them():
+    gain, page = shipped().gain, (ROOT / "docs" / "dispatch.md").read_text()
     for errors in (gain.other_size, gain.other_size_other_device):
         near, far = errors["1 octave"], errors["3 octaves"]
         assert far.least <= near.least < near.middle
+    rows = {
+        f"within {octaves} ({near.workloads} pairs)": (near, gain.other_size_other_device[octaves])
+        for octaves, near in gain.other_size.items()
+    }
+    rows[f"other layers alone ({gain.known_device[''].workloads} passes)"] = (
+        gain.known_device[""],
+        gain.other_device[""],
+    )
+    for name, (known, other) in rows.items():
+        said = f"{2**known.least:.2f}" + " of the predicted gain" * (name.startswith("within 1 "))
+        assert f"| {name} | {said} | {2**other.least:.2f} |" in page
