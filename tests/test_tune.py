@@ -237,4 +237,4 @@ def test_refresh_races_what_was_measured_with_other_versions(capsys, fakes, monk
         assert len(fakes) - made == 2 - left_out
     assert len(fakes[1].confirmed) == 4
     assert run(*SHAPE, "--minutes", "1", "--passes", "fprop") == 0
-    assert "1 of 1 passes are confirmed" in capsys.readouterr().err
+    assert "1 of 1 passes were searched before" in capsys.readouterr().err
