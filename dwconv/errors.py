@@ -55,6 +55,14 @@ class LogError(DwconvError):
     """A tuning log that cannot be read or written."""
 
 
+class UnreadableSpaces(DwconvError):
+    """A file that is no table of measured spaces."""
+
+
+class PackError(DwconvError):
+    """A kernel pack that cannot be made, or that must not be loaded here."""
+
+
 class BrokenInstallation(DwconvError):
     """A package that dwconv needs is missing, or is a version known to be broken."""
 
