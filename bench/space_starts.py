@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv.layers import shipped_networks
+from dwconv.layer_files import shipped_networks
 from dwconv.records.database import Database
 from dwconv.schedules.space import Config
 from dwconv.target import CpuTarget

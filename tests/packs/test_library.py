@@ -1,4 +1,4 @@
-"""The machine code of a CPU kernel, linked: the same bits as the usual one, without TVM, and nothing else to be seen."""
+"""A kernel as a shared library: linked, with the few symbols of TVM's runtime that it asks for, and run without TVM."""
 
 from __future__ import annotations
 

@@ -199,7 +199,9 @@ def test_another_pack_than_the_one_that_was_asked_for_is_refused(pack, made):
 
 def test_a_pack_of_another_device_is_refused(pack, monkeypatch):
     device = cpu_target().device
-    monkeypatch.setattr(load, "cpu_target", lambda: dataclasses.replace(cpu_target(), device="other-avx2-2t", threads=2))
+    monkeypatch.setattr(
+        load, "cpu_target", lambda: dataclasses.replace(cpu_target(), device="other-avx2-2t", threads=2)
+    )
     refused(pack, f"it is for {device}, this is other-avx2-2t")
 
 
