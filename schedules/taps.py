@@ -94,7 +94,11 @@ class Axis:
 
     def is_interior(self, start: int, width: int) -> bool:
         """Whether a whole tile at ``start`` lies in the output and reads no padding."""
-        return start + width <= self.outputs and len(self.live_reads(start, width)) == len(self.reads(width))
+        if start + width > self.outputs:
+            return False
+        least, greatest = _extent(self, width)
+        origin = self.origin(start)
+        return greatest < least or (origin + least >= 0 and origin + greatest < self.inputs)
 
     def reads_of(self, run: Run) -> list[tuple[int, list[tuple[int, int]]]]:
         """The inputs that a tile of ``run`` reads, each with the (output, tap) pairs that it meets; no padding."""
@@ -119,6 +123,14 @@ class Axis:
 @cache
 def _tile_reads(axis: Axis, width: int, *, alone: bool) -> dict[int, list[tuple[int, int]]]:
     return axis.live_reads(0, width) if alone else axis.reads(width)
+
+
+@cache
+def _extent(axis: Axis, width: int) -> tuple[int, int]:
+    """The least and the greatest input that a tile of ``width`` outputs reads; (0, -1) if it reads none. A long axis
+    has a thousand tiles, and many configurations are looked at."""
+    found = axis.reads(width)
+    return min(found, default=0), max(found, default=-1)
 
 
 @dataclass(frozen=True, kw_only=True)

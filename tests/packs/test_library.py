@@ -1,4 +1,4 @@
-"""A kernel as a shared library: linked, with the few symbols of TVM's runtime that it asks for, and run without TVM."""
+"""The machine code of a CPU kernel, linked: the same bits as the usual one, without TVM; it shows nothing else."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from pathlib import Path
 
 import pytest
 from planted_records import record_of, workload_of
@@ -10,12 +12,14 @@ from planted_records import record_of, workload_of
 from dwconv.errors import InvalidConfig
 from dwconv.schedules.template import templates_for
 from dwconv.target import cpu_of_device
+from dwconv.untuned import learn as learning
 from dwconv.untuned.evidence import evidence
-from dwconv.untuned.learn import learn
-from dwconv.untuned.other_size import expected_from, octaves_between
+from dwconv.untuned.learn import gain_trees, learn
+from dwconv.untuned.other_size import errors_by_octaves, expected_from, octaves_between
 from dwconv.untuned.portfolio import NOTHING, Errors, GainModel, shipped
 from dwconv.untuned.trees import Trees
 
+ROOT = Path(__file__).resolve().parents[2]
 DEVICE, OTHER = "one-avx512-2t", "other-avx512-2t"
 TARGET = cpu_of_device(DEVICE)
 HERE = {"1 octave": Errors(middle=-0.1, least=-0.5, workloads=22)}
@@ -88,21 +92,26 @@ def test_nothing_is_expected_where_errors_are_not_known():
 # -- how far off -------------------------------------------------------------------------------------------------------
 
 
-def learnt(*, gains, devices=(DEVICE,), step=1.3):
-    """Twelve layers, each at two sizes; ``gains(layer, device)`` are what each gains at the smaller and the larger."""
-    records = [
+def evidence_of(*, gains, devices=(DEVICE,), steps=(1.3,)):
+    """Nine layers for each of ``steps``, the ratio of the two sizes that each layer has; ``gains(layer, device)`` are
+    what it gains at the smaller and the larger."""
+    layers = [(layer, step) for layer, step in enumerate(step for step in steps for _ in range(9))]
+    return evidence(
         measured(at(size, channels=16 * (1 + layer)), gain=gain, device=device)
         for device in devices
-        for layer in range(12)
+        for layer, step in layers
         for size, gain in zip((20, round(20 * step)), gains(layer, device), strict=True)
-    ]
-    return learn(evidence(records), network=lambda workload: str(workload.channels % 5))
+    )
+
+
+def learnt(**facts):
+    return learn(evidence_of(**facts), network=lambda workload: str(workload.channels % 5))
 
 
 def test_errors_are_those_of_each_size_from_the_other():
     model = learnt(gains=lambda layer, device: (4.0, 4.0))
     errors = model.other_size["1 octave"]
-    assert errors.workloads == 24 and list(model.other_size) == ["1 octave"]
+    assert errors.workloads == 18 and list(model.other_size) == ["1 octave"]
     assert errors.middle == pytest.approx(-0.2, abs=0.05), "what adopting may lose is assumed"
     assert errors.least == pytest.approx(-0.2, abs=0.25)
     changing = learnt(gains=lambda layer, device: (4.0, 1.0) if layer % 2 else (1.0, 4.0))
@@ -110,22 +119,58 @@ def test_errors_are_those_of_each_size_from_the_other():
 
 
 def test_sizes_far_apart_are_judged_apart_and_too_far_not_at_all():
-    assert list(learnt(gains=lambda layer, device: (4.0, 4.0), step=2.0).other_size) == ["3 octaves"]
-    assert learnt(gains=lambda layer, device: (4.0, 4.0), step=4.0).other_size == {}
+    assert list(learnt(gains=lambda layer, device: (4.0, 4.0), steps=(2.0,)).other_size) == ["3 octaves"]
+    assert learnt(gains=lambda layer, device: (4.0, 4.0), steps=(4.0,)).other_size == {}
+
+
+def test_errors_are_no_smaller_farther_away(monkeypatch):
+    planted = {"1 octave": [-2.0, -1.0, *[0.0] * 20], "3 octaves": [-0.5] * 22}
+    monkeypatch.setattr(learning, "errors_by_octaves", lambda measured, **facts: planted)
+    near, far = learnt(gains=lambda layer, device: (4.0, 4.0)).other_size.values()
+    assert (near.least, near.middle, far.least, far.middle) == (-1.0, 0.0, -1.0, -0.5)
+    planted["1 octave"] = planted["1 octave"][:11]
+    assert list(learnt(gains=lambda layer, device: (4.0, 4.0)).other_size) == ["3 octaves"], "of 11, nothing is known"
+
+
+def test_a_layer_is_judged_by_trees_that_do_not_know_it():
+    known: list[set[str]] = []
+    every = evidence_of(gains=lambda layer, device: (4.0, 4.0), devices=(DEVICE, OTHER))
+    layers = {one.workload.layer for one in every}
+    facts = {"grown": lambda rest: known.append({one.workload.layer for one in rest}), "real_power": None}
+    assert errors_by_octaves(every, **facts, leaves_out_device=False) == {}
+    assert sorted(map(sorted, (layers - each for each in known))) == sorted([layer] for layer in [*layers, *layers])
 
 
 def test_a_device_that_the_trees_do_not_know_is_judged_without_it():
-    model = learnt(
+    """What a layer gains on one device is two octaves off on the other, and half of that is made up for."""
+    every = evidence_of(
         gains=lambda layer, device: (4.0, 4.0) if device == DEVICE else (16.0, 16.0), devices=(DEVICE, OTHER)
     )
-    errors = model.other_size_other_device["1 octave"]
-    assert errors.least == pytest.approx(-1.0, abs=0.25), "half of the two octaves between the devices"
+    for leaves_out_device, off in ((True, 1.0), (False, 0.5)):
+        errors = errors_by_octaves(
+            every,
+            grown=gain_trees,
+            real_power=lambda one, config: math.log2(one.gain(one.best)),
+            leaves_out_device=leaves_out_device,
+        )
+        assert [abs(error) for error in errors["1 octave"]] == pytest.approx([off] * 36, abs=0.05)
     alone = learnt(gains=lambda layer, device: (4.0, 1.0) if layer % 2 else (1.0, 4.0))
     assert alone.other_size_other_device["1 octave"].least == 2 * alone.other_size["1 octave"].least
 
 
-def test_what_ships_knows_the_errors_of_both():
-    gain = shipped().gain
+def test_what_ships_knows_the_errors_of_both_and_the_docs_show_them():
+    gain, page = shipped().gain, (ROOT / "docs" / "dispatch.md").read_text()
     for errors in (gain.other_size, gain.other_size_other_device):
         near, far = errors["1 octave"], errors["3 octaves"]
         assert far.least <= near.least < near.middle
+    rows = {
+        f"within {octaves} ({near.workloads} pairs)": (near, gain.other_size_other_device[octaves])
+        for octaves, near in gain.other_size.items()
+    }
+    rows[f"other layers alone ({gain.known_device[''].workloads} passes)"] = (
+        gain.known_device[""],
+        gain.other_device[""],
+    )
+    for name, (known, other) in rows.items():
+        said = f"{2**known.least:.2f}" + " of the predicted gain" * (name.startswith("within 1 "))
+        assert f"| {name} | {said} | {2**other.least:.2f} |" in page
