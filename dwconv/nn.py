@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comment in a scripted method is an error
 
 from dwconv import settings
 from dwconv.call.functional import conv1d, conv2d, reset
@@ -58,7 +59,7 @@ class DepthwiseConv1d(nn.Conv1d):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]  # what is scripted runs without dwconv
+        if is_scripting():  # what is scripted runs in processes without dwconv
             if self.padding_mode == "zeros":
                 return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -104,7 +105,7 @@ class DepthwiseConv2d(nn.Conv2d):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if torch.jit.is_scripting():  # type: ignore[attr-defined]  # what is scripted runs without dwconv
+        if is_scripting():  # what is scripted runs in processes without dwconv
             if self.padding_mode == "zeros":
                 return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)

@@ -36,10 +36,10 @@ def revert(model: nn.Module) -> RevertSummary:
     """
     reverted, left = [], []
     for name, module in model.named_modules():
-        if not isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
-            continue
         made = type(module)
         plain = vars(made).get("plain_class")  # its own: a subclass computes what its plain class does not
+        if plain is None and not isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
+            continue
         if plain is None:
             why = f"stays {made.__name__}: a class made of {made.__mro__[1].__name__}; revert before it is made"
             left.append(ConvertedLayer(name, why))

@@ -51,6 +51,18 @@ def test_a_class_made_by_convert_has_the_class_it_was_made_of(logs):
     assert type(layer) is Own
 
 
+def test_whatever_convert_made_a_class_for_has_its_own_again(logs):
+    """A block that is no convolution itself, say, but calls one."""
+
+    class Converted(TinyNet):
+        plain_class = TinyNet
+
+    model = nn.Sequential(TinyNet())
+    model[0].__class__ = Converted
+    assert str(dwconv.revert(model)) == "1 layers reverted\n  0  TinyNet"
+    assert type(model[0]) is TinyNet
+
+
 def test_a_class_made_of_ours_stays_and_is_named(logs):
     """Its plain class would forget what the subclass computes."""
 

@@ -23,7 +23,7 @@ def convolve(given: Arguments) -> Tensor:
 
 def _is_for_pytorch(call: Call) -> bool:
     """True if PyTorch's own op does it all: then nothing of ours stands in its way."""
-    if is_unknown_to_our_ops(call.x):
+    if is_unknown_to_our_ops(call.x, call.w):
         return True
     if torch.compiler.is_compiling() or _has_symbols(call):
         return False  # decided when the compiled code runs
