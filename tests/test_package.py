@@ -91,7 +91,8 @@ def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp
 
 
 @pytest.mark.parametrize(
-    "command, option", [("tune", "--shape"), ("show", "--shape"), ("merge", "--out"), ("portfolio", "--without")]
+    "command, option",
+    [("tune", "--shape"), ("show", "--shape"), ("merge", "--out"), ("export", "--wheel"), ("portfolio", "--without")],
 )
 def test_console_script_and_module_print_help(clean_python, tmp_path, command, option):
     script = str(Path(clean_python).with_name("dwconv"))
@@ -105,7 +106,7 @@ def test_console_script_and_module_print_help(clean_python, tmp_path, command, o
 def test_unknown_command_is_one_line():
     done = subprocess.run([sys.executable, "-m", "dwconv", "fly"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: command=fly is unknown; use one of tune, show, merge, portfolio\n"
+    assert done.stderr == "error: command=fly is unknown; use one of tune, show, merge, export, portfolio\n"
 
 
 def test_importing_dwconv_leaves_tvm_alone():

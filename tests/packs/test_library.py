@@ -1,4 +1,4 @@
-"""The machine code of a CPU kernel, linked: the same bits as the usual one, without TVM, and nothing else to be seen."""
+"""The machine code of a CPU kernel, linked: the same bits as the usual one, without TVM."""
 
 from __future__ import annotations
 
