@@ -103,7 +103,7 @@ def _print(made: MadePack) -> None:
         from dwconv.dispatch import tune_command
 
         print(
-            f"note: of the passes, {len(made.without_records)} have no record that decides, and run as untuned ones do; "
+            f"note: of the passes, {len(made.without_records)} have no record that decides, and run as untuned; "
             f"the first: {tune_command(made.without_records[0])}",
             file=sys.stderr,
         )
