@@ -45,6 +45,14 @@ def measured(
             yield from ((one, record) for record in records if _is_current(record) == current)
 
 
+def at_other_sizes(workload: Workload, target: Target) -> Iterator[TuningRecord]:
+    """The best record of the same layer on ``target`` at each other input size, made with the versions installed: at
+    the measured batch size that is nearest."""
+    for other in database().other_sizes(workload, target.device):
+        for records in database().ranked_by_batch(other, target.device, is_current=_is_current)[:1]:
+            yield from [record for record in records if _is_current(record)][:1]
+
+
 def failed(workload: Workload, target: Target) -> list[TuningRecord]:
     """Candidates of a workload, at any batch size, that do not work here with the versions installed."""
     known = database().family(workload, target.device)

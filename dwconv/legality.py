@@ -6,6 +6,7 @@ says: a kernel of another pass or device would write where it must not.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from dwconv import packed
@@ -23,6 +24,23 @@ broken: dict[Candidate, str] = {}
 predicted: dict[tuple[str, str], Candidate] = {}
 """The predicted kernels of this process, by family of workloads and device. Each runs at other batch sizes too: nobody
 should wait for another build at the last, smaller batch of an epoch."""
+
+foreseen_sizes: dict[tuple[str, str], set[str]] = defaultdict(set)
+"""The families of workloads that a prediction was made for in this process, by layer and device."""
+MOST_SIZES = 8
+"""Sizes of one layer that predictions are made for in a process. To decide and build takes up to seconds for each; a
+run whose sizes never repeat would do nothing else."""
+
+
+def foresee(workload: Workload, target: Target) -> None:
+    """Note that a prediction is made for ``workload``."""
+    foreseen_sizes[workload.layer, target.device].add(workload.family)
+
+
+def is_crowded(workload: Workload, target: Target) -> bool:
+    """True if predictions were made for as many other sizes of the layer as may be."""
+    sizes = foreseen_sizes.get((workload.layer, target.device), set())
+    return len(sizes) >= MOST_SIZES and workload.family not in sizes
 
 
 def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Config, str]:

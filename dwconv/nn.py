@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,9 @@ PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 class DepthwiseConv1d(nn.Conv1d):
     """``torch.nn.Conv1d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
+
+    plain_class: ClassVar[type[nn.Module]] = nn.Conv1d
+    """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""
 
     def __init__(
         self,
@@ -55,6 +58,11 @@ class DepthwiseConv1d(nn.Conv1d):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]  # what is scripted runs without dwconv
+            if self.padding_mode == "zeros":
+                return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
         if self.padding_mode == "zeros":
             return conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -63,6 +71,9 @@ class DepthwiseConv1d(nn.Conv1d):
 
 class DepthwiseConv2d(nn.Conv2d):
     """``torch.nn.Conv2d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
+
+    plain_class: ClassVar[type[nn.Module]] = nn.Conv2d
+    """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""
 
     def __init__(
         self,
@@ -93,6 +104,11 @@ class DepthwiseConv2d(nn.Conv2d):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if torch.jit.is_scripting():  # type: ignore[attr-defined]  # what is scripted runs without dwconv
+            if self.padding_mode == "zeros":
+                return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            return F.conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
         if self.padding_mode == "zeros":
             return conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)

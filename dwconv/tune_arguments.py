@@ -61,8 +61,14 @@ def _add_network(parser: ArgumentParser) -> None:
     network.add_argument(
         "--network", metavar="NAME", action="append", help="a network that dwconv lists, or FILE; may be repeated"
     )
-    network.add_argument("--batch", type=_whole, metavar="N", help="batch size")
-    network.add_argument("--layers", type=Path, metavar="FILE", help="JSON: a list of layers by the network's name")
+    network.add_argument("--batch", type=_whole, metavar="N", help="batch size, for layers that name none")
+    network.add_argument(
+        "--layers",
+        type=Path,
+        metavar="FILE",
+        help="JSON: a list of layers by the network's name, such as dwconv.layers(model, x).save(FILE) writes; all its "
+        "networks without --network",
+    )
 
 
 def _add_model(parser: ArgumentParser) -> None:
@@ -160,28 +166,35 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
     """The workloads to tune, and how often each occurs. Raises InvalidWorkload."""
     passes = _passes(args)
     _check_goes_with(parser, args, "--model", _GIVEN_WITH_A_MODEL)
-    if args.network is None:
-        _check_goes_with(parser, args, "--network", ("layers", "batch"))
-        if args.shape is None or args.kernel is None:
-            parser.error(
-                "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
-            )
-        return Counter(workload_from(args, pass_) for pass_ in passes)
+    if args.network is not None or args.layers is not None:
+        return _listed_workloads(parser, args, passes)
+    _check_goes_with(parser, args, "--network", ("batch",))
+    if args.shape is None or args.kernel is None:
+        parser.error(
+            "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
+        )
+    return Counter(workload_from(args, pass_) for pass_ in passes)
+
+
+def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace, passes: tuple[Pass, ...]) -> Counter[Workload]:
+    """Those of ``--network`` and ``--layers``. Raises InvalidWorkload."""
     if args.shape is not None:
-        parser.error("give --shape or --network, not both")
+        parser.error(f"give --shape or --{'layers' if args.network is None else 'network'}, not both")
     _check_goes_with(parser, args, "--shape", _GIVEN_BY_A_NETWORK, because="; the network gives it for every layer")
-    if args.batch is None:
+    if args.batch is None and args.layers is None:
         parser.error("--network needs --batch N")
 
-    from dwconv.layers import read_layers, shipped_layers
+    from dwconv.layer_files import networks_in, read_layers, shipped_layers
 
     path = args.layers or shipped_layers()
     counts: Counter[Workload] = Counter()
-    for network in dict.fromkeys(args.network):
+    for network in dict.fromkeys(args.network or networks_in(path)):
         for layer in read_layers(path, network=network):
-            for pass_ in passes:
+            for pass_ in (pass_ for pass_ in passes if pass_ in layer.passes):
                 workload = layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout, bias=args.bias)
                 counts[workload] += layer.count
+    if not counts:
+        raise InvalidWorkload(f"passes={args.passes}: no layer of {path} runs them")
     return counts
 
 

@@ -69,6 +69,9 @@ class Plan:
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
         self.kernels.update({pass_: None for pass_ in of_pytorch if pass_ not in self._refused})
+        for pass_, each in decisions.items():
+            if target is not None and each.expected and each.record is None:
+                legality.foresee(problem.workload(pass_), target)
         self._warn_of_untuned()
 
     def check(self, passes: Sequence[Pass]) -> None:
@@ -112,7 +115,13 @@ class Plan:
         if sizes in _met:
             return
         _met.add(sizes)
-        slow = [pass_ for pass_, each in self.decisions.items() if each.command and each.provider == "pytorch"]
+        if crowded := [pass_ for pass_, each in self.decisions.items() if each.crowded]:
+            self._warn_of_crowd(crowded[0])
+        slow = [
+            pass_
+            for pass_, each in self.decisions.items()
+            if each.command and each.provider == "pytorch" and not each.crowded
+        ]
         if not slow or len(_untuned) > MOST_NAMED:
             return
         _untuned.add(sizes)
@@ -121,6 +130,16 @@ class Plan:
         else:
             _warn(
                 f"{self._named(slow)} run on PyTorch's own op: {self._reasons(slow)}; tune them: {self._command(slow)}"
+            )
+
+    def _warn_of_crowd(self, pass_: Pass) -> None:
+        """Say once of a layer that its further sizes run on PyTorch's op."""
+        workload = self.problem.workload("fprop").for_pass("dgrad")
+        if _is_first(f"crowd {workload.layer}"):
+            _warn(
+                f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
+                f"{self.decisions[pass_].reason}; pad to fewer sizes, or tune those that matter: "
+                f"{self._command(PASSES)}"
             )
 
     def _named(self, passes: Sequence[Pass]) -> str:
@@ -191,6 +210,7 @@ def forget() -> None:
         _kernels.clear()
         legality.broken.clear()
         legality.predicted.clear()
+        legality.foreseen_sizes.clear()
 
 
 # -- what this process has --------------------------------------------------------------------------------------------

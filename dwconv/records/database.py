@@ -17,7 +17,7 @@ from dwconv import settings
 from dwconv.errors import LogError, one_line
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status, TuningRecord
-from dwconv.workload import DType, Layout, Pass, Workload
+from dwconv.workload import DType, Layout, Pair, Pass, Workload
 
 IsCurrent = Callable[[TuningRecord], bool]
 """Was a record made with what is installed here? See ``validity``."""
@@ -99,6 +99,22 @@ class Database:
         for record in self:
             kinds[record.workload.pass_, record.workload.layout, record.workload.dtype].append(record)
         return dict(kinds)
+
+    def other_sizes(self, workload: Workload, device: str) -> list[Workload]:
+        """The same layer at each other input size of which there are records on ``device``, at the batch size of
+        ``workload``. Asking costs nothing after the first time."""
+        known = self._by_layer.get((device, workload.layer), {})
+        return [other.with_batch(workload.batch) for size, other in known.items() if size != workload.input_size]
+
+    @cached_property
+    def _by_layer(self) -> dict[tuple[str, str], dict[Pair, Workload]]:
+        layers: dict[tuple[str, str], dict[Pair, Workload]] = defaultdict(dict)
+        for (device, _), records in (
+            (key, records) for place in self.places for file in place for key, records in file.items()
+        ):
+            workload = records[0].workload
+            layers[device, workload.layer].setdefault(workload.input_size, workload)
+        return dict(layers)
 
     def devices(self, workload: Workload) -> list[str]:
         """Devices with records of this workload at any batch size."""
