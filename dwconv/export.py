@@ -59,7 +59,7 @@ def _export(argv: list[str] | None) -> int:
     target = with_arithmetic(args, parse_target(args.target))
     known = _known(args)
     workloads = _workloads(parser, args, target, known)
-    print(f"note: compiling the kernels of {len(workloads)} passes for {target.device}", file=sys.stderr)
+    print(f"note: compiling for {target.device}: kernels of {len(workloads)} passes at most", file=sys.stderr)
     made = make_pack(workloads, target, folder=args.out, known=known)
     _print(made)
     if args.wheel:
@@ -103,12 +103,12 @@ def _print(made: MadePack) -> None:
         from dwconv.dispatch import tune_command
 
         print(
-            f"note: {len(made.without_records)} passes have no record that decides, and run as untuned ones do; the "
-            f"first: {tune_command(made.without_records[0])}",
+            f"note: of the passes, {len(made.without_records)} have no record that decides, and run as untuned; "
+            f"the first: {tune_command(made.without_records[0])}",
             file=sys.stderr,
         )
     if made.of_pytorch:
-        print(f"note: PyTorch's op is faster in {made.of_pytorch} passes, and runs them", file=sys.stderr)
+        print(f"note: of the passes, {made.of_pytorch} run on PyTorch's op, which is faster there", file=sys.stderr)
     if made.without_native:
         print(f"note: calls of this pack go through Python: {made.without_native}", file=sys.stderr)
     if not manifest.made_for.measured:
@@ -116,7 +116,8 @@ def _print(made: MadePack) -> None:
             "note: nothing of this was measured; dwconv.load_pack(…, unmeasured=True) runs it all the same",
             file=sys.stderr,
         )
-    print(f"{made.folder}: {len(manifest.kernels)} kernels, {manifest.bytes / 1e6:.1f} MB")
+    count = len(manifest.kernels)
+    print(f"{made.folder}: {count} kernel{'s' * (count != 1)}, {manifest.bytes / 1e6:.1f} MB")
     print(f"needs: {manifest.needs}")
     print(f"sha256: {manifest.sha256}")
     print("a pack is code that is run: whoever loads it must trust whoever made it")

@@ -171,10 +171,8 @@ def _needs(target: Target) -> str:
     has = versions.installed()
     device = f"the CPU {target.device}" if isinstance(target, CpuTarget) else f"a GPU {target.device} and cuda-bindings"
     torch_version = has["torch"].partition("+")[0] if target.kind == "cpu" else has["torch"]
-    return (
-        f"Linux on {platform.machine()}, {device}, PyTorch {torch_version}, dwconv {has['dwconv']}; no TVM, compiler "
-        "or tuning log"
-    )
+    pytorch = f"PyTorch {torch_version}" if target.present else "PyTorch"
+    return f"Linux on {platform.machine()}, {device}, {pytorch}, dwconv {has['dwconv']}; no TVM, compiler or tuning log"
 
 
 def _compiler(target: Target) -> dict[str, str]:

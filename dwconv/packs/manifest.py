@@ -93,6 +93,8 @@ class PackedKernel(_Struct, frozen=True, kw_only=True):
     config: dict[str, int | str]
     arguments: list[Tensor]
     launches: list[CudaLaunch] = []
+    resources: dict[_Name, dict[_Name, _Count]] = {}
+    """Of each CUDA kernel, as the compiler reported them."""
 
     def candidate(self) -> Candidate:
         """Raises PackError for what is no workload or no configuration."""
@@ -126,6 +128,7 @@ class PackedKernel(_Struct, frozen=True, kw_only=True):
             cubin=code if is_cuda else b"",
             library=b"" if is_cuda else code,
             launches=launches,
+            kernel_resources=self.resources,
         )
 
     @classmethod
@@ -148,6 +151,7 @@ class PackedKernel(_Struct, frozen=True, kw_only=True):
                 )
                 for launch in artifact.launches
             ],
+            resources={str(kernel): dict(told) for kernel, told in artifact.kernel_resources.items()},
         )
 
 

@@ -1,4 +1,4 @@
-"""The machine code of a CPU kernel, linked: the same bits as the usual one, without TVM; it shows nothing else."""
+"""The machine code of a CPU kernel, linked: the same bits as the usual one, without TVM."""
 
 from __future__ import annotations
 

@@ -271,6 +271,26 @@ def test_what_was_never_measured_is_run_only_if_asked(pack, no_packs):
     refused(pack, r"never measured, .* load_pack\(…, unmeasured=True\) runs them all the same")
 
 
+def test_then_they_run_and_every_answer_says_that_nobody_measured_them(pack, nothing_is_built):
+    forge(pack, made_for(measured=False))
+    dwconv.load_pack(pack, unmeasured=True)
+    plan, ours, theirs = step(batch=3)
+    assert {each.reason for each in plan.decisions.values()} == {
+        "a pack brings it: computed to be the fastest, never measured"
+    }
+    assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert packed.records() == [], "they are no measurements"
+
+
+def test_what_is_measured_here_goes_before_them(pack, planted_log, logs):
+    (logs / "log.jsonl").write_bytes(planted_log.read_bytes())
+    forge(pack, made_for(measured=False))
+    dwconv.load_pack(pack, unmeasured=True)
+    plan, _, _ = step()
+    assert all("times as fast" in each.reason or "×" in each.reason for each in plan.decisions.values())
+
+
 def test_the_cpp_of_calls_for_another_pytorch_is_left_out(pack, monkeypatch):
     monkeypatch.setattr(load.native, "module", None)
     here = load.bound_to()

@@ -1,0 +1,241 @@
+"""``python -m dwconv.export``: what it writes, what it says, and bad input in one line."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import importlib.util
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import planted_records
+import pytest
+from packs.conftest import LAYER, SMALL
+
+from dwconv import export, settings
+from dwconv.errors import PackError
+from dwconv.packs.choose import choose
+from dwconv.packs.load import load_pack
+from dwconv.packs.make import make_pack
+from dwconv.packs.manifest import MANIFEST, decode
+from dwconv.packs.wheel import write_wheel
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import templates_for
+from dwconv.target import cpu_target, parse_target
+from dwconv.workload import PASSES
+
+SHAPE = ("--shape", "2,8,12,12", "--kernel", "3", "--layout", "nhwc")
+
+
+def run(*options: object) -> int | str | None:
+    """The exit code of the command."""
+    try:
+        return export.main([*map(str, options)])
+    except SystemExit as exit:  # argparse ends this way
+        return exit.code
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *options: object) -> str:
+    """The one line that answers bad input; notes may stand before it."""
+    assert run(*options) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    *notes, line = err.splitlines()
+    assert line.startswith("error: ") and all(note.startswith("note: ") for note in notes)
+    return line
+
+
+# -- what it writes --------------------------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_it_made_what_it_needs_and_how_large_it_is(made, planted_log, capsys, tmp_path, no_packs):
+    folder = tmp_path / "pack"
+    assert run(*SHAPE, "--log", planted_log, "-o", folder, "--passes", "dgrad", "--wheel", "my_kernels") == 0
+    out, err = capsys.readouterr()
+    manifest = decode((folder / MANIFEST).read_bytes())
+    pack, needs, digest, warning, wheel = out.splitlines()
+    assert pack == f"{folder}: 1 kernel, {manifest.bytes / 1e6:.1f} MB"
+    assert needs == f"needs: {manifest.needs}" and cpu_target().device in needs and "PyTorch" in needs
+    assert digest == f"sha256: {manifest.sha256}"
+    assert "must trust whoever made it" in warning
+    assert Path(wheel.removeprefix("wheel: ")).parent == tmp_path and wheel.endswith(".whl")
+    assert err.startswith(f"note: compiling for {cpu_target().device}: ")
+    load_pack(folder, sha256=manifest.sha256)
+
+
+def test_the_manifest_lists_every_file_with_its_size(made):
+    files = {str(path.relative_to(made.folder)): path for path in made.folder.rglob("*") if path.is_file()}
+    del files[MANIFEST]
+    listed = {file.path: file for file in made.manifest.files}
+    assert listed.keys() == files.keys()
+    for name, path in files.items():
+        content = path.read_bytes()
+        assert (listed[name].bytes, listed[name].sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    assert made.manifest.bytes == sum(path.stat().st_size for path in files.values())
+    assert made.manifest.versions.keys() == {"dwconv", "torch", "tvm", "linker"}
+
+
+def test_a_whole_log_without_naming_a_layer(made, planted_log, tmp_path):
+    assert run("--log", planted_log, "-o", tmp_path / "pack") == 0
+    manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
+    keys = {kernel.candidate().workload.key for kernel in manifest.kernels}
+    assert keys == {layer.for_pass(pass_).key for layer in (LAYER, SMALL) for pass_ in PASSES}
+
+
+def test_a_model_s_layers(made, tmp_path, monkeypatch, capsys):
+    """Those that it runs; here, one of three layers is tuned."""
+    layer = planted_records.workload_of(shape=(2, 8, 6, 6), layout="nchw")
+    planted_records.plant(tmp_path / "log.jsonl", [layer], template_layout="nchw")
+    options = ("--model", "models:TinyNet", "--input", "2,3,6,6")
+    assert run(*options, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
+    manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
+    assert {kernel.candidate().workload.family for kernel in manifest.kernels} == {
+        layer.for_pass(pass_).family for pass_ in PASSES
+    }
+    err = capsys.readouterr().err
+    assert "of the passes, 6 have no record that decides" in err and "python -m dwconv.tune --shape" in err
+
+
+def test_where_pytorch_is_faster_its_record_goes_along_without_a_kernel(made, tmp_path, no_packs):
+    log = tmp_path / "log.jsonl"
+    planted_records.plant(log, [SMALL], baseline_us=1.0)
+    workloads = [SMALL.for_pass(pass_) for pass_ in PASSES]
+    slower = make_pack(workloads, cpu_target(), folder=tmp_path / "pack", known=Database.load([log]))
+    assert (slower.of_pytorch, slower.manifest.kernels) == (3, [])
+    load_pack(tmp_path / "pack")
+    from dwconv.dispatch import decide
+
+    decision = decide(SMALL, "cpu")
+    assert decision.provider == "pytorch" and "is faster" in decision.reason and not decision.command
+
+
+def test_a_kernel_of_few_threads_brings_the_one_of_all_for_larger_batches(tmp_path):
+    target = cpu_target(threads=4)
+    (template,) = (each for each in templates_for(SMALL, target) if each.layout == "nhwc")
+    default = template.space(SMALL, target).default
+    config = Config.of(default.template, **{**dict(default.values), "threads": 1})
+    log = TuningLog(tmp_path / "log.jsonl")
+    log.append(planted_records.record_of(SMALL, config=config, device=target.device, baseline_us=1000.0))
+    choice = choose(SMALL, target, Database.load([log.path]))
+    assert choice is not None
+    assert [candidate.config.threads for candidate in choice.candidates] == [1, 4]
+
+
+def test_a_pack_for_a_gpu_that_is_not_here(tmp_path, capsys):
+    """From computed costs: cubins, and no word of theirs having been measured."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    target = parse_target("cuda:sm_90")
+    workload = planted_records.workload_of(shape=(2, 8, 12, 12), layout="nchw").for_pass("fprop")
+    config = templates_for(workload, target)[0].space(workload, target).default
+    record = planted_records.record_of(workload, config=config, device="sm_90", predicted=True, baseline_us=None)
+    TuningLog(tmp_path / "log.jsonl").append(record)
+    assert run("--target", target, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
+    assert "nothing of this was measured" in capsys.readouterr().err
+    manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
+    (kernel,) = manifest.kernels
+    code = (tmp_path / "pack" / kernel.file.path).read_bytes()
+    assert code.startswith(b"\x7fELF") and kernel.file.path.endswith(".cubin")
+    from dwconv.build.cache import build_cached
+
+    built = build_cached(kernel.candidate(), target)
+    assert kernel.artifact(code) == dataclasses.replace(built, source="", resources={}, build_s=0.0), (
+        "the launches are read back as they were"
+    )
+    assert (manifest.made_for.arch, manifest.made_for.measured) == ("sm_90", False)
+
+
+def test_a_wheel_is_what_installers_expect(made, tmp_path):
+    path = write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
+    with zipfile.ZipFile(path) as wheel:
+        names = set(wheel.namelist())
+        info = next(name.partition("/")[0] for name in names if name.endswith("/METADATA"))
+        lines = wheel.read(f"{info}/RECORD").decode().splitlines()
+        for line in lines:
+            name, digest, size = line.split(",")
+            if digest:
+                content = wheel.read(name)
+                expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+                assert (digest, int(size)) == (f"sha256={expected}", len(content))
+        assert {line.partition(",")[0] for line in lines} == names
+        assert made.manifest.sha256 in wheel.read("my_kernels/__init__.py").decode()
+    if importlib.util.find_spec("pip") is None:
+        pytest.skip("there is no pip to install it")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "-q",
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        str(tmp_path / "at"),
+    ]
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "at" / "my_kernels" / MANIFEST).read_bytes() == (made.folder / MANIFEST).read_bytes()
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_model_or_network(capsys, tmp_path, planted_log):
+    out = ("-o", tmp_path / "pack", "--log", planted_log)
+    assert "there is no module no_such_module" in error_of(
+        capsys, "--model", "no_such_module:Net", "--input", "1,3,8,8", *out
+    )
+    assert "network=NoNet is not in" in error_of(capsys, "--network", "NoNet", "--batch", "1", *out)
+    assert "give --shape N,C,H,W" in error_of(capsys, "-o", tmp_path / "pack")
+    assert not (tmp_path / "pack").exists()
+
+
+def test_an_empty_log_or_none(capsys, tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    out = ("-o", tmp_path / "pack")
+    assert "there are no records at all" in error_of(capsys, "--log", tmp_path / "empty.jsonl", *out)
+    assert "missing.jsonl is not there" in error_of(capsys, "--log", tmp_path / "missing.jsonl", *out)
+    line = error_of(capsys, *SHAPE, "--log", tmp_path / "empty.jsonl", *out)
+    assert f"none of 3 passes has a record of {cpu_target().device}" in line and "python -m dwconv.tune" in line
+
+
+def test_a_target_without_records(capsys, tmp_path, planted_log):
+    out = ("-o", tmp_path / "pack", "--log", planted_log, "--target", "cuda:sm_90")
+    line = error_of(capsys, *out)
+    assert f"has no records of sm_90: they are of {cpu_target().device}" in line
+    assert "none of 3 passes has a record of sm_90" in error_of(capsys, *SHAPE, *out)
+
+
+def test_a_folder_that_is_there_stays_as_it_is(capsys, tmp_path, planted_log):
+    assert f"out={tmp_path} is there already" in error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path)
+    (tmp_path / "file").write_text("mine")
+    line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "file" / "pack")
+    assert "cannot be written: Not a directory" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_without_a_compiler_nothing_is_left_behind(capsys, tmp_path, planted_log, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "pack")
+    assert f"linked by a C++ compiler, and there is no {settings.linker()}" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["dwconv", "My-Kernels", "../x", "1st", ""])
+def test_names_that_no_package_has(capsys, tmp_path, planted_log, name):
+    if not name:
+        with pytest.raises(PackError, match="is no name for a package"):
+            write_wheel(tmp_path, None, name=name, folder=tmp_path)
+        return
+    line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "pack", "--wheel", name)
+    assert f"wheel={name} is no name for a package" in line
+
+
+def test_relaxed_arithmetic_is_refused(capsys, tmp_path):
+    assert "--fast-math: packs hold kernels with IEEE" in error_of(
+        capsys, *SHAPE, "--fast-math", "-o", tmp_path / "pack"
+    )

@@ -1,0 +1,74 @@
+"""A pack on a GPU: its kernels run, those that were measured there and those that were computed without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from planted_records import record_of, workload_of
+
+import dwconv
+from dwconv import packed
+from dwconv.build import cache
+from dwconv.errors import PackError
+from dwconv.packs.make import make_pack
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog
+from dwconv.schedules.template import templates_for
+from dwconv.target import parse_target
+from dwconv.workload import PASSES
+from tests.standin.on_gpu.kernels import Launches, plant, target
+
+LAYER = workload_of(shape=(2, 8, 9, 9), layout="nchw")
+PASSES_OF_LAYER = [LAYER.for_pass(pass_) for pass_ in PASSES]
+
+
+@pytest.fixture(autouse=True)
+def no_packs(logs: Path) -> Iterator[None]:
+    packed.forget()
+    yield
+    packed.forget()
+
+
+def step_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training step gives PyTorch's numbers, and launches kernels that are not built now."""
+
+    def build(*arguments: object) -> None:
+        raise AssertionError("a kernel of the pack was built again")
+
+    monkeypatch.setattr(cache, "build_cached", build)
+    x, w = torch.randn(2, 8, 9, 9), torch.randn(8, 1, 3, 3)
+    launches, gradients = Launches(), []
+    for device, convolve in (("cuda", dwconv.conv2d), ("cpu", torch.nn.functional.conv2d)):
+        leaves = [each.to(device).requires_grad_() for each in (x, w)]
+        y = convolve(*leaves, padding=1, groups=8)
+        gradients.append([each.cpu() for each in torch.autograd.grad(y.square().sum(), leaves)])
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+    assert launches.seen is None or len(launches.seen) >= len(PASSES)
+
+
+def test_kernels_that_were_measured_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plant(tmp_path / "log.jsonl", [LAYER])
+    known = Database.load([tmp_path / "log.jsonl"])
+    made = make_pack(PASSES_OF_LAYER, target(), folder=tmp_path / "pack", known=known)
+    assert made.manifest.made_for.measured
+    dwconv.load_pack(tmp_path / "pack")
+    step_is_right(monkeypatch)
+
+
+def test_kernels_that_were_computed_run_if_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Made as on a machine without a GPU."""
+    absent = parse_target(f"cuda:{target().arch}")
+    log = TuningLog(tmp_path / "log.jsonl")
+    for workload in PASSES_OF_LAYER:
+        config = templates_for(workload, absent)[0].space(workload, absent).default
+        record = record_of(workload, config=config, device=absent.device, predicted=True, baseline_us=None)
+        log.append(record)
+    made = make_pack(PASSES_OF_LAYER, absent, folder=tmp_path / "pack", known=Database.load([log.path]))
+    assert not made.manifest.made_for.measured
+    with pytest.raises(PackError, match="never measured"):
+        dwconv.load_pack(tmp_path / "pack")
+    dwconv.load_pack(tmp_path / "pack", unmeasured=True)
+    step_is_right(monkeypatch)
