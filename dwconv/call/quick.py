@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from dwconv import native
-from dwconv.call.arguments import Arguments, Call, Size
+from dwconv.call.arguments import Arguments, Call, Padding
 from dwconv.call.gradients import Needs, Passes, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.plan import MOST_PLANS, plan_for
@@ -37,7 +37,7 @@ def convolve(given: Arguments) -> Tensor:
     key = (
         input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
-        stride if type(stride) in _USUAL else _hashable(stride), padding if type(padding) in _USUAL else
+        stride if type(stride) in _USUAL else _hashable(stride), padding if type(padding) is int else
         _hashable(padding), dilation if type(dilation) in _USUAL else _hashable(dilation), groups, axes,
         torch.get_num_threads(), trains, native.module is None,  # once it is there, every call is new, and is taught
     )  # fmt: skip
@@ -83,8 +83,10 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
 _USUAL = (int, tuple)
 
 
-def _hashable(value: Size | str) -> Size | str:
-    return value if isinstance(value, (int, str, tuple)) else tuple(value)
+def _hashable(value: Padding) -> object:
+    if isinstance(value, (int, str)):
+        return value
+    return tuple([tuple(each) if isinstance(each, (tuple, list)) else each for each in value])
 
 
 class DwconvConvolution(Function):
