@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -83,7 +83,7 @@ class Call:
         elif has_sides(given.padding):
             padding = _sides(given.padding, axes=given.axes)
         else:
-            pad_h, pad_w = _per_axis("padding", given.padding, axes=given.axes, least=0)
+            pad_h, pad_w = _per_axis("padding", cast(Size, given.padding), axes=given.axes, least=0)
             padding = (pad_h, pad_h, pad_w, pad_w)
         _check_size(size=x.shape[2:], kernel=w.shape[2:], padding=padding, dilations=dilations)
         problem = Problem(
