@@ -1,4 +1,4 @@
-"""Libraries of models, imported also where torchvision was built for another PyTorch: networks need no op of its own."""
+"""Libraries of models, imported also where torchvision was built for another PyTorch: no network needs its ops."""
 
 from __future__ import annotations
 
