@@ -15,12 +15,13 @@ _kept: list[Any] = []
 
 def library(name: str) -> Any:
     """``timm``, ``torchvision`` or ``transformers``. Raises ImportError."""
-    try:
-        return importlib.import_module(name)
-    except RuntimeError as error:
-        if "operator torchvision::" not in str(error) or _kept:
-            raise
-    _declare_the_ops_of_torchvision()
+    if not _kept and importlib.util.find_spec("torchvision"):  # the others import it, some of them late
+        try:
+            importlib.import_module("torchvision")
+        except RuntimeError as error:
+            if "operator torchvision::" not in str(error):
+                raise
+            _declare_the_ops_of_torchvision()
     return importlib.import_module(name)
 
 
