@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dwconv.layers import Layer
+from dwconv.layer_files import Layer
 from dwconv.workload import PASSES, Layout, Pass, Workload
 
 _MOST_FLOPS = 4e9

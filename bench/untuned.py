@@ -23,7 +23,7 @@ from bench.draws import Draw, draws
 from bench.results import add_out_argument, write_results
 from dwconv.advantage import beats_pytorch, is_safe
 from dwconv.arguments import ArgumentParser, run
-from dwconv.layers import shipped_networks
+from dwconv.layer_files import shipped_networks
 from dwconv.measure.heats import Heats
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers

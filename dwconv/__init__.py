@@ -6,6 +6,8 @@
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
     print(dwconv.report(model))             # what ran, layer by layer, and what tuning would still win
     print(dwconv.tune(model, x, minutes=10))  # tunes every depthwise layer of the model
+    dwconv.layers(model, x).save("layers.json")  # lists them, for python -m dwconv.tune --layers layers.json
+    dwconv.load_pack("pack")                # kernels that were compiled elsewhere
 
 ``python -m dwconv.tune`` tunes from the command line. Importing dwconv is light: PyTorch comes with the first name
 used, TVM with the first kernel.
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.explanation import explain as explain
+    from dwconv.model_layers import layers as layers
     from dwconv.nn import convert as convert
+    from dwconv.packs.load import load_pack as load_pack
     from dwconv.reporting import report as report
+    from dwconv.reverting import revert as revert
     from dwconv.tune import tune as tune
 
     __version__: str
@@ -38,16 +43,19 @@ _HOMES = {
     "conv2d": "dwconv.call.functional",
     "convert": "dwconv.nn",
     "explain": "dwconv.explanation",
+    "layers": "dwconv.model_layers",
+    "load_pack": "dwconv.packs.load",
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
+    "revert": "dwconv.reverting",
     "summary": "dwconv.conversion",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }
 
 __all__ = [
-    "DwconvError", "DwconvWarning", "active", "conv1d", "conv2d", "convert", "explain", "nn", "report", "reset",
-    "summary", "tune",
+    "DwconvError", "DwconvWarning", "active", "conv1d", "conv2d", "convert", "explain", "layers", "load_pack", "nn",
+    "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

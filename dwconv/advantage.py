@@ -86,12 +86,15 @@ def is_safe(expected: Expected, workload: Workload, target: Target, *, sweeps: b
 def foreseen(expected: Expected, *, sweeps: bool) -> str:
     """Said where the kernel runs without having been measured here."""
     likely, least = f"{_times(expected.gain)} as fast as PyTorch's op", _times(expected.at_least)
-    return f"predicted: {likely}, at least {least} in 95 of 100 cases{_BIAS if sweeps else ''} ({expected.reason})"
+    source = f" from {expected.source}" if expected.source else ""
+    return (
+        f"predicted{source}: {likely}, at least {least} in 95 of 100 cases{_BIAS if sweeps else ''} ({expected.reason})"
+    )
 
 
 def doubted(expected: Expected) -> str:
     """Said where PyTorch's op runs, because the kernel may be no faster."""
-    said = f"predicted {_times(expected.gain)}"
+    said = f"predicted {_times(expected.gain)}" + (f" from {expected.source}" if expected.source else "")
     if expected.gain > 1:
         said += f", but perhaps only {_times(expected.at_least)}"
         said += ", which the call may take up" if expected.at_least > 1 else ""

@@ -61,17 +61,42 @@ class CpuFacts:
 @cache
 def cpu_facts() -> CpuFacts:
     """This machine's CPU."""
+    return facts_in(_cpuinfo())
+
+
+@cache
+def instructions() -> frozenset[str]:
+    """The words in ``/proc/cpuinfo`` for instructions that a compiler may use for this CPU, ``avx512vl`` or ``asimd``;
+    empty where the system does not tell."""
+    return instructions_in(_cpuinfo())
+
+
+def instructions_in(cpuinfo: str) -> frozenset[str]:
+    """Those that ``/proc/cpuinfo`` lists."""
+    return frozenset(word for word in _flags_in(cpuinfo) if _INSTRUCTIONS.match(word))
+
+
+_INSTRUCTIONS = re.compile(
+    r"(s?sse|avx|fma|f16c|bmi|abm|popcnt|movbe|adx|aes|vaes|pclmul|vpclmul|gfni|amx|sha|asimd|sve|fp|crc32|atomics)"
+)
+"""Also those that kernels seldom have: a compiler may use what its CPU has."""
+
+
+def _cpuinfo() -> str:
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        return Path("/proc/cpuinfo").read_text()
     except OSError:
-        text = ""
-    return facts_in(text)
+        return ""
+
+
+def _flags_in(cpuinfo: str) -> set[str]:
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return set(flags[1].split()) if flags else set()
 
 
 def facts_in(cpuinfo: str) -> CpuFacts:
     """The CPU that ``/proc/cpuinfo`` describes."""
-    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    words = set(flags[1].split()) if flags else set()
+    words = _flags_in(cpuinfo)
     if not words and platform.machine() in ("aarch64", "arm64"):  # every one of them has it
         words = {"asimd"}
     found = [each for each in VECTOR_SETS if words.issuperset(each.flags)]

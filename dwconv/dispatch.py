@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from dwconv import legality, settings, versions
+from dwconv import legality, packed, settings, versions
 from dwconv.advantage import doubted, expected_again, foreseen, is_safe, praise, why_not_faster
 from dwconv.arguments import workload_options
 from dwconv.errors import InvalidConfig, NoTemplate
-from dwconv.knowledge import database, failed, measured
+from dwconv.knowledge import at_other_sizes, database, failed, measured
 from dwconv.problem import Problem
 from dwconv.records.validity import made_with
 from dwconv.target import CpuTarget, Target, cpu_target, cuda_target
-from dwconv.untuned import gain
+from dwconv.untuned import gain, other_size
 from dwconv.workload import DTYPES, PASSES, Pass, Workload
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class DispatchDecision:
     config: Config | None = None
     """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it; or the
     one that is expected to be best."""
+    crowded: bool = False
+    """True if PyTorch's op runs since predictions were made for as many other sizes of the layer as may be."""
     command: str = ""
     """The command that tunes it; empty if it was measured, at least without the bias, and if tuning can change
     nothing."""
@@ -93,9 +95,9 @@ def _decide(workload: Workload, target: Target) -> DispatchDecision:
     ways = [_Way(asked=workload, kernel=workload, target=target)]
     if workload.bias:
         ways.append(_Way(asked=workload, kernel=dataclasses.replace(workload, bias=False), target=target))
-    deciders: list[_Decider] = [_by_measurements]
-    if settings.untuned() == "predict":
-        deciders += [_by_other_versions, _by_expectation]
+    deciders: list[_Decider] = [_by_measurements, _by_pack]
+    if settings.untuned() == "predict" and versions.can_build():
+        deciders += [_by_other_versions, _by_crowd, _by_other_size, _by_expectation]
     refusals: list[str] = []
     for decide_by in deciders:
         for way in ways:
@@ -164,6 +166,21 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     return None
 
 
+def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """A kernel that nobody measured, of a pack that the user has loaded all the same."""
+    kernel = packed.unmeasured(way.kernel, way.target)
+    if kernel is None or kernel in legality.broken:
+        return None
+    return DispatchDecision(
+        provider="dwconv",
+        reason="a pack brings it: computed to be the fastest, never measured",
+        workload=kernel.workload,
+        target=way.target,
+        config=kernel.config,
+        command=way.command,
+    )
+
+
 def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What was measured here with other versions of PyTorch, TVM or the template is a prediction."""
     for adopts in (False, True):
@@ -180,9 +197,31 @@ def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | Non
     return None
 
 
+def _by_crowd(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """PyTorch's op, if predictions were made for too many other sizes of the layer. Asked before anything is expected,
+    which takes longer than a step."""
+    if not legality.is_crowded(way.asked, way.target):
+        return None
+    reason = f"{legality.MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more"
+    return dataclasses.replace(_pytorch(reason, command=way.command), crowded=True)
+
+
+def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """What is expected of a layer that was measured here at other sizes: of the nearest that tells anything."""
+    nearest = sorted(
+        at_other_sizes(way.kernel, way.target),
+        key=lambda record: (other_size.octaves_between(way.kernel, record.workload), record.workload.key),
+    )
+    if not nearest or failed(way.kernel, way.target):
+        return None
+    found = (other_size.expected_from(record, way.kernel, way.target) for record in nearest)
+    expected = next((each for each in found if each), None)
+    return _from(expected, way) if expected else None
+
+
 def _by_expectation(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What is expected of a workload that nobody measured here."""
-    from dwconv.schedules.template import Candidate, templates_for
+    from dwconv.schedules.template import templates_for
 
     if failed(way.kernel, way.target):
         return None
@@ -191,8 +230,13 @@ def _by_expectation(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     except NoTemplate:
         return None
     expected = gain.expected(way.kernel, way.target, database().of_kind(way.kernel))
-    if expected is None:
-        return None
+    return _from(expected, way) if expected else None
+
+
+def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
+    """Runs the predicted kernel that the process has at another batch size, or the one that is expected to be best."""
+    from dwconv.schedules.template import Candidate
+
     known = legality.predicted.get((way.kernel.family, way.target.device))
     candidate = known or Candidate(way.kernel, expected.config)
     try:

@@ -15,6 +15,14 @@ class InvalidWorkload(DwconvError, ValueError):
     """Shapes, stride, padding, dtype or layout that do not make a depthwise convolution."""
 
 
+class InvalidCall(InvalidWorkload, RuntimeError):
+    """A call with tensors or numbers that make no depthwise convolution; PyTorch's own op raises RuntimeError, too."""
+
+
+class InvalidArgument(InvalidWorkload, TypeError):
+    """A call with something else than tensors and whole numbers; PyTorch's own op raises TypeError, too."""
+
+
 class InvalidChoice(DwconvError, ValueError):
     """A limit of a search that makes no sense."""
 
@@ -45,6 +53,14 @@ class Untuned(DwconvError):
 
 class LogError(DwconvError):
     """A tuning log that cannot be read or written."""
+
+
+class UnreadableSpaces(DwconvError):
+    """A file that is no table of measured spaces."""
+
+
+class PackError(DwconvError):
+    """A kernel pack that cannot be made, or that must not be loaded here."""
 
 
 class BrokenInstallation(DwconvError):

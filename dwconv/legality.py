@@ -6,8 +6,10 @@ says: a kernel of another pass or device would write where it must not.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from dwconv import packed
 from dwconv.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -23,12 +25,34 @@ predicted: dict[tuple[str, str], Candidate] = {}
 """The predicted kernels of this process, by family of workloads and device. Each runs at other batch sizes too: nobody
 should wait for another build at the last, smaller batch of an epoch."""
 
+foreseen_sizes: dict[tuple[str, str], set[str]] = defaultdict(set)
+"""The families of workloads that a prediction was made for in this process, by layer and device."""
+MOST_SIZES = 8
+"""Sizes of one layer that predictions are made for in a process. To decide and build takes up to seconds for each; a
+run whose sizes never repeat would do nothing else."""
+
+
+def foresee(workload: Workload, target: Target) -> None:
+    """Note that a prediction is made for ``workload``."""
+    foreseen_sizes[workload.layer, target.device].add(workload.family)
+
+
+def is_crowded(workload: Workload, target: Target) -> bool:
+    """True if predictions were made for as many other sizes of the layer as may be."""
+    sizes = foreseen_sizes.get((workload.layer, target.device), set())
+    return len(sizes) >= MOST_SIZES and workload.family not in sizes
+
 
 def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Config, str]:
     """The configuration to build the record's kernel with: its own; or, with ``adopts``, where that is not legal on
     ``target``, the legal one that is nearest. And what is changed, in words; empty if nothing is.
 
+    A pack's kernel is built already: it was legal where that was done, on the same device.
+
     Raises InvalidConfig, saying why, if there is none, if the record is damaged, or if that could not be built."""
+    if packed.has(record.workload, record.config, target):
+        _check_not_broken(record.workload, record.config)
+        return record.config, ""
     space = _space(record.workload, record.config, target)
     fields, changes = record.config.to_dict(), ""
     try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._jit_internal import is_scripting
 
 from dwconv import settings
 from dwconv.call.functional import conv1d, conv2d, reset
@@ -29,9 +30,6 @@ from dwconv.errors import InvalidChoice
 from dwconv.same_padding import pads_the_same
 from dwconv.workload import by
 
-if TYPE_CHECKING:
-    pass
-
 Model = TypeVar("Model", bound=nn.Module)
 Size1d = int | tuple[int]
 Size2d = int | tuple[int, int]
@@ -40,6 +38,9 @@ PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 class DepthwiseConv1d(nn.Conv1d):
     """``torch.nn.Conv1d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
+
+    plain_class: ClassVar[type[nn.Module]] = nn.Conv1d
+    """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""
 
     def __init__(
         self,
@@ -70,6 +71,11 @@ class DepthwiseConv1d(nn.Conv1d):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if is_scripting():  # what is scripted runs without dwconv
+            if self.padding_mode == "zeros":
+                return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
         if self.padding_mode == "zeros":
             return conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -78,6 +84,9 @@ class DepthwiseConv1d(nn.Conv1d):
 
 class DepthwiseConv2d(nn.Conv2d):
     """``torch.nn.Conv2d(channels, channels * multiplier, kernel_size, groups=channels)`` on tuned kernels."""
+
+    plain_class: ClassVar[type[nn.Module]] = nn.Conv2d
+    """The class that ``dwconv.revert`` gives back; every class that ``convert`` makes has its own."""
 
     def __init__(
         self,
@@ -108,6 +117,11 @@ class DepthwiseConv2d(nn.Conv2d):
         )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if is_scripting():  # what is scripted runs without dwconv
+            if self.padding_mode == "zeros":
+                return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            return F.conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
         if self.padding_mode == "zeros":
             return conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)

@@ -12,9 +12,7 @@ from dwconv.errors import LogError
 from dwconv.new_file import new_file
 
 if TYPE_CHECKING:
-    from dwconv.untuned.portfolio import Portfolio
-
-    pass
+    from dwconv.untuned.portfolio import Errors, Portfolio
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,7 +35,7 @@ def _portfolio(argv: list[str] | None) -> int:
     parser.add_argument("--out", type=Path, default=PATH, metavar="FILE", help="default the file that dwconv reads")
     args = parser.parse_args(argv)
 
-    from dwconv.layers import shipped_networks
+    from dwconv.layer_files import shipped_networks
     from dwconv.records.database import Database
     from dwconv.untuned.make import make_portfolio
     from dwconv.untuned.portfolio import encode
@@ -75,9 +73,16 @@ def _summary(portfolio: Portfolio) -> str:
     lines += ["", f"{'real gain / expected':22} {'other networks':>24} {'other devices':>24}", _ERRORS_HEAD]
     for name in portfolio.gain.known_device:
         pair = [portfolio.gain.known_device[name], portfolio.gain.other_device.get(name)]
-        shown = [f"{2**each.middle:8.2f} {2**each.least:8.2f} {each.workloads:6}" if each else "" for each in pair]
-        lines.append(f"{name or 'all':22} " + " ".join(shown))
+        lines.append(f"{name or 'all':22} " + " ".join(_shown(each) for each in pair))
+    lines += ["", f"{'the same layer at another size':22}"]
+    for name in portfolio.gain.other_size:
+        pair = [portfolio.gain.other_size[name], portfolio.gain.other_size_other_device.get(name)]
+        lines.append(f"{'within ' + name:22} " + " ".join(_shown(each) for each in pair))
     return "\n".join(lines)
+
+
+def _shown(errors: Errors | None) -> str:
+    return f"{2**errors.middle:8.2f} {2**errors.least:8.2f} {errors.workloads:6}" if errors else ""
 
 
 _ERRORS_HEAD = f"{'':22} " + " ".join([f"{'median':>8} {'95 % >':>8} {'passes':>6}"] * 2)

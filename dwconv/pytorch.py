@@ -67,7 +67,7 @@ def _wgrad(problem: Problem, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tens
     padding, surplus = split_padding(problem.padding)
     w = dy.new_empty(1).expand(problem.weight_shape)  # PyTorch asks only for its shape
     _, dw, dbias = _backward(problem, dy, padded(x, surplus), w, padding=padding, mask=(False, True, bias))
-    return dw.contiguous(), dbias
+    return dw.squeeze(1).contiguous().unsqueeze(1), dbias  # the stride along an axis of length 1 may be any
 
 
 def padded(x: Tensor, surplus: Sides) -> Tensor:

@@ -149,4 +149,9 @@ def cpu_vector_set() -> str | None:
 
 def cpp_compiler() -> str | None:
     """The C++ compiler with which calls bypass Python: ``CXX`` if set, else ``c++``; None if ``DWCONV_NATIVE`` is 0."""
-    return None if os.environ.get("DWCONV_NATIVE") == "0" else os.environ.get("CXX") or "c++"
+    return None if os.environ.get("DWCONV_NATIVE") == "0" else linker()
+
+
+def linker() -> str:
+    """The compiler that links the kernels of a pack, whatever ``DWCONV_NATIVE`` says: ``CXX`` if set, else ``c++``."""
+    return os.environ.get("CXX") or "c++"

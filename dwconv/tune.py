@@ -100,7 +100,7 @@ def _tune(argv: list[str] | None) -> int:
 
     from dwconv.tuner.campaign import tune_all
 
-    tuned = tune_all(counts, target, _choices(args), network=bool(args.network or args.model))
+    tuned = tune_all(counts, target, _choices(args), network=bool(args.network or args.layers or args.model))
     _print(args, tuned)
     if tuned.interrupted:
         print("interrupted: the same command goes on from here", file=sys.stderr)

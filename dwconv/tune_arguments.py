@@ -33,9 +33,7 @@ def parser_of_tune() -> ArgumentParser:
         "with one of them, the other has no end. An exhaustive search tries the whole space unless told otherwise. "
         "Of a network, the layers with most time to win come first.",
     )
-    add_workload_arguments(parser, shape_required=False)
-    _add_network(parser)
-    _add_model(parser)
+    add_what_to_tune(parser)
     search = parser.add_argument_group("search")
     _add_search(search)
     _add_limits(search)
@@ -50,13 +48,27 @@ def parser_of_tune() -> ArgumentParser:
     return parser
 
 
+def add_what_to_tune(parser: ArgumentParser) -> None:
+    """Add the options that name workloads: one by its shape, or those of networks, or of a model. ``--passes`` goes
+    with them."""
+    add_workload_arguments(parser, shape_required=False)
+    _add_network(parser)
+    _add_model(parser)
+
+
 def _add_network(parser: ArgumentParser) -> None:
     network = parser.add_argument_group("or all depthwise layers of a network")
     network.add_argument(
         "--network", metavar="NAME", action="append", help="a network that dwconv lists, or FILE; may be repeated"
     )
-    network.add_argument("--batch", type=_whole, metavar="N", help="batch size")
-    network.add_argument("--layers", type=Path, metavar="FILE", help="JSON: a list of layers by the network's name")
+    network.add_argument("--batch", type=_whole, metavar="N", help="batch size, for layers that name none")
+    network.add_argument(
+        "--layers",
+        type=Path,
+        metavar="FILE",
+        help="JSON: a list of layers by the network's name, such as dwconv.layers(model, x).save(FILE) writes; all its "
+        "networks without --network",
+    )
 
 
 def _add_model(parser: ArgumentParser) -> None:
@@ -76,7 +88,7 @@ def _add_model(parser: ArgumentParser) -> None:
 
 
 def _add_search(search: argparse._ArgumentGroup) -> None:
-    search.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
+    add_passes(search)
     search.add_argument(
         "--search",
         choices=SEARCHES,
@@ -92,6 +104,10 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
         "else predict",
     )
     search.add_argument("--no-check", action="store_true", help="compute costs only, leave out the simulator")
+
+
+def add_passes(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
 
 
 def _add_limits(search: argparse._ArgumentGroup) -> None:
@@ -150,28 +166,35 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
     """The workloads to tune, and how often each occurs. Raises InvalidWorkload."""
     passes = _passes(args)
     _check_goes_with(parser, args, "--model", _GIVEN_WITH_A_MODEL)
-    if args.network is None:
-        _check_goes_with(parser, args, "--network", ("layers", "batch"))
-        if args.shape is None or args.kernel is None:
-            parser.error(
-                "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
-            )
-        return Counter(workload_from(args, pass_) for pass_ in passes)
+    if args.network is not None or args.layers is not None:
+        return _listed_workloads(parser, args, passes)
+    _check_goes_with(parser, args, "--network", ("batch",))
+    if args.shape is None or args.kernel is None:
+        parser.error(
+            "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
+        )
+    return Counter(workload_from(args, pass_) for pass_ in passes)
+
+
+def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace, passes: tuple[Pass, ...]) -> Counter[Workload]:
+    """Those of ``--network`` and ``--layers``. Raises InvalidWorkload."""
     if args.shape is not None:
-        parser.error("give --shape or --network, not both")
+        parser.error(f"give --shape or --{'layers' if args.network is None else 'network'}, not both")
     _check_goes_with(parser, args, "--shape", _GIVEN_BY_A_NETWORK, because="; the network gives it for every layer")
-    if args.batch is None:
+    if args.batch is None and args.layers is None:
         parser.error("--network needs --batch N")
 
-    from dwconv.layers import read_layers, shipped_layers
+    from dwconv.layer_files import networks_in, read_layers, shipped_layers
 
     path = args.layers or shipped_layers()
     counts: Counter[Workload] = Counter()
-    for network in dict.fromkeys(args.network):
+    for network in dict.fromkeys(args.network or networks_in(path)):
         for layer in read_layers(path, network=network):
-            for pass_ in passes:
+            for pass_ in (pass_ for pass_ in passes if pass_ in layer.passes):
                 workload = layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout, bias=args.bias)
                 counts[workload] += layer.count
+    if not counts:
+        raise InvalidWorkload(f"passes={args.passes}: no layer of {path} runs them")
     return counts
 
 

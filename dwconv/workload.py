@@ -171,10 +171,18 @@ class Workload:
         """The key without the batch size: what one kernel can run."""
         return f"{self.pass_}-{self._batchless()}"
 
+    @property
+    def layer(self) -> str:
+        """The key without the batch and input sizes: what a layer has in common at every size."""
+        return f"{self.pass_}-c{self.channels}-{self._sizeless()}"
+
     def _batchless(self) -> str:
+        return f"c{self.channels}-{_key(self.input_size)}-{self._sizeless()}"
+
+    def _sizeless(self) -> str:
         padding = "x".join(str(a) if a == b else f"{a}.{b}" for a, b in self.padding)
         return (
-            f"c{self.channels}-{_key(self.input_size)}-k{_key(self.kernel)}-s{_key(self.stride)}-p{padding}"
+            f"k{_key(self.kernel)}-s{_key(self.stride)}-p{padding}"
             f"-d{_key(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
         )
 

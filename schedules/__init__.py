@@ -11,9 +11,13 @@ from dwconv.errors import BrokenInstallation
 
 
 def _check_tvm() -> None:
-    """apache-tvm-ffi 0.1.15 crashes when a PrimFunc is serialised; pip would choose it unless told not to."""
+    """apache-tvm-ffi 0.1.15 crashes when a PrimFunc is serialised; pip would choose it unless told not to. Without TVM
+    the spaces are there all the same, and nothing can be built."""
     try:
         metadata.version("apache-tvm")
+    except metadata.PackageNotFoundError:
+        return
+    try:
         found = metadata.version("apache-tvm-ffi")
     except metadata.PackageNotFoundError as error:
         raise BrokenInstallation(f"{error.name} is not installed; run: pip install dwconv") from None

@@ -105,7 +105,7 @@ def test_console_script_and_module_print_help(clean_python, tmp_path, command, o
 def test_unknown_command_is_one_line():
     done = subprocess.run([sys.executable, "-m", "dwconv", "fly"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: command=fly is unknown; use one of tune, show, merge, portfolio\n"
+    assert done.stderr == "error: command=fly is unknown; use one of tune, show, merge, export, portfolio\n"
 
 
 def test_importing_dwconv_leaves_tvm_alone():

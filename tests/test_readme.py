@@ -82,11 +82,12 @@ def test_the_figures_of_steps_are_those_of_the_results():
 
 def test_the_figures_of_untuned_layers_are_those_of_the_results():
     rows = _results("untuned")["rows"]
-    sure = [row for row in rows if row["runs"]["predicted"] == "dwconv"]
+    sure, won = ([row for row in rows if row["runs"][name] == "dwconv"] for name in ("predicted", "race"))
     for first, name, kept in (
         ("predicted, all", "predicted_us", rows),
         ("predicted, sure to be faster than PyTorch's op", "predicted_us", sure),
-        ("raced, of up to six", "race_us", rows),
+        ("raced, of up to three", "race_us", rows),
+        ("raced, and faster than PyTorch's op", "race_us", won),
     ):
         share, passes, least = _table_row("docs/benchmarks.md", first)
         assert share == f"{geometric_mean(row['search_us'] / row[name] for row in kept):.3f}"
@@ -94,10 +95,24 @@ def test_the_figures_of_untuned_layers_are_those_of_the_results():
         assert least in ("", f"{min(row['pytorch_us'] / row[name] for row in kept):.2f}")
     readme = " ".join((ROOT / "README.md").read_text().split())
     predicted, raced = (
-        _table_row("docs/benchmarks.md", first)[0] for first in ("predicted, all", "raced, of up to six")
+        _table_row("docs/benchmarks.md", first)[0] for first in ("predicted, all", "raced, of up to three")
     )
     assert f"reaches {float(predicted):.2f} of the speed" in readme
     assert f"the winner of a short race {float(raced):.2f}" in readme
+
+
+def test_the_figures_of_searches_are_those_of_the_replay():
+    replayed = _results("replay-nhwc")
+    for row in replayed["rows"]:
+        *ratios, at_8, at_32 = _table_row("docs/benchmarks.md", row["strategy"])
+        assert ratios == [f"{row[f'ratio_{trials}']:.3f}" for trials in (8, 16, 32, 64)]
+        wanted = [f"{near['median']:g} ({near['worst']})" for near in (row["near_8"], row["near_32"])]
+        assert [at_8, at_32] == wanted and row["passes"] == len(replayed["passes"])
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    assert f"{len(replayed['passes'])} of the 36 passes" in page
+    after_8 = [one["ratios"]["evolve"]["8"] for one in replayed["passes"]]
+    for chosen_on, comes_to in ((after_8[:8], "comes to {:.3f} after 8 trials"), (after_8[8:], "it comes to {:.3f}.")):
+        assert comes_to.format(geometric_mean(chosen_on)) in page
 
 
 @pytest.mark.parametrize("benchmark", ["cpu-nhwc", "cpu-nchw", "train-nhwc"])

@@ -8,7 +8,7 @@ import pytest
 from tune_command import SHAPE, error_of, plant, run
 
 from dwconv import cpu_facts, target
-from dwconv.layers import read_layers
+from dwconv.layer_files import read_layers
 
 LAYERS = {
     "Net@32": [
@@ -19,6 +19,8 @@ LAYERS = {
     "Conv1d": [{"C": 4, "I": [100], "K": [4], "S": [1], "P": [3, 0], "n": 1}],
     "Conv3d": [{"C": 4, "I": [8, 8, 8], "K": [3, 3, 3], "S": [1, 1, 1], "P": [1, 1, 1], "n": 1}],
 }
+
+PLAIN = {"C": 8, "I": [9, 9], "K": [3, 3], "S": [1, 1], "P": [1, 1]}
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),
         (["--shape", "1,8,8,8"], "give --shape N,C,H,W and --kernel K, or --network"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--batch", "8"], "--batch goes with --network"),
-        (["--layers", "layers.json", "--batch", "8"], "--layers goes with --network"),
+        (["--shape", "1,8,8,8", "--layers", "layers.json"], "give --shape or --layers, not both"),
         (["--network", "MobileNetV2@224"], "--network needs --batch"),
         (["--network", "MobileNetV2", "--batch", "8"], "not in dwconv's own list; it has MobileNetV2@224"),
         (["--network", "X3D-M 16x224", "--batch", "8"], "is 3-D; only 1-D and 2-D layers"),
@@ -138,6 +140,66 @@ def test_a_layers_file_of_another_kind_is_one_clear_line(capsys, tmp_path, text)
     error_of(capsys, "--layers", path, "--network", "Net", "--batch", "8")
 
 
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"dilation": [2, 2]},
+            "Net[0] has the unknown key 'dilation'; known are C, I, K, S, P, D, M, N, dtype, layout",
+        ),
+        ({"S": None}, "S=null is not a list of whole numbers"),
+        ({"C": 8.5}, "C=8.5 is not a whole number of at least 1"),
+        ({"n": True}, "n=true is not a whole number"),
+        ({"P": [1, 1, 1]}, "P=[1, 1, 1] is not two numbers (height, width) or four"),
+        ({"D": [2]}, "D=[2] does not have 2 sizes"),
+        ({"dtype": "int7"}, 'dtype="int7" is unknown; use one of float32'),
+        ({"layout": ["nhwc"]}, "layout"),
+        ({"bias": 1}, "bias=1 is not true or false"),
+        ({"passes": ["fprop", "bprop"]}, "passes"),
+        ({"causal": True}, "causal=true is for 1-D layers"),
+        ({"I": [99], "K": [4], "S": [1], "P": [3, 3], "causal": True}, "P=[3, 3] pads after the end"),
+        ({"I": [99], "K": [4], "S": [1], "P": [3, 0, 0]}, "P=[3, 0, 0] is not one number or two"),
+        ({}, "a layer names no batch size N; give --batch N"),
+    ],
+)
+def test_a_field_that_is_unknown_or_wrong_is_named(capsys, tmp_path, changed, words):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{**PLAIN, **changed}]}))
+    assert words in error_of(capsys, "--layers", path)
+
+
+def test_a_missing_field_is_named(capsys, tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{key: value for key, value in PLAIN.items() if key != "P"}]}))
+    assert "layer Net[0] has no P; it needs C, I, K, S, P" in error_of(capsys, "--layers", path)
+
+
+def test_a_layer_may_say_all_of_itself(capsys, fakes, tmp_path):
+    whole = {"D": [2, 1], "M": 2, "N": 3, "dtype": "float16", "layout": "nhwc", "bias": True, "P": [2, 1, 0, 3]}
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{**PLAIN, **whole, "passes": ["fprop"]}], "Other": [PLAIN]}))
+    options = ["--batch", "5", "--target", "cpu", "--trials", "1", "--passes", "fprop", "--json"]
+    assert run("--layers", path, *options) == 0
+    assert {result["workload"] for result in json.loads(capsys.readouterr().out)["results"]} == {
+        "fprop-n3-c8-9x9-k3x3-s1x1-p2.1x0.3-d2x1-m2-float16-nhwc-bias",
+        "fprop-n5-c8-9x9-k3x3-s1x1-p1x1-d1x1-m1-float32-nchw",
+    }
+
+
+def test_what_no_layer_runs_is_one_clear_line(capsys, tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{**PLAIN, "N": 2, "passes": ["fprop"]}]}))
+    assert "passes=wgrad: no layer of" in error_of(capsys, "--layers", path, "--passes", "wgrad")
+
+
+@pytest.mark.parametrize(("given", "padding"), [([3, 0], (3, 0)), ([3], (3, 0)), ([2, 0], (2, 0))])
+def test_a_causal_layer_pads_before_alone(tmp_path, given, padding):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{"C": 4, "I": [64], "K": [4], "S": [1], "P": given, "causal": True}]}))
+    (layer,) = read_layers(path, network="Net")
+    assert layer.padding == ((0, 0), padding)
+
+
 def test_layers_of_other_dimensions(capsys, layers):
     assert "is 3-D" in error_of(capsys, "--layers", layers, "--network", "Conv3d", "--batch", "8")
     (layer,) = read_layers(layers, network="Conv1d")
@@ -175,7 +237,7 @@ def test_minutes_are_for_all_and_a_second_run_leaves_out_what_is_done(capsys, fa
     assert run(*options) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["results"] == [] and len(fakes) == 4
-    assert "4 of 4 passes are confirmed in tuning_logs/fake-cpu-2t.jsonl, and left out" in err
+    assert "4 of 4 passes were searched before, by tuning_logs/fake-cpu-2t.jsonl, and are left out" in err
     assert run(*options[:-1]) == 0, "the table too"
 
 

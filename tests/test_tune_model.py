@@ -19,7 +19,7 @@ from tune_command import error_of, plant, run
 import dwconv
 from dwconv import dispatch, tune, tune_model
 from dwconv.errors import InvalidChoice, InvalidWorkload
-from dwconv.layers import read_layers, shipped_layers
+from dwconv.layer_files import read_layers, shipped_layers
 from dwconv.measure.step_share import step_ratio_at_most
 from dwconv.tuner import loop
 
@@ -224,12 +224,15 @@ def test_ctrl_c_is_raised_and_what_was_measured_is_kept(fakes):
 
 
 def test_the_example_of_the_docs_tunes(capsys, fakes):
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(), re.DOTALL)
+    program, listing = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tuning.md").read_text(), re.DOTALL)
     names: dict[str, nn.Module] = {}
     exec(program, names)
     out, err = capsys.readouterr()
     assert "1 depthwise layer in Sequential, 3 different passes" in err and "log: " in out and fakes
     assert isinstance(names["model"][1], dwconv.nn.DepthwiseConv2d)
+    exec(listing, {})
+    (layer,) = read_layers(Path("layers.json"), network="Sequential")
+    assert (layer.batch, layer.channels, layer.input_size, layer.bias) == (8, 32, (28, 28), True)
 
 
 def test_bad_limits_and_models_without_layers_are_refused(fakes):

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
 
 def build(candidate: Candidate, target: Target) -> Artifact:
-    """Schedule, lower and compile. Raises InvalidConfig or BuildError."""
+    """Schedule, lower and compile. Raises InvalidConfig or BuildError, BrokenInstallation without TVM."""
     from dwconv.target import CpuTarget
+    from dwconv.versions import check_can_build
 
+    check_can_build()
     if isinstance(target, CpuTarget):
         from dwconv.build.cpu import build_cpu
 

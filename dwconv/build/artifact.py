@@ -75,10 +75,13 @@ class Artifact:
     kind: str
     """``cpu`` or ``cuda``: which loader runs it."""
     source: str
-    """LLVM IR for ``cpu``, CUDA C++ for ``cuda``."""
+    """LLVM IR for ``cpu``, CUDA C++ for ``cuda``; empty if it came in a pack."""
     arguments: tuple[Argument, ...]
     """Tensors in calling order: ``inputs``, ``results``, ``workspaces``."""
     cubin: bytes = b""
+    library: bytes = b""
+    """``cpu``: machine code as a shared library, which is loaded without TVM; without it the source is compiled when it
+    is loaded."""
     launches: tuple[Launch, ...] = ()
     resources: dict[str, int] = field(default_factory=dict)
     """Resources as the compiler reported them, of several kernels the most: ``registers``, ``shared_bytes``,

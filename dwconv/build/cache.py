@@ -17,11 +17,13 @@ from dwconv.build.artifact import Artifact
 from dwconv.build.entry import key_of, read_entry, write_entry
 from dwconv.schedules.template import Candidate
 from dwconv.target import Target
+from dwconv.versions import check_can_build
 
 
 def build_cached(candidate: Candidate, target: Target) -> Artifact:
     """``build``, or what it gave before. Raises what ``build`` raises; a cache that cannot be read or written is no
     error."""
+    check_can_build()
     path = settings.cache_folder() / "kernels" / f"{key_of(candidate, target, _versions())}.kernel"
     found = read_entry(path)
     if isinstance(found, Artifact) and found.candidate == candidate:

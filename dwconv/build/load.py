@@ -12,8 +12,12 @@ from typing import Any
 
 from dwconv.build.artifact import Argument, Artifact, Extent
 from dwconv.errors import BuildError
+from dwconv.in_memory import in_memory
 
-_ANY_NUMBER = 2**31 - 1
+ANY_NUMBER = 2**31 - 1
+"""Of threads."""
+ENTRY = "dwconv_run"
+"""The one name that a shared library of a kernel has."""
 _DTYPES = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "int32": (0, 32)}
 """DLPack's code and bits."""
 
@@ -23,9 +27,11 @@ def load_cpu(artifact: Artifact) -> tuple[Callable[..., Any], int]:
     and the address of the same in machine code, ``int32_t (*)(int64_t batch, void* const* addresses)``, which is there
     as long as the function is.
 
-    Raises BuildError if the machine code cannot be made."""
+    Raises BuildError if the machine code cannot be made, or does not run here."""
+    if artifact.library:
+        return load_library(artifact.library)
     try:
-        return load_ir(artifact.source, artifact.arguments, most_threads=_most_threads(artifact))
+        return load_ir(artifact.source, artifact.arguments, most_threads=most_threads(artifact))
     except BuildError as error:
         raise BuildError(f"LLVM cannot load the kernel of {artifact.candidate.config}: {error}") from error
 
@@ -37,10 +43,10 @@ def load_ir(
     import tvm
 
     # A parallel loop of one turn is compiled to none: such a kernel has no threads to start.
-    on_openmp = _openmp_is_here() and "@__TVMBackendParallelLaunch" in source
+    on_openmp = openmp_is_here() and "@__TVMBackendParallelLaunch" in source
     ir = source + addresses_ir(arguments)
     if on_openmp:
-        ir += openmp_ir(most_threads=most_threads or _ANY_NUMBER)
+        ir += openmp_ir(most_threads=most_threads or ANY_NUMBER)
     with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
         path = Path(folder) / "kernel.ll"
         path.write_text(ir)
@@ -52,6 +58,26 @@ def load_ir(
         module["use_openmp"]()
     call: Callable[..., Any] = module["call_with_addresses"]  # keeps the module alive
     return call, module["entry"]()
+
+
+def load_library(library: bytes) -> tuple[Callable[..., Any], int]:
+    """The same for the bytes of a shared library that ``dwconv.build.library`` made. Needs no TVM."""
+    if not openmp_is_here():
+        raise BuildError("this PyTorch brings no OpenMP runtime with GNU's entry points; its Linux packages do")
+    try:
+        loaded = ctypes.CDLL(in_memory(library, name=ENTRY), mode=ctypes.RTLD_LOCAL)
+        run = loaded[ENTRY]
+    except (OSError, AttributeError) as error:
+        raise BuildError(f"the system cannot load the kernel: {error}") from error
+    run.argtypes, run.restype = (ctypes.c_int64, ctypes.c_void_p), ctypes.c_int32
+
+    def call(batch: int, *addresses: int) -> None:
+        if run(batch, (ctypes.c_void_p * len(addresses))(*addresses)):
+            raise BuildError("the kernel failed")
+
+    address = ctypes.cast(run, ctypes.c_void_p).value
+    assert address is not None, "a function has an address"
+    return call, address
 
 
 def addresses_ir(arguments: tuple[Argument, ...]) -> str:
@@ -142,7 +168,7 @@ def _tensor_ir(number: int, argument: Argument) -> list[str]:
     return lines
 
 
-def _most_threads(artifact: Artifact) -> int | None:
+def most_threads(artifact: Artifact) -> int | None:
     """How many threads the configuration takes at most; None if it does not say."""
     threads = artifact.candidate.config.to_dict().get("threads")
     assert threads is None or isinstance(threads, int)
@@ -156,7 +182,7 @@ def openmp_ir(*, most_threads: int) -> str:
 
 
 @cache
-def _openmp_is_here() -> bool:
+def openmp_is_here() -> bool:
     """True if PyTorch brought an OpenMP runtime with GNU's entry points, as it does on Linux."""
     process = ctypes.CDLL(None)
     return all(hasattr(process, name) for name in ("GOMP_parallel", "omp_get_max_threads", "omp_in_parallel"))

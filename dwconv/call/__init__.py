@@ -8,7 +8,7 @@
         │            │
         └── yes ─► dispatched    leaves to PyTorch what our ops do not know
                      │
-                   torch_ops     dwconv::fprop, dgrad, wgrad, wgrad_bias behind PyTorch's dispatcher
+                   torch_ops     dwconv::fprop, dgrad, wgrad, wgrad_bias behind PyTorch's dispatcher; flops counts them
                      │
                    gradients     the derivative of a convolution, of any order, on either road
                      │

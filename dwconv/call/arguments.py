@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard, cast
+from operator import index
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import torch
 from torch import Tensor
 
 from dwconv import pytorch
-from dwconv.errors import InvalidWorkload
+from dwconv.errors import InvalidArgument, InvalidCall, InvalidWorkload
 from dwconv.problem import Problem
 from dwconv.workload import Layout, Pair, by, resolve_padding
 
@@ -49,11 +50,12 @@ class Arguments(NamedTuple):
 
     def on_pytorch(self) -> Tensor:
         """The result of PyTorch's own op, with PyTorch's own derivative."""
-        input, weight, bias, stride, padding, dilation, _, axes = self
+        input, weight, bias, stride, padding, dilation, groups, axes = self
+        groups = input.shape[-axes - 1] if groups is None else groups
         if has_sides(padding):
             (rows, columns), surplus = pytorch.split_padding(_sides(padding, axes=axes))
             input, padding = pytorch.padded(input, surplus), (rows, columns)[-axes:]
-        return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, input.shape[-axes - 1])
+        return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, groups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +71,14 @@ class Call:
 
     @classmethod
     def of(cls, given: Arguments) -> Call:
-        """Raises InvalidWorkload, naming what does not fit, for what is no depthwise convolution."""
+        """Raises InvalidCall or InvalidArgument, naming what does not fit, for what is no depthwise convolution."""
+        _check_types(given)
         _check_tensors(given)
         x, w = given.images()
         strides = _per_axis("stride", given.stride, axes=given.axes, least=1)
         dilations = _per_axis("dilation", given.dilation, axes=given.axes, least=1)
         if isinstance(given.padding, str):
-            kernel_h, kernel_w = w.shape[2:]
-            rows, columns = resolve_padding(
-                given.padding, kernel=(kernel_h, kernel_w), stride=strides, dilation=dilations
-            )
-            padding = (*rows, *columns)
+            padding = _named_padding(given.padding, w, strides=strides, dilations=dilations)
         elif has_sides(given.padding):
             padding = _sides(given.padding, axes=given.axes)
         else:
@@ -102,30 +101,36 @@ class Call:
 # -- tensors ---------------------------------------------------------------------------------------------------------
 
 
+def _check_types(given: Arguments) -> None:
+    for name, tensor in (("input", given.input), ("weight", given.weight), ("bias", given.bias)):
+        if not isinstance(tensor, Tensor) and not (name == "bias" and tensor is None):
+            raise InvalidArgument(f"{name} must be a Tensor, not {type(tensor).__name__}")
+
+
 def _check_tensors(given: Arguments) -> None:
     input, weight, bias, axes = given.input, given.weight, given.bias, given.axes
     if input.dim() not in (axes + 1, axes + 2):
         wanted = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)"}[axes]
-        raise InvalidWorkload(f"input of shape {by(input.shape)} is not {wanted}")
+        raise InvalidCall(f"input of shape {by(input.shape)} is not {wanted}")
     channels = input.shape[-axes - 1]
     out_channels = weight.shape[0] if weight.dim() else 0
     if given.groups is not None and given.groups != channels:
-        raise InvalidWorkload(
+        raise InvalidCall(
             f"groups={given.groups} with {channels} input channels is not depthwise; "
             f"use groups={channels}, or torch.nn.functional.conv{axes}d"
         )
     if weight.dim() != axes + 2 or weight.shape[1] != 1 or channels == 0 or out_channels % channels or not out_channels:
         wanted = {1: "(C·multiplier, 1, K)", 2: "(C·multiplier, 1, KH, KW)"}[axes]
-        raise InvalidWorkload(f"weight of shape {by(weight.shape)} is not {wanted} with C={channels} input channels")
+        raise InvalidCall(f"weight of shape {by(weight.shape)} is not {wanted} with C={channels} input channels")
     if bias is not None and bias.shape != (out_channels,):
-        raise InvalidWorkload(f"bias of shape {by(bias.shape)} does not fit {out_channels} output channels")
+        raise InvalidCall(f"bias of shape {by(bias.shape)} does not fit {out_channels} output channels")
     for name, other in (("weight", weight), ("bias", bias)):
         if other is None:
             continue
         if other.device != input.device:
-            raise InvalidWorkload(f"input is on {input.device}, {name} on {other.device}; move one of them")
+            raise InvalidCall(f"input is on {input.device}, {name} on {other.device}; move one of them")
         if other.dtype != input.dtype and not _is_autocast(input):
-            raise InvalidWorkload(f"input is {input.dtype}, {name} {other.dtype}; convert one, or use torch.autocast")
+            raise InvalidCall(f"input is {input.dtype}, {name} {other.dtype}; convert one, or use torch.autocast")
 
 
 def _running_dtype(x: Tensor) -> torch.dtype:
@@ -161,21 +166,22 @@ def _lies_channels_last(tensor: Tensor) -> bool:
 
 def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Pair:
     """``value`` as (height, width); a 1-D convolution has a height on which nothing happens: stride 1, padding 0."""
-    if isinstance(value, int):
-        values: Ints = (value,) * axes
-    else:
-        values = tuple(value) * axes if len(value) == 1 else tuple(value)
-        if len(values) != axes:
-            raise InvalidWorkload(f"{name}={values} is not one number, or {axes}")
+    values = whole(name, value)
+    if isinstance(values, int):
+        values = (values,) * axes
+    elif len(values) == 1:
+        values = values * axes
+    if len(values) != axes:
+        raise InvalidCall(f"{name}={values} is not one number, or {axes}")
     for number in values:
         if number < least:
-            raise InvalidWorkload(f"{name}={number} must be at least {least}")
+            raise InvalidCall(f"{name}={number} must be at least {least}")
     return (values[0], values[1]) if axes == 2 else (least, values[0])
 
 
 def has_sides(padding: Padding) -> TypeGuard[Sequence[Sequence[int]]]:
     """True if each side has a padding of its own: ((top, bottom), (left, right)), or ((left, right),)."""
-    return not isinstance(padding, (str, int)) and any(isinstance(side, (tuple, list)) for side in padding)
+    return isinstance(padding, (tuple, list)) and any(isinstance(side, (tuple, list)) for side in padding)
 
 
 def _sides(padding: Sequence[Sequence[int]], *, axes: int) -> tuple[int, int, int, int]:
@@ -183,19 +189,44 @@ def _sides(padding: Sequence[Sequence[int]], *, axes: int) -> tuple[int, int, in
     pairs = [tuple(pair) if isinstance(pair, (tuple, list)) else () for pair in padding]
     if len(pairs) != axes or any(len(pair) != 2 for pair in pairs):
         wanted = {1: "((left, right),)", 2: "((top, bottom), (left, right))"}[axes]
-        raise InvalidWorkload(f"padding={padding} is not one number, or {axes}, or {wanted}")
+        raise InvalidCall(f"padding={padding} is not one number, or {axes}, or {wanted}")
     for number in (number for pair in pairs for number in pair):
         if number < 0:
-            raise InvalidWorkload(f"padding={number} must be at least 0")
+            raise InvalidCall(f"padding={number} must be at least 0")
     (top, bottom), (left, right) = pairs if axes == 2 else ((0, 0), *pairs)
     return top, bottom, left, right
+
+
+def whole(name: str, value: Any) -> int | Ints:
+    """A number, or one for each axis, as ints. Integers of numpy, and tensors of one integer, count as numbers, as they
+    do for PyTorch's op."""
+    if isinstance(value, int):
+        return value
+    try:
+        return tuple(each if isinstance(each, int) else index(each) for each in value)
+    except TypeError:  # one number, or none at all
+        pass
+    try:
+        return index(value)
+    except TypeError:
+        raise InvalidArgument(f"{name}={value!r} is not a whole number, or one for each axis") from None
+
+
+def _named_padding(padding: str, w: Tensor, *, strides: Pair, dilations: Pair) -> tuple[int, int, int, int]:
+    """``"same"`` or ``"valid"`` as (top, bottom, left, right)."""
+    kernel_h, kernel_w = w.shape[2:]
+    try:
+        rows, columns = resolve_padding(padding, kernel=(kernel_h, kernel_w), stride=strides, dilation=dilations)
+    except InvalidWorkload as error:
+        raise InvalidCall(str(error)) from None
+    return (*rows, *columns)
 
 
 def _check_size(*, size: Ints, kernel: Ints, padding: Ints, dilations: Ints) -> None:
     for axis in (0, 1):
         padded = size[axis] + padding[2 * axis] + padding[2 * axis + 1]
         if padded <= dilations[axis] * (kernel[axis] - 1) or kernel[axis] == 0:
-            raise InvalidWorkload(
+            raise InvalidCall(
                 f"kernel={by(kernel)} with dilation={by(dilations)} does not fit the input of {by(size)} "
                 f"padded by {by(padding)} (top, bottom, left, right); use a smaller kernel or more padding"
             )

@@ -8,11 +8,13 @@ from torch import Tensor
 from dwconv.call import torch_ops
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.plan import plan_for
-from dwconv.call.watchers import is_unknown_to_our_ops
+from dwconv.call.watchers import is_recorded_for_elsewhere, is_unknown_to_our_ops
 
 
 def convolve(given: Arguments) -> Tensor:
-    """y. Raises InvalidWorkload."""
+    """y. Raises InvalidCall, InvalidArgument."""
+    if is_recorded_for_elsewhere():
+        return given.on_pytorch()
     call = Call.of(given)
     if _is_for_pytorch(call):
         return given.on_pytorch()
@@ -23,10 +25,15 @@ def _is_for_pytorch(call: Call) -> bool:
     """True if PyTorch's own op does it all: then nothing of ours stands in its way."""
     if is_unknown_to_our_ops(call.x):
         return True
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _has_symbols(call):
         return False  # decided when the compiled code runs
     plan = plan_for(call.problem, call.x.device)
     if plan.is_pytorch:
         x, w, trains = call.given.input, call.given.weight, torch.is_grad_enabled()
         plan.tally.count(w, for_x=trains and x.requires_grad, for_w=trains and w.requires_grad)
     return plan.is_pytorch
+
+
+def _has_symbols(call: Call) -> bool:
+    """True for sizes that stand for any number, as whoever traces with symbolic shapes has them."""
+    return not all(type(size) is int for size in (*call.x.shape, *call.w.shape))

@@ -31,7 +31,8 @@ def conv2d(
     PyTorch's may not, ((top, bottom), (left, right)). ``groups``, where given, must be C. Any batch size. What is
     untuned, slower or unsupported runs on PyTorch's own op.
 
-    Raises InvalidWorkload, naming the sizes, for what is no depthwise convolution.
+    Raises InvalidCall, a RuntimeError, for sizes or types that are no depthwise convolution, and InvalidArgument, a
+    TypeError, for what is no tensor or no whole number. Both name it, and both are InvalidWorkload.
     """
     if not torch.compiler.is_compiling():  # which cannot look into C++
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 2)

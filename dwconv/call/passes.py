@@ -79,12 +79,15 @@ class PlannedPasses:
 
 
 def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:
-    """dw with the strides of the weight, so that who flattens gradients, as DDP does, need not copy it. A weight that
-    was made channels_last has another stride along its axis of length 1."""
+    """dw with the strides of the weight, so that who flattens gradients, as DDP does, need not copy it. Weights that
+    were made channels_last differ from others in their stride along the axis of length 1."""
     if strides is None or dw.stride() == strides:
         return dw
-    last = dw.squeeze(1).unsqueeze(-1).movedim(-1, 1)
-    return last if last.stride() == strides else dw
+    planes = dw.squeeze(1)
+    for view in (planes.unsqueeze(1), planes.unsqueeze(-1).movedim(-1, 1)):
+        if view.stride() == strides:
+            return view
+    return dw
 
 
 def _run(kernel: Kernel, dense: bool, *inputs: Tensor) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv import legality, settings
+from dwconv import legality, packed, settings
 from dwconv.build.cpu import first_line
 from dwconv.call.tally import Tally
 from dwconv.dispatch import DispatchDecision, decisions, tune_command
@@ -69,6 +69,9 @@ class Plan:
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
         of_pytorch = [pass_ for pass_, decision in decisions.items() if decision.provider == "pytorch"]
         self.kernels.update({pass_: None for pass_ in of_pytorch if pass_ not in self._refused})
+        for pass_, each in decisions.items():
+            if target is not None and each.expected and each.record is None:
+                legality.foresee(problem.workload(pass_), target)
         self._warn_of_untuned()
 
     def check(self, passes: Sequence[Pass]) -> None:
@@ -100,9 +103,7 @@ class Plan:
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
         """The configuration; if it was fastest on few threads, with all of them at a larger batch."""
         larger = self.problem.input_shape[0] > measured.batch
-        if not (larger and isinstance(target, CpuTarget) and "threads" in config.to_dict()):
-            return config
-        return Config.of(config.template, **{**dict(config.values), "threads": target.threads})
+        return on_all_threads(config, target) if larger else config
 
     def _warn_of_untuned(self) -> None:
         """Name the problem, once, with the command that tunes it. Predicted kernels are not worth a word: nothing is
@@ -116,7 +117,13 @@ class Plan:
         if sizes in _met:
             return
         _met.add(sizes)
-        slow = [pass_ for pass_, each in self.decisions.items() if each.command and each.provider == "pytorch"]
+        if crowded := [pass_ for pass_, each in self.decisions.items() if each.crowded]:
+            self._warn_of_crowd(crowded[0])
+        slow = [
+            pass_
+            for pass_, each in self.decisions.items()
+            if each.command and each.provider == "pytorch" and not each.crowded
+        ]
         if not slow or len(_untuned) > MOST_NAMED:
             return
         _untuned.add(sizes)
@@ -127,6 +134,16 @@ class Plan:
                 f"{self._named(slow)} run on PyTorch's own op: {self._reasons(slow)}; tune them: {self._command(slow)}"
             )
 
+    def _warn_of_crowd(self, pass_: Pass) -> None:
+        """Say once of a layer that its further sizes run on PyTorch's op."""
+        workload = self.problem.workload("fprop").for_pass("dgrad")
+        if _is_first(f"crowd {workload.layer}"):
+            _warn(
+                f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
+                f"{self.decisions[pass_].reason}; pad to fewer sizes, or tune those that matter: "
+                f"{self._command(PASSES)}"
+            )
+
     def _named(self, passes: Sequence[Pass]) -> str:
         return f"{', '.join(passes)} of {self.problem}"
 
@@ -135,6 +152,13 @@ class Plan:
 
     def _command(self, passes: Sequence[Pass]) -> str:
         return tune_command(self.problem.workload("fprop"), passes)
+
+
+def on_all_threads(config: Config, target: Target) -> Config:
+    """The same configuration, if it says how many threads it takes, on all that the target has."""
+    if not (isinstance(target, CpuTarget) and "threads" in config.to_dict()):
+        return config
+    return Config.of(config.template, **{**dict(config.values), "threads": target.threads})
 
 
 _LOWERED = (torch.bfloat16, torch.float16)
@@ -195,6 +219,7 @@ def forget() -> None:
         _kernels.clear()
         legality.broken.clear()
         legality.predicted.clear()
+        legality.foreseen_sizes.clear()
 
 
 # -- what this process has --------------------------------------------------------------------------------------------
@@ -211,14 +236,17 @@ _named: set[str] = set()
 
 
 def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
-    """The kernel of a candidate, built once for each device. Raises BuildError, or what the loader raises."""
+    """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
+    raises."""
     from dwconv.build.cache import build_cached
     from dwconv.build.kernel import Kernel
 
     with _lock:
         if (candidate, device) not in _kernels:
             with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
-                _kernels[candidate, device] = Kernel.load(build_cached(candidate, target))
+                _kernels[candidate, device] = Kernel.load(
+                    packed.artifact_of(candidate, target) or build_cached(candidate, target)
+                )
         return _kernels[candidate, device]
 
 

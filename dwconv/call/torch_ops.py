@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.library import Library, register_fake
 
+from dwconv.call import flops
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.plan import MOST_PLANS, plan_for
@@ -289,3 +290,4 @@ for _op, _run, _fake, _derivative in (
     register_fake(_op, _fake, lib=_library)
 _library.impl(fprop, _autocast("cpu"), "AutocastCPU")
 _library.impl(fprop, _autocast("cuda"), "AutocastCUDA")
+flops.register(torch.ops.dwconv)

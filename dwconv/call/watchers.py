@@ -48,6 +48,14 @@ def is_watched_backward(dy: Tensor) -> bool:
         return True
 
 
+def is_recorded_for_elsewhere() -> bool:
+    """True under torch.export and torch.jit.trace, and whatever is built on them, as ONNX's exporters are: what they
+    record runs in processes without dwconv, so it has PyTorch's own op."""
+    if torch.compiler.is_compiling():  # a compiler understands nothing of the rest
+        return torch.compiler.is_exporting()
+    return _get_tracing_state() is not None
+
+
 def is_unknown_to_our_ops(x: Tensor) -> bool:
     """True for complex numbers, and under torch.func's transforms and forward-mode derivatives: only PyTorch's own op
     knows them."""

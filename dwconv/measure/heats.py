@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dwconv import settings
@@ -173,7 +173,7 @@ class Heats:
         if verdict is None:
             return self._confirmed_alone(artifact)
         if verdict.right:
-            return [dataclasses.replace(record, verdict=verdict, confirmed=True)]
+            return [dataclasses.replace(record, verdict=verdict, confirmed=True, raced=True)]
         if is_vandalism(verdict):
             self._workers.measurer.kill()
         return [measured_record(artifact, Measured(verdict=verdict), target=self._target)]
@@ -185,9 +185,13 @@ class Heats:
             records = list(runner.measure(candidates))
             best = min(records, key=lambda record: record.cost)
             if best.measurement is not None and self._is_worth(best):
-                records += runner.confirm([Candidate(best.workload, best.config)])
+                records += _raced(runner.confirm([Candidate(best.workload, best.config)]))
         return records
 
     def _confirmed_alone(self, artifact: Artifact) -> list[TuningRecord]:
         with LocalRunner(artifact.candidate.workload, self._target, workers=self._workers) as runner:
-            return list(runner.confirm([artifact.candidate]))
+            return _raced(runner.confirm([artifact.candidate]))
+
+
+def _raced(records: Iterable[TuningRecord]) -> list[TuningRecord]:
+    return [dataclasses.replace(record, raced=True) for record in records]

@@ -26,10 +26,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from dwconv import settings
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native.attempt import Attempt
 from dwconv.native.background import Background
-from dwconv.native.compile import LIMIT_S, Extension, Loaded, load_compiled
+from dwconv.native.compile import LIMIT_S, Extension, Loaded, load_compiled, load_shared
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +90,18 @@ def soon() -> Any | None:
             _lock.release()
     _warn_if_not_kept()
     return module
+
+
+def take(content: bytes) -> None:
+    """Use the module that a pack brings, compiled for this PyTorch and this Python, unless there is one, or
+    ``DWCONV_NATIVE=0`` asks for none. Raises ImportError if it cannot be loaded."""
+    if settings.cpp_compiler() is None or not _lock.acquire(blocking=False):  # it is just being compiled
+        return
+    try:
+        if not _settled:
+            _take(load_shared(content))
+    finally:
+        _lock.release()
 
 
 def leave_out(reason: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import platform
 import shutil
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 from dwconv import private_files, settings
 from dwconv.errors import BuildError
+from dwconv.in_memory import in_memory
 from dwconv.native.attempt import Attempt
 from dwconv.native.once import made_once, note_failure
 
@@ -78,6 +78,10 @@ class Extension:
             self._useless = found
             return None
 
+    def kept(self) -> bytes | None:
+        """The library in the cache, to be shared; None if there is none."""
+        return private_files.read_sealed(self._path)
+
     def prepare(self) -> None:
         """Import all that ``compile`` needs to know, which may then run in another thread: if the process is forked
         meanwhile, no module is left half imported. Raises BuildError without a compiler."""
@@ -127,6 +131,24 @@ class Extension:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def bound_to() -> dict[str, str]:
+    """What a compiled module can be loaded into: the PyTorch, the Python, and the sources, since they say how it is
+    called."""
+    import torch
+
+    sources = "\0".join(_text(name) for name in _SOURCES)
+    return {
+        "torch": str(torch.__version__),
+        "python": str(sysconfig.get_config_var("SOABI")),
+        "sources": hashlib.sha256(sources.encode()).hexdigest(),
+    }
+
+
+def load_shared(content: bytes) -> Loaded:
+    """A module that another machine compiled for the same. Raises ImportError if it cannot be loaded."""
+    return Loaded(module=_load(content))
+
+
 def _key(compiler: str, sources: Mapping[str, str]) -> str:
     """The sources, and everything beside them that decides what they compile to."""
     import torch
@@ -136,13 +158,7 @@ def _key(compiler: str, sources: Mapping[str, str]) -> str:
 
 
 def _load(content: bytes) -> Any:
-    """From memory: nobody can change it between the check and now, and no file can be cut short under it later.
-
-    The descriptor stays open, so that no other library is ever loaded under its name."""
-    descriptor = os.memfd_create(_NAME)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    path = f"/proc/self/fd/{descriptor}"
+    path = in_memory(content, name=_NAME)
     spec = importlib.util.spec_from_file_location(_NAME, path, loader=ExtensionFileLoader(_NAME, path))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

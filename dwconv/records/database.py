@@ -17,7 +17,7 @@ from dwconv import settings
 from dwconv.errors import LogError, one_line
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status, TuningRecord
-from dwconv.workload import DType, Layout, Pass, Workload
+from dwconv.workload import DType, Layout, Pair, Pass, Workload
 
 IsCurrent = Callable[[TuningRecord], bool]
 """Was a record made with what is installed here? See ``validity``."""
@@ -58,10 +58,7 @@ class Database:
                 seen.add(real)
                 if (records := _readable(path, problems)) is not None:
                     logs.append(path)
-                    by_family: RecordsByFamily = defaultdict(list)
-                    for record in records:
-                        by_family[record.device, record.workload.family].append(record)
-                    files.append(dict(by_family))
+                    files.append(_by_family(records))
             read.append(files)
         return cls(places=read, logs=logs, problems=problems)
 
@@ -70,6 +67,11 @@ class Database:
         """The records in ``log``, or by default those in the places that the settings name. There, the user's own
         measurements go before the records that ship, which were taken on another machine of the same name."""
         return cls.load([log]) if log else cls.load(*([path] for path in settings.tuning_log_paths()))
+
+    def behind(self, records: Iterable[TuningRecord], logs: Iterable[Path]) -> Database:
+        """The same, behind a place with ``records``, which came from ``logs``."""
+        places = [[_by_family(records)], *self.places]
+        return Database(places=places, logs=[*logs, *self.logs], problems=self.problems)
 
     def __iter__(self) -> Iterator[TuningRecord]:
         """Every record, place by place and file by file."""
@@ -97,6 +99,22 @@ class Database:
         for record in self:
             kinds[record.workload.pass_, record.workload.layout, record.workload.dtype].append(record)
         return dict(kinds)
+
+    def other_sizes(self, workload: Workload, device: str) -> list[Workload]:
+        """The same layer at each other input size of which there are records on ``device``, at the batch size of
+        ``workload``. Asking costs nothing after the first time."""
+        known = self._by_layer.get((device, workload.layer), {})
+        return [other.with_batch(workload.batch) for size, other in known.items() if size != workload.input_size]
+
+    @cached_property
+    def _by_layer(self) -> dict[tuple[str, str], dict[Pair, Workload]]:
+        layers: dict[tuple[str, str], dict[Pair, Workload]] = defaultdict(dict)
+        for (device, _), records in (
+            (key, records) for place in self.places for file in place for key, records in file.items()
+        ):
+            workload = records[0].workload
+            layers[device, workload.layer].setdefault(workload.input_size, workload)
+        return dict(layers)
 
     def devices(self, workload: Workload) -> list[str]:
         """Devices with records of this workload at any batch size."""
@@ -158,6 +176,13 @@ class _Word:
     def order(self) -> tuple[bool, bool, int, tuple[bool, bool, bool, float]]:
         """Orders the candidates of one batch size, the best first."""
         return not self.current, not self.record.confirmed, self.place, self.record.rank
+
+
+def _by_family(records: Iterable[TuningRecord]) -> RecordsByFamily:
+    by_family: RecordsByFamily = defaultdict(list)
+    for record in records:
+        by_family[record.device, record.workload.family].append(record)
+    return dict(by_family)
 
 
 def _words(

@@ -126,6 +126,7 @@ class _RecordLine(msgspec.Struct):
     status: Status
     measurement: _MeasurementLine | None = None
     confirmed: bool = False
+    raced: bool = False
     verdict: _VerdictLine | None = None
     providers: Annotated[dict[str, _MeasurementLine], _FEW] = {}
     resources: Annotated[dict[str, _Value], _FEW] = {}
@@ -148,6 +149,7 @@ class _RecordLine(msgspec.Struct):
             status=self.status,
             measurement=self.measurement.to_measurement() if self.measurement else None,
             confirmed=self.confirmed,
+            raced=self.raced,
             verdict=self.verdict.to_verdict() if self.verdict else None,
             providers={name: measured.to_measurement() for name, measured in self.providers.items()},
             resources=self.resources,

@@ -61,6 +61,8 @@ class TuningRecord:
     confirmed: bool = False
     """True if it was also verified on other data and batch sizes, and timed longer, side by side with the other
     finalists, on a machine that did nothing else."""
+    raced: bool = False
+    """True if a race confirmed it, among a few known configurations: a search may find a faster one."""
     verdict: Verdict | None = None
     providers: dict[str, Measurement] = field(default_factory=dict)
     """Other providers, measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …"""
@@ -77,6 +79,11 @@ class TuningRecord:
     def measured(self) -> bool:
         """True if the candidate was run and timed on its device."""
         return self.measurement is not None and not self.measurement.predicted
+
+    @property
+    def ends_search(self) -> bool:
+        """True if it is the result of a search that ended."""
+        return self.confirmed and not self.raced
 
     @property
     def fast_math(self) -> bool:

@@ -21,7 +21,8 @@ def is_current(record: TuningRecord, installed: Mapping[str, str]) -> bool:
 
     A patch release may change a kernel, so it counts as another version. What stands behind a ``+`` names the build:
     on a CPU all builds of a release have the same ops, on a GPU they come with libraries of different ages. PyTorch's
-    version counts only for what was timed beside its ops. A record that names no template version is of the first."""
+    version counts only for what was timed beside its ops, and TVM's only where it is installed: without it nothing can
+    run but what was built elsewhere. A record that names no template version is of the first."""
     return not made_with(record, installed)
 
 
@@ -31,7 +32,7 @@ def made_with(record: TuningRecord, installed: Mapping[str, str]) -> str:
     differences = []
     if record.measured and _torch(record, record.versions) != _torch(record, installed):
         differences.append(f"PyTorch {record.versions.get('torch', _UNKNOWN)}")
-    if record.versions.get("tvm") != installed.get("tvm"):
+    if "tvm" in installed and record.versions.get("tvm") != installed["tvm"]:
         differences.append(f"TVM {record.versions.get('tvm', _UNKNOWN)}")
     name = record.config.template
     if template_version(record) != str(version_of(name)):

@@ -18,10 +18,10 @@ _USUAL_OVERHEAD_S = 3.0
 """Time that a pass takes beside its search on a quiet machine: preparing, and confirming the finalists."""
 
 
-def without_confirmed(workloads: Iterable[Workload], records: Iterable[TuningRecord], target: Target) -> list[Workload]:
-    """The workloads whose search has not ended yet: at its end finalists are confirmed. What was confirmed with other
-    versions of PyTorch, TVM or the template is to be tuned again."""
-    here = [record for record in records if record.confirmed and record.device == target.device]
+def without_searched(workloads: Iterable[Workload], records: Iterable[TuningRecord], target: Target) -> list[Workload]:
+    """The workloads whose search has not ended yet: at its end finalists are confirmed. What was only raced is still to
+    be searched; what was confirmed with other versions of PyTorch, TVM or the template is to be tuned again."""
+    here = [record for record in records if record.ends_search and record.device == target.device]
     done = {record.workload for record in current(here)}
     return [workload for workload in workloads if workload not in done]
 

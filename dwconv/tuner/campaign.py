@@ -25,7 +25,7 @@ from dwconv.schedules.template import templates_for
 from dwconv.target import CpuTarget, Target, check_present
 from dwconv.tuner import loop
 from dwconv.tuner.again import to_race_again
-from dwconv.tuner.agenda import Agenda, without_confirmed
+from dwconv.tuner.agenda import Agenda, without_searched
 from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
 from dwconv.tuner.progress import Progress
 from dwconv.tuner.report import Outcome
@@ -51,7 +51,7 @@ class Choices:
     seconds: float | None = None
     """For each workload."""
     minutes: float | None = None
-    """For all of them together. What the log has confirmed is left out then."""
+    """For all of them together. What was searched before is left out then."""
     patience: int | None = None
     """Trials without improvement."""
     seed: int = settings.SEED
@@ -192,10 +192,11 @@ def _agenda(
     if choices.refresh:
         return _agenda_of_refresh(workloads, choices, target, records=records)
     if choices.minutes is not None:
-        left = without_confirmed(workloads, log.load().records, target)
+        left = without_searched(workloads, log.load().records, target)
         if known := len(workloads) - len(left):
             print(
-                f"note: {known} of {len(workloads)} passes are confirmed in {log.path}, and left out", file=sys.stderr
+                f"note: {known} of {len(workloads)} passes were searched before, by {log.path}, and are left out",
+                file=sys.stderr,
             )
         return Agenda(
             workloads=left,

@@ -1,4 +1,4 @@
-"""Evolution: breed configurations from the best so far, guided by a regression."""
+"""Evolution: breed configurations from the best so far, guided by a prediction."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from collections.abc import Sequence
 
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.tuner.regression import Regression
+from dwconv.tuner.gaussian import GaussianProcess
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.unseen import Unseen
 
 
 class Evolve:
-    """Evolution guided by a regression.
+    """Evolution guided by a Gaussian process.
 
-    The defaults, the configurations nearest to ``starts`` and random ones come first. Then a population is bred from
-    the best so far by small steps, mutation and crossing, and selected for a few generations by the regression's
-    prediction. Most of a batch are the best predicted; the rest is drawn at random, so that no corner stays unknown.
+    The defaults and the configurations nearest to the first ``starts`` come first. Then a population is bred from the
+    best so far by small steps, mutation and crossing, and selected for a few generations by what the process predicts.
+    The most promising are tried, the other starts among them; where little is known, a configuration is promising, too.
     """
 
-    WARM_UP = 8
-    """Configurations tried before the regression is trusted."""
-    EXPLORE = 0.2
-    """Share of a batch that is drawn at random."""
+    STARTS = 3
+    """Starts that are tried at once; the others must be promising."""
+    WARM_UP = 4
+    """Configurations tried before the prediction is trusted."""
+    FEW, UNTIL = 4, 8
+    """So few are tried at a time until so many are: each teaches much."""
     PARENTS = 12
     POPULATION = 192
     GENERATIONS = 3
 
-    def __init__(self, spaces: SpaceUnion, *, model: Regression, seed: int, starts: Sequence[Config] = ()) -> None:
+    def __init__(self, spaces: SpaceUnion, *, model: GaussianProcess, seed: int, starts: Sequence[Config] = ()) -> None:
         self._spaces = spaces
         self._model = model
         self._starts = list(dict.fromkeys(legal for config in starts if (legal := spaces.nearest(config))))
@@ -43,27 +45,28 @@ class Evolve:
             self._times[config] = time if math.isfinite(time) else None
 
     def ask(self, count: int) -> list[Config]:
+        if len(self._times) < self.UNTIL:
+            count = min(count, self.FEW)
         found = self._unseen.defaults(count)
-        started = [config for config in self._starts if self._unseen.is_new(config)]
-        found += self._unseen.take(started[: count - len(found)])
-        if len(self._times) < self.WARM_UP or not self._best():
-            return found + self._unseen.draw(count - len(found))
-        explored = sum(self._rng.random() < self.EXPLORE for _ in range(count - len(found)))
-        found += self._bred(count - len(found) - explored)
+        first = [config for config in self._starts[: self.STARTS] if self._unseen.is_new(config)]
+        found += self._unseen.take(first[: count - len(found)])
+        if len(self._times) >= self.WARM_UP and self._best():
+            found += self._bred(count - len(found))
         return found + self._unseen.draw(count - len(found))
 
     def _bred(self, count: int) -> list[Config]:
+        if not count:
+            return []
         self._model.fit(self._times)
         parents = self._best()
-        pool: dict[Config, float] = {}
+        pool = dict(zip(self._starts, map(float, self._model.predict(self._starts)), strict=True))
         for _ in range(self.GENERATIONS):
             children = [child for child in self._children(parents) if child not in pool]
-            self._rng.shuffle(children)  # trees predict the same time for many: the order of knobs must not decide
-            predictions = self._model.predict(children)
-            pool.update(zip(children, map(float, predictions), strict=True))
+            self._rng.shuffle(children)  # equal predictions: the order of knobs must not decide
+            pool.update(zip(children, map(float, self._model.predict(children)), strict=True))
             parents = sorted(pool, key=lambda config: pool[config])[: self.PARENTS] or parents
-        new = [config for config in sorted(pool, key=lambda config: pool[config]) if self._unseen.is_new(config)]
-        return self._unseen.take(new[:count])
+        new = [config for config in pool if self._unseen.is_new(config)]
+        return self._unseen.take(self._model.choose(new, count))
 
     def _best(self) -> list[Config]:
         """The fastest configurations told, fastest first."""

@@ -50,7 +50,7 @@ class Regression:
         configs = sorted(times, key=lambda config: config.to_dict().__repr__())
         worst = max(worked) + _FAILED_IS_SLOWER_BY
         labels = [worst if (time := times[config]) is None else math.log2(time) for config in configs]
-        data = xgboost.DMatrix(self._features.rows(configs), label=np.array(labels) - min(worked))
+        data = xgboost.DMatrix(self._features.rows(configs), label=np.array(labels) - min(worked), nthread=1)
         self._trees = xgboost.train(self._parameters, data, num_boost_round=_TREES)
 
     def predict(self, configs: Sequence[Config]) -> NDArray[np.float32]:
@@ -60,5 +60,5 @@ class Regression:
 
         if self._trees is None or not configs:
             return np.zeros(len(configs), dtype=np.float32)
-        predicted: NDArray[np.float32] = self._trees.predict(xgboost.DMatrix(self._features.rows(configs)))
+        predicted: NDArray[np.float32] = self._trees.predict(xgboost.DMatrix(self._features.rows(configs), nthread=1))
         return predicted

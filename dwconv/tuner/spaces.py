@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from dwconv.errors import InvalidConfig, NoTemplate
-from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import templates_for
 from dwconv.target import Target
 from dwconv.workload import Workload
@@ -93,7 +93,6 @@ class SpaceUnion:
         }
         return self._legal(self.by_template[mother.template], values)
 
-    @staticmethod
-    def _legal(space: ConfigSpace, values: dict[str, int | str]) -> Config | None:
+    def _legal(self, space: ConfigSpace, values: dict[str, Value]) -> Config | None:
         config = Config.of(space.template, **values)
         return config if space.why_illegal(config) is None else None

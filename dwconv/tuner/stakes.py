@@ -34,7 +34,7 @@ _GAIN = {"fprop": 2.2, "dgrad": 3.1, "wgrad": 2.6}
 _GAIN_OF_LARGE_WGRAD = 29.0
 _LARGE_KERNEL = 25
 _LEFT_TO_WIN = 0.05
-"""Share of the time that a search still wins where some configurations were measured, and none is confirmed."""
+"""Share of the time that a search still wins where some configurations were measured, as in a race."""
 _LEFT_AFTER_PREDICTION = 0.08
 """The same where a predicted kernel runs: it reaches 0.92 of the speed that 20 s of search find. See the benchmarks."""
 
@@ -48,7 +48,7 @@ class Stake:
     now_us: float
     """How long it takes with what is known now: on dwconv's kernel where it is the faster, else on PyTorch's op."""
     win_us: float
-    """How much of that tuning is expected to win. Nothing where a search, or a race, has confirmed the fastest."""
+    """How much of that tuning is expected to win. Nothing where a search has confirmed the fastest."""
     basis: Basis
     """What ``now_us`` was taken from; ``assumed`` is the usual gain of the benchmarks, and right within a few times."""
 
@@ -173,7 +173,7 @@ def _as_measured(workload: Workload, known: list[TuningRecord]) -> Stake:
     bare = scale * kernel_us(best, sweeps=False)
     alternative = best.alternative
     now_us = min(kernel, scale * alternative[1].median_us) if alternative else kernel
-    left = 0.0 if best.confirmed else _LEFT_TO_WIN
+    left = 0.0 if best.ends_search else _LEFT_TO_WIN
     return Stake(now_us=now_us, win_us=max(left * now_us, now_us - bare * (1 - left)), basis="measured")
 
 

@@ -5,6 +5,7 @@ to gain over PyTorch's own op.
     formula.py    the configurations of least estimated cost: chosen by computation, where there are no records
     portfolio.py  a few configurations for each regime (regimes.py), and the model of the gain: portfolio.json
     starts.py     the configurations to start from, the most promising first
+    other_size.py the same, where the layer was measured at another size on this device
     gain.py       how much faster than PyTorch's op that one is expected to be, and how sure that is
 
 The portfolio is made (make.py) from what records measured (evidence.py): its configurations are chosen (choose.py), the

@@ -35,6 +35,8 @@ class Expected:
     """The gain that 95 of 100 such workloads exceed, measured on networks, or devices, that the model did not know."""
     reason: str
     """Where the configuration and the figures come from, in a few words."""
+    source: str = ""
+    """The sizes at which the same layer was measured on this device, ``8×96×28×28``; empty if it was at none."""
 
 
 def expected(

@@ -11,9 +11,12 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from dwconv.schedules.space import Config
 from dwconv.untuned.evidence import Measured, best_records
 from dwconv.untuned.features import of_workload
+from dwconv.untuned.other_size import errors_by_octaves
 from dwconv.untuned.portfolio import NOTHING, Errors, GainModel
 from dwconv.untuned.starts import first_start
 from dwconv.untuned.trees import Growth, Trees, grow
@@ -40,7 +43,16 @@ def learn(measured: Sequence[Measured], *, network: Group) -> GainModel | None:
     known = _errors(measured, group=lambda one: network(one.workload))
     devices = {one.target.device for one in measured}
     other = _errors(measured, group=lambda one: one.target.device) if len(devices) > 1 else _wider(known)
-    return GainModel(trees=gain_trees(measured), known_device=known, other_device=other)
+    sizes = _errors_at_other_sizes(measured, leaves_out_device=False)
+    return GainModel(
+        trees=gain_trees(measured),
+        known_device=known,
+        other_device=other,
+        other_size=sizes,
+        other_size_other_device=(
+            _errors_at_other_sizes(measured, leaves_out_device=True) if len(devices) > 1 else _wider(sizes)
+        ),
+    )
 
 
 def gain_trees(measured: Sequence[Measured]) -> Trees:
@@ -60,12 +72,34 @@ def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -
         for one in measured:
             if group(one) == left_out:
                 first = first_start(one.workload, one.target, known, portfolio=NOTHING)
-                real = one.gain(first.config) if first else None
-                real_power = _best_gain(one) - _USUAL_LOSS if real is None else math.log2(real)
-                error = real_power - trees.predict(of_workload(one.workload))
+                error = _real_power(one, first.config if first else None) - trees.predict(of_workload(one.workload))
                 errors[f"{one.workload.pass_} {one.workload.layout}"].append(error)
                 errors[""].append(error)
     return {name: _summary(found) for name, found in sorted(errors.items()) if not name or len(found) >= _LEAST_ERRORS}
+
+
+def _errors_at_other_sizes(measured: Sequence[Measured], *, leaves_out_device: bool) -> dict[str, Errors]:
+    """From each size of a layer to each other, by the distance; no smaller than those at smaller distances."""
+    found = errors_by_octaves(
+        measured,
+        grown=lambda rest: gain_trees(rest) if len(rest) >= LEAST_WORKLOADS else None,
+        real_power=_real_power,
+        leaves_out_device=leaves_out_device,
+    )
+    summaries: dict[str, Errors] = {}
+    least = 0.0
+    for name, errors in sorted(found.items()):
+        if len(errors) >= _LEAST_ERRORS:
+            summary = _summary(errors)
+            least = min(least, summary.least)
+            summaries[name] = replace(summary, least=least)
+    return summaries
+
+
+def _real_power(one: Measured, config: Config | None) -> float:
+    """The gain of a configuration as a power of two; where it was not measured, the best one's less the usual loss."""
+    real = one.gain(config) if config else None
+    return _best_gain(one) - _USUAL_LOSS if real is None else math.log2(real)
 
 
 def _best_gain(one: Measured) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dwconv.layers import Layer
+from dwconv.layer_files import Layer
 from dwconv.records.record import TuningRecord
 from dwconv.untuned.choose import choose
 from dwconv.untuned.evidence import evidence

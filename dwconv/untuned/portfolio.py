@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,11 @@ class GainModel:
     """Errors on networks that the trees did not know, by pass and layout: ``wgrad nhwc``."""
     other_device: dict[str, Errors]
     """Errors on a device that they did not know."""
+    other_size: dict[str, Errors] = field(default_factory=dict)
+    """Errors on layers that were measured on the same device at another size, by how far that is at most: ``1 octave``.
+    The trees did not know the layer."""
+    other_size_other_device: dict[str, Errors] = field(default_factory=dict)
+    """The same, where the trees did not know the device either."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +107,7 @@ def decode(text: str) -> Portfolio:
         raise ValueError(f"format {file['format']} is not {FORMAT}")
     gain = None
     if "trees" in file:
-        errors = {name: {of: Errors(**fields) for of, fields in file[name].items()} for name in _ERRORS}
+        errors = {name: {of: Errors(**fields) for of, fields in file.get(name, {}).items()} for name in _ERRORS}
         trees = Trees(base=float(file["base"]), trees=tuple(map(from_lists, file["trees"])))
         gain = GainModel(trees=trees, **errors)
     return Portfolio(
@@ -113,7 +118,7 @@ def decode(text: str) -> Portfolio:
     )
 
 
-_ERRORS = ("known_device", "other_device")
+_ERRORS = ("known_device", "other_device", "other_size", "other_size_other_device")
 
 
 def _block(brackets: str, lines: Iterable[str]) -> str:

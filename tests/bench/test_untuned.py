@@ -6,7 +6,7 @@ import pytest
 
 from bench.draws import draws
 from bench.untuned import summary
-from dwconv.layers import shipped_networks
+from dwconv.layer_files import shipped_networks
 from dwconv.workload import PASSES
 
 NETWORKS = shipped_networks()

@@ -44,6 +44,7 @@ def test_the_winner_of_each_heat_is_confirmed(workers):
     first, second = raced(workers, [candidate("slow"), candidate()], [candidate(of=of), candidate(of=of, order=1)])
     records = {record.config.fault: record for record in first}
     assert records["none"].confirmed and not records["slow"].confirmed
+    assert records["none"].raced and not records["none"].ends_search, "a search may find a faster one"
     assert records["none"].measurement.median_us < records["slow"].measurement.median_us
     assert records["none"].providers == records["slow"].providers and len(records["none"].providers) == 2
     assert records["none"].verdict.allowed_error > 0, "of the last case of a finalist, which rounds"
@@ -79,7 +80,7 @@ def test_a_fault_costs_one_candidate(workers, fault):
     records, following = raced(workers, [candidate(fault), candidate()], [candidate(order=2)])
     latest = {record.config.fault: record for record in records}
     assert latest[fault].status is {**FAULTS, **ENDED}[fault]
-    assert latest["none"].status is Status.OK and latest["none"].confirmed
+    assert latest["none"].status is Status.OK and latest["none"].confirmed and latest["none"].raced
     assert [record.confirmed for record in following] == [True]
 
 

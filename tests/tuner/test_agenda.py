@@ -8,7 +8,7 @@ import fake_tuning as fake
 import pytest
 
 from dwconv.tuner import agenda as agenda_module
-from dwconv.tuner.agenda import Agenda, in_proportion, without_confirmed
+from dwconv.tuner.agenda import Agenda, in_proportion, without_searched
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16)
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=64, bias=True)
@@ -34,9 +34,11 @@ def test_what_was_confirmed_on_this_device_is_left_out():
     trial, other = (fake.record(workload, config, median_us=1.0) for workload in (SMALL, LARGE))
     elsewhere = dataclasses.replace(other, confirmed=True, device="elsewhere")
     records = [trial, dataclasses.replace(trial, confirmed=True), other, elsewhere]
-    assert without_confirmed([SMALL, LARGE], records, fake.TARGET) == [LARGE]
+    assert without_searched([SMALL, LARGE], records, fake.TARGET) == [LARGE]
+    raced = dataclasses.replace(other, confirmed=True, raced=True)
+    assert without_searched([SMALL, LARGE], [*records, raced], fake.TARGET) == [LARGE], "a race is no search"
     old = dataclasses.replace(other, confirmed=True, versions={**other.versions, "torch": "2.1.0"})
-    assert without_confirmed([SMALL, LARGE], [*records, old], fake.TARGET) == [LARGE], "with another PyTorch"
+    assert without_searched([SMALL, LARGE], [*records, old], fake.TARGET) == [LARGE], "with another PyTorch"
 
 
 def shares(clock, *, total_s, seconds, takes):

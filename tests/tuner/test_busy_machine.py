@@ -7,6 +7,7 @@ import pytest
 
 from dwconv.schedules.template import Candidate
 from dwconv.tuner import loop
+from dwconv.tuner.evolve import Evolve
 from dwconv.tuner.finalists import FINALISTS
 from tests.tuner.fake_search import AFRESH, tune
 
@@ -113,7 +114,7 @@ def test_contended_trials_are_timed_again_when_it_is_quiet(log, others):
     runner = BusyRunner(trials=[(80.0, 0.5)] * 3)
     result = tune(log, runner)
     assert len(others.waits_s) == 1
-    assert runner.measured[loop.BATCH : loop.BATCH + 3] == runner.measured[:3]
+    assert runner.measured[Evolve.FEW : Evolve.FEW + 3] == runner.measured[:3]
     assert (result.trials, len(runner.measured)) == (24, 27)
     busy = BusyRunner(trials=[(80.0, 0.5)] * 3)
     others.looks.append(0.9)

@@ -15,6 +15,7 @@ from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.tuner import loop, standing
+from dwconv.tuner.evolve import Evolve
 from dwconv.tuner.finalists import FINALISTS
 from dwconv.tuner.loop import SearchPlan, tune_workload
 from dwconv.tuner.result import Stop
@@ -125,7 +126,7 @@ def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
     runner = SlowRunner(monkeypatch)
     result = tune(log, runner, trials=None, seconds=18)
     assert result.stopped is Stop.SECONDS
-    assert runner.batches == [standing.FIRST_BATCH, loop.BATCH, 6]
+    assert runner.batches == [standing.FIRST_BATCH, Evolve.FEW, loop.BATCH, 2]
     assert result.trials == 18
 
 

@@ -88,6 +88,11 @@ def test_little_is_left_of_what_was_measured_and_nothing_of_what_is_confirmed(
     assert (stake.basis, stake.now_us, stake.win_us) == ("measured", now_us, pytest.approx(win_us))
 
 
+def test_a_race_leaves_as_much_as_anything_that_was_measured(templates):
+    raced = dataclasses.replace(measured(LARGE, median_us=100.0, confirmed=True), raced=True)
+    assert stake_of(LARGE, raced).win_us == pytest.approx(5)
+
+
 def test_the_nearest_batch_counts_in_proportion(templates):
     records = [measured(LARGE.with_batch(batch), median_us=10.0 * batch**2) for batch in (1, 4, 64)]
     assert stake_of(LARGE, *records).now_us == pytest.approx(2 * 160)

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import random
 import statistics
@@ -7,13 +8,15 @@ import pytest
 
 from dwconv.errors import NoTemplate, UnknownTarget
 from dwconv.records.record import Status
+from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
-from dwconv.target import parse_target
-from dwconv.tuner import analytic
+from dwconv.target import CpuTarget, parse_target
+from dwconv.tuner import analytic, strategies
 from dwconv.tuner.analytic import Analytic
 from dwconv.tuner.choices import SEARCHES
 from dwconv.tuner.spaces import SpaceUnion
 from dwconv.tuner.strategies import Strategy, make_strategy
+from dwconv.tuner.unseen import Unseen
 
 SM_90 = parse_target("cuda:sm_90")
 
@@ -83,6 +86,37 @@ def test_evolution_starts_from_what_is_nearest_to_what_was_good_elsewhere():
     assert chosen.ask(1) != [near]
 
 
+def test_evolution_tries_few_starts_and_of_the_others_those_that_are_estimated_to_be_fast():
+    target = CpuTarget(device="avx512-2t", threads=2, vector_bytes=64)
+    spaces = SpaceUnion.of(fake.WORKLOAD, target)
+    drawn = Unseen(spaces, seed=0).draw(60)
+    *slow, fast = sorted(drawn, key=lambda config: estimated_us(fake.WORKLOAD, config, target), reverse=True)
+    starts = [*drawn[:3], *[config for config in slow if config not in drawn[:3]][:3], fast]
+    chosen = make_strategy("evolve", spaces=spaces, workload=fake.WORKLOAD, seed=0, target=target, starts=starts)
+    first = chosen.ask(8)
+    assert first == [*spaces.defaults, *starts[:3]]
+    for config in first:
+        time_us = estimated_us(fake.WORKLOAD, config, target)
+        chosen.tell(fake.record(fake.WORKLOAD, config, median_us=time_us))
+    second = chosen.ask(8)
+    assert len(second) == 4 and not set(second) & set(starts[3:6])
+    costs = [estimated_us(fake.WORKLOAD, config, target) for config in second]
+    assert max(costs) <= 1.05 * estimated_us(fake.WORKLOAD, fast, target)
+
+
+def test_evolution_computes_no_estimates_for_a_gpu(monkeypatch):
+    """They would take longer than to measure."""
+    monkeypatch.setattr(strategies, "estimated_us", lambda workload, config, target: pytest.fail("it did"))
+    workload = dataclasses.replace(fake.WORKLOAD, layout="nchw")
+    spaces = SpaceUnion.of(workload, SM_90)
+    chosen = make_strategy("evolve", spaces=spaces, workload=workload, seed=0, target=SM_90)
+    for _ in range(3):
+        batch = chosen.ask(4)
+        assert len(batch) == 4
+        for number, config in enumerate(batch):
+            chosen.tell(fake.record(workload, config, median_us=10.0 + number))
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 def test_small_spaces_are_exhausted_to_the_last(search):
     spaces = union(fake.small_space(fake.WORKLOAD, fake.TARGET))
@@ -102,7 +136,8 @@ def test_what_was_told_is_not_asked(search):
     chosen = strategy(search, spaces)
     # as a log may have it: the knobs in another order
     chosen.tell(fake.record(fake.WORKLOAD, Config(known.template, known.values[::-1]), median_us=None))
-    assert sorted(chosen.ask(100), key=str) == sorted(others, key=str)
+    asked = [config for batch in iter(lambda: chosen.ask(100), []) for config in batch]
+    assert sorted(asked, key=str) == sorted(others, key=str)
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -110,7 +145,7 @@ def test_records_of_another_space_are_passed_over(search):
     chosen = strategy(search, union())
     chosen.tell(fake.record(fake.WORKLOAD, Config.of("fake.fprop", block_h=3), median_us=1.0))
     chosen.tell(fake.record(fake.WORKLOAD, Config.of("gone", block_h=1), median_us=1.0))
-    assert len(chosen.ask(8)) == 8
+    assert len(chosen.ask(4)) == 4
 
 
 @pytest.mark.parametrize("search", ["random", "evolve", "analytic"])
@@ -152,8 +187,9 @@ def test_evolve_finds_nearly_the_best_of_the_space():
 def test_evolve_searches_on_when_everything_failed():
     chosen = strategy("evolve", union())
     asked = []
-    for _ in range(5):
+    for count in (4, 4, 8, 8, 8, 8):
         batch = chosen.ask(8)
+        assert len(batch) == count
         asked += batch
         for config in batch:
             chosen.tell(fake.record(fake.WORKLOAD, config, median_us=None, status=Status.CRASHED))

@@ -1,0 +1,126 @@
+"""``python -m dwconv.export``: write tuned kernels as a pack, compiled, to run without tuning log, TVM and compiler."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dwconv.arguments import ArgumentParser, run, with_arithmetic
+from dwconv.errors import LogError
+from dwconv.tune_arguments import add_passes, add_what_to_tune, model_request, workloads_from
+
+if TYPE_CHECKING:
+    from dwconv.packs.make import MadePack
+    from dwconv.records.database import Database
+    from dwconv.target import Target
+    from dwconv.workload import Workload
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, 2 for bad input."""
+    return run(_export, argv)
+
+
+def parser_of_export() -> ArgumentParser:
+    """The parser of the command."""
+    parser = ArgumentParser(
+        prog="python -m dwconv.export",
+        description="Write the tuned kernels of a layer, a network, a model or a whole log as a pack: compiled, with "
+        "the records that chose them. dwconv.load_pack runs them without tuning log, TVM, NVRTC and compiler.",
+        epilog="A pack is code that is run: load only packs from whom you trust. Without --shape, --network and "
+        "--model, everything that the logs tell of the device is exported. A pack for a CPU takes a C++ compiler here, "
+        "to link it.",
+    )
+    add_what_to_tune(parser)
+    add_passes(parser)
+    output = parser.add_argument_group("pack")
+    output.add_argument(
+        "--log", type=Path, nargs="+", metavar="PATH", help="logs, or folders of logs, to choose from; default your own"
+    )
+    output.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the pack; it must not exist")
+    output.add_argument("--wheel", metavar="NAME", help="also write a wheel of the package NAME, beside the pack")
+    return parser
+
+
+def _export(argv: list[str] | None) -> int:
+    parser = parser_of_export()
+    args = parser.parse_args(argv)
+    if args.fast_math:
+        parser.error("--fast-math: packs hold kernels with IEEE arithmetic only; leave it out")
+    from dwconv.packs.make import make_pack
+    from dwconv.packs.wheel import check_wheel_name, write_wheel
+    from dwconv.target import parse_target
+
+    if args.wheel:
+        check_wheel_name(args.wheel)
+    target = with_arithmetic(args, parse_target(args.target))
+    known = _known(args)
+    workloads = _workloads(parser, args, target, known)
+    print(f"note: compiling the kernels of {len(workloads)} passes for {target.device}", file=sys.stderr)
+    made = make_pack(workloads, target, folder=args.out, known=known)
+    _print(made)
+    if args.wheel:
+        print(f"wheel: {write_wheel(args.out, made.manifest, name=args.wheel, folder=args.out.absolute().parent)}")
+    return 0
+
+
+def _known(args: argparse.Namespace) -> Database:
+    """The records to choose from. Raises LogError for a log that is not there."""
+    from dwconv.records.database import Database
+
+    for path in args.log or ():
+        if not path.exists():
+            raise LogError(f"log={path} is not there; name one that is")
+    known = Database.load(args.log) if args.log else Database.usual()
+    for problem in known.problems:
+        print(f"note: {problem}", file=sys.stderr)
+    return known
+
+
+def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target, known: Database) -> Sequence[Workload]:
+    """What to export. Raises InvalidWorkload for a model or a network that is unknown, LogError for an empty log."""
+    if request := model_request(parser, args):
+        from dwconv.tune_model import counts_of
+
+        return list(counts_of(request, target))
+    if args.network is not None or args.shape is not None or args.log is None:
+        return list(workloads_from(parser, args))
+    records = [record for record in known if record.device == target.device]
+    if not records:
+        logs = ", ".join(map(str, args.log))
+        devices = sorted({record.device for record in known})
+        has = f"they are of {', '.join(devices)}" if devices else "there are no records at all"
+        raise LogError(f"log={logs} has no records of {target.device}: {has}; tune first, or name another --target")
+    return list(dict.fromkeys(record.workload for record in records))
+
+
+def _print(made: MadePack) -> None:
+    manifest = made.manifest
+    if made.without_records:
+        from dwconv.dispatch import tune_command
+
+        print(
+            f"note: {len(made.without_records)} passes have no record that decides, and run as untuned ones do; the "
+            f"first: {tune_command(made.without_records[0])}",
+            file=sys.stderr,
+        )
+    if made.of_pytorch:
+        print(f"note: PyTorch's op is faster in {made.of_pytorch} passes, and runs them", file=sys.stderr)
+    if made.without_native:
+        print(f"note: calls of this pack go through Python: {made.without_native}", file=sys.stderr)
+    if not manifest.made_for.measured:
+        print(
+            "note: nothing of this was measured; dwconv.load_pack(…, unmeasured=True) runs it all the same",
+            file=sys.stderr,
+        )
+    print(f"{made.folder}: {len(manifest.kernels)} kernels, {manifest.bytes / 1e6:.1f} MB")
+    print(f"needs: {manifest.needs}")
+    print(f"sha256: {manifest.sha256}")
+    print("a pack is code that is run: whoever loads it must trust whoever made it")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""Kernel packs: compiled kernels in a folder, which run without tuning log, TVM, NVRTC and compiler.
+
+    choose ─► make ─► pack/manifest.json     what is in it, what it is for, and the SHA-256 of every file
+                      pack/records.jsonl     the records that chose the kernels
+                      pack/kernels/….so      machine code of a CPU, or ….cubin of a GPU
+                      pack/native/….so       the C++ of calls, for one PyTorch and one Python
+                        │
+                      wheel                  the same as a Python package
+                        │
+    load ◄──────────────┘                    refuses it, or adds it to ``dwconv.packed``
+
+A pack is code. The digests show that it is whole; they do not show who made it.
+"""
+
+from __future__ import annotations

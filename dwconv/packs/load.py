@@ -1,0 +1,185 @@
+"""Load a pack: check all of it, then let dispatch know its kernels.
+
+Nothing is half loaded: whatever is wrong, the answer is one PackError, and the process is as it was. Every file is read
+once, and the bytes that were checked are the bytes that run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from dwconv import cpu_facts, native, packed, versions
+from dwconv.build.load import openmp_is_here
+from dwconv.call.functional import reset
+from dwconv.errors import DwconvError, LogError, PackError
+from dwconv.native.compile import bound_to
+from dwconv.packs.manifest import MANIFEST, File, MadeFor, Manifest, decode
+from dwconv.records.line import decode as decode_record
+from dwconv.records.record import TuningRecord
+from dwconv.records.validity import made_with
+from dwconv.target import CpuTarget, Target, cpu_target, cuda_target
+
+_MOST_MANIFEST_BYTES = 2**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack:
+    """A pack that was loaded. Prints as one line."""
+
+    path: Path
+    manifest: Manifest
+    without_native: str
+    """Why the C++ of calls that it brings is not used; empty if it is."""
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the manifest, and so of the whole pack."""
+        return self.manifest.sha256
+
+    def __str__(self) -> str:
+        made, count = self.manifest, len(self.manifest.kernels)
+        line = f"{self.path}: {count} kernel{'s' * (count != 1)} for {made.made_for.device}, {made.bytes / 1e6:.1f} MB"
+        return line + (f"; calls go through Python: {self.without_native}" if self.without_native else "")
+
+
+def load_pack(path: str | os.PathLike[str], *, sha256: str | None = None, unmeasured: bool = False) -> Pack:
+    """Let this process run the kernels of the pack at ``path``, wherever they are faster than PyTorch's op.
+
+    A pack is code that is run: load only packs from whom you trust. ``sha256`` is the digest that
+    ``python -m dwconv.export`` printed; no other pack is loaded then. ``unmeasured`` accepts kernels that were chosen
+    by computed costs and never measured.
+
+    Raises PackError if the pack is damaged, or made for another device or other versions."""
+    folder = Path(path)
+    try:
+        return _load(folder, sha256=sha256, unmeasured=unmeasured)
+    except DwconvError as error:
+        raise PackError(f"pack={folder}: {error}") from error
+
+
+def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
+    manifest = decode(_content(folder / MANIFEST, most_bytes=_MOST_MANIFEST_BYTES))
+    if not manifest.is_whole():
+        raise PackError("its manifest was changed after it was made; get the pack again")
+    if sha256 is not None and manifest.sha256 != sha256.lower():
+        raise PackError(f"its digest is {manifest.sha256}, not the {sha256} that was asked for")
+    made_for = manifest.made_for
+    if not made_for.measured and not unmeasured:
+        raise PackError(
+            "its kernels were chosen by computed costs and never measured, they may be slower than PyTorch's op; "
+            "load_pack(…, unmeasured=True) runs them all the same"
+        )
+    target = _target(made_for)
+    _check_version(manifest)
+    files = {file.path: _checked(folder, file) for file in manifest.files}
+    records = _records(files[manifest.records.path], manifest, target)
+    artifacts = {(one := kernel.artifact(files[kernel.file.path])).candidate: one for kernel in manifest.kernels}
+    without_native = _take_native(manifest, files)
+    kernels = packed.PackedKernels(
+        device=made_for.device if made_for.measured else made_for.arch,
+        measured=made_for.measured,
+        tvm=manifest.versions.get("tvm", ""),
+        artifacts=artifacts,
+        records=records,
+        log=folder / manifest.records.path,
+    )
+    packed.add(kernels, digest=manifest.sha256)
+    reset()
+    return Pack(path=folder, manifest=manifest, without_native=without_native)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _content(path: Path, *, most_bytes: int) -> bytes:
+    """Raises PackError if it is no file, cannot be read, or is larger."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise PackError(f"{path.name} is no file")
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise PackError(f"{path.name} cannot be read: {error.strerror}; name a folder of dwconv.export") from error
+    if len(content) > most_bytes:
+        raise PackError(f"{path.name} is larger than the {most_bytes} bytes that it should have")
+    return content
+
+
+def _checked(folder: Path, file: File) -> bytes:
+    """The content of a file that the manifest lists. Raises PackError if it is another."""
+    content = _content(folder / file.path, most_bytes=file.bytes)
+    if len(content) < file.bytes:
+        raise PackError(f"{file.path} is cut off: {len(content)} of {file.bytes} bytes; get the pack again")
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise PackError(f"{file.path} was changed after the pack was made; get the pack again")
+    return content
+
+
+def _records(content: bytes, manifest: Manifest, target: Target) -> tuple[TuningRecord, ...]:
+    """Raises PackError for records of other devices, or that were made with other versions than are here."""
+    made_for = manifest.made_for
+    try:
+        records = tuple(decode_record(line) for line in content.splitlines() if line.strip())
+    except LogError as error:
+        raise PackError(f"{manifest.records.path} is damaged: {error}") from error
+    has = versions.installed()
+    here = {**has, "tvm": manifest.versions.get("tvm", "")}
+    for record in records:
+        is_own = isinstance(target, CpuTarget) and target.named(record.device) is not None
+        if not is_own and record.device != made_for.device:
+            raise PackError(f"it has a record of {record.device}, and is for {made_for.device}")
+        if other := made_with(record, here):
+            raise PackError(f"it was measured with {other}; here is PyTorch {has['torch']}; make it again")
+    return records
+
+
+# -- where it runs -----------------------------------------------------------------------------------------------------
+
+
+def _target(made_for: MadeFor) -> Target:
+    """The device that is here. Raises PackError if it is another than the pack is for, NoDevice without a GPU."""
+    if made_for.kind == "cuda":
+        target = cuda_target()
+        if made_for.arch != target.arch or (made_for.measured and made_for.device != target.device):
+            raise PackError(f"it is for {made_for.device} ({made_for.arch}), this is {target.device} ({target.arch})")
+        return target
+    if platform.machine() != made_for.arch or platform.system() != "Linux":
+        raise PackError(f"it is for Linux on {made_for.arch}, this is {platform.system()} on {platform.machine()}")
+    here = cpu_target()
+    if here.named(made_for.device) is None:
+        raise PackError(f"it is for {made_for.device}, this is {here.device}; make one here, or there")
+    if lacking := set(made_for.instructions) - cpu_facts.instructions():
+        raise PackError(f"its machine code may need {', '.join(sorted(lacking))}, which this CPU does not have")
+    if not openmp_is_here():
+        raise PackError("its kernels need the OpenMP runtime of PyTorch's Linux packages, which is not here")
+    return here
+
+
+def _check_version(manifest: Manifest) -> None:
+    """Raises PackError for the pack of another dwconv: what it says of its kernels may mean something else here."""
+    made, here = manifest.versions.get("dwconv"), versions.installed().get("dwconv")
+    if made != here:
+        raise PackError(f"it was made by dwconv {made}, this is dwconv {here}; make it again")
+
+
+def _take_native(manifest: Manifest, files: dict[str, bytes]) -> str:
+    """Use the C++ of calls that the pack brings. Why not; empty if it is used, or if there is one already."""
+    if native.module is not None:
+        return ""
+    if manifest.native is None:
+        return "the pack brings no C++ of calls"
+    here = bound_to()
+    for name, word in (("torch", "PyTorch"), ("python", "Python"), ("sources", "sources")):
+        if (made := manifest.native.bound_to.get(name)) != here[name]:
+            return f"its C++ of calls was compiled for {word} {made}, here is {here[name]}"
+    try:
+        native.take(files[manifest.native.file.path])
+    except ImportError as error:
+        return f"its C++ of calls cannot be loaded: {error}"
+    return native.why_not

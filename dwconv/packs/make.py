@@ -1,0 +1,198 @@
+"""Make a pack: choose kernels by the records, build them, and write them with a manifest."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+import torch
+
+from dwconv import cpu_facts, native, settings, versions
+from dwconv.build.artifact import Artifact
+from dwconv.build.cache import build_cached
+from dwconv.build.kernel import Kernel
+from dwconv.build.library import check_linker, shared_library
+from dwconv.errors import BuildError, PackError
+from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.native.compile import Extension, bound_to
+from dwconv.packs.choose import Choice, choose
+from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, PackedKernel, encode
+from dwconv.records.database import Database
+from dwconv.records.line import encode as encode_record
+from dwconv.schedules.template import Candidate
+from dwconv.target import CpuTarget, Target
+from dwconv.workload import IMAGES, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadePack:
+    """A pack that was written."""
+
+    folder: Path
+    manifest: Manifest
+    without_records: tuple[Workload, ...]
+    """Workloads that no record decides: PyTorch's op will run them, or what is predicted."""
+    of_pytorch: int
+    """Workloads that PyTorch's op runs, since it is faster."""
+    without_native: str
+    """Why the C++ of calls is not in it; empty if it is."""
+
+
+def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, known: Database) -> MadePack:
+    """Write a pack to ``folder``, which must not be there yet: all of it or nothing.
+
+    Raises PackError if no record decides any of the workloads or the folder cannot be written, BrokenInstallation
+    without what compiles and links, BuildError for what they refuse."""
+    if os.path.lexists(folder):
+        raise PackError(f"out={folder} is there already; name another folder")
+    found = {workload: choose(workload, target, known) for workload in dict.fromkeys(workloads)}
+    choices = [choice for choice in found.values() if choice]
+    if not choices:
+        raise PackError(
+            f"none of {len(found)} passes has a record of {target.device} with the versions installed; tune them first "
+            f"(python -m dwconv.tune --target {target}), or name the log with --log"
+        )
+    if isinstance(target, CpuTarget) and any(choice.candidates for choice in choices):
+        check_linker()
+    # Not a TemporaryDirectory: it is renamed in the end.
+    part = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
+    try:
+        part.mkdir(parents=True)
+        manifest, without_native = _write(part, choices, target, name=folder.name)
+        part.rename(folder)
+    except OSError as error:
+        raise PackError(f"out={folder} cannot be written: {error.strerror}; name another folder") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return MadePack(
+        folder=folder,
+        manifest=manifest,
+        without_records=tuple(workload for workload, choice in found.items() if not choice),
+        of_pytorch=sum(not choice.candidates for choice in choices),
+        without_native=without_native,
+    )
+
+
+def _write(folder: Path, choices: Sequence[Choice], target: Target, *, name: str) -> tuple[Manifest, str]:
+    """The manifest, and why the C++ of calls is left out; empty if it is not."""
+    built: dict[Candidate, PackedKernel] = {}
+    for choice in choices:
+        for candidate in choice.candidates:
+            if candidate not in built:
+                artifact = _built(candidate, choice.target)
+                file = _put(folder, _path_of(candidate), artifact.library or artifact.cubin)
+                built[candidate] = PackedKernel.of(artifact, file)
+    lines = dict.fromkeys(encode_record(choice.record) for choice in choices)
+    records = _put(folder, RECORDS, b"".join(line + b"\n" for line in lines))
+    compiled, without_native = _native(folder)
+    manifest = Manifest(
+        name=name,
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        needs=_needs(target),
+        made_for=_made_for(target),
+        versions={**versions.installed(), **_compiler(target)},
+        bytes=0,
+        records=records,
+        kernels=list(built.values()),
+        native=compiled,
+    )
+    size_bytes = sum(file.bytes for file in manifest.files)
+    manifest = msgspec.structs.replace(manifest, bytes=size_bytes).sealed()
+    (folder / MANIFEST).write_bytes(encode(manifest))
+    return manifest, without_native
+
+
+def _put(folder: Path, path: str, content: bytes) -> File:
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_bytes(content)
+    return File(path=path, sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
+
+
+def _path_of(candidate: Candidate) -> str:
+    """Readable, and different for every candidate."""
+    digest = hashlib.sha256(str(candidate.config.to_dict()).encode()).hexdigest()[:8]
+    suffix = "cubin" if candidate.config.template.startswith("cuda.") else "so"
+    return f"kernels/{candidate.workload.key}-{digest}.{suffix}"
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def _built(candidate: Candidate, target: Target) -> Artifact:
+    """The artifact with code that needs no TVM. Raises BuildError also if that computes something else than the kernel
+    as it is usually loaded."""
+    artifact = build_cached(candidate, target)
+    if not isinstance(target, CpuTarget):
+        return artifact
+    packed = dataclasses.replace(artifact, library=shared_library(artifact))
+    if target.present:
+        _check_same(Kernel.load(artifact), Kernel.load(packed))
+    return packed
+
+
+def _check_same(kernel: Kernel, packed: Kernel) -> None:
+    """Raises BuildError unless both give the same bits."""
+    workload = kernel.workload
+    generator = torch.Generator().manual_seed(settings.SEED)
+    inputs = []
+    for name in workload.inputs:
+        tensor = torch.randn(workload.shape_of(name), generator=generator).to(getattr(torch, workload.dtype))
+        inputs.append(tensor.contiguous(memory_format=MEMORY_FORMAT[workload.layout]) if name in IMAGES else tensor)
+    results = [each if isinstance(each, tuple) else (each,) for each in (kernel(*inputs), packed(*inputs))]
+    if not all(torch.equal(one, other) for one, other in zip(*results, strict=True)):
+        raise BuildError(f"{workload.key}: the linked kernel computes something else than the one that was tuned")
+
+
+# -- what it takes -----------------------------------------------------------------------------------------------------
+
+
+def _made_for(target: Target) -> MadeFor:
+    if isinstance(target, CpuTarget):
+        words = sorted(cpu_facts.instructions()) if target.present else []
+        return MadeFor(
+            kind="cpu", device=target.device, arch=platform.machine(), instructions=words, measured=target.present
+        )
+    return MadeFor(kind="cuda", device=target.device, arch=target.arch, measured=target.present)
+
+
+def _needs(target: Target) -> str:
+    has = versions.installed()
+    device = f"the CPU {target.device}" if isinstance(target, CpuTarget) else f"a GPU {target.device} and cuda-bindings"
+    torch_version = has["torch"].partition("+")[0] if target.kind == "cpu" else has["torch"]
+    return (
+        f"Linux on {platform.machine()}, {device}, PyTorch {torch_version}, dwconv {has['dwconv']}; no TVM, compiler "
+        "or tuning log"
+    )
+
+
+def _compiler(target: Target) -> dict[str, str]:
+    """The version of what made machine code out of what TVM generates."""
+    if target.kind == "cuda":
+        return {"nvrtc": metadata.version("nvidia-cuda-nvrtc")}
+    said = subprocess.run([settings.linker(), "--version"], capture_output=True, text=True, errors="replace").stdout
+    found = re.search(r"\d+\.\d+(\.\d+)?", said)
+    return {"linker": found[0] if found else "unknown"}
+
+
+def _native(folder: Path) -> tuple[Native | None, str]:
+    """The C++ of calls, compiled now if need be; None, and why."""
+    if native.native() is None:
+        return None, native.why_not
+    content = Extension().kept()
+    if content is None:
+        return None, "it is not kept in the cache"
+    bound = bound_to()
+    file = _put(folder, f"native/dwconv_native.{bound['python']}.so", content)
+    return Native(file=file, bound_to=bound), ""

@@ -1,0 +1,133 @@
+"""Other size: what is expected of a layer at a size that was never measured, where the same layer was measured at
+another size on the same device.
+
+Its best configuration there is adopted by the nearest legal one here. The gain is what the trees predict here, and half
+of what they were off there: the two sizes share what is special in the layer and the device, but only in part. How far
+off that is was measured on layers that the logs know at several sizes, each predicted from the others; it grows with
+the distance in octaves, of height, width and batch together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from dwconv.errors import InvalidConfig
+from dwconv.records.record import TuningRecord
+from dwconv.schedules.estimate import estimated_us
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import fitting, template
+from dwconv.target import Target
+from dwconv.untuned.evidence import Measured
+from dwconv.untuned.features import of_workload
+from dwconv.untuned.gain import Expected
+from dwconv.untuned.portfolio import Portfolio, shipped
+from dwconv.untuned.trees import Trees
+from dwconv.workload import Workload, by
+
+OCTAVES = (1.0, 3.0)
+"""Distances up to which errors are judged together. Beyond the last, a size tells no more than other layers do."""
+_SHARE = 0.5
+"""Of what the trees were off at the other size. With less or with more of it, errors are larger."""
+
+
+def octaves_between(one: Workload, other: Workload) -> float:
+    """How far apart the sizes of two workloads of one layer are: doubling the height, the width or the batch is 1."""
+    pairs = zip((*one.input_size, one.batch), (*other.input_size, other.batch), strict=True)
+    return sum(abs(math.log2(size / others)) for size, others in pairs)
+
+
+def expected_from(
+    record: TuningRecord, workload: Workload, target: Target, *, portfolio: Portfolio | None = None
+) -> Expected | None:
+    """What is expected of ``workload``, from a record of the same layer at another size on ``target``; None if the size
+    is too far away, its configuration cannot run here, or errors of such predictions are not known. ``portfolio`` is
+    the shipped one unless given."""
+    known = shipped() if portfolio is None else portfolio
+    other, config = record.alternative, adopted(record.config, workload, target)
+    measured = adopted(record.config, record.workload, target)  # the record's own, unless its machine had other caches
+    if known.gain is None or other is None or record.measurement is None or config is None or measured is None:
+        return None
+    if target.kind != "cpu" or workload.dtype != "float32" or template(config.template).estimate_us is None:
+        return None
+    is_known = target.device in known.devices
+    errors = known.gain.other_size if is_known else known.gain.other_size_other_device
+    octaves = octaves_between(workload, record.workload)
+    error = next((errors[_name(most)] for most in OCTAVES if octaves <= most and _name(most) in errors), None)
+    if error is None:
+        return None
+    there_us = record.measurement.median_us
+    power = _power(known.gain.trees, workload, record.workload, known_power=math.log2(other[1].median_us / there_us))
+    slower = estimated_us(workload, config, target) / estimated_us(record.workload, measured, target)
+    judged = f"judged on {error.workloads} pairs of sizes{'' if is_known else ' on other devices'}"
+    return Expected(
+        config=config,
+        us=there_us * slower,
+        gain=2 ** (power + error.middle),
+        at_least=2 ** (power + error.least),
+        reason=f"the best of the same layer at another size; {judged}",
+        source=by(record.workload.input_shape),
+    )
+
+
+def adopted(config: Config, workload: Workload, target: Target) -> Config | None:
+    """The legal configuration of ``workload`` that is nearest to that of another size; None if there is none."""
+    try:
+        return fitting(config.template, workload, target).space(workload, target).nearest(config)
+    except InvalidConfig:
+        return None
+
+
+def _power(trees: Trees, workload: Workload, known: Workload, *, known_power: float) -> float:
+    """The gain as a power of two."""
+    return trees.predict(of_workload(workload)) + _SHARE * (known_power - trees.predict(of_workload(known)))
+
+
+def _name(octaves: float) -> str:
+    """``1 octave``, as the portfolio's file has it."""
+    return f"{octaves:g} octave{'s' if octaves > 1 else ''}"
+
+
+# -- how far off ------------------------------------------------------------------------------------------------------
+
+Grown = Callable[[Sequence[Measured]], Trees | None]
+"""Trees from measurements; None if there are too few."""
+Loss = Callable[[Measured, Config], float]
+"""The real gain of a configuration, as a power of two."""
+
+
+def errors_by_octaves(
+    measured: Sequence[Measured], *, grown: Grown, real_power: Loss, leaves_out_device: bool
+) -> dict[str, list[float]]:
+    """The real gain over the expected one, as powers of two, of each layer at each size, from each of its other sizes
+    on the same device. The trees do not know the layer; nor the device, if that is left out too."""
+    by_layer: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    for one in measured:
+        by_layer[one.target.device, one.workload.layer].append(one)
+    errors: dict[str, list[float]] = defaultdict(list)
+    for (device, layer), sizes in sorted(by_layer.items()):
+        if len({one.workload.input_size for one in sizes}) < 2:
+            continue
+        trees = grown([
+            one for one in measured
+            if one.workload.layer != layer and not (leaves_out_device and one.target.device == device)
+        ])  # fmt: skip
+        if trees is not None:
+            for octaves, error in _errors_of(sizes, trees, real_power=real_power):
+                if band := next((_name(most) for most in OCTAVES if octaves <= most), None):
+                    errors[band].append(error)
+    return dict(errors)
+
+
+def _errors_of(sizes: Sequence[Measured], trees: Trees, *, real_power: Loss) -> list[tuple[float, float]]:
+    """The distance and the error of each pair."""
+    found = []
+    for one in sizes:
+        for other in sizes:
+            config = adopted(other.best, one.workload, one.target)
+            if one.workload.input_size == other.workload.input_size or config is None:
+                continue
+            power = _power(trees, one.workload, other.workload, known_power=real_power(other, other.best))
+            found.append((octaves_between(one.workload, other.workload), real_power(one, config) - power))
+    return found

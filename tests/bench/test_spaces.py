@@ -1,0 +1,185 @@
+"""``bench spaces``: configurations timed in heats with a reference, kept in a journal that a kill cannot spoil."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import made_up_spaces
+import pytest
+
+from bench import spaces
+from bench.cases import Layer
+from bench.measured_spaces import read_spaces
+from bench.space_heats import ATTEMPTS, IN_A_HEAT, Outcome, SpaceHeats
+from bench.space_journal import SpaceJournal
+from bench.space_starts import KnownStarts
+from dwconv.errors import WorkerDied, WorkerError
+from dwconv.measure.measuring import Heat, Measured
+from dwconv.records.record import Measurement, Verdict
+from dwconv.tuner.spaces import SpaceUnion
+from dwconv.tuner.unseen import Unseen
+
+WORKLOAD, TARGET = made_up_spaces.WORKLOAD, made_up_spaces.TARGET
+(REFERENCE,) = SpaceUnion.of(WORKLOAD, TARGET).defaults
+CONFIGS = Unseen(SpaceUnion.of(WORKLOAD, TARGET), seed=0).draw(30)
+RIGHT = Verdict(right=True, max_error=0.0, allowed_error=0.0)
+
+
+class FakeBuilders:
+    """Builds nothing: an artifact knows its candidate."""
+
+    def map(self, candidates, *, timeout_s):
+        for position, candidate in reversed(list(enumerate(candidates))):
+            if candidate.config == CONFIGS[1]:
+                yield position, WorkerError("no such register")
+            else:
+                yield position, SimpleNamespace(candidate=candidate)
+
+
+class FakeMeasurer:
+    """Times of the made-up table on a machine whose speed changes from heat to heat. ``crashes`` are configurations
+    that end the worker, ``wrong`` are judged so, ``busy`` says how disturbed the coming heats are."""
+
+    def __init__(self, *, crashes=(), wrong=(), busy=()) -> None:
+        self.crashes, self.wrong, self.busy = crashes, wrong, deque(busy)
+        self.heats: list[list[Any]] = []
+        self.speed = 1.0
+
+    def submit(self, body, *, timeout_s):
+        assert timeout_s > 0
+        self.body = body
+
+    def collect(self):
+        configs = [artifact.candidate.config for artifact in self.body.artifacts]
+        if any(config in self.crashes for config in configs):
+            raise WorkerDied("killed by SIGSEGV")
+        if not isinstance(self.body, Heat):
+            return Measured()
+        self.heats.append(configs)
+        self.speed *= 1.1
+        wrong = Verdict(right=False, max_error=1.0, allowed_error=0.0, reason="value: 1 is not 2")
+        contention = self.busy.popleft() if self.busy else 0.0
+        return Measured(
+            verdicts_after=tuple(wrong if config in self.wrong else RIGHT for config in configs),
+            kernels=tuple(
+                Measurement(median_us=self.speed * us(config), spread_us=0, rounds=9, contention=contention)
+                for config in configs
+                if config not in self.wrong
+            ),
+        )
+
+    def kill(self):
+        raise AssertionError("nothing was broken")
+
+
+def us(config) -> float:
+    return made_up_spaces.time_us(config) or 50.0
+
+
+def heats_with(measurer: FakeMeasurer) -> SpaceHeats:
+    workers: Any = SimpleNamespace(builders=FakeBuilders(), measurer=measurer)
+    return SpaceHeats(workers, workload=WORKLOAD, reference=REFERENCE)
+
+
+def outcomes_with(measurer: FakeMeasurer) -> dict:
+    return {one.config: one for some in heats_with(measurer).run(CONFIGS) for one in some}
+
+
+def test_the_reference_is_in_every_heat_and_makes_them_comparable(tmp_path):
+    measurer, journal = FakeMeasurer(), SpaceJournal(tmp_path / "spaces.jsonl")
+    for outcomes in heats_with(measurer).run(CONFIGS):
+        journal.add(WORKLOAD, outcomes)
+    assert len(measurer.heats) == 3 and all(heat[0] == REFERENCE for heat in measurer.heats)
+    assert all(len(heat) <= 1 + IN_A_HEAT for heat in measurer.heats)
+    known = journal.us_of(WORKLOAD)
+    right = [config for config in CONFIGS if known[config] is not None]
+    ratios = {round(known[config] / us(config), 9) for config in right}
+    assert len(ratios) == 1 and len(right) == len(CONFIGS) - 1
+    assert known[CONFIGS[1]] is None
+
+
+def test_one_that_fails_costs_itself_only():
+    bad, wrong = CONFIGS[7], CONFIGS[20]
+    found = outcomes_with(FakeMeasurer(crashes=(bad,), wrong=(wrong,)))
+    assert set(found) == set(CONFIGS)
+    reasons = {config: outcome.reason for config, outcome in found.items() if outcome.us is None}
+    assert reasons == {
+        bad: "killed by SIGSEGV", wrong: "value: 1 is not 2", CONFIGS[1]: "build: no such register"
+    }  # fmt: skip
+
+
+def test_a_disturbed_heat_is_run_again_and_the_calmest_counts():
+    measurer = FakeMeasurer(busy=[0.5, 0.0, 0.3, 0.1, 0.2])
+    found = outcomes_with(measurer)
+    assert len(measurer.heats) == 2 + ATTEMPTS + 1
+    assert sorted({outcome.contention for outcome in found.values() if outcome.us}) == [0.0, 0.1]
+
+
+def test_a_line_that_a_kill_cut_short_costs_that_heat(tmp_path):
+    path = tmp_path / "spaces.jsonl"
+    one, two, three = (Outcome(config=config, us=2.0, reference_us=1.0) for config in CONFIGS[:3])
+    SpaceJournal(path).add(WORKLOAD, [one])
+    SpaceJournal(path).add(WORKLOAD, [two])
+    path.write_text(path.read_text()[:-20])
+    SpaceJournal(path).add(WORKLOAD, [three])
+    assert SpaceJournal(path).heats_of(WORKLOAD) == {CONFIGS[0]: 1, CONFIGS[2]: 1}
+
+
+def test_several_heats_count_by_their_median_and_a_failure_in_one_is_a_failure(tmp_path):
+    journal = SpaceJournal(tmp_path / "spaces.jsonl")
+    for ratio in (2.0, 9.0, 3.0):
+        journal.add(WORKLOAD, [Outcome(config=CONFIGS[0], us=ratio * 10, reference_us=10.0)])
+    journal.add(WORKLOAD, [Outcome(config=CONFIGS[1], us=10.0, reference_us=10.0)])
+    journal.add(WORKLOAD, [Outcome(config=CONFIGS[1], us=None, reference_us=None, reason="killed")])
+    assert SpaceJournal(tmp_path / "spaces.jsonl").us_of(WORKLOAD) == {CONFIGS[0]: 30.0, CONFIGS[1]: None}
+
+
+def test_a_survey_goes_on_where_it_was(tmp_path, monkeypatch):
+    """What was measured is not measured again; then come the neighbours of the best, and the best again."""
+    monkeypatch.setattr(spaces, "FINALISTS", 5)
+    listed = KnownStarts(tuned=tuple(CONFIGS[2:4]), untuned=())
+    measurer = FakeMeasurer()
+    workers: Any = SimpleNamespace(builders=FakeBuilders(), measurer=measurer)
+
+    def survey() -> spaces.Survey:
+        journal = SpaceJournal(tmp_path / "spaces.jsonl")
+        return spaces.Survey(target=TARGET, seed=0, random=30, journal=journal, starts={WORKLOAD.key: listed})
+
+    survey().measure(WORKLOAD, workers)
+    once = len(measurer.heats)
+    survey().measure(WORKLOAD, workers)
+    assert len(measurer.heats) == once > 3
+    (one,) = survey().table([WORKLOAD]).passes
+    assert (one.drawn, one.starts) == (tuple(CONFIGS), listed.tuned)
+    fastest = min(one.us, key=lambda config: one.us[config] or math.inf)
+    near = SpaceUnion.of(WORKLOAD, TARGET).neighbours(CONFIGS[2])
+    assert {*CONFIGS, *near, REFERENCE} <= set(one.us)
+    assert survey().journal.heats_of(WORKLOAD)[fastest] == spaces.READINGS
+
+
+def test_passes_take_turns():
+    first = [workload for workload, _ in zip(spaces.in_turn("nhwc"), range(12), strict=False)]
+    assert len({(each.channels, each.input_size, each.kernel, each.stride) for each in first}) == 12
+    assert [each.pass_ for each in first[:4]] == ["fprop", "dgrad", "wgrad", "fprop"]
+    assert len(set(spaces.in_turn("nhwc"))) == 36
+
+
+@pytest.mark.slow
+def test_a_tiny_layer_is_measured_for_real(tmp_path, monkeypatch, capsys):
+    tiny = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
+    monkeypatch.setattr(spaces, "CPU_LAYERS", (tiny,))
+    monkeypatch.setattr(spaces, "BESTS", 0)
+    monkeypatch.setattr(spaces, "READINGS", 1)
+    monkeypatch.setattr(spaces, "with_limits", lambda target: target)
+    monkeypatch.setattr(spaces, "known_starts", lambda chosen, target, *, path: {
+        workload.key: KnownStarts(tuned=(), untuned=()) for workload in chosen
+    })  # fmt: skip
+    options = ["--random", "2", "--first", "1", "--logs", str(tmp_path), "--out", str(tmp_path)]
+    assert spaces.main(options) == 0
+    (path,) = tmp_path.glob("*-nhwc.json.xz")
+    (one,) = read_spaces(path).passes
+    assert len(one.drawn) == 2 and sum(time is not None for time in one.us.values()) == 3
+    assert str(path) in capsys.readouterr().out

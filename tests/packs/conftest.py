@@ -1,0 +1,49 @@
+"""A pack of a few kernels, made once for all tests of this folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import planted_records
+import pytest
+
+from dwconv import packed, settings
+from dwconv.packs.make import MadePack, make_pack
+from dwconv.records.database import Database
+from dwconv.target import cpu_target
+from dwconv.workload import PASSES
+
+LAYER = planted_records.workload_of(shape=(4, 8, 9, 7), bias=True)
+SMALL = planted_records.workload_of(shape=(2, 8, 12, 12))
+
+
+@pytest.fixture(scope="session")
+def planted_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("planted") / "log.jsonl"
+    planted_records.plant(path, [LAYER, SMALL])
+    return path
+
+
+@pytest.fixture(scope="session")
+def made(planted_log: Path, tmp_path_factory: pytest.TempPathFactory) -> MadePack:
+    if shutil.which(settings.linker()) is None:
+        pytest.skip("packs for a CPU are linked by a C++ compiler")
+    workloads = [layer.for_pass(pass_) for layer in (LAYER, SMALL) for pass_ in PASSES]
+    folder = tmp_path_factory.mktemp("packs") / "pack"
+    return make_pack(workloads, cpu_target(), folder=folder, known=Database.load([planted_log]))
+
+
+@pytest.fixture
+def pack(made: MadePack, tmp_path: Path) -> Path:
+    """A copy of the pack, which a test may damage."""
+    return Path(shutil.copytree(made.folder, tmp_path / "pack"))
+
+
+@pytest.fixture
+def no_packs(logs: Path) -> Iterator[None]:
+    """No pack is loaded, and no tuning log is read; in the end, too."""
+    packed.forget()
+    yield
+    packed.forget()

@@ -1,0 +1,86 @@
+"""The machine code of a CPU kernel, linked: the same bits as the usual one, without TVM; it shows nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import planted_records
+import pytest
+import torch
+
+from dwconv import settings
+from dwconv.build.artifact import Artifact
+from dwconv.build.cache import build_cached
+from dwconv.build.kernel import Kernel
+from dwconv.build.library import shared_library
+from dwconv.build.load import load_library
+from dwconv.errors import BrokenInstallation, BuildError
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate, template
+from dwconv.target import cpu_target
+
+NCHW = planted_records.workload_of(shape=(3, 8, 14, 14), layout="nchw")
+
+
+@pytest.fixture(autouse=True)
+def linker() -> None:
+    if shutil.which(settings.linker()) is None:
+        pytest.skip("kernels are linked by a C++ compiler")
+
+
+def artifact_of(pass_: str, **knobs: int | str) -> Artifact:
+    workload, target = NCHW.for_pass(pass_), cpu_target(threads=2)
+    space = template(f"cpu.{pass_}_nchw").space(workload, target)
+    wanted = Config.of(space.template, **{**dict(space.default.values), **knobs})
+    config = space.nearest(wanted)
+    assert all(getattr(config, name) == value for name, value in knobs.items())
+    return build_cached(Candidate(workload, config), target)
+
+
+@pytest.mark.parametrize(("pass_", "knobs"), [("fprop", {"stage": "scratch"}), ("dgrad", {}), ("wgrad", {})])
+def test_a_linked_kernel_gives_the_same_bits(pass_, knobs):
+    """Kernels that stage in scratch memory ask TVM's runtime for it, all others for threads alone."""
+    artifact = artifact_of(pass_, **knobs)
+    library = shared_library(artifact)
+    workload = artifact.candidate.workload
+    inputs = [torch.randn(workload.shape_of(name)) for name in workload.inputs]
+    usual, linked = Kernel.load(artifact), Kernel.load(dataclasses.replace(artifact, library=library, source=""))
+    assert torch.equal(usual(*inputs), linked(*inputs))
+    assert torch.isfinite(linked(*inputs)).all() and linked(*inputs).abs().max() > 0
+
+
+def test_it_runs_without_the_short_way_too(through_python):
+    artifact = artifact_of("dgrad")
+    linked = Kernel.load(dataclasses.replace(artifact, library=shared_library(artifact), source=""))
+    dy, w = torch.randn(3, 8, 14, 14), torch.randn(8, 1, 3, 3)
+    expected = torch.nn.grad.conv2d_input((3, 8, 14, 14), w, dy, padding=1, groups=8)
+    torch.testing.assert_close(linked(dy, w), expected)
+
+
+def test_a_symbol_of_the_runtime_that_nobody_brings_is_refused():
+    """Else it would be null, and be called."""
+    artifact = artifact_of("dgrad")
+    pointer = "@__TVMBackendSomethingNew = linkonce dllexport local_unnamed_addr global ptr null, align 8\n"
+    with pytest.raises(BuildError, match="needs __TVMBackendSomethingNew of TVM's runtime"):
+        shared_library(dataclasses.replace(artifact, source=artifact.source + pointer))
+
+
+def test_without_a_linker_the_error_says_who_needs_one(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(BrokenInstallation, match=r"no no-such-compiler; install one.*who loads the pack needs none"):
+        shared_library(artifact_of("dgrad"))
+
+
+def test_a_linker_that_fails_is_quoted(monkeypatch, tmp_path):
+    failing = tmp_path / "c++"
+    failing.write_text("#!/bin/sh\necho 'no space left' >&2\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setenv("CXX", str(failing))
+    with pytest.raises(BuildError, match=r"c\+\+ cannot link a kernel: no space left"):
+        shared_library(artifact_of("dgrad"))
+
+
+def test_what_is_no_library_is_refused():
+    with pytest.raises(BuildError, match="the system cannot load the kernel"):
+        load_library(b"not a library")

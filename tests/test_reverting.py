@@ -1,0 +1,122 @@
+"""revert: the model as it was before convert, for tools that look for PyTorch's classes."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from models import TinyNet
+from torch import nn
+from torch.ao import quantization
+from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+from torch.fx.experimental.optimization import fuse
+
+import dwconv
+from dwconv.nn import DepthwiseConv2d
+
+pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning", "ignore::DeprecationWarning")
+
+
+def classes(model):
+    return [type(module) for module in model.modules()]
+
+
+def test_the_model_is_what_it_was(logs):
+    model = nn.ModuleDict({"net": TinyNet(), "line": nn.Conv1d(4, 4, 3, groups=4)})
+    before, parameters, modules = classes(model), list(model.parameters()), list(model.modules())
+    dwconv.convert(model)
+    assert classes(model) != before
+    summary = dwconv.revert(model)
+    assert classes(model) == before
+    assert list(map(id, model.parameters())) == list(map(id, parameters))
+    assert list(map(id, model.modules())) == list(map(id, modules))
+    assert str(summary) == (
+        "4 layers reverted\n  net.body.1  Conv2d\n  net.body.4  Conv2d\n  net.body.6  Conv2d\n  line        Conv1d"
+    )
+    assert str(dwconv.revert(model)) == "0 layers reverted"
+    assert len(dwconv.summary(dwconv.convert(model)).converted) == 4
+
+
+def test_a_class_made_by_convert_has_the_class_it_was_made_of(logs):
+    class Own(nn.Conv2d):
+        pass
+
+    class Converted(DepthwiseConv2d, Own):
+        plain_class = Own
+
+    layer = Own(4, 4, 3, groups=4)
+    layer.__class__ = Converted
+    dwconv.revert(layer)
+    assert type(layer) is Own
+
+
+def test_a_class_made_of_ours_stays_and_is_named(logs):
+    """Its plain class would forget what the subclass computes."""
+
+    class Doubled(DepthwiseConv2d):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    model = nn.Sequential(Doubled(4, 3), DepthwiseConv2d(4, 3))
+    summary = dwconv.revert(model)
+    assert classes(model)[1:] == [Doubled, nn.Conv2d]
+    assert str(summary) == (
+        "1 layers reverted, 1 left as they are\n"
+        "  1  Conv2d\n"
+        "  0  stays Doubled: a class made of DepthwiseConv2d; revert before it is made"
+    )
+
+
+@pytest.fixture
+def reverted(logs):
+    """A model as tools get it: converted, trained for a step, and reverted."""
+    torch.manual_seed(0)
+    model = TinyNet()
+    dwconv.convert(model)
+    model(torch.randn(4, 3, 12, 10)).sum().backward()
+    dwconv.revert(model)
+    return model.eval()
+
+
+def test_a_reverted_model_fuses(reverted):
+    x = torch.randn(4, 3, 12, 10)
+    y = reverted(x)
+    fused = fuse(reverted)
+    assert not [module for module in fused.modules() if isinstance(module, nn.BatchNorm2d)]
+    torch.testing.assert_close(fused(x), y, rtol=1e-4, atol=1e-5)
+    fused = quantization.fuse_modules(reverted, [["body.1", "body.2"]])
+    assert type(fused.body[2]) is nn.Identity
+    torch.testing.assert_close(fused(x), y, rtol=1e-4, atol=1e-5)
+
+
+def test_a_fused_model_converts(reverted):
+    """So what was fused for inference runs on tuned kernels."""
+    x = torch.randn(4, 3, 12, 10)
+    fused = fuse(reverted)
+    assert len(dwconv.summary(dwconv.convert(fused)).converted) == 3
+    torch.testing.assert_close(fused(x), reverted(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_reverted_model_is_quantised(logs):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    x = torch.randn(4, 8, 12, 10)
+    dwconv.convert(model)
+    dwconv.revert(model)
+    mapping = quantization.get_default_qconfig_mapping(torch.backends.quantized.engine)
+    prepared = prepare_fx(copy.deepcopy(model), mapping, (x,))
+    prepared(x)
+    quantised = convert_fx(prepared)
+    layers = [type(module) for module in quantised.modules() if "Conv" in type(module).__name__]
+    assert layers and all("quantized" in layer.__module__ for layer in layers)
+    torch.testing.assert_close(quantised(x), model(x), rtol=0.2, atol=0.2)
+
+
+def test_a_traced_graph_calls_dwconv(logs):
+    """torch.fx sees through the layer to the call, which then runs as before."""
+    model, x = TinyNet(), torch.randn(4, 3, 12, 10)
+    dwconv.convert(model)
+    traced = torch.fx.symbolic_trace(model)
+    assert [node.target for node in traced.graph.nodes].count(dwconv.conv2d) == 3
+    torch.testing.assert_close(traced(x), model(x))
