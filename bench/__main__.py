@@ -15,6 +15,7 @@ BENCHMARKS = {
     "cliffs": "awkward shapes against the nearest even one",
     "compile": "how long candidates for the CPU take to build",
     "search": "the default search against the best of many random candidates",
+    "coverage": "of well-known models, which depthwise layers are converted, and which run",
     "spaces": "hundreds of configurations of every pass, timed once, for searches to be replayed on",
     "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",

@@ -1,7 +1,8 @@
 """Depthwise convolution in training, tuned for the device it runs on.
 
     y = dwconv.conv2d(x, w, padding=1)      # F.conv2d(x, w, padding=1, groups=x.shape[1]), on tuned kernels
-    print(dwconv.convert(model))            # lets the depthwise layers of a model run on them
+    model = dwconv.convert(model)           # lets the depthwise layers of a model run on them, in place
+    print(dwconv.summary(model))            # which layers these are
     print(dwconv.explain(x, w, padding=1))  # what runs, and why
     print(dwconv.report(model))             # what ran, layer by layer, and what tuning would still win
     print(dwconv.tune(model, x, minutes=10))  # tunes every depthwise layer of the model
@@ -19,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dwconv import nn as nn
+    from dwconv.call.active import active as active
     from dwconv.call.functional import conv1d as conv1d
     from dwconv.call.functional import conv2d as conv2d
     from dwconv.call.functional import reset as reset
+    from dwconv.conversion import summary as summary
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.explanation import explain as explain
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "active": "dwconv.call.active",
     "conv1d": "dwconv.call.functional",
     "conv2d": "dwconv.call.functional",
     "convert": "dwconv.nn",
@@ -44,13 +48,14 @@ _HOMES = {
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
     "revert": "dwconv.reverting",
+    "summary": "dwconv.conversion",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }
 
 __all__ = [
-    "DwconvError", "DwconvWarning", "conv1d", "conv2d", "convert", "explain", "layers", "load_pack", "nn", "report",
-    "reset", "revert", "tune",
+    "DwconvError", "DwconvWarning", "active", "conv1d", "conv2d", "convert", "explain", "layers", "load_pack", "nn",
+    "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from dwconv import dispatch, settings
 from dwconv.advantage import in_us
 from dwconv.build.kernel import why_copied
-from dwconv.call.arguments import Arguments, Call, Size
+from dwconv.call.arguments import Arguments, Call, Padding, Size
 from dwconv.errors import InvalidWorkload
 from dwconv.knowledge import database
 from dwconv.measure.limits import known_limits
@@ -116,7 +116,7 @@ def explain(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Size = 1,
-    padding: Size | str = 0,
+    padding: Padding = 0,
     dilation: Size = 1,
     groups: int | None = None,
 ) -> Explanation:

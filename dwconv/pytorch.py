@@ -27,7 +27,7 @@ Sides = tuple[int, int, int, int]
 def fprop(problem: Problem, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
     """y"""
     padding, surplus = split_padding(problem.padding)
-    y = F.conv2d(_padded(x, surplus), w, bias, problem.stride, padding, problem.dilation, x.shape[1])
+    y = F.conv2d(padded(x, surplus), w, bias, problem.stride, padding, problem.dilation, x.shape[1])
     return y.contiguous(memory_format=MEMORY_FORMAT[problem.layout])
 
 
@@ -66,11 +66,12 @@ def split_padding(padding: Sequence[int]) -> tuple[tuple[int, int], Sides]:
 def _wgrad(problem: Problem, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tensor, Tensor]:
     padding, surplus = split_padding(problem.padding)
     w = dy.new_empty(1).expand(problem.weight_shape)  # PyTorch asks only for its shape
-    _, dw, dbias = _backward(problem, dy, _padded(x, surplus), w, padding=padding, mask=(False, True, bias))
+    _, dw, dbias = _backward(problem, dy, padded(x, surplus), w, padding=padding, mask=(False, True, bias))
     return dw.squeeze(1).contiguous().unsqueeze(1), dbias  # the stride along an axis of length 1 may be any
 
 
-def _padded(x: Tensor, surplus: Sides) -> Tensor:
+def padded(x: Tensor, surplus: Sides) -> Tensor:
+    """x with more around it; x itself if there is no more."""
     return F.pad(x, surplus) if any(surplus) else x
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from dwconv.nn import ConvertedLayer, DepthwiseConv1d, DepthwiseConv2d, shown_name
+from dwconv.conversion import ConvertedLayer, shown_name
+from dwconv.converted_classes import is_functional
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,9 @@ def revert(model: nn.Module) -> RevertSummary:
     """
     reverted, left = [], []
     for name, module in model.named_modules():
+        if is_functional(module):
+            module.__class__ = type(module).plain_class
+            reverted.append(ConvertedLayer(name, f"{type(module).__name__}, its functional calls on PyTorch's op"))
         made = type(module)
         plain = vars(made).get("plain_class")  # its own: a subclass computes what its plain class does not
         if plain is None and not isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):

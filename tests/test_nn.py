@@ -78,7 +78,8 @@ def test_a_layer_says_what_it_is():
 
 def test_convert_names_what_it_did_and_what_it_left(logs):
     class Blurred(nn.Conv2d):
-        pass
+        def forward(self, x):
+            return super().forward(nn.functional.avg_pool2d(x, 2))
 
     model = nn.ModuleDict({
         "plain": nn.Conv2d(8, 8, 3),
@@ -89,7 +90,7 @@ def test_convert_names_what_it_did_and_what_it_left(logs):
         "own": Blurred(8, 8, 3, groups=8),
         "one": nn.Conv2d(1, 8, 3),
     })  # fmt: skip
-    summary = dwconv.convert(model)
+    summary = dwconv.summary(dwconv.convert(model))
     assert names(summary.converted) == ["depthwise", "line"]
     assert names(summary.skipped) == ["grouped", "volume", "own"]
     assert str(summary) == (
@@ -98,7 +99,7 @@ def test_convert_names_what_it_did_and_what_it_left(logs):
         "  line       8 channels, kernel 9\n"
         "  grouped    stays Conv2d: groups=4 of 8 channels is not depthwise\n"
         "  volume     stays Conv3d: there are no 3-D kernels yet\n"
-        "  own        stays Blurred: a subclass may compute something else; use dwconv.conv1d or conv2d in it"
+        "  own        stays Blurred: its forward is its own; functional=True runs the depthwise calls in it on dwconv"
     )
     assert type(model["depthwise"]) is DepthwiseConv2d
     assert type(model["line"]) is DepthwiseConv1d
@@ -107,15 +108,15 @@ def test_convert_names_what_it_did_and_what_it_left(logs):
 
 def test_converting_again_changes_nothing(logs):
     model = TinyNet()
-    assert len(dwconv.convert(model).converted) == 3
-    again = dwconv.convert(model)
+    assert len(dwconv.summary(dwconv.convert(model)).converted) == 3
+    again = dwconv.summary(dwconv.convert(model))
     assert (again.converted, again.skipped) == ((), ())
-    assert str(again) == "0 depthwise layers converted"
+    assert str(again) == "0 depthwise layers converted, 3 were before"
 
 
 def test_the_model_itself_may_be_the_layer(logs):
     model = nn.Conv2d(8, 8, 3, groups=8)
-    summary = dwconv.convert(model)
+    summary = dwconv.summary(dwconv.convert(model))
     assert type(model) is DepthwiseConv2d
     assert str(summary) == "1 depthwise layers converted\n  (the model itself)  8 channels, kernel 3×3"
 
@@ -127,7 +128,7 @@ def test_a_layer_stays_the_object_it_is(logs):
     layer.register_forward_hook(lambda *_: seen.append("forward"))
     model = nn.ModuleDict({"one": layer, "same": layer})
     before = dict(layer.named_parameters())
-    assert names(dwconv.convert(model).converted) == ["one"]
+    assert names(dwconv.summary(dwconv.convert(model)).converted) == ["one"]
     assert model["one"] is layer is model["same"]
     assert {name: id(parameter) for name, parameter in layer.named_parameters()} == {
         name: id(parameter) for name, parameter in before.items()
@@ -143,8 +144,8 @@ def test_weight_norm_and_parametrizations_survive(logs):
     new = nn.utils.parametrizations.weight_norm(nn.Conv2d(8, 8, 3, groups=8))
     x = torch.randn(2, 8, 6, 6)
     before = old(x), new(x)
-    assert len(dwconv.convert(old).converted) == 1
-    assert len(dwconv.convert(new).skipped) == 1
+    assert len(dwconv.summary(dwconv.convert(old)).converted) == 1
+    assert len(dwconv.summary(dwconv.convert(new)).converted) == 1
     torch.testing.assert_close((old(x), new(x)), before)
 
 
@@ -210,7 +211,7 @@ def test_a_conformer_trains_on_1d_kernels(logs):
     torch.manual_seed(0)
     model = ConformerConvolution()
     converted = copy.deepcopy(model)
-    assert names(dwconv.convert(converted).converted) == ["depthwise"]
+    assert names(dwconv.summary(dwconv.convert(converted)).converted) == ["depthwise"]
     x = torch.randn(2, 20, 16, requires_grad=True)
     twins = [each(x) for each in (model, converted)]
     assert dwconv.explain(torch.randn(2, 16, 20), converted.depthwise.weight, padding=4)["dgrad"].provider == "dwconv"
@@ -221,7 +222,7 @@ def test_a_conformer_trains_on_1d_kernels(logs):
 
 
 def test_mobilenet_v3_has_its_depthwise_layers(logs):
-    summary = dwconv.convert(MobileNetV3Large())
+    summary = dwconv.summary(dwconv.convert(MobileNetV3Large()))
     assert [layer.text for layer in summary.converted][:4] == [
         "16 channels, kernel 3×3",
         "64 channels, kernel 3×3, stride 2×2",
@@ -232,7 +233,7 @@ def test_mobilenet_v3_has_its_depthwise_layers(logs):
     with torch.device("meta"):
         for network in NETWORKS:
             model = network.make()
-            assert dwconv.convert(model).converted
+            assert dwconv.summary(dwconv.convert(model)).converted
             assert model(torch.randn(2, 3, network.image, network.image)).shape == (2, 10)
 
 
@@ -256,7 +257,7 @@ def races(monkeypatch):
 
 def test_convert_races_what_ran_in_the_example(logs, races):
     model = TinyNet()
-    summary = dwconv.convert(model, IMAGES)
+    summary = dwconv.summary(dwconv.convert(model, IMAGES))
     ((counts, seconds),) = races
     assert seconds == settings.RACE_SECONDS
     (of_cpu,) = counts.values()
@@ -287,13 +288,13 @@ def test_calls_use_what_was_raced_from_then_on(logs, monkeypatch):
 def test_a_layer_that_did_not_run_is_named(logs, races):
     model = nn.ModuleDict({"a": nn.Conv2d(8, 8, 3, groups=8), "b": nn.Conv2d(8, 8, 3, groups=8)})
     model.forward = lambda x: model["a"](x)
-    summary = dwconv.convert(model, torch.randn(2, 8, 9, 7))
+    summary = dwconv.summary(dwconv.convert(model, torch.randn(2, 8, 9, 7)))
     assert names(summary.converted) == ["a", "b"]
     assert "did not run in the example: b" in str(summary)
 
 
 def test_a_model_without_depthwise_layers_is_no_error(logs):
-    summary = dwconv.convert(nn.Conv2d(3, 8, 1), IMAGES)
+    summary = dwconv.summary(dwconv.convert(nn.Conv2d(3, 8, 1), IMAGES))
     assert str(summary) == "0 depthwise layers converted\nno depthwise layer ran in the example: nothing to race"
 
 
@@ -333,7 +334,7 @@ def test_where_nothing_can_be_raced_the_model_is_converted_all_the_same(logs, tm
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DWCONV_TUNING_LOGS", str(tmp_path / "file" / "log.jsonl"))
     model = TinyNet()
-    summary = dwconv.convert(model, IMAGES)
+    summary = dwconv.summary(dwconv.convert(model, IMAGES))
     assert len(summary.converted) == 3
     assert "not all was raced: log=" in str(summary) and "9 left for the next time" in str(summary)
 
@@ -343,7 +344,7 @@ def test_a_real_race_and_once_more_nothing_starts(logs, monkeypatch, capsys):
     monkeypatch.setattr(record_module, "CONTENDED", 2.0)  # whatever else this machine does
     model = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
     x = torch.randn(2, 8, 9, 7)
-    summary = dwconv.convert(model, x, seconds=600)
+    summary = dwconv.summary(dwconv.convert(model, x, seconds=600))
     (race,) = summary.races
     assert race.raced == len(race.won) + len(race.lost) == 2 and race.left == () and race.problem == ""
     records = [record for path in logs.iterdir() for record in TuningLog(path).load().records]
@@ -354,7 +355,7 @@ def test_a_real_race_and_once_more_nothing_starts(logs, monkeypatch, capsys):
         raise AssertionError("everything is known")
 
     monkeypatch.setattr(Running, "start", start)
-    again = dwconv.convert(model, x)
+    again = dwconv.summary(dwconv.convert(model, x))
     assert (len(again.races[0].known), again.races[0].raced) == (2, 0)
     assert "2 known before" in str(again)
     assert capsys.readouterr().err == ""

@@ -35,7 +35,7 @@ def test_the_model_is_what_it_was(logs):
         "4 layers reverted\n  net.body.1  Conv2d\n  net.body.4  Conv2d\n  net.body.6  Conv2d\n  line        Conv1d"
     )
     assert str(dwconv.revert(model)) == "0 layers reverted"
-    assert len(dwconv.convert(model).converted) == 4
+    assert len(dwconv.summary(dwconv.convert(model)).converted) == 4
 
 
 def test_a_class_made_by_convert_has_the_class_it_was_made_of(logs):
@@ -106,7 +106,7 @@ def test_a_fused_model_converts(reverted):
     """So what was fused for inference runs on tuned kernels."""
     x = torch.randn(4, 3, 12, 10)
     fused = fuse(reverted)
-    assert len(dwconv.convert(fused).converted) == 3
+    assert len(dwconv.summary(dwconv.convert(fused)).converted) == 3
     torch.testing.assert_close(fused(x), reverted(x), rtol=1e-4, atol=1e-5)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from dwconv.problem import Problem
 from dwconv.workload import Layout, Pair, by, resolve_padding
 
 Size = int | Sequence[int]
+Padding = Size | str | Sequence[Sequence[int]]
 Ints = tuple[int, ...]
 
 
@@ -30,7 +31,7 @@ class Arguments(NamedTuple):
     weight: Tensor
     bias: Tensor | None
     stride: Size
-    padding: Size | str
+    padding: Padding
     dilation: Size
     groups: int | None
     axes: int
@@ -51,6 +52,9 @@ class Arguments(NamedTuple):
         """The result of PyTorch's own op, with PyTorch's own derivative."""
         input, weight, bias, stride, padding, dilation, groups, axes = self
         groups = input.shape[-axes - 1] if groups is None else groups
+        if has_sides(padding):
+            (rows, columns), surplus = pytorch.split_padding(_sides(padding, axes=axes))
+            input, padding = pytorch.padded(input, surplus), (rows, columns)[-axes:]
         return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -75,8 +79,10 @@ class Call:
         dilations = _per_axis("dilation", given.dilation, axes=given.axes, least=1)
         if isinstance(given.padding, str):
             padding = _named_padding(given.padding, w, strides=strides, dilations=dilations)
+        elif has_sides(given.padding):
+            padding = _sides(given.padding, axes=given.axes)
         else:
-            pad_h, pad_w = _per_axis("padding", given.padding, axes=given.axes, least=0)
+            pad_h, pad_w = _per_axis("padding", cast(Size, given.padding), axes=given.axes, least=0)
             padding = (pad_h, pad_h, pad_w, pad_w)
         _check_size(size=x.shape[2:], kernel=w.shape[2:], padding=padding, dilations=dilations)
         problem = Problem(
@@ -171,6 +177,24 @@ def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Pair:
         if number < least:
             raise InvalidCall(f"{name}={number} must be at least {least}")
     return (values[0], values[1]) if axes == 2 else (least, values[0])
+
+
+def has_sides(padding: Padding) -> TypeGuard[Sequence[Sequence[int]]]:
+    """True if each side has a padding of its own: ((top, bottom), (left, right)), or ((left, right),)."""
+    return isinstance(padding, (tuple, list)) and any(isinstance(side, (tuple, list)) for side in padding)
+
+
+def _sides(padding: Sequence[Sequence[int]], *, axes: int) -> tuple[int, int, int, int]:
+    """(top, bottom, left, right)"""
+    pairs = [tuple(pair) if isinstance(pair, (tuple, list)) else () for pair in padding]
+    if len(pairs) != axes or any(len(pair) != 2 for pair in pairs):
+        wanted = {1: "((left, right),)", 2: "((top, bottom), (left, right))"}[axes]
+        raise InvalidCall(f"padding={padding} is not one number, or {axes}, or {wanted}")
+    for number in (number for pair in pairs for number in pair):
+        if number < 0:
+            raise InvalidCall(f"padding={number} must be at least 0")
+    (top, bottom), (left, right) = pairs if axes == 2 else ((0, 0), *pairs)
+    return top, bottom, left, right
 
 
 def whole(name: str, value: Any) -> int | Ints:

@@ -11,7 +11,7 @@ from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from dwconv import native
 from dwconv.call import dispatched, plan, quick, torch_ops
-from dwconv.call.arguments import Arguments, Size
+from dwconv.call.arguments import Arguments, Padding, Size
 from dwconv.call.watchers import is_watched
 
 
@@ -20,15 +20,16 @@ def conv2d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Size = 1,
-    padding: Size | str = 0,
+    padding: Padding = 0,
     dilation: Size = 1,
     groups: int | None = None,
 ) -> Tensor:
     """``torch.nn.functional.conv2d(…, groups=in_channels)``, differentiable to any order.
 
     ``input`` is (N, C, H, W) or (C, H, W), contiguous or channels_last, and the result lies likewise; ``weight`` is
-    (C·multiplier, 1, KH, KW), ``bias`` (C·multiplier). ``padding`` may be ``"same"`` or ``"valid"``; ``groups``, where
-    given, must be C. Any batch size. What is untuned, slower or unsupported runs on PyTorch's own op.
+    (C·multiplier, 1, KH, KW), ``bias`` (C·multiplier). ``padding`` may be ``"same"`` or ``"valid"``; or, as
+    PyTorch's may not, ((top, bottom), (left, right)). ``groups``, where given, must be C. Any batch size. What is
+    untuned, slower or unsupported runs on PyTorch's own op.
 
     Raises InvalidCall, a RuntimeError, for sizes or types that are no depthwise convolution, and InvalidArgument, a
     TypeError, for what is no tensor or no whole number. Both name it, and both are InvalidWorkload.
@@ -45,13 +46,14 @@ def conv1d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Size = 1,
-    padding: Size | str = 0,
+    padding: Padding = 0,
     dilation: Size = 1,
     groups: int | None = None,
 ) -> Tensor:
     """``torch.nn.functional.conv1d(…, groups=in_channels)``, differentiable to any order.
 
-    ``input`` is (N, C, L) or (C, L), ``weight`` (C·multiplier, 1, K); the rest is as in ``conv2d``.
+    ``input`` is (N, C, L) or (C, L), ``weight`` (C·multiplier, 1, K), and sides of their own are
+    ((left, right),); the rest is as in ``conv2d``.
     """
     if not torch.compiler.is_compiling():
         y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 1)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from dwconv import native
-from dwconv.call.arguments import Arguments, Call, whole
+from dwconv.call.arguments import Arguments, Call, Padding, has_sides, whole
 from dwconv.call.gradients import Needs, Passes, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.plan import MOST_PLANS, plan_for
@@ -37,8 +37,8 @@ def convolve(given: Arguments) -> Tensor:
     key = (
         input.shape, input.stride(), input.dtype, input.device, weight.shape, weight.stride(), weight.dtype,
         weight.device, None if bias is None else (bias.shape, bias.stride(), bias.dtype, bias.device),
-        stride if type(stride) in _USUAL else whole("stride", stride), padding if type(padding) in _USUAL else
-        whole("padding", padding), dilation if type(dilation) in _USUAL else whole("dilation", dilation), groups, axes,
+        stride if type(stride) in _USUAL else whole("stride", stride), padding if type(padding) is int else
+        _hashable(padding), dilation if type(dilation) in _USUAL else whole("dilation", dilation), groups, axes,
         torch.get_num_threads(), trains, native.module is None,  # once it is there, every call is new, and is taught
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
@@ -81,6 +81,12 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
 
 
 _USUAL = (int, tuple, str)
+
+
+def _hashable(padding: Padding) -> object:
+    if has_sides(padding):
+        return tuple(tuple(pair) if isinstance(pair, (tuple, list)) else pair for pair in padding)
+    return padding if type(padding) in _USUAL else whole("padding", padding)
 
 
 class DwconvConvolution(Function):

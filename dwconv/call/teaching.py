@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dwconv import native
 from dwconv.build.kernel import MOST_ELEMENTS
-from dwconv.call.arguments import Call
+from dwconv.call.arguments import Call, has_sides
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.torch_ops import DispatchedPasses
@@ -47,7 +47,7 @@ def _pytorch_call(call: Call) -> Any | None:
     """A call that PyTorch's own op runs as a whole: nobody should pay for having asked. Nothing is compiled for that
     alone."""
     compiled = native.native(may_compile=False)
-    if compiled is None or isinstance(call.given.padding, str):
+    if compiled is None or isinstance(call.given.padding, str) or has_sides(call.given.padding):
         return None
     problem, axes = call.problem, call.given.axes
     padding = problem.padding[::2][-axes:]  # the same on both sides

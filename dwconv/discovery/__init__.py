@@ -8,8 +8,9 @@ discover      runs one step, and changes nothing
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,13 +30,17 @@ class DiscoveredLayer:
     """Calls of one depthwise convolution that are alike: in one module, of one problem, running the same passes."""
 
     name: str
-    """The module that makes the calls, by its name in the model; empty for the model itself."""
+    """The layer, or the module that makes the calls, by its name in the model; empty for the model itself."""
     problem: Problem
     device: torch.device
     passes: tuple[Pass, ...]
     """The passes that really ran: no dgrad if the input needs no gradient, no wgrad if the weight is frozen."""
     calls: int
     """How many of them a step makes."""
+    is_functional: bool = field(default=False, compare=False)
+    """True if the code of a module called PyTorch's function. Of a model that is not converted every call is one."""
+    caller: str = field(default="", compare=False)
+    """The module whose code made the call. The name is the layer's whose weight it uses, if it is one's."""
 
     @property
     def why_no_kernels(self) -> str:
@@ -60,6 +65,10 @@ class Discovery:
     def left_out(self) -> tuple[DiscoveredLayer, ...]:
         """The layers that dwconv has no kernels for; each says why."""
         return tuple(layer for layer in self.layers if layer.why_no_kernels)
+
+    def without_functional(self) -> Discovery:
+        """Only what the layers of a converted model run."""
+        return Discovery(layers=tuple(layer for layer in self.layers if not layer.is_functional))
 
     def counts(self) -> dict[Workload, int]:
         """Every workload of the layers that are not left out, and how often a step runs it."""
@@ -99,13 +108,17 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
     step = ExampleStep.of(model, example_inputs, trains=trains)
     with unchanged(step.model, step.tensors), Watch(step.model) as watch:
         step()
-    alike: Counter[tuple[str, Problem, torch.device, tuple[Pass, ...]]] = Counter()
+    alike: Counter[DiscoveredLayer] = Counter()
     for call in watch.calls:
         passes: tuple[Pass, ...] = tuple(pass_ for pass_ in PASSES if pass_ in call.passes)
-        alike[call.name, call.problem, call.device, passes] += 1
-    return Discovery(
-        layers=tuple(
-            DiscoveredLayer(name=name, problem=problem, device=device, passes=passes, calls=calls)
-            for (name, problem, device, passes), calls in alike.items()
+        layer = DiscoveredLayer(
+            name=call.name,
+            problem=call.problem,
+            device=call.device,
+            passes=passes,
+            calls=0,
+            is_functional=call.is_functional,
+            caller=call.caller,
         )
-    )
+        alike[layer] += 1
+    return Discovery(layers=tuple(dataclasses.replace(layer, calls=calls) for layer, calls in alike.items()))

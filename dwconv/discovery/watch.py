@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dwconv.call import functional
+from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
 from dwconv.errors import InvalidWorkload
 from dwconv.problem import Problem
@@ -34,7 +35,11 @@ class WatchedCall:
     """One call of a depthwise convolution."""
 
     name: str
-    """Of the module that makes it; empty for the model itself."""
+    """Of the layer, or of the module that makes it; empty for the model itself."""
+    caller: str
+    """The module that makes it."""
+    is_functional: bool
+    """True for a call of PyTorch's function, which ``dwconv.active`` would take."""
     problem: Problem
     device: torch.device
     passes: set[Pass] = field(default_factory=set)
@@ -46,6 +51,13 @@ class Watch:
     def __init__(self, model: nn.Module) -> None:
         self.calls: list[WatchedCall] = []
         self._names = {module: name for name, module in model.named_modules()}
+        self._layers = {name for name, module in model.named_modules() if isinstance(module, _LAYERS)}
+        self._of_weights: dict[int, str] = {
+            id(module.weight): name
+            for name, module in model.named_modules()
+            if isinstance(module, _LAYERS) and not is_parametrized(module)
+        }
+        """The layer that a weight is of: others may call a function on it."""
         self._inside = [""]
         """The names of the modules that are running."""
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
@@ -84,7 +96,7 @@ class Watch:
             for op in ops:
                 self.op(op)
             return result
-        watched = self._add(problem, given.input.device)
+        watched = self._add(problem, given.input.device, weight=given.weight, is_functional=not is_ours)
         for op in ops:
             self._waiting[op.sizes].append((op.pointers, watched))
         return result
@@ -106,11 +118,33 @@ class Watch:
         elif op.problem is not None and passes:  # once more for the same forward pass
             self._add(op.problem, op.device, passes=passes)
 
-    def _add(self, problem: Problem, device: torch.device, *, passes: set[Pass] | None = None) -> WatchedCall:
-        passes = {"fprop"} if passes is None else passes
-        watched = WatchedCall(name=self._inside[-1], problem=problem, device=device, passes=passes)
+    def _add(
+        self,
+        problem: Problem,
+        device: torch.device,
+        *,
+        passes: set[Pass] | None = None,
+        weight: Tensor | None = None,
+        is_functional: bool = False,
+    ) -> WatchedCall:
+        caller = self._inside[-1]
+        watched = WatchedCall(
+            name=caller if caller in self._layers else self._layer_of(weight) or caller,
+            caller=caller,
+            is_functional=is_functional,
+            problem=problem,
+            device=device,
+            passes={"fprop"} if passes is None else passes,
+        )
         self.calls.append(watched)
         return watched
+
+    def _layer_of(self, weight: Tensor | None) -> str:
+        """The layer whose weight it is, or a view of it; empty if there is none."""
+        if weight is None:
+            return ""
+        shown = weight._base if weight._is_view() else weight
+        return self._of_weights.get(id(shown), "")
 
     @contextmanager
     def _ops_within(self) -> Iterator[list[_Op]]:
@@ -123,8 +157,9 @@ class Watch:
 
 # -- as functions ----------------------------------------------------------------------------------------------------
 
-_AXES: dict[object, int] = {F.conv1d: 1, F.conv2d: 2, functional.conv1d: 1, functional.conv2d: 2}
+_AXES: dict[object, int] = {**AXES, functional.conv1d: 1, functional.conv2d: 2}
 _OURS = (functional.conv1d, functional.conv2d)
+_LAYERS = (nn.Conv1d, nn.Conv2d)
 
 
 class _Functions(TorchFunctionMode):
@@ -136,23 +171,10 @@ class _Functions(TorchFunctionMode):
         kwargs = kwargs or {}
         if (axes := _AXES.get(func)) is None:
             return func(*args, **kwargs)
-        given = _arguments(axes, *args, **kwargs)
+        given = arguments_of(axes, *args, **kwargs)
         if func in _OURS:
             return self._watch.function(given.on_pytorch, given, is_ours=True)
         return self._watch.function(lambda: func(*args, **kwargs), given, is_ours=False)
-
-
-def _arguments(
-    axes: int,
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-) -> Arguments:
-    return Arguments(input, weight, bias, stride, padding, dilation, groups, axes)
 
 
 def _problem_of(given: Arguments) -> Problem | None:

@@ -8,6 +8,7 @@
 #include <c10/util/hash.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -140,7 +141,7 @@ inline void describe(const at::Tensor& tensor, Key& key) {
   key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
 }
 
-// False for anything but a number, a tuple of numbers, or a string.
+// False for anything but a number, a tuple of numbers or of such tuples, or a string.
 inline bool describe(PyObject* value, Key& key) {
   if (PyLong_CheckExact(value)) {
     key.push_back(-1);
@@ -150,8 +151,14 @@ inline bool describe(PyObject* value, Key& key) {
     key.push_back(count);
     for (Py_ssize_t i = 0; i < count; ++i) {
       PyObject* item = PyTuple_GET_ITEM(value, i);
-      if (!PyLong_CheckExact(item)) return false;
-      key.push_back(PyLong_AsLongLong(item));
+      if (PyTuple_CheckExact(item)) {  // the padding of two sides
+        key.push_back(std::numeric_limits<int64_t>::min());
+        if (!describe(item, key)) return false;
+      } else if (PyLong_CheckExact(item)) {
+        key.push_back(PyLong_AsLongLong(item));
+      } else {
+        return false;
+      }
     }
   } else if (PyUnicode_CheckExact(value)) {
     key.push_back(-2);

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from dwconv.conversion import ConvertedLayer, without_wrappers
+from dwconv.converted_classes import is_functional
 from dwconv.discovery.step import unwrapped
 from dwconv.errors import InvalidWorkload
-from dwconv.nn import ConvertedLayer, DepthwiseConv1d, DepthwiseConv2d, why_left, without_wrappers
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, why_left
 from dwconv.reporting.ran import in_an_example, so_far
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
@@ -40,7 +42,7 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
     """
     layers = [name for name, module in model.named_modules() if isinstance(module, (DepthwiseConv1d, DepthwiseConv2d))]
     left = _left(model)
-    if not layers:
+    if not layers and not any(is_functional(module) for module in model.modules()):
         raise InvalidWorkload(_without_layers(model, left))
     ran: Sequence[Ran] = so_far(model) if example_inputs is None else in_an_example(model, example_inputs)
     return Report(

@@ -17,9 +17,11 @@ import torch
 from torch import nn
 
 from dwconv.call.plan import plans
+from dwconv.conversion import without_wrappers
 from dwconv.discovery import DiscoveredLayer, discover
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, without_wrappers
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, why_left
 from dwconv.problem import Problem
+from dwconv.same_padding import SamePadding, same_padding
 from dwconv.workload import Pass, resolve_padding
 
 Layer = DepthwiseConv1d | DepthwiseConv2d
@@ -40,8 +42,8 @@ class Ran:
     """How often a step runs each pass; passes that do not run are left out."""
     counted_for: int = 1
     """How many layers the counted calls are of."""
-    is_ours: bool = True
-    """False of a layer that is not converted."""
+    why_pytorch: str = ""
+    """Why no call comes to dwconv; empty if they do."""
 
 
 # -- as counted ------------------------------------------------------------------------------------------------------
@@ -130,10 +132,18 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
                 calls=calls,
                 per_step=dict.fromkeys(layer.passes, float(layer.calls)),
                 counted_for=counted_for,
-                is_ours=isinstance(module, Layer) or not isinstance(module, (nn.Conv1d, nn.Conv2d)),
+                why_pytorch=_why_pytorch(layer, module),
             )
         )
     return found
+
+
+def _why_pytorch(layer: DiscoveredLayer, module: nn.Module | None) -> str:
+    if isinstance(module, (nn.Conv1d, nn.Conv2d)) and not isinstance(module, Layer) and why_left(module) is None:
+        return "not converted; dwconv.convert(model) swaps it"
+    if layer.is_functional:
+        return "called as a function; dwconv.convert(model, functional=True) takes the call"
+    return ""
 
 
 def _counted_for(
@@ -175,7 +185,9 @@ def _fits(layer: Layer, problem: Problem) -> bool:
         return (missing, sizes[0]) if axes == 1 else (sizes[0], sizes[1])
 
     kernel, stride, dilation = (pair(sizes, 1) for sizes in (layer.kernel_size, layer.stride, layer.dilation))
-    if layer.padding_mode != "zeros":
+    if isinstance(layer, SamePadding) and isinstance(layer, DepthwiseConv2d):
+        rows, columns = same_padding(layer, (problem.input_shape[2], problem.input_shape[3]))
+    elif layer.padding_mode != "zeros":
         rows, columns = (0, 0), (0, 0)  # padded before the call
     elif isinstance(layer.padding, str):
         rows, columns = resolve_padding(layer.padding, kernel=kernel, stride=stride, dilation=dilation)

@@ -165,10 +165,10 @@ def _as_it_ran(plan: Plan, pass_: Pass) -> DispatchDecision:
 def _pass_row(ran: Ran, pass_: Pass, decision: DispatchDecision, stakes: Stakes | None) -> PassRow:
     times = _times(decision, ran.problem, pass_)
     provider, reason, why = decision.provider, decision.reason, _why(decision)
-    if not ran.is_ours:
+    if ran.why_pytorch:
         provider = "pytorch"
-        reason = why = "not converted; dwconv.convert(model) swaps it"
-    to_win_us = stakes.of(ran.problem.workload(pass_)).win_us if stakes and ran.is_ours else 0.0
+        reason = why = ran.why_pytorch
+    to_win_us = stakes.of(ran.problem.workload(pass_)).win_us if stakes and not ran.why_pytorch else 0.0
     row = PassRow(
         pass_=pass_,
         provider=provider,

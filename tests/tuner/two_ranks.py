@@ -43,7 +43,7 @@ def main(rank: int, store: str) -> None:
     at_once._race_one = race_one
     model = TinyNet()
     x = torch.randn(2 + 2 * rank, 3, 12, 10)
-    summary = dwconv.convert(model, x)
+    summary = dwconv.summary(dwconv.convert(model, x))
     said = dwconv.explain(torch.randn(2 + 2 * rank, 8, 12, 10), model.body[1].weight, padding=1)
     seen = {
         "raced": raced,

@@ -1,0 +1,87 @@
+"""``active``: depthwise calls of PyTorch's functions go to dwconv's, for code that uses a layer's weight by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from dwconv.call.arguments import Arguments
+from dwconv.call.functional import conv1d, conv2d
+from dwconv.errors import InvalidWorkload
+
+AXES: dict[object, int] = {torch.conv1d: 1, torch.conv2d: 2}
+"""PyTorch's functions; ``torch.nn.functional`` has the same."""
+_OURS = {1: conv1d, 2: conv2d}
+
+
+def active() -> TorchFunctionMode:
+    """A context in which depthwise calls of ``F.conv1d`` and ``F.conv2d`` (``torch.conv1d``, ``torch.conv2d``) go to
+    ``dwconv.conv1d`` and ``dwconv.conv2d``. Everything else is untouched, errors too.
+
+    It is a ``TorchFunctionMode``: of this thread alone, and it may be nested. The backward pass need not be inside.
+    Every call of a PyTorch function inside costs some microseconds more.
+    """
+    return _Active()
+
+
+class _Active(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        axes = AXES.get(func)
+        if axes is None or types:  # a subclass of Tensor decides itself, and knows PyTorch's functions alone
+            return func(*args, **kwargs)
+        given = arguments_of(axes, *args, **kwargs)
+        if not is_depthwise(given):
+            return func(*args, **kwargs)
+        try:
+            return _OURS[axes](given.input, _named_weight(given.weight), *given[2:-1])
+        except InvalidWorkload:
+            return func(*args, **kwargs)  # which raises PyTorch's own error
+
+
+def arguments_of(
+    axes: int,
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> Arguments:
+    """The arguments of a call of PyTorch's function."""
+    return Arguments(input, weight, bias, stride, padding, dilation, groups, axes)
+
+
+def is_depthwise(given: Arguments) -> bool:
+    """True if it is a depthwise convolution as ``convert`` sees it: with one channel it is a dense one."""
+    input, weight, axes, groups = given.input, given.weight, given.axes, given.groups
+    return (
+        groups != 1
+        and input.dim() in (axes + 1, axes + 2)
+        and input.shape[-axes - 1] == groups
+        and weight.dim() == axes + 2
+        and weight.shape[1] == 1
+    )
+
+
+def _named_weight(weight: Tensor) -> Tensor:
+    """The parameter, where the weight is a view that shows all of it as it is: calls are counted by their weight."""
+    if torch.compiler.is_compiling() or not weight._is_view():
+        return weight
+    base = weight._base
+    same = (
+        base is not None
+        and type(base) in (Tensor, torch.nn.Parameter)
+        and base.shape == weight.shape
+        and base.stride() == weight.stride()
+        and base.data_ptr() == weight.data_ptr()
+        and base.dtype == weight.dtype
+        and base.is_neg() == weight.is_neg()
+        and base.is_conj() == weight.is_conj()
+        and (base.requires_grad == weight.requires_grad or not torch.is_grad_enabled())
+    )
+    return base if same and base is not None else weight
