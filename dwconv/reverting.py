@@ -2,53 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from typing import TypeVar
 
 from torch import nn
 
-from dwconv.conversion import ConvertedLayer, shown_name
+from dwconv.conversion import shown_name
 from dwconv.converted_classes import is_functional
+from dwconv.errors import DwconvWarning
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
 
-
-@dataclass(frozen=True, kw_only=True)
-class RevertSummary:
-    """The result of ``revert``. Prints as a table."""
-
-    reverted: tuple[ConvertedLayer, ...]
-    """Layers with the class that they have again."""
-    left: tuple[ConvertedLayer, ...]
-    """Layers of dwconv that stay what they are, and why."""
-
-    def __str__(self) -> str:
-        counts = f"{len(self.reverted)} layers reverted"
-        if self.left:
-            counts += f", {len(self.left)} left as they are"
-        rows = [*self.reverted, *self.left]
-        width = max((len(shown_name(row.name)) for row in rows), default=0)
-        return "\n".join([counts, *(f"  {shown_name(row.name):<{width}}  {row.text}" for row in rows)])
+Model = TypeVar("Model", bound=nn.Module)
 
 
-def revert(model: nn.Module) -> RevertSummary:
-    """Undo ``convert`` in place: the layers of ``model`` have the classes again that they had before.
+def revert(model: Model) -> Model:
+    """Undo ``convert`` in place, and return ``model``: its layers have the classes again that they had before.
 
     The layers stay the objects they are, with their parameters, hooks, mode and names. So what looks for PyTorch's
     classes finds them: fusing layers, quantisation, pruning. A ``dwconv.nn.DepthwiseConv2d`` that ``convert`` did not
-    make becomes an ``nn.Conv2d``, too. ``convert`` may be called again at any time.
+    make becomes an ``nn.Conv2d``, too. A layer of a class that was made of dwconv's stays; a warning names it.
+    ``convert`` may be called again at any time.
     """
-    reverted, left = [], []
+    left = []
     for name, module in model.named_modules():
         if is_functional(module):
             module.__class__ = type(module).plain_class
-            reverted.append(ConvertedLayer(name, f"{type(module).__name__}, its functional calls on PyTorch's op"))
-        made = type(module)
-        plain = vars(made).get("plain_class")  # its own: a subclass computes what its plain class does not
-        if plain is None and not isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
-            continue
-        if plain is None:
-            why = f"stays {made.__name__}: a class made of {made.__mro__[1].__name__}; revert before it is made"
-            left.append(ConvertedLayer(name, why))
-        else:
+        plain = vars(type(module)).get("plain_class")  # its own: a subclass computes what its plain class does not
+        if plain is not None:
             module.__class__ = plain
-            reverted.append(ConvertedLayer(name, plain.__name__))
-    return RevertSummary(reverted=tuple(reverted), left=tuple(left))
+        elif isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
+            left.append(f"{shown_name(name)}, a {type(module).__name__}")
+    if left:
+        made_of = "a class made of dwconv's computes what no other does; revert before it is made"
+        warnings.warn(f"not reverted: {'; '.join(left)}: {made_of}", DwconvWarning, stacklevel=2)
+    return model

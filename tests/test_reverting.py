@@ -13,6 +13,7 @@ from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 from torch.fx.experimental.optimization import fuse
 
 import dwconv
+from dwconv.errors import DwconvWarning
 from dwconv.nn import DepthwiseConv2d
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning", "ignore::DeprecationWarning")
@@ -27,14 +28,11 @@ def test_the_model_is_what_it_was(logs):
     before, parameters, modules = classes(model), list(model.parameters()), list(model.modules())
     dwconv.convert(model)
     assert classes(model) != before
-    summary = dwconv.revert(model)
+    assert dwconv.revert(model) is model
     assert classes(model) == before
     assert list(map(id, model.parameters())) == list(map(id, parameters))
     assert list(map(id, model.modules())) == list(map(id, modules))
-    assert str(summary) == (
-        "4 layers reverted\n  net.body.1  Conv2d\n  net.body.4  Conv2d\n  net.body.6  Conv2d\n  line        Conv1d"
-    )
-    assert str(dwconv.revert(model)) == "0 layers reverted"
+    assert classes(dwconv.revert(model)) == before, "again"
     assert len(dwconv.summary(dwconv.convert(model)).converted) == 4
 
 
@@ -59,8 +57,7 @@ def test_whatever_convert_made_a_class_for_has_its_own_again(logs):
 
     model = nn.Sequential(TinyNet())
     model[0].__class__ = Converted
-    assert str(dwconv.revert(model)) == "1 layers reverted\n  0  TinyNet"
-    assert type(model[0]) is TinyNet
+    assert type(dwconv.revert(model)[0]) is TinyNet
 
 
 def test_a_class_made_of_ours_stays_and_is_named(logs):
@@ -71,13 +68,25 @@ def test_a_class_made_of_ours_stays_and_is_named(logs):
             return 2 * super().forward(x)
 
     model = nn.Sequential(Doubled(4, 3), DepthwiseConv2d(4, 3))
-    summary = dwconv.revert(model)
+    with pytest.warns(DwconvWarning, match="not reverted: 0, a Doubled: a class made of dwconv's"):
+        dwconv.revert(model)
     assert classes(model)[1:] == [Doubled, nn.Conv2d]
-    assert str(summary) == (
-        "1 layers reverted, 1 left as they are\n"
-        "  1  Conv2d\n"
-        "  0  stays Doubled: a class made of DepthwiseConv2d; revert before it is made"
-    )
+
+
+def test_modules_that_make_functional_calls_have_their_classes_again(logs):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv1d(4, 4, 3, groups=4)
+
+        def forward(self, x):
+            return nn.functional.conv1d(x, self.conv.weight, self.conv.bias, groups=4)
+
+    model = nn.Sequential(Block())
+    before = classes(model)
+    dwconv.convert(model, functional=True)
+    assert classes(model) != before
+    assert classes(dwconv.revert(model)) == before
 
 
 @pytest.fixture
