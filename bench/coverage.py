@@ -75,7 +75,10 @@ _TORCHVISION = (
 MODELS = (
     *(Model(name=f"timm:{name}") for name in _TIMM),
     *(Model(name=f"torchvision:{name}") for name in _TORCHVISION),
-    Model(name="transformers:efficientnet", config={"width_coefficient": 0.5, "depth_coefficient": 0.5}),
+    Model(
+        name="transformers:efficientnet",
+        config={"width_coefficient": 0.5, "depth_coefficient": 0.5, "hidden_dim": 640},
+    ),
     Model(name="transformers:mobilenet_v1", config={"depth_multiplier": 0.25}),
     Model(name="transformers:mobilenet_v2", config={"depth_multiplier": 0.35}),
     Model(name="transformers:convnextv2", config={"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 2, 1]}),
