@@ -123,3 +123,18 @@ def test_the_versions_are_those_of_the_results(benchmark):
         for name, library in (("PyTorch", "torch"), ("TVM", "tvm"), ("Python", "python")):
             number = re.match(r"\d+\.\d+\.\d+", versions[library])
             assert number is not None and f"{name} {number[0]}" in text
+
+
+def test_the_table_of_models_is_that_of_the_results():
+    results = json.loads((ROOT / "bench/results/coverage.json").read_text())
+    rows = results["rows"]
+    assert len(rows) >= 40 and not results["failed"] and all(row["equal"] and not row["missed"] for row in rows)
+    for row in rows:
+        cells = _table_row("docs/support.md", f"`{row['model']}`")
+        assert cells == [str(row[name]) for name in ("depthwise", "converted", "run", "functional")]
+    page = " ".join((ROOT / "docs/support.md").read_text().split())
+    assert sum(row["depthwise"] for row in rows) == sum(row["run"] for row in rows)
+    assert (
+        f"In {len(rows)} models all {sum(row['run'] for row in rows)} depthwise layers were converted and ran" in page
+    )
+    assert all(f"{name} {results['versions'][name]}" in page for name in ("timm", "torchvision", "transformers"))
