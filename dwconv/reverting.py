@@ -8,7 +8,6 @@ from typing import TypeVar
 from torch import nn
 
 from dwconv.conversion import shown_name
-from dwconv.converted_classes import is_functional
 from dwconv.errors import DwconvWarning
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
 
@@ -25,12 +24,11 @@ def revert(model: Model) -> Model:
     """
     left = []
     for name, module in model.named_modules():
-        if is_functional(module):
-            module.__class__ = type(module).plain_class
-        plain = vars(type(module)).get("plain_class")  # its own: a subclass computes what its plain class does not
-        if plain is not None:
-            module.__class__ = plain
-        elif isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
+        is_converted = False
+        # Its own: a subclass computes what its plain class does not. Of functional calls there may be a class more.
+        while (plain := vars(type(module)).get("plain_class")) is not None:
+            module.__class__, is_converted = plain, True
+        if not is_converted and isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
             left.append(f"{shown_name(name)}, a {type(module).__name__}")
     if left:
         made_of = "a class made of dwconv's computes what no other does; revert before it is made"

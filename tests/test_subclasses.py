@@ -158,3 +158,16 @@ def test_what_fails_gives_every_layer_its_class_back(logs):
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         dwconv.convert(model, X, functional=True)
     assert [type(module) for module in model] == before and type(model) is nn.Sequential
+
+
+def test_a_layer_of_that_name_that_pads_otherwise_is_left(planted):
+    class Flipped(nn.Conv2d):
+        """The odd row and column of padding come first."""
+
+        def forward(self, x):
+            return F.conv2d(F.pad(x, (1, 0, 1, 0)), self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
+
+    Flipped.__name__ = "Conv2dSame"
+    model = nn.Sequential(Flipped(8, 8, 2, groups=8))
+    dwconv.convert(model)
+    assert type(model[0]) is Flipped
