@@ -1,0 +1,60 @@
+"""A plan of pipeline × data parallelism, as plain data: contiguous stages of layers, and how many ranks run each.
+
+It knows neither torch nor a clock: partitions can be computed, tested and simulated for any number of devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCost:
+    """One layer of the sequence that a model is cut into, for one microbatch."""
+
+    name: str
+    forward_us: float
+    dgrad_us: float
+    wgrad_us: float
+    """Gradients of its parameters; 0 for a layer without parameters."""
+    output_bytes: int
+    """What the next layer reads: sent between ranks where a stage ends here; as many bytes of gradient come back."""
+    saved_bytes: int
+    """What it keeps from the forward pass of one microbatch for its backward pass."""
+    parameter_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """What joins two ranks."""
+
+    gb_s: float
+    """Bandwidth in 10⁹ bytes a second, each way."""
+    latency_us: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Layers ``first`` to ``last`` (``last`` excluded), run by ``replicas`` ranks that share out the batch."""
+
+    first: int
+    last: int
+    replicas: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Stages that together hold every layer once, in order."""
+
+    layers: tuple[LayerCost, ...]
+    stages: tuple[Stage, ...]
+    microbatches: int
+    """Microbatches a rank's share of the batch is cut into."""
+    schedule: str
+    """``gpipe``, ``1f1b``, ``interleaved`` or ``zero-bubble``; with one stage it does not matter."""
+    link: Link
+
+    @property
+    def world(self) -> int:
+        """Ranks in all."""
+        return sum(stage.replicas for stage in self.stages)
