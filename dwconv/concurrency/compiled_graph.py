@@ -105,7 +105,7 @@ class CompiledGraph:
             if not self._parameters:
                 self.remember(args)
             return self.module(*args)
-        if self.choice is None or self.choice.cores != torch.get_num_threads():
+        if self.choice is None:
             self._decide(args)
         if self.choice is None or self.choice.is_plain or self._compiled is None:
             return self.module(*args)
@@ -125,12 +125,9 @@ class CompiledGraph:
         self._parameters = [weakref.ref(arg) for arg in args if isinstance(arg, torch.nn.Parameter)]
 
     def _decide(self, args: Sequence[Any]) -> None:
-        """Use what is known of the graph, or measure it now."""
+        """Use what is known of the graph, or measure it now. For another number of threads torch.compile makes another
+        graph."""
         self.remember(args)
-        assert self.forward is not None
-        if self.choice is not None:
-            self.forward.run_one_at_a_time()  # another number of threads: what was chosen does not hold
-            self.choice = None
         if self._reads_log and self._recall():
             return
         self._is_choosing = True

@@ -25,6 +25,8 @@ _MASK = 10
 class Pair:
     """The tasks of the two gradients of one convolution."""
 
+    name: str
+    """For people: the operator of dgrad."""
     dgrad: int
     wgrad: int
     convolution: int | None
@@ -80,7 +82,7 @@ def pairs(cut: CutGraph) -> list[Pair]:
             needs = {dgrad, wgrad} & {*cut.graph.tasks[dgrad].needs, *cut.graph.tasks[wgrad].needs}
             if dgrad != wgrad and not needs:
                 convolution = roles["dgrad"].meta.get("convolution")
-                found.append(Pair(dgrad=dgrad, wgrad=wgrad, convolution=convolution))
+                found.append(Pair(name=roles["dgrad"].name, dgrad=dgrad, wgrad=wgrad, convolution=convolution))
     return found
 
 

@@ -74,7 +74,7 @@ def pair_times(cut: CutGraph, timer: TaskTimer, *, cores: int, known: Known | No
         taken = known[key]
         found.append(
             PairTimes(
-                pair=pair, name=tasks[0].name, whole_us=taken.get(WHOLE), apart_us=taken[APART],
+                pair=pair, name=pair.name, whole_us=taken.get(WHOLE), apart_us=taken[APART],
                 at_once_us=taken[AT_ONCE],
             )
         )  # fmt: skip

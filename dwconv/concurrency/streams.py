@@ -54,7 +54,7 @@ class StreamEngine:
         for stream in streams[1:]:
             streams[0].wait_stream(stream)
         for result in results:
-            if isinstance(result, Tensor):
+            if isinstance(result, Tensor) and len(streams) > 1:
                 result.record_stream(streams[0])
         return results
 
