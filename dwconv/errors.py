@@ -89,6 +89,10 @@ class CannotBeCaptured(DwconvError):
     """A call that a CUDA graph cannot hold; the message says why."""
 
 
+class CannotBeCut(DwconvError):
+    """A graph that cannot be cut into tasks; the message names the operator."""
+
+
 class DeviceLost(DwconvError):
     """A kernel's error that ended the CUDA context of this process; the message is CUDA's own."""
 
