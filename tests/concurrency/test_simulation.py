@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from made_up_graphs import curve, graph, problems, task
 
+from dwconv.concurrency.change_cost import change_cost_us
 from dwconv.concurrency.hardware_threads import measured_slots, sibling_pairs
 from dwconv.concurrency.machine import ExtraSlots, Machine
 from dwconv.concurrency.simulation import Form, computed, error, extrapolated, fitted, joined
@@ -94,6 +97,26 @@ def test_the_error_is_a_share_of_what_was_measured():
 
 
 # -- what a schedule is charged with ---------------------------------------------------------------------------------
+
+
+class SlowAfterChange:
+    """An operator that takes 2 ms longer whenever the number of threads has changed since it last ran."""
+
+    def __init__(self):
+        self._before = None
+
+    def __call__(self):
+        if self._before not in (None, torch.get_num_threads()):
+            time.sleep(0.002)
+        self._before = torch.get_num_threads()
+
+
+def test_the_cost_of_changing_counts_is_what_an_operator_loses_by_it():
+    threads = torch.get_num_threads()
+    assert change_cost_us(cores=2, operator=SlowAfterChange()) > 1000
+    assert torch.get_num_threads() == threads
+    assert change_cost_us(cores=1, operator=SlowAfterChange()) == 0.0
+    assert change_cost_us(cores=2) >= 0.0
 
 
 def test_threads_of_one_core_are_found_in_the_system_s_topology(tmp_path, monkeypatch):

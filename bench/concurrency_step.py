@@ -1,0 +1,128 @@
+"""A training step whose graphs can be run by one schedule after the other, so that settings are timed in turns.
+
+    torch.compile ─► forward graph ──► as PyTorch hands it over    ─► an engine for every setting that keeps it so
+                  └► backward graph ─► dgrad and wgrad in two tasks ─► an engine for every setting that needs that
+
+One model serves all settings. Between two of them nothing changes but the engines, so that the same start and data must
+give the same losses.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import default_partition
+from torch.fx import GraphModule
+
+from bench.concurrency_models import TrainedNetwork
+from dwconv.concurrency.engine import Engine
+from dwconv.concurrency.gradient_pairs import pairs
+from dwconv.concurrency.pair_times import PairTimes, pair_times
+from dwconv.concurrency.program import Program
+from dwconv.concurrency.task_timer import TaskTimer
+from dwconv.concurrency.tasks import CutGraph
+
+_EVERY_CONVOLUTION = range(10_000)
+_LEARNING_RATE = 0.01
+
+
+class Graph:
+    """One graph of the step, cut in two ways, and the engine that runs it now."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self.whole = Program(module)
+        self.whole.split_all_but(_EVERY_CONVOLUTION)
+        self.apart = Program(module)
+        self.pairs: Sequence[PairTimes] = ()
+        self.engine: Engine = self.whole.engine
+        self.spent_s = 0.0
+        """Time of its runs since it was last set to 0."""
+
+    def keep_whole_what_is_better_so(self, *, cores: int) -> None:
+        """Time the two gradients of every convolution; those stay one operator that lose by being two."""
+        found = pair_times(self.apart.cut, TaskTimer(self.apart.cut), cores=cores)
+        whole = [each.pair.convolution for each in found if each.is_better_whole and each.pair.convolution is not None]
+        if whole:
+            self.apart.split_all_but(whole)
+        left = {each.pair.convolution: each for each in found}
+        self.pairs = [replace(left[pair.convolution], pair=pair) for pair in pairs(self.apart.cut)]
+
+    def boxed(self) -> Callable[[list[Any]], list[Any]]:
+        """The function that AOTAutograd calls."""
+
+        def call(inputs: list[Any]) -> list[Any]:
+            started = time.perf_counter()
+            results = self.engine.run(inputs)
+            self.spent_s += time.perf_counter() - started
+            return results
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+
+class SwitchedStep:
+    """Steps of one network."""
+
+    def __init__(self, network: TrainedNetwork, *, seed: int = 0) -> None:
+        torch.manual_seed(seed)
+        self.graphs: list[Graph] = []
+        self._model = network.make().train()
+        self._start = copy.deepcopy(self._model.state_dict())
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=_LEARNING_RATE, momentum=0.9)
+        self._data = network.data()
+        backend = aot_autograd(fw_compiler=self._compiled, bw_compiler=self._compiled, partition_fn=default_partition)
+        self._compiled_model = torch.compile(self._model, backend=backend, dynamic=False)
+        self.step()  # traces both graphs
+        self.start_again()
+
+    def _compiled(self, module: GraphModule, examples: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        graph = Graph(module)
+        self.graphs.append(graph)
+        return graph.boxed()
+
+    def step(self) -> float:
+        """The loss before one step of SGD."""
+        return self._step(self._compiled_model)
+
+    def eager_step(self) -> float:
+        """The same without any compilation."""
+        return self._step(self._model)
+
+    def _step(self, model: Callable[..., torch.Tensor]) -> float:
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = model(*self._data)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        return loss.item()
+
+    def use(self, engines: Sequence[Engine]) -> None:
+        """Run the graphs with these from now on."""
+        for graph, engine in zip(self.graphs, engines, strict=True):
+            graph.engine = engine
+
+    def start_again(self) -> None:
+        """Back to the first weights and statistics."""
+        self._model.load_state_dict(self._start)
+        self._optimizer.state.clear()
+
+    def graphs_ms(self, engines: Sequence[Engine], *, steps: int) -> float:
+        """The least time that both graphs took together in some steps, without autograd and the optimizer."""
+        self.use(engines)
+        taken = []
+        for _ in range(steps):
+            for graph in self.graphs:
+                graph.spent_s = 0.0
+            self.step()
+            taken.append(sum(graph.spent_s for graph in self.graphs))
+        return min(taken) * 1e3
+
+
+def cuts(graphs: Sequence[Graph]) -> list[CutGraph]:
+    """Every cut of every graph."""
+    return [program.cut for graph in graphs for program in (graph.whole, graph.apart)]
