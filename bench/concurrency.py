@@ -15,23 +15,21 @@ tasks, and said to be computed.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from bench.concurrency_computed import computed_steps, errors_of_the_simulator
+from bench.concurrency_computed import Simulator
 from bench.concurrency_models import NETWORKS, TrainedNetwork
-from bench.concurrency_settings import Setting, all_settings
-from bench.concurrency_step import SwitchedStep, cuts
+from bench.concurrency_settings import all_settings
+from bench.concurrency_step import Setting, SettingStep, SwitchedStep, cuts
 from bench.concurrency_table import computed_table, head, lines, summary
 from bench.concurrency_times import measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.concurrency.change_cost import change_cost_us
 from dwconv.concurrency.counters import unavailable
-from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.handover import measured as handover_measured
 from dwconv.concurrency.hardware_threads import measured_slots, sibling_pairs
 from dwconv.concurrency.machine import Machine
@@ -43,8 +41,8 @@ EAGER = "eager"
 _LOSSES = 3
 """Steps whose losses are compared."""
 _ROUNDS = 31
-_MODELS_SHARE, _TURNS_SHARE = 0.4, 0.5
-"""Of the seconds for a network: for the times of its tasks, and for steps in turns. The rest is tracing and losses."""
+_MODELS_SHARE, _LEAST_TURNS_SHARE = 0.4, 0.2
+"""Of the seconds for a network: for the times of its tasks; and for steps in turns, however long the rest takes."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -122,14 +120,14 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
         graph.keep_whole_what_is_better_so(cores=machine.cores)
     models = measured_models(cuts(step.graphs), cores=machine.cores, seconds=_MODELS_SHARE * seconds)
     settings = all_settings(step.graphs, models, machine=machine)
-    engines = {setting.name: _engines(setting) for setting in settings}
     same_as = _same(settings)
     distinct = [setting for setting in settings if same_as[setting.name] == setting.name]
-    losses = _losses(step, {setting.name: engines[setting.name] for setting in distinct})
-    left_s = max(_TURNS_SHARE * seconds / 2, 0.9 * seconds - (time.monotonic() - started))
-    calls: dict[str, Call] = {setting.name: partial(_step_with, step, engines[setting.name]) for setting in distinct}
-    calls[EAGER] = step.eager_step
+    steps = {setting.name: SettingStep(step, setting) for setting in distinct}
+    losses = _losses(step, steps)
+    left_s = max(_LEAST_TURNS_SHARE * seconds, seconds - (time.monotonic() - started))
+    calls: dict[str, Call] = {**steps, EAGER: step.eager_step}
     taken = time_in_turns(calls, clock=CpuClock(), effort=Effort(round_s=0.0, rounds=_ROUNDS, budget_s=left_s))
+    simulator = Simulator.checked(distinct, {name: each.graphs_ms for name, each in steps.items()}, machine=machine)
     return {
         "network": network.name,
         "tasks": [len(graph.whole.cut.graph.tasks) for graph in step.graphs],
@@ -149,18 +147,11 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
         "hurried": models.hurried,
         "at_once": sum(pair.at_once_wins for graph in step.graphs for pair in graph.pairs),
         "pairs": sum(len(graph.pairs) for graph in step.graphs),
-        "simulator_error": errors_of_the_simulator(step, distinct, engines),
-        "computed_ms": computed_steps(step.graphs, models, machine=machine),
+        "in_place": simulator.in_place,
+        "simulator_error": simulator.errors,
+        "computed_ms": simulator.steps_ms(step.graphs, models, machine=machine),
+        "seconds": time.monotonic() - started,
     }
-
-
-def _engines(setting: Setting) -> list[Engine]:
-    return [program.prepared(schedule) for program, schedule in zip(setting.programs, setting.schedules, strict=True)]
-
-
-def _step_with(step: SwitchedStep, engines: Sequence[Engine]) -> float:
-    step.use(engines)
-    return step.step()
 
 
 def _same(settings: Sequence[Setting]) -> dict[str, str]:
@@ -169,14 +160,23 @@ def _same(settings: Sequence[Setting]) -> dict[str, str]:
     return {setting.name: first.setdefault(setting.shape, setting.name) for setting in settings}
 
 
-def _losses(step: SwitchedStep, engines: dict[str, list[Engine]]) -> float:
-    """The largest difference between the losses of any setting and those of eager steps, as a share."""
-    step.start_again()
-    wanted = [step.eager_step() for _ in range(_LOSSES)]
-    worst = 0.0
-    for each in engines.values():
-        step.start_again()
-        found = [_step_with(step, each) for _ in range(_LOSSES)]
-        worst = max(worst, *(abs(a - b) / abs(b) for a, b in zip(found, wanted, strict=True)))
-    step.start_again()
-    return worst
+def _losses(step: SwitchedStep, steps: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+    """The largest difference from the losses of eager steps, as a share: of any setting in its first step and in all
+    of them, and of eager steps whose first weights were moved by one rounding."""
+    wanted = _few(step, step.eager_step)
+    found = [_few(step, each) for each in steps.values()]
+    rounded = _few(step, step.eager_step, rounded=True)
+    return {
+        "first": max(abs(losses[0] / wanted[0] - 1) for losses in found),
+        "all": max(_apart(losses, wanted) for losses in found),
+        "by rounding alone": _apart(rounded, wanted),
+    }
+
+
+def _few(step: SwitchedStep, call: Callable[[], float], *, rounded: bool = False) -> list[float]:
+    step.start_again(rounded=rounded)
+    return [call() for _ in range(_LOSSES)]
+
+
+def _apart(losses: Sequence[float], wanted: Sequence[float]) -> float:
+    return max(abs(loss / eager - 1) for loss, eager in zip(losses, wanted, strict=True))

@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from bench.concurrency_step import Graph
+from bench.concurrency_step import Graph, Setting
 from bench.concurrency_times import Models, curves_of
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.list_scheduling import Curves
 from dwconv.concurrency.machine import Machine
 from dwconv.concurrency.pair_schedule import at_once_schedule
 from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.schedule import Schedule
 from dwconv.concurrency.strategies import combined, manual, schedules
 
 RECOMMENDED = "recommended"
 GRADIENTS = "gradients"
 ALL = ("S1", "S2", "S3", "S4")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """A way to run both graphs."""
-
-    name: str
-    programs: tuple[Program, ...]
-    schedules: tuple[Schedule, ...]
-
-    @property
-    def expected_us(self) -> float:
-        """What the schedules expect of both graphs."""
-        return sum(schedule.makespan_us for schedule in self.schedules)
-
-    @property
-    def shape(self) -> object:
-        """Equal for settings that run alike."""
-        return tuple(
-            (id(program), tuple((each.task, each.worker, each.threads) for each in in_order(schedule)))
-            for program, schedule in zip(self.programs, self.schedules, strict=True)
-        )
-
-
-def in_order(schedule: Schedule) -> list[Placement]:
-    """The placements as workers run them."""
-    return sorted(schedule.placements, key=lambda each: (each.start_us, each.task))
 
 
 def all_settings(graphs: Sequence[Graph], models: Models, *, machine: Machine) -> list[Setting]:

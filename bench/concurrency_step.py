@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.gradient_pairs import pairs
 from dwconv.concurrency.pair_times import PairTimes, pair_times
 from dwconv.concurrency.program import Program
+from dwconv.concurrency.schedule import Placement, Schedule
 from dwconv.concurrency.task_timer import TaskTimer
 from dwconv.concurrency.tasks import CutGraph
 
@@ -101,26 +102,59 @@ class SwitchedStep:
         self._optimizer.step()
         return loss.item()
 
-    def use(self, engines: Sequence[Engine]) -> None:
-        """Run the graphs with these from now on."""
-        for graph, engine in zip(self.graphs, engines, strict=True):
-            graph.engine = engine
-
-    def start_again(self) -> None:
-        """Back to the first weights and statistics."""
+    def start_again(self, *, rounded: bool = False) -> None:
+        """Back to the first weights and statistics; ``rounded`` moves each weight by one unit in the last place."""
         self._model.load_state_dict(self._start)
         self._optimizer.state.clear()
+        if rounded:
+            with torch.no_grad():
+                for parameter in self._model.parameters():
+                    parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
 
-    def graphs_ms(self, engines: Sequence[Engine], *, steps: int) -> float:
-        """The least time that both graphs took together in some steps, without autograd and the optimizer."""
-        self.use(engines)
-        taken = []
-        for _ in range(steps):
-            for graph in self.graphs:
-                graph.spent_s = 0.0
-            self.step()
-            taken.append(sum(graph.spent_s for graph in self.graphs))
-        return min(taken) * 1e3
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A way to run both graphs."""
+
+    name: str
+    programs: tuple[Program, ...]
+    schedules: tuple[Schedule, ...]
+
+    @property
+    def expected_us(self) -> float:
+        """What the schedules expect of both graphs."""
+        return sum(schedule.makespan_us for schedule in self.schedules)
+
+    @property
+    def shape(self) -> object:
+        """Equal for settings that run alike."""
+        return tuple(
+            (id(program), tuple((each.task, each.worker, each.threads) for each in in_order(schedule)))
+            for program, schedule in zip(self.programs, self.schedules, strict=True)
+        )
+
+
+def in_order(schedule: Schedule) -> list[Placement]:
+    """The placements as workers run them."""
+    return sorted(schedule.placements, key=lambda each: (each.start_us, each.task))
+
+
+class SettingStep:
+    """Steps by one setting; a call returns the loss."""
+
+    def __init__(self, step: SwitchedStep, setting: Setting) -> None:
+        self._step = step
+        both = zip(setting.programs, setting.schedules, strict=True)
+        self._engines = [program.prepared(schedule) for program, schedule in both]
+        self.graphs_ms: list[float] = []
+        """By step, the time of both graphs, without autograd and the optimizer."""
+
+    def __call__(self) -> float:
+        for graph, engine in zip(self._step.graphs, self._engines, strict=True):
+            graph.engine, graph.spent_s = engine, 0.0
+        loss = self._step.step()
+        self.graphs_ms.append(1e3 * sum(graph.spent_s for graph in self._step.graphs))
+        return loss
 
 
 def cuts(graphs: Sequence[Graph]) -> list[CutGraph]:

@@ -35,7 +35,8 @@ def lines(row: dict[str, Any]) -> list[str]:
         )
     shown.append(f"regression learnt by: {row['learner']}")
     shown.append(f"dgrad and wgrad at once: faster for {row['at_once']} of {row['pairs']} convolutions")
-    shown.append(f"largest difference from the eager losses: {row['loss_difference']:.1e}, as a share")
+    apart = ", ".join(f"{which} {share:.1e}" for which, share in row["loss_difference"].items())
+    shown.append(f"largest difference from the eager losses, as a share: {apart}")
     if row["hurried"]:
         shown.append(f"time was up: {row['hurried']} task times are of a single run")
     if row["contention"] > 0.05:
@@ -54,13 +55,13 @@ def computed_table(row: dict[str, Any]) -> str:
     errors = row["simulator_error"]
     if not errors:
         return ""
+    off = ", ".join(f"{name} {error:+.0%}" for name, error in errors.items())
     shown = [
-        f"simulator against this machine: {statistics.mean(map(abs, errors.values())):.0%} off on average ("
-        + ", ".join(f"{name} {error:+.0%}" for name, error in errors.items())
-        + ")"
+        f"simulator: {statistics.mean(map(abs, errors.values())):.0%} off on average on this machine ({off}), once all "
+        f"times are taken {row['in_place']:.2f} times, as one thread alone says"
     ]
     for cores, steps in row["computed_ms"].items():
-        recommended = steps["recommended"]
+        recommended = steps[RECOMMENDED]
         figures = ", ".join(f"{name} {ms:.1f} ({recommended / ms:.2f}×)" for name, ms in steps.items())
         shown.append(f"computed, {cores:>2} cores, ms of both graphs: {figures}")
     return "\n".join(shown)
