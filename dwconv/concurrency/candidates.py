@@ -6,36 +6,22 @@ schedule of each combination; those that expect the shortest step are measured, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Protocol
 
 from dwconv.concurrency.lanes import one_at_a_time
 from dwconv.concurrency.memory import peak_bytes, within
 from dwconv.concurrency.options import GRADIENTS, Options
 from dwconv.concurrency.pair_schedule import at_once_schedule
 from dwconv.concurrency.pair_times import PairTimes
+from dwconv.concurrency.planner import Planner
 from dwconv.concurrency.schedule import Schedule
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.task_graph import ScalingCurve
 from dwconv.concurrency.tasks import CutGraph
 
 MOST_MEASURED = 5
 """Schedules to measure beside plain execution: those that expect the shortest step."""
-Timed = Callable[[Task, int], float]
-Curves = Mapping[int, ScalingCurve]
-
-
-class Planner(Protocol):
-    """Makes schedules from times."""
-
-    def curves(self, graph: TaskGraph, timed: Timed) -> Curves:
-        """By task, how long it takes for 1 to all threads."""
-        ...
-
-    def schedule(self, graph: TaskGraph, curves: Curves, *, strategies: Sequence[str]) -> Schedule:
-        """What the strategies make of the graph."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +29,7 @@ class Part:
     """A graph, forward or backward, with what is known of its tasks."""
 
     cut: CutGraph
-    curves: Curves
+    curves: Mapping[int, ScalingCurve]
     pairs: Sequence[PairTimes]
 
 
@@ -54,7 +40,7 @@ class Candidate:
     name: str
     schedules: tuple[Schedule, ...]
     peak_bytes: int
-    """Of the results of tasks, at most; the larger one of both graphs."""
+    """Of what is held, at most; the larger one of both graphs."""
     note: str = ""
     """What was cut for the sake of memory."""
 
@@ -70,14 +56,16 @@ def combinations_of(strategies: Sequence[str]) -> list[tuple[str, ...]]:
     return [chosen for count in range(1, len(names) + 1) for chosen in combinations(names, count)]
 
 
-def candidates(parts: Sequence[Part], *, options: Options, planner: Planner, cores: int) -> list[Candidate]:
+def candidates(parts: Sequence[Part], *, options: Options, planner: Planner) -> list[Candidate]:
     """The schedules worth measuring, the most promising first."""
     made = {
         "+".join(names): [planner.schedule(part.cut.graph, part.curves, strategies=names) for part in parts]
         for names in combinations_of(options.strategies)
     }
     if GRADIENTS in options.strategies and any(pair.at_once_wins for part in parts for pair in part.pairs):
-        made[GRADIENTS] = [at_once_schedule(part.cut, part.curves, part.pairs, cores=cores) for part in parts]
+        made[GRADIENTS] = [
+            at_once_schedule(part.cut, part.curves, part.pairs, cores=planner.machine.cores) for part in parts
+        ]
     found = [_bounded(name, parts, schedules, options) for name, schedules in made.items()]
     found.sort(key=lambda each: each.expected_us)
     distinct: dict[object, Candidate] = {}
@@ -102,14 +90,14 @@ def _bounded(name: str, parts: Sequence[Part], schedules: Sequence[Schedule], op
     """The schedules, cut back to what memory they may take."""
     kept, peaks, cuts = [], [], []
     for part, schedule in zip(parts, schedules, strict=True):
-        graph = part.cut.graph
+        graph, held = part.cut.graph, part.cut.held
         plain = one_at_a_time(part.cut, threads=schedule.cores)
-        most = int(peak_bytes(graph, plain) * (1 + options.memory))
-        fits = within(graph, schedule, most_bytes=most)
+        most = int(peak_bytes(held, plain) * (1 + options.memory))
+        fits = within(graph, held, schedule, most_bytes=most)
         if fits is not schedule:
-            cuts.append("fewer tasks at once, for memory" if fits else "one task at a time, for memory")
+            cuts.append("runs less far ahead, for memory" if fits else "one task at a time, for memory")
         kept.append(fits or expected(part, plain))
-        peaks.append(peak_bytes(graph, kept[-1]))
+        peaks.append(peak_bytes(held, kept[-1]))
     return Candidate(name=name, schedules=tuple(kept), peak_bytes=max(peaks), note=", ".join(dict.fromkeys(cuts)))
 
 

@@ -10,10 +10,12 @@ The fastest of many may have been lucky, so it is timed again, and only that cou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import statistics
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dwconv.measure.timing import Call, Clock, Effort, time_in_turns
+from dwconv.measure.timing import Call, Clock, Lap
 from dwconv.records.record import CONTENDED, Measurement
 
 PLAIN = "plain"
@@ -22,7 +24,7 @@ _MEDIAN_ERROR = 1.25 / 1.35
 """Standard error of a median over its rounds' interquartile range, times the root of their number."""
 _LEAST_GAIN = 0.01
 """A smaller gain is not worth a thing that can go wrong."""
-_ROUNDS, _FINAL_ROUNDS = 5, 15
+_LEAST_ROUNDS, _ROUNDS, _FINAL_ROUNDS = 3, 5, 15
 _SHARE = 0.6
 """Of the time, what the first look may take."""
 
@@ -79,5 +81,26 @@ def _reason(best: str, *, gained_us: float, noise: float, plain_us: float) -> st
 
 
 def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, seconds: float) -> dict[str, Measurement]:
-    effort = Effort(round_s=0.0, rounds=rounds, budget_s=seconds, patience_s=seconds / 4)
-    return time_in_turns(calls, clock=clock, effort=effort)
+    """A step is long, so a lap is one call. There are so many rounds, or fewer when the time is up, but some."""
+    began = time.perf_counter()
+    lost = clock.overall()
+    for call in calls.values():
+        call()  # what a first call builds is not timed
+    taken: list[dict[str, Lap]] = []
+    while len(taken) < rounds and (len(taken) < _LEAST_ROUNDS or time.perf_counter() - began < seconds):
+        taken.append({name: clock.lap(call, times=1) for name, call in calls.items()})
+    calm = [laps for laps in taken if not any(lap.disturbed for lap in laps.values())]
+    kept = calm if len(calm) >= _LEAST_ROUNDS else taken
+    overall = lost()
+    return {name: _measurement([laps[name] for laps in kept], lost=overall) for name in calls}
+
+
+def _measurement(laps: Sequence[Lap], *, lost: float) -> Measurement:
+    us = [lap.seconds * 1e6 for lap in laps]
+    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
+    return Measurement(
+        median_us=statistics.median(us),
+        spread_us=three_quarters - quarter,
+        rounds=len(us),
+        contention=round(max(lost, statistics.mean(lap.lost for lap in laps)), 3),
+    )

@@ -1,73 +1,77 @@
-"""Memory: what the results of tasks take at most while a schedule runs, and how a schedule is kept within a bound.
+"""Memory: the most that a graph holds at once by a schedule, and how a schedule is kept within a bound.
 
-A task's results are there from its start until the last task that reads them has ended. What the graph is given and
-what it returns is the same for every schedule, and not counted.
+A result is there from the start of its task until the last task that reads it has ended; what the graph returns stays.
+A schedule takes more than plain order where it runs ahead: where tasks wait whose turn it would be, and with them what
+they will read. So it is kept within a bound by letting no task run further ahead, or behind, than so many others.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.stored import Stored
 from dwconv.concurrency.task_graph import TaskGraph
 
 
-def peak_bytes(graph: TaskGraph, schedule: Schedule) -> int:
-    """The most that results take at once."""
-    return _peak(graph, {each.task: each for each in schedule.placements})[0]
-
-
-def within(graph: TaskGraph, schedule: Schedule, *, most_bytes: int) -> Schedule | None:
-    """``schedule``, or one that runs fewer tasks side by side, so that its peak is at most ``most_bytes``; None if only
-    one task at a time, in the order of the graph, needs so little."""
-    while True:
-        placed = {each.task: each for each in schedule.placements}
-        peak, at_us = _peak(graph, placed)
-        if peak <= most_bytes:
-            return schedule
-        beside = [
-            each for each in schedule.placements if each.worker and each.start_us <= at_us and not _over(each, at_us)
-        ] or [each for each in schedule.placements if each.worker and each.start_us <= at_us][-1:]
-        if not beside:
-            return None
-        moved = {each.task for each in beside}
-        schedule = _one_after_the_other(graph, schedule, moved)
-
-
-def _over(each: Placement, at_us: float) -> bool:
-    return each.end_us <= at_us
-
-
-def _peak(graph: TaskGraph, placed: dict[int, Placement]) -> tuple[int, float]:
-    """The most bytes at once, and when."""
-    readers = graph.readers()
+def peak_bytes(held: Sequence[Stored], schedule: Schedule) -> int:
+    """The most that is held at once."""
+    placed = {each.task: each for each in schedule.placements}
     changes: list[tuple[float, int]] = []
-    for task in graph.tasks:
-        if task.result_bytes:
-            freed_us = max((placed[reader].end_us for reader in readers[task.index]), default=placed[task.index].end_us)
-            changes += [(placed[task.index].start_us, task.result_bytes), (freed_us, -task.result_bytes)]
-    live = peak = 0
-    at_us = 0.0
-    for us, change in sorted(changes):  # of one moment, what is freed comes first
+    live = 0
+    for each in held:
+        if each.made_by is None:
+            live += each.bytes
+        else:
+            changes.append((placed[each.made_by].start_us, each.bytes))
+        if not each.returned:
+            changes.append((max(placed[reader].end_us for reader in each.read_by), -each.bytes))
+    peak = live
+    for _, change in sorted(changes):  # of one moment, what is freed comes first
         live += change
-        if live > peak:
-            peak, at_us = live, us
-    return peak, at_us
+        peak = max(peak, live)
+    return peak
 
 
-def _one_after_the_other(graph: TaskGraph, schedule: Schedule, moved: set[int]) -> Schedule:
-    """``schedule`` with some tasks moved to the first worker. Times are counted anew: every worker runs its tasks in
-    the order of their starts so far, those that were moved as early as the graph has them."""
-    starts = {each.task: each.start_us for each in schedule.placements}
-    placements = [replace(each, worker=0) if each.task in moved else each for each in schedule.placements]
-    order = sorted(placements, key=lambda each: (starts[each.task], each.task))
+def within(graph: TaskGraph, held: Sequence[Stored], schedule: Schedule, *, most_bytes: int) -> Schedule | None:
+    """``schedule``, or one that runs less far ahead, so that it holds at most ``most_bytes``; None if there is none but
+    plain order."""
+    if peak_bytes(held, schedule) <= most_bytes:
+        return schedule
+    ahead = len(graph.tasks)
+    while ahead:
+        ahead //= 2
+        nearer = in_step(graph, schedule, ahead=ahead)
+        if peak_bytes(held, nearer) <= most_bytes:
+            return nearer
+    return None
+
+
+def in_step(graph: TaskGraph, schedule: Schedule, *, ahead: int) -> Schedule:
+    """``schedule`` on the same workers, each of which takes its tasks in an order that differs from the graph's by no
+    more than ``ahead`` places. Times are counted anew."""
+    placed = {each.task: each for each in schedule.placements}
+    by_start = sorted(placed, key=lambda task: (placed[task].start_us, task))
+    place = {task: min(max(at, task - ahead), task + ahead) for at, task in enumerate(by_start)}
+    readers = graph.readers()
+    waiting = {task.index: len(task.needs) for task in graph.tasks}
+    ready = [(place[task], task) for task, count in waiting.items() if not count]
+    heapq.heapify(ready)
     free_us: dict[int, float] = {}
-    ended_us: dict[int, float] = {}
-    placed = []
-    for each in order:
-        needs_us = [ended_us[needed] for needed in graph.tasks[each.task].needs]
-        start_us = max([free_us.get(each.worker, 0.0), *needs_us])
-        end_us = start_us + each.end_us - each.start_us
-        free_us[each.worker] = ended_us[each.task] = end_us
-        placed.append(replace(each, start_us=start_us, end_us=end_us))
-    return replace(schedule, placements=tuple(placed))
+    done: dict[int, Placement] = {}
+    before_us = 0.0
+    while ready:
+        _, task = heapq.heappop(ready)
+        each = placed[task]
+        needs_us = [done[needed].end_us for needed in graph.tasks[task].needs]
+        # A worker takes tasks by their starts: no start may come before that of a task whose turn was earlier.
+        start_us = before_us = max([before_us, free_us.get(each.worker, 0.0), *needs_us])
+        done[task] = replace(each, start_us=start_us, end_us=start_us + each.end_us - each.start_us)
+        free_us[each.worker] = done[task].end_us
+        for reader in readers[task]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, (place[reader], reader))
+    return replace(schedule, placements=tuple(done.values()))

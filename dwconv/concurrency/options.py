@@ -34,6 +34,13 @@ class Options:
     log: bool = True
     """Keep what was chosen, and use what is kept."""
 
+    @property
+    def asked(self) -> str:
+        """The options on which a choice depends, as text: what is chosen under others is another choice."""
+        strategies = "+".join(name for name in STRATEGIES if name in self.strategies)
+        workers = "all" if self.workers is None else self.workers
+        return f"{strategies} {self.model} workers={workers} memory={self.memory} fall_back={self.fall_back}"
+
     def __post_init__(self) -> None:
         for name in self.strategies:
             if name not in STRATEGIES:

@@ -55,11 +55,15 @@ class PairTimes:
         return self.whole_us < (1 - _LEAST_GAIN) * self.apart_us
 
 
-def pair_times(cut: CutGraph, timer: TaskTimer, *, cores: int) -> list[PairTimes]:
-    """Measure the pairs of ``cut``, each workload once. Nothing is measured with a single core."""
+Known = dict[object, dict[str, float]]
+"""By workload, what was measured, in microseconds."""
+
+
+def pair_times(cut: CutGraph, timer: TaskTimer, *, cores: int, known: Known | None = None) -> list[PairTimes]:
+    """Measure the pairs of ``cut`` that are not ``known`` yet. Nothing is measured with a single core."""
     if cores < 2:
         return []
-    known: dict[object, dict[str, float]] = {}
+    known = {} if known is None else known
     found = []
     for pair in pairs(cut):
         tasks = [cut.graph.tasks[each] for each in (pair.dgrad, pair.wgrad)]

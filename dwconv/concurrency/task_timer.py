@@ -44,7 +44,14 @@ class TaskTimer:
     def call(self, task: int) -> Call:
         """Runs the task once on made-up inputs."""
         function, given = self._cut.functions[task], made_up_inputs(self._cut, task)
-        return lambda: function(given[:])
+        is_on_gpu = any(isinstance(each, Tensor) and each.is_cuda for each in given)
+
+        def run() -> None:
+            function(given[:])
+            if is_on_gpu:
+                torch.cuda.synchronize()
+
+        return run
 
     def at_once(self, first: int, second: int, *, threads: Sequence[int]) -> Call:
         """Runs two tasks side by side, with ``threads`` of each."""

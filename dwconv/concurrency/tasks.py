@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from dwconv.concurrency.cutting import estimate_us, groups
 from dwconv.concurrency.operators import check, described, flops, keeps_order, kind_of, moved_bytes, tensors_of
+from dwconv.concurrency.stored import Stored, stored
 from dwconv.concurrency.task_code import Slots, TaskFunction, compile_task
 from dwconv.concurrency.task_graph import Task, TaskGraph
 
@@ -35,10 +36,10 @@ class CutGraph:
     inputs: int
     outputs: tuple[Any, ...]
     """The graph's results: a ``Place`` each, or a constant."""
+    held: tuple[Stored, ...]
+    """What is in memory while the graph runs."""
     examples: Mapping[int, Any]
     """By place, the value as it was traced, without data."""
-    digest: str
-    """Names the graph: equal for equal operators, sizes and types, in every process."""
 
     def values(self, inputs: Iterable[Any]) -> list[Any]:
         """The list to begin with."""
@@ -84,8 +85,8 @@ def cut(module: GraphModule) -> CutGraph:
         size=len(slots.of),
         inputs=len(inputs),
         outputs=tuple(_output(each, slots, attributes) for each in results),
+        held=stored(inputs, grouped, owner, {each for each in results if isinstance(each, Node)}),
         examples={slot: node.meta.get("val") for node, slot in slots.of.items()},
-        digest=_digest(nodes),
     )
 
 
@@ -171,7 +172,9 @@ def _signature(group: Sequence[Node]) -> str:
     return "; ".join(lines)
 
 
-def _digest(nodes: Sequence[Node]) -> str:
+def digest_of(module: GraphModule) -> str:
+    """Names a graph: equal for equal operators, sizes and types, in every process."""
+    nodes = list(module.graph.nodes)
     names = {node: f"%{place}" for place, node in enumerate(nodes)}
     lines = [f"{node.op} {_line(node, names)} {_traced(node)}" for node in nodes]
     return hashlib.sha256("\n".join([str(VERSION), *lines]).encode()).hexdigest()

@@ -28,8 +28,10 @@ class Trial:
 
         def run() -> object:
             with torch.set_grad_enabled(self._trains):
-                results = graph(*self._args)
-                return self._back(results)
+                found = self._back(graph(*self._args))
+            if self._is_on_gpu:
+                torch.cuda.synchronize()
+            return found
 
         return run
 
