@@ -5,7 +5,8 @@
     hill climbing    all four strategies, with times from hill climbing; ``regression``: with times from regression
     S1 … S1+S2+S3+S4 each strategy alone and combined, with times from hill climbing
     gradients        one task at a time, but dgrad and wgrad of a convolution at once where that was measured to pay
-    eager            PyTorch without any compilation, for comparison
+    backend          dwconv_concurrent as users have it: what it chooses for itself
+    eager            PyTorch without any compilation
 
 All run the same step from the same start on the same data: their losses must agree. Steps are taken in turns. Settings
 that come to the same schedule are timed once. What more cores would give is computed from the measured times of the
@@ -15,7 +16,7 @@ tasks, and said to be computed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,26 +24,25 @@ import torch
 from bench.concurrency_computed import Simulator
 from bench.concurrency_models import NETWORKS, TrainedNetwork
 from bench.concurrency_settings import all_settings
-from bench.concurrency_step import Setting, SettingStep, SwitchedStep, cuts
-from bench.concurrency_table import computed_table, head, lines, summary
+from bench.concurrency_step import BackendStep, EagerStep, Setting, SettingStep, SwitchedStep, Training, cuts
+from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines, summary
 from bench.concurrency_times import measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
-from dwconv.concurrency.change_cost import change_cost_us
 from dwconv.concurrency.counters import unavailable
-from dwconv.concurrency.handover import measured as handover_measured
-from dwconv.concurrency.hardware_threads import measured_slots, sibling_pairs
 from dwconv.concurrency.machine import Machine
+from dwconv.concurrency.planner import this_machine
 from dwconv.errors import InvalidChoice
-from dwconv.measure.timing import Call, CpuClock, Effort, time_in_turns
+from dwconv.measure.timing import CpuClock, Effort, time_in_turns
 from dwconv.target import cpu_target
 
-EAGER = "eager"
+TrainingStep = SettingStep | BackendStep | EagerStep
 _LOSSES = 3
 """Steps whose losses are compared."""
 _ROUNDS = 31
-_MODELS_SHARE, _LEAST_TURNS_SHARE = 0.4, 0.2
-"""Of the seconds for a network: for the times of its tasks; and for steps in turns, however long the rest takes."""
+_MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.3, 0.2, 0.2
+"""Of the seconds for a network: for the times of its tasks; for what the backend measures to choose; and for steps in
+turns, however long the rest takes."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -60,7 +60,7 @@ def _concurrency(argv: Sequence[str] | None) -> int:
     if not arguments.seconds > 0:
         raise InvalidChoice(f"--seconds {arguments.seconds:g} leaves no time to measure in; give more than 0")
     networks = _chosen(arguments.model)
-    machine = _this_machine()
+    machine = this_machine(torch.get_num_threads())
     print(_said(machine), flush=True)
     rows = []
     for network in networks:
@@ -84,16 +84,6 @@ def _chosen(names: Sequence[str] | None) -> list[TrainedNetwork]:
     return [known[name] for name in names] if names else list(NETWORKS)
 
 
-def _this_machine() -> Machine:
-    cores = torch.get_num_threads()
-    return Machine(
-        cores=cores,
-        handover_us=handover_measured(cores).us,
-        change_us=change_cost_us(cores=cores),
-        slots=measured_slots(sibling_pairs()),
-    )
-
-
 def _said(machine: Machine) -> str:
     slots = machine.slots
     said = [
@@ -115,7 +105,7 @@ def _said(machine: Machine) -> str:
 def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed: int) -> dict[str, Any]:
     """The row of one network."""
     started = time.monotonic()
-    step = SwitchedStep(network, seed=seed)
+    step = SwitchedStep(Training(network, seed=seed))
     for graph in step.graphs:
         graph.keep_whole_what_is_better_so(cores=machine.cores)
     models = measured_models(cuts(step.graphs), cores=machine.cores, seconds=_MODELS_SHARE * seconds)
@@ -123,9 +113,11 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     same_as = _same(settings)
     distinct = [setting for setting in settings if same_as[setting.name] == setting.name]
     steps = {setting.name: SettingStep(step, setting) for setting in distinct}
-    losses = _losses(step, steps)
+    backend = BackendStep(Training(network, seed=seed), seconds=_BACKEND_SHARE * seconds)
+    eager = EagerStep(Training(network, seed=seed))
+    calls: dict[str, TrainingStep] = {**steps, BACKEND: backend, EAGER: eager}
+    losses = _losses(calls, eager)
     left_s = max(_LEAST_TURNS_SHARE * seconds, seconds - (time.monotonic() - started))
-    calls: dict[str, Call] = {**steps, EAGER: step.eager_step}
     taken = time_in_turns(calls, clock=CpuClock(), effort=Effort(round_s=0.0, rounds=_ROUNDS, budget_s=left_s))
     simulator = Simulator.checked(distinct, {name: each.graphs_ms for name, each in steps.items()}, machine=machine)
     return {
@@ -136,7 +128,8 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
         "rounds": min(measured.rounds for measured in taken.values()),
         "contention": max(measured.contention for measured in taken.values()),
         "expected_ms": {setting.name: setting.expected_us / 1e3 for setting in settings},
-        "same_as": same_as,
+        "same_as": {**same_as, BACKEND: BACKEND, EAGER: EAGER},
+        "backend": backend.chosen,
         "loss_difference": losses,
         "accuracy": {
             name: {"error": found.error, "slower_than_best": found.slower_than_best, "tasks": found.tasks}
@@ -160,12 +153,12 @@ def _same(settings: Sequence[Setting]) -> dict[str, str]:
     return {setting.name: first.setdefault(setting.shape, setting.name) for setting in settings}
 
 
-def _losses(step: SwitchedStep, steps: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+def _losses(calls: Mapping[str, TrainingStep], eager: TrainingStep) -> dict[str, float]:
     """The largest difference from the losses of eager steps, as a share: of any setting in its first step and in all
     of them, and of eager steps whose first weights were moved by one rounding."""
-    wanted = _few(step, step.eager_step)
-    found = [_few(step, each) for each in steps.values()]
-    rounded = _few(step, step.eager_step, rounded=True)
+    wanted = _few(eager)
+    found = [_few(each) for each in calls.values()]
+    rounded = _few(eager, rounded=True)
     return {
         "first": max(abs(losses[0] / wanted[0] - 1) for losses in found),
         "all": max(_apart(losses, wanted) for losses in found),
@@ -173,8 +166,8 @@ def _losses(step: SwitchedStep, steps: Mapping[str, Callable[[], float]]) -> dic
     }
 
 
-def _few(step: SwitchedStep, call: Callable[[], float], *, rounded: bool = False) -> list[float]:
-    step.start_again(rounded=rounded)
+def _few(call: TrainingStep, *, rounded: bool = False) -> list[float]:
+    call.training.start_again(rounded=rounded)
     return [call() for _ in range(_LOSSES)]
 
 

@@ -21,7 +21,9 @@ from torch._functorch.partitioners import default_partition
 from torch.fx import GraphModule
 
 from bench.concurrency_models import TrainedNetwork
+from dwconv.concurrency.backend import dwconv_concurrent
 from dwconv.concurrency.engine import Engine
+from dwconv.concurrency.explanation import explain
 from dwconv.concurrency.gradient_pairs import pairs
 from dwconv.concurrency.pair_times import PairTimes, pair_times
 from dwconv.concurrency.program import Program
@@ -67,35 +69,18 @@ class Graph:
         return call
 
 
-class SwitchedStep:
-    """Steps of one network."""
+class Training:
+    """A network in training: its model, optimizer and data, the same for the same seed."""
 
-    def __init__(self, network: TrainedNetwork, *, seed: int = 0) -> None:
+    def __init__(self, network: TrainedNetwork, *, seed: int) -> None:
         torch.manual_seed(seed)
-        self.graphs: list[Graph] = []
-        self._model = network.make().train()
-        self._start = copy.deepcopy(self._model.state_dict())
-        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=_LEARNING_RATE, momentum=0.9)
+        self.model = network.make().train()
+        self._start = copy.deepcopy(self.model.state_dict())
+        self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE, momentum=0.9)
         self._data = network.data()
-        backend = aot_autograd(fw_compiler=self._compiled, bw_compiler=self._compiled, partition_fn=default_partition)
-        self._compiled_model = torch.compile(self._model, backend=backend, dynamic=False)
-        self.step()  # traces both graphs
-        self.start_again()
 
-    def _compiled(self, module: GraphModule, examples: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-        graph = Graph(module)
-        self.graphs.append(graph)
-        return graph.boxed()
-
-    def step(self) -> float:
-        """The loss before one step of SGD."""
-        return self._step(self._compiled_model)
-
-    def eager_step(self) -> float:
-        """The same without any compilation."""
-        return self._step(self._model)
-
-    def _step(self, model: Callable[..., torch.Tensor]) -> float:
+    def step(self, model: Callable[..., torch.Tensor]) -> float:
+        """A step of SGD in which ``model`` runs; returns the loss before it."""
         self._optimizer.zero_grad(set_to_none=True)
         loss = model(*self._data)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -104,12 +89,62 @@ class SwitchedStep:
 
     def start_again(self, *, rounded: bool = False) -> None:
         """Back to the first weights and statistics; ``rounded`` moves each weight by one unit in the last place."""
-        self._model.load_state_dict(self._start)
+        self.model.load_state_dict(self._start)
         self._optimizer.state.clear()
         if rounded:
             with torch.no_grad():
-                for parameter in self._model.parameters():
+                for parameter in self.model.parameters():
                     parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
+
+
+class EagerStep:
+    """Steps without any compilation; a call returns the loss."""
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+
+    def __call__(self) -> float:
+        return self.training.step(self.training.model)
+
+
+class BackendStep:
+    """Steps with the backend as users have it, which chooses for itself in its first step; a call returns the loss."""
+
+    def __init__(self, training: Training, *, seconds: float) -> None:
+        self.training = training
+        options: dict[str, Any] = {"log": False, "seconds": seconds}
+        self._compiled = torch.compile(training.model, backend=dwconv_concurrent, options=options, dynamic=False)
+        self()
+        training.start_again()
+
+    def __call__(self) -> float:
+        return self.training.step(self._compiled)
+
+    @property
+    def chosen(self) -> str:
+        """What runs, and why."""
+        return "; ".join(f"{graph.runs}: {graph.reason}" for graph in explain(self.training.model).graphs)
+
+
+class SwitchedStep:
+    """Steps whose graphs any engine may run."""
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+        self.graphs: list[Graph] = []
+        backend = aot_autograd(fw_compiler=self._compile, bw_compiler=self._compile, partition_fn=default_partition)
+        self._compiled = torch.compile(training.model, backend=backend, dynamic=False)
+        self.step()  # traces both graphs
+        training.start_again()
+
+    def _compile(self, module: GraphModule, examples: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        graph = Graph(module)
+        self.graphs.append(graph)
+        return graph.boxed()
+
+    def step(self) -> float:
+        """A step by the engines that are set."""
+        return self.training.step(self._compiled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +178,7 @@ class SettingStep:
     """Steps by one setting; a call returns the loss."""
 
     def __init__(self, step: SwitchedStep, setting: Setting) -> None:
+        self.training = step.training
         self._step = step
         both = zip(setting.programs, setting.schedules, strict=True)
         self._engines = [program.prepared(schedule) for program, schedule in both]
