@@ -9,15 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.concurrency.list_scheduling import Counts, Curves, Rules, makespan_us, place, ways_to_the_end_us
+from dwconv.concurrency.list_scheduling import (
+    Counts,
+    Curves,
+    Rules,
+    counts_to_try,
+    makespan_us,
+    place,
+    ways_to_the_end_us,
+)
 from dwconv.concurrency.machine import Machine
 from dwconv.concurrency.schedule import Placement
 from dwconv.concurrency.task_graph import TaskGraph
 
 _LOOKS = 200
 """Schedules computed to improve the best of the first ones; many for small graphs, few for large ones."""
-_MOST_PLACED = 20_000
-"""Tasks placed for that in all, so that large graphs take no longer."""
+_MOST_PLACED = 40_000
+"""Tasks times cores placed for that in all, so that large graphs and machines take little longer."""
 _WORTH_IT = 1e-9
 """A shorter makespan by less than this share is rounding."""
 
@@ -49,7 +57,8 @@ class _Search:
     ) -> None:
         self._graph, self._curves, self._most = graph, curves, counts
         self._machine, self._workers, self._slots = machine, workers, slots
-        self._looks = min(_LOOKS, _MOST_PLACED // max(1, len(graph.tasks)))
+        self._looks = min(_LOOKS, _MOST_PLACED // max(1, len(graph.tasks) * machine.cores))
+        self._readers = graph.readers()
 
     def starts(self) -> list[_Tried]:
         """One task at a time; and each set of counts to begin with under each rule of starting tasks. The shortest
@@ -90,11 +99,11 @@ class _Search:
         cores = self._machine.cores
         counts = dict.fromkeys(self._most, 1)
         while True:
-            ways = ways_to_the_end_us(self._graph, self._curves, counts)
+            ways = ways_to_the_end_us(self._graph, self._curves, counts, readers=self._readers)
             area_us = sum(count * self._us(task, count) for task, count in counts.items()) / cores
             if not ways or max(ways.values()) <= area_us:
                 return counts
-            wider = {task: self._next_count(task, counts[task]) for task in _longest_chain(self._graph, ways)}
+            wider = {task: self._next_count(task, counts[task]) for task in self._longest_chain(ways)}
             gains = {
                 task: self._us(task, counts[task]) / counts[task] - self._us(task, count) / count
                 for task, count in wider.items()
@@ -105,6 +114,14 @@ class _Search:
             widened = max(gains, key=lambda task: (gains[task], -task))
             counts[widened] = wider[widened] or 1
 
+    def _longest_chain(self, ways: dict[int, float]) -> list[int]:
+        chain: list[int] = []
+        following = [task.index for task in self._graph.tasks if not task.needs]
+        while following:
+            chain.append(max(following, key=lambda task: (ways[task], -task)))
+            following = self._readers[chain[-1]]
+        return chain
+
     def _next_count(self, task: int, count: int) -> int | None:
         return next((wider for wider in counts_to_try(self._most[task]) if wider > count), None)
 
@@ -114,23 +131,3 @@ class _Search:
     def _tried(self, counts: Counts, rules: Rules) -> _Tried:
         placed = place(self._graph, self._curves, counts, machine=self._machine, rules=rules)
         return _Tried(counts=counts, rules=rules, placements=placed)
-
-
-def counts_to_try(most: int) -> list[int]:
-    """Powers of two, and the most."""
-    counts = [1]
-    while 2 * counts[-1] < most:
-        counts.append(2 * counts[-1])
-    return counts + [most] * (most > 1)
-
-
-def _longest_chain(graph: TaskGraph, ways: dict[int, float]) -> list[int]:
-    """The tasks of the longest chain, from its start."""
-    readers = graph.readers()
-    needing_none = [task.index for task in graph.tasks if not task.needs]
-    chain: list[int] = []
-    following = needing_none
-    while following:
-        chain.append(max(following, key=lambda task: (ways[task], -task)))
-        following = readers[chain[-1]]
-    return chain

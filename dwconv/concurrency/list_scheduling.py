@@ -11,7 +11,7 @@ one that need not be handed a result, then one that ran with as many threads bef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dwconv.concurrency.machine import Machine
@@ -43,9 +43,12 @@ def place(graph: TaskGraph, curves: Curves, wanted: Counts, *, machine: Machine,
     return _Placing(graph, curves, wanted, machine=machine, rules=rules).placed()
 
 
-def ways_to_the_end_us(graph: TaskGraph, curves: Curves, counts: Counts) -> dict[int, float]:
-    """By task, the time from its start to the end of the longest chain of tasks that wait for it."""
-    readers = graph.readers()
+def ways_to_the_end_us(
+    graph: TaskGraph, curves: Curves, counts: Counts, *, readers: Mapping[int, Sequence[int]] | None = None
+) -> dict[int, float]:
+    """By task, the time from its start to the end of the longest chain of tasks that wait for it. ``readers`` saves
+    asking the graph for them again."""
+    readers = readers or graph.readers()
     ways: dict[int, float] = {}
     for task in reversed(graph.tasks):
         after_us = max((ways[reader] for reader in readers[task.index]), default=0.0)
@@ -164,7 +167,7 @@ class _Placing:
         if wanted > self._free:
             if not self._rules.narrow:
                 return 0
-            threads = min(range(1, self._free + 1), key=lambda count: self._time_us(task, count))
+            threads = min(counts_to_try(self._free), key=lambda count: self._time_us(task, count))
             waited_us = self._reservation(wanted).start_us + self._time_us(task, wanted)
             if self._now_us + self._time_us(task, threads) > waited_us:
                 return 0
@@ -248,3 +251,11 @@ def makespan_us(placements: tuple[Placement, ...]) -> float:
 def always(graph: TaskGraph, threads: int) -> dict[int, int]:
     """The same count for every task."""
     return {task.index: threads for task in graph.tasks}
+
+
+def counts_to_try(most: int) -> list[int]:
+    """Powers of two, and the most."""
+    counts = [1]
+    while 2 * counts[-1] < most:
+        counts.append(2 * counts[-1])
+    return counts + [most] * (most > 1)

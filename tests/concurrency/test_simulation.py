@@ -1,4 +1,4 @@
-"""Steps on machines that are not here: the form, its fit, what is computed; and the costs that schedules are charged."""
+"""Steps on machines that are not here: the form, its fit, what is computed. And the costs that schedules bear."""
 
 from __future__ import annotations
 
