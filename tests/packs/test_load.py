@@ -11,15 +11,18 @@ import msgspec
 import planted_records
 import pytest
 import torch
+from packs.conftest import LAYER
 
 import dwconv
-from dwconv import cpu_facts, knowledge, packed, versions
+from dwconv import cpu_facts, dispatch, knowledge, legality, packed, versions
 from dwconv.build import cache
 from dwconv.call.plan import Plan, plans
-from dwconv.errors import PackError
+from dwconv.errors import InvalidConfig, PackError
 from dwconv.packs import load
 from dwconv.packs.manifest import MANIFEST, Manifest, decode, encode
+from dwconv.schedules.template import Candidate
 from dwconv.target import cpu_target
+from dwconv.tuner.at_once import race_for
 
 pytestmark = [
     pytest.mark.usefixtures("no_packs"),
@@ -108,6 +111,66 @@ def test_a_kernel_of_another_tvm_counts_as_measured(pack, monkeypatch):
     monkeypatch.setattr(versions, "installed", lambda: {**INSTALLED, "tvm": "0.1"})
     plan, _, _ = step()
     assert not plan.is_pytorch
+
+
+def test_its_kernels_run_where_their_configurations_are_legal_no_more(pack, monkeypatch):
+    """As in a container with less of the cache: they were built where they were legal."""
+
+    def space(*arguments: object) -> None:
+        raise InvalidConfig("it does not fit here")
+
+    monkeypatch.setattr(legality, "_space", space)
+    dwconv.load_pack(pack)
+    plan, ours, theirs = step()
+    assert [each.provider for each in plan.decisions.values()] == ["dwconv"] * 3
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_kernel_that_could_not_be_loaded_is_not_tried_again(pack, monkeypatch):
+    dwconv.load_pack(pack)
+    (record,) = (each for each in packed.records() if each.workload == LAYER)
+    legality.broken[Candidate(record.workload, record.config)] = "it cannot be loaded"
+    plan, _, _ = step()
+    assert plan.decisions["fprop"].provider == "pytorch" and "it cannot be loaded" in plan.decisions["fprop"].reason
+    assert plan.decisions["dgrad"].provider == "dwconv"
+
+
+def test_a_race_leaves_out_what_it_has(pack, monkeypatch):
+    dwconv.load_pack(pack)
+    confirmed = [dataclasses.replace(record, confirmed=True) for record in packed.records()]
+    monkeypatch.setattr(packed, "records", lambda: confirmed)
+    monkeypatch.setattr(versions, "installed", lambda: {**INSTALLED, "tvm": "0.1"})
+    result = race_for({torch.device("cpu"): {LAYER: 1}}, seconds=0)[0]
+    assert (result.known, result.left, result.problem) == ((LAYER,), (), "")
+
+
+@pytest.fixture
+def no_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "can_build", lambda: False)
+
+
+@pytest.mark.usefixtures("no_tvm")
+def test_where_nothing_can_be_built_a_race_tells_what_is_left_and_the_way_out(pack):
+    dwconv.load_pack(pack)
+    other = dataclasses.replace(LAYER, kernel=(5, 5))
+    counts = {LAYER: 1, other: 1}
+    result = race_for({torch.device("cpu"): counts}, seconds=60)[0]
+    assert (result.known, result.left) == ((LAYER,), (other,))
+    assert result.problem.endswith("tune where TVM is, and load a pack made there (python -m dwconv.export)")
+    assert race_for({torch.device("cpu"): {LAYER: 1}}, seconds=60)[0].problem == "", "there is nothing to say"
+
+
+@pytest.mark.usefixtures("no_tvm")
+def test_where_nothing_can_be_built_nothing_is_predicted(monkeypatch):
+    monkeypatch.setenv("DWCONV_UNTUNED", "predict")
+
+    def expected(*arguments: object) -> None:
+        raise AssertionError("it was asked what is expected")
+
+    monkeypatch.setattr(dispatch.gain, "expected", expected)
+    decision = dispatch.decide(LAYER, "cpu")
+    assert decision.reason == "no pack that is loaded has it, and TVM, which builds kernels, is not installed"
+    assert "; tune it where TVM is, and load a pack made there (python -m dwconv.export): " in str(decision)
 
 
 def test_where_nothing_can_be_built_logs_do_not_count(planted_log, logs, monkeypatch):
