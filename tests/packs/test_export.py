@@ -13,10 +13,12 @@ from pathlib import Path
 
 import planted_records
 import pytest
+import torch
 from packs.conftest import LAYER, SMALL
 
 from dwconv import export, settings
-from dwconv.errors import PackError
+from dwconv.errors import BuildError, PackError
+from dwconv.packs import make
 from dwconv.packs.choose import choose
 from dwconv.packs.load import load_pack
 from dwconv.packs.make import make_pack
@@ -220,8 +222,39 @@ def test_a_folder_that_is_there_stays_as_it_is(capsys, tmp_path, planted_log):
 
 def test_without_a_compiler_nothing_is_left_behind(capsys, tmp_path, planted_log, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr(make, "build_cached", None)  # it is said before kernels are built, which takes minutes
     line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "pack")
     assert f"linked by a C++ compiler, and there is no {settings.linker()}" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_pytorch_runs_faster_takes_no_compiler(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    planted_records.plant(tmp_path / "log.jsonl", [SMALL], passes=["dgrad"], baseline_us=1.0)
+    known = Database.load([tmp_path / "log.jsonl"])
+    slower = make_pack([SMALL.for_pass("dgrad")], cpu_target(), folder=tmp_path / "pack", known=known)
+    assert (slower.of_pytorch, slower.manifest.kernels, "linker" in slower.manifest.versions) == (1, [], False)
+
+
+class _Unsteady:
+    """A kernel that gives other numbers each time."""
+
+    workload = SMALL
+
+    @classmethod
+    def load(cls, artifact: object) -> _Unsteady:
+        return cls()
+
+    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return torch.rand(3)
+
+
+def test_a_kernel_that_gives_other_bits_once_linked_ends_it_and_nothing_is_left_behind(
+    made, planted_log, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(make, "Kernel", _Unsteady)
+    with pytest.raises(BuildError, match="the linked kernel computes something else than the one that was tuned"):
+        make_pack([SMALL], cpu_target(), folder=tmp_path / "pack", known=Database.load([planted_log]))
     assert list(tmp_path.iterdir()) == []
 
 
