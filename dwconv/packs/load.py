@@ -99,7 +99,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
 def _content(path: Path, *, most_bytes: int) -> bytes:
     """Raises PackError if it is no file, cannot be read, or is larger."""
     try:
-        with open(path, "rb", opener=_open_at_once) as file:  # noqa: PTH123  Path.open takes no opener
+        with open(path, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise PackError(f"{path.name} is no file")
             content = file.read(most_bytes + 1)
