@@ -11,6 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import msgspec
 import planted_records
 import pytest
 import torch
@@ -181,6 +182,24 @@ def test_a_wheel_is_what_installers_expect(made, tmp_path):
     done = subprocess.run([*command, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "at" / "my_kernels" / MANIFEST).read_bytes() == (made.folder / MANIFEST).read_bytes()
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_importing_a_wheel_of_computed_costs_asks_for_what_nobody_measured(made, tmp_path, measured):
+    made_for = msgspec.structs.replace(made.manifest.made_for, measured=measured)
+    manifest = msgspec.structs.replace(made.manifest, made_for=made_for)
+    with zipfile.ZipFile(write_wheel(made.folder, manifest, name="my_kernels", folder=tmp_path)) as wheel:
+        assert f"unmeasured={not measured})" in wheel.read("my_kernels/__init__.py").decode()
+
+
+def test_a_wheel_takes_nobodys_place_and_says_if_it_cannot_be_written(made, tmp_path):
+    path = write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
+    path.write_text("mine")
+    with pytest.raises(PackError, match=f"{path.name} is there already; remove it"):
+        write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
+    assert path.read_text() == "mine"
+    with pytest.raises(PackError, match="cannot be written: No such file or directory; name another folder"):
+        write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path / "missing")
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
