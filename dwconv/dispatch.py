@@ -209,14 +209,9 @@ def _by_crowd(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 
 def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What is expected of a layer that was measured here at other sizes: of the nearest that tells anything."""
-    nearest = sorted(
-        at_other_sizes(way.kernel, way.target),
-        key=lambda record: (other_size.octaves_between(way.kernel, record.workload), record.workload.key),
-    )
-    if not nearest or failed(way.kernel, way.target):
+    if failed(way.kernel, way.target):
         return None
-    found = (other_size.expected_from(record, way.kernel, way.target) for record in nearest)
-    expected = next((each for each in found if each), None)
+    expected = other_size.expected_from_nearest(at_other_sizes(way.kernel, way.target), way.kernel, way.target)
     return _from(expected, way) if expected else None
 
 
