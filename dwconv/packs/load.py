@@ -81,7 +81,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     artifacts = {(one := kernel.artifact(files[kernel.file.path])).candidate: one for kernel in manifest.kernels}
     without_native = _take_native(manifest, files)
     kernels = packed.PackedKernels(
-        device=made_for.arch if made_for.kind == "cuda" and not made_for.measured else made_for.device,
+        device=made_for.device,
         measured=made_for.measured,
         tvm=manifest.versions.get("tvm", ""),
         artifacts=artifacts,
