@@ -13,7 +13,7 @@ import dwconv
 from dwconv import dispatch, knowledge, legality, packed, versions
 from dwconv.build import cache
 from dwconv.call.plan import Plan, plans
-from dwconv.errors import InvalidConfig
+from dwconv.errors import BrokenInstallation, InvalidConfig
 from dwconv.schedules.template import Candidate
 from dwconv.target import cpu_target
 from dwconv.tuner.at_once import race_for
@@ -155,6 +155,15 @@ def test_where_nothing_can_be_built_nothing_is_predicted(monkeypatch):
     decision = dispatch.decide(LAYER, "cpu")
     assert decision.reason == "no pack that is loaded has it, and TVM, which builds kernels, is not installed"
     assert "; tune it where TVM is, and load a pack made there (python -m dwconv.export): " in str(decision)
+
+
+def test_where_nothing_can_be_built_nothing_comes_from_the_cache_either(made, monkeypatch):
+    """What is kept there takes TVM to load."""
+    candidate = made.manifest.kernels[0].candidate()
+    assert cache.build_cached(candidate, cpu_target())
+    monkeypatch.setattr(versions, "can_build", lambda: False)
+    with pytest.raises(BrokenInstallation, match="TVM, which builds kernels, is not installed"):
+        cache.build_cached(candidate, cpu_target())
 
 
 def test_where_nothing_can_be_built_logs_do_not_count(planted_log, logs, monkeypatch):
