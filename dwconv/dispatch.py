@@ -60,7 +60,8 @@ class DispatchDecision:
     nothing."""
 
     def __str__(self) -> str:
-        return f"{self.provider}: {self.reason}" + (f"; tune it: {self.command}" if self.command else "")
+        tune = f"; tune it{versions.where_to_tune()}: {self.command}" if self.command else ""
+        return f"{self.provider}: {self.reason}{tune}"
 
 
 # -- deciding ------------------------------------------------------------------------------------------------------
@@ -278,6 +279,8 @@ def _unknown(workload: Workload, target: Target) -> DispatchDecision:
         templates_for(workload, target)
     except NoTemplate as error:
         return _pytorch(str(error))
+    if not versions.can_build():
+        return _pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
     known = database().family(workload, target.device)
     state = "only predicted" if any(record.measurement for record in known) else "untuned"
     for record in known:
