@@ -133,6 +133,8 @@ class CompiledGraph:
         self._is_choosing = True
         try:
             self._measure(args)
+        except (RuntimeError, MemoryError) as error:  # such as too little memory for a second step: training goes on
+            self.run_plainly(f"it could not be measured: {one_line(str(error), most=_MOST_SHOWN)}")
         finally:
             self._is_choosing = False
 

@@ -45,7 +45,8 @@ def keeps_order(node: Node) -> bool:
 
 def check(node: Node) -> None:
     """Raises CannotBeCut for an operator that cannot run in a task."""
-    shown = one_line(str(node.target), most=_MOST_SHOWN)
+    made_by = node.all_input_nodes[0] if node.target is operator.getitem else node
+    shown = one_line(str(made_by.target), most=_MOST_SHOWN)
     if node.op in ("call_module", "call_method"):
         raise CannotBeCut(f"operator {shown} was not traced down to PyTorch's own; the graph runs plainly")
     if node.op == "call_function":

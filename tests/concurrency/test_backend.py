@@ -270,6 +270,17 @@ def _fails(module):
     raise NotImplementedError("aten.strange.default has no meaning here")
 
 
+def test_where_measuring_fails_the_graph_runs_plainly(monkeypatch):
+    def no_memory(*args, **kwargs):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] not enough memory")
+
+    monkeypatch.setattr(compiled_graph, "Chooser", no_memory)
+    torch.manual_seed(0)
+    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), ALWAYS)
+    assert all(map(torch.equal, found, expected))
+    assert what.graphs[0].runs == "plain" and "not enough memory" in what.graphs[0].reason
+
+
 def test_explain_knows_only_what_has_run():
     with pytest.raises(InvalidWorkload, match=r"Linear has not run with torch\.compile"):
         explain(nn.Linear(2, 2))
