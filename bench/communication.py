@@ -28,11 +28,12 @@ from bench.networks import add_network_arguments, network_from
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.errors import InvalidChoice, WorkerDied, WorkerTimeout
+from dwconv.measure import contention
 from dwconv.target import cpu_target
 
 NAMES = ("MobileNetV3-Large", "ConvNeXt-like")
-"""16 and 41 MiB of gradients: many small ones, and few large ones."""
-BATCH, IMAGE = 4, 96
+"""16 and 54 MiB of gradients: many small ones, and few large ones."""
+BATCH, IMAGE = 2, 64
 """Of one rank: so small that communication counts on two cores."""
 _START_S = 120.0
 _LONGEST_OF_SECONDS = 20.0
@@ -46,7 +47,7 @@ def _communication(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench communication", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
     parser.add_argument("--ranks", metavar="N,N", default="2,4", help="numbers of ranks, default 2,4")
-    parser.add_argument("--seconds", type=float, default=30, help="to measure a network at one number, default 30")
+    parser.add_argument("--seconds", type=float, default=40, help="to measure a network at one number, default 40")
     parser.add_argument("--steps", type=int, default=8, help="of an epoch that waits for data, default 8; 0: none")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
@@ -54,7 +55,9 @@ def _communication(argv: Sequence[str] | None) -> int:
     rows = []
     for network in _networks(arguments):
         for world in _worlds(arguments.ranks):
+            before = contention.load(own_s=_with_children_s)
             figures = measured(network, world=world, arguments=arguments)
+            figures["contention"] = round(contention.others(before, contention.load(own_s=_with_children_s)), 3)
             print(
                 f"\n{network.name}, batch {network.batch} of {network.image}×{network.image} a rank\n{figures['told']}"
             )
@@ -104,6 +107,12 @@ def measured(network: Network, *, world: int, arguments: argparse.Namespace) -> 
             raise WorkerDied(f"{network.name} on {world} ranks: they ended with the codes {codes}")
         figures: dict[str, Any] = json.loads(out.read_text())
         return figures
+
+
+def _with_children_s() -> float:
+    """CPU time of this process, and of those that it started, once they have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _environment(rank: int, *, world: int, port: int) -> dict[str, str]:

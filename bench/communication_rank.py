@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
 def _rank(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench.communication_rank", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
-    parser.add_argument("--seconds", type=float, default=30, help="to measure, default 30")
+    parser.add_argument("--seconds", type=float, default=40, help="to measure, default 40")
     parser.add_argument("--steps", type=int, default=8, help="of an epoch that waits for data, default 8; 0: none")
     parser.add_argument("--out", type=Path, required=True, help="the first rank writes the figures there, as JSON")
     arguments = parser.parse_args(argv)

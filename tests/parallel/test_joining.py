@@ -148,6 +148,7 @@ def test_under_torchrun(tmp_path):
     assert sorted(done.stdout.splitlines()) == expected
 
 
+@pytest.mark.slow
 def test_ranks_that_do_not_come_are_not_waited_for_forever(tmp_path):
     """One of two, which meets nobody."""
     script = tmp_path / "train.py"
