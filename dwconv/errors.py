@@ -85,6 +85,10 @@ class Shortage(str, Enum):
     CORES = "processor time"
 
 
+class RankLost(DwconvError):
+    """Communication between the ranks of a job failed: another rank has ended, or does not answer."""
+
+
 class CannotBeCaptured(DwconvError):
     """A call that a CUDA graph cannot hold; the message says why."""
 
