@@ -27,6 +27,10 @@ class InvalidChoice(DwconvError, ValueError):
     """A limit of a search that makes no sense."""
 
 
+class InvalidPlan(DwconvError, ValueError):
+    """A plan of stages, replicas and microbatches that cannot be run."""
+
+
 class InvalidConfig(DwconvError, ValueError):
     """A configuration that is not in the space of its template, or breaks one of its rules."""
 
