@@ -1,6 +1,6 @@
-"""Which gradients a backward pass wants. ``ctx.needs_input_grad`` says only which inputs may have one: where the rest of
-the graph asks for the gradient of the input alone, or of the weight alone, the other pass would be run for nothing. The
-schedules of pipelines that split the backward pass do that for every microbatch.
+"""Which gradients a backward pass wants. ``ctx.needs_input_grad`` says only which inputs may have one: where that
+of the input alone is asked for, or that of the weight alone, the other pass would be run for nothing. The schedules of
+pipelines that split the backward pass do that for every microbatch.
 """
 
 from __future__ import annotations

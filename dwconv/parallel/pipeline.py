@@ -4,8 +4,8 @@
     stage 0  rank 0     rank 1     the ranks of a column pass microbatches on to one another;
     stage 1  rank 2     rank 3     the ranks of a row have the same layers, and average their gradients
 
-Each replica takes its own share of the batch. ``step`` leaves in ``parameters()`` the gradients of the mean loss over the
-whole batch, as one process would have them.
+Each replica takes its own share of the batch. ``step`` leaves in ``parameters()`` the gradients of the mean loss over
+the whole batch, as one process would have them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from dwconv.errors import InvalidPlan
+from dwconv.parallel.pieces import pieces
 from dwconv.parallel.pipeline_schedules import check_plan, make_schedule
 from dwconv.parallel.plan import Plan
 from dwconv.parallel.running_stage import Span
@@ -57,8 +58,8 @@ class Pipeline:
         batch_norm: BatchNorm = "microbatch",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """``loss(output, target)`` is a mean over its images. ``example``: one replica's share of a batch; its device is
-        the one that this rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch
+        """``loss(output, target)`` is a mean over its images. ``example``: one replica's share of a batch, on the
+        device that this rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch
         on all replicas together. ``timeout_s``: how long to wait for another rank. Raises InvalidPlan."""
         check_plan(plan)
         if batch_norm not in get_args(BatchNorm):
@@ -69,9 +70,11 @@ class Pipeline:
             raise InvalidPlan(
                 f"a replica's share of {example.shape[0]} images is not divisible by {plan.microbatches} microbatches"
             )
-        pieces = list(model) if isinstance(model, nn.Sequential) else [model]
-        if len(pieces) != len(plan.layers):
-            raise InvalidPlan(f"the plan is for {len(plan.layers)} layers, and the model has {len(pieces)}")
+        model.to(example.device)
+        microbatch = example[: len(example) // plan.microbatches]
+        layers = list(pieces(model, microbatch))
+        if len(layers) != len(plan.layers):
+            raise InvalidPlan(f"the plan is for {len(plan.layers)} layers, and the model has {len(layers)}")
         self.plan = plan
         self._example_shape, self._device = example.shape, example.device
         grid = make_grid(plan, example.device, timeout_s=timeout_s)
@@ -79,10 +82,10 @@ class Pipeline:
         """Dimensions ``pipeline`` and ``data``."""
         made = make_stages(
             model,
-            pieces,
+            layers,
             plan,
             grid=grid,
-            example=example[: len(example) // plan.microbatches],
+            example=microbatch,
             synchronised=batch_norm == "synchronised",
         )
         self._stages = [each.running for each in made]
@@ -98,7 +101,7 @@ class Pipeline:
         ``parameters()`` are replaced. Ranks without the first stage may give no ``x``, those without the last no
         ``target``."""
         start_s = time.perf_counter()
-        inputs = ()
+        inputs: tuple[Tensor, ...] = ()
         if self._stages[0].is_first:
             if x is None or x.shape != self._example_shape:
                 given = None if x is None else tuple(x.shape)
@@ -111,7 +114,9 @@ class Pipeline:
         losses: list[Tensor] = []
         for stage in self._stages:
             stage.spans.clear()
-        self._schedule.step(*inputs, target=target if self._stages[-1].is_last else None, losses=losses, return_outputs=False)
+        self._schedule.step(
+            *inputs, target=target if self._stages[-1].is_last else None, losses=losses, return_outputs=False
+        )
         synced = [stage.finish() for stage in self._stages]
         self.times = StepTimes(
             step_s=time.perf_counter() - start_s,
@@ -144,13 +149,13 @@ class Pipeline:
         """The state of the whole model, under its own names, on every rank (on the CPU). Running statistics are those
         of this rank's replica."""
         mine = {
-            names[name]: tensor.cpu()
+            stage.stage_index: {names[name]: tensor.cpu() for name, tensor in stage.submod.state_dict().items()}
             for stage, names in zip(self._stages, self._names, strict=True)
-            for name, tensor in stage.submod.state_dict().items()
         }
-        parts: list[dict[str, Any]] = [{} for _ in self.plan.stages]
-        dist.all_gather_object(parts, mine, group=self.mesh.get_group("pipeline"))
-        return {name: tensor for part in parts for name, tensor in part.items()}
+        all_of_them: list[dict[int, dict[str, Any]]] = [{} for _ in range(self.plan.groups)]
+        dist.all_gather_object(all_of_them, mine, group=self.mesh.get_group("pipeline"))
+        stages = {index: state for part in all_of_them for index, state in part.items()}
+        return {name: tensor for _, state in sorted(stages.items()) for name, tensor in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the state of the whole model, of which this rank keeps its part."""

@@ -1,4 +1,4 @@
-"""A stage of PyTorch's pipelining that says when it computed what, and averages its gradients as soon as they are there."""
+"""A stage of PyTorch's pipelining that notes when it computed what, and averages its gradients once they are there."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ class RunningStage(PipelineStage):
     ) -> None:
         # The first stage has no gradient to hand on: of a split backward pass, PyTorch leaves all to the second half.
         nothing = self.is_first and not full_backward
-        with contextlib.nullcontext() if nothing else self._noted("backward" if full_backward else "dgrad", bwd_chunk_id):
+        with (
+            contextlib.nullcontext() if nothing else self._noted("backward" if full_backward else "dgrad", bwd_chunk_id)
+        ):
             super().backward_one_chunk(
                 bwd_chunk_id, loss=loss, full_backward=full_backward, last_backward=last_backward
             )

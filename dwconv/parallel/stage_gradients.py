@@ -1,7 +1,7 @@
 """The gradients of one stage, averaged over its replicas while other stages still compute.
 
-Each stage has a group of its own, so that the transfers of one do not wait for those of another: on gloo a thread of the
-backend runs them, on NCCL a stream of the group.
+Each stage has a group of its own, so that the transfers of one do not wait for those of another: on gloo a thread of
+the backend runs them, on NCCL a stream of the group.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StageGradients:
             if self._group is not None:
                 work = dist.all_reduce(flat, group=self._group, async_op=True)
                 assert work is not None
-                work.get_future().add_done_callback(self._note_end)  # type: ignore[no-untyped-call]
+                work.get_future().add_done_callback(self._note_end)
                 self._works.append(work)
 
     def finish(self) -> GradientTimes:

@@ -11,9 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from dwconv.errors import InvalidPlan
+from dwconv.discovery.unchanged import unchanged
 from dwconv.parallel.boundary import Boundary, StageModule
-from dwconv.parallel.pipeline_schedules import Part, parts_a_rank, parts_of
 from dwconv.parallel.plan import Plan
 from dwconv.parallel.replica_batch_norm import synchronise_batch_norms
 from dwconv.parallel.running_stage import RunningStage
@@ -27,7 +26,7 @@ class Grid:
     mesh: DeviceMesh
     pipeline: dist.ProcessGroup
     gradients: Sequence[dist.ProcessGroup]
-    """One for each part that a rank runs, over the same replicas: what one sends waits for no other."""
+    """One for each stage that a rank runs, over the same replicas: what one sends waits for no other."""
     statistics: dist.ProcessGroup
     """The replicas once more, for batch normalisation, which goes on while gradients are sent."""
 
@@ -35,9 +34,9 @@ class Grid:
 def make_grid(plan: Plan, device: torch.device, *, timeout_s: float) -> Grid:
     """Join the groups of the plan; every rank of the default group calls it."""
     replicas = plan.stages[0].replicas
-    ranks = torch.arange(plan.world).view(len(plan.stages), replicas)
+    ranks = torch.arange(plan.world).view(plan.groups, replicas)
     pipeline = _joined(ranks.T.tolist(), timeout_s=timeout_s)
-    data = [_joined(ranks.tolist(), timeout_s=timeout_s) for _ in range(parts_a_rank(plan) + 1)]
+    data = [_joined(ranks.tolist(), timeout_s=timeout_s) for _ in range(plan.stages_per_rank + 1)]
     mesh = DeviceMesh.from_group(
         [pipeline, data[-1]], device.type, mesh=ranks.tolist(), mesh_dim_names=("pipeline", "data")
     )
@@ -69,16 +68,15 @@ def make_stages(
 ) -> list[MadeStage]:
     """The stages that this rank runs. ``pieces``: the layers of the plan, made of the model's own parameters.
     ``example``: a microbatch. ``synchronised``: batch normalisation with the statistics of all replicas."""
-    parts = parts_of(plan)
-    _check_shared_parameters(pieces, parts)
-    edges = _edges(pieces, parts, example)
+    edges = _edges(model, pieces, plan, example)
     known = {id(tensor): name for name, tensor in model.state_dict(keep_vars=True).items()}
-    position, made = grid.pipeline.rank(), []
-    for group, part in zip(grid.gradients, parts[position :: len(plan.stages)], strict=True):
+    mine, made = range(grid.pipeline.rank(), len(plan.stages), plan.groups), []
+    for group, index in zip(grid.gradients, mine, strict=True):
+        stage, last = plan.stages[index], index + 1 == len(plan.stages)
         module = StageModule(
-            pieces[part.first : part.last],
-            received=edges[part.index] if part.index else None,
-            sent=edges[part.index + 1] if part.index + 1 < len(parts) else None,
+            pieces[stage.first : stage.last],
+            received=edges[index] if index else None,
+            sent=None if last else edges[index + 1],
         )
         names = {name: known[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items()}
         if synchronised and grid.statistics.size() > 1:
@@ -89,8 +87,8 @@ def make_stages(
         )
         running = RunningStage(
             module,
-            index=part.index,
-            count=len(parts),
+            index=index,
+            count=len(plan.stages),
             device=example.device,
             group=grid.pipeline,
             gradients=gradients,
@@ -100,30 +98,12 @@ def make_stages(
     return made
 
 
-def _edges(pieces: Sequence[nn.Module], parts: Sequence[Part], example: Tensor) -> list[Boundary]:
-    """What goes into the first part, from part to part, and out of the last, for one microbatch: from a forward pass
-    that changes nothing."""
+def _edges(model: nn.Module, pieces: Sequence[nn.Module], plan: Plan, example: Tensor) -> list[Boundary]:
+    """What goes into the first stage, from stage to stage, and out of the last, for one microbatch."""
     edges, x = [Boundary.like(example)], example
-    with torch.no_grad():
-        for part in parts:
-            for piece in pieces[part.first : part.last]:
-                trained = [module for module in piece.modules() if module.training]
-                x = piece.eval().to(example.device)(x)
-                for module in trained:
-                    module.training = True
+    with unchanged(model, [example]), torch.no_grad():
+        for stage in plan.stages:
+            for piece in pieces[stage.first : stage.last]:
+                x = piece(x)
             edges.append(Boundary.like(x))
     return edges
-
-
-def _check_shared_parameters(pieces: Sequence[nn.Module], parts: Sequence[Part]) -> None:
-    """Raises InvalidPlan where two parts have a parameter in common: each would train its own."""
-    owner: dict[int, int] = {}
-    for part in parts:
-        for piece in pieces[part.first : part.last]:
-            for name, parameter in piece.named_parameters():
-                other = owner.setdefault(id(parameter), part.index)
-                if other != part.index:
-                    raise InvalidPlan(
-                        f"parts {other} and {part.index} of the pipeline share the parameter {name} of shape "
-                        f"{tuple(parameter.shape)}; keep the layers that use it in one stage"
-                    )
