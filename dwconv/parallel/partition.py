@@ -52,8 +52,9 @@ def partition(layers: Sequence[LayerCost], cluster: Cluster, shape: Shape) -> Pl
     """The plan of least bottleneck time that fits into memory, on all ranks. Raises NoPlan if there is none.
 
     With several stages a rank their replicas must be even, and the memory is left for ``simulate`` to tell."""
-    check_schedule(shape.schedule)
-    _check(layers, cluster, shape)
+    check_shape(cluster, shape)
+    if shape.stages is not None and shape.stages > len(layers):
+        raise NoPlan(f"stages={shape.stages} are more than the {len(layers)} layers; use at most {len(layers)}")
     search = _Search(layers, cluster, shape)
     best = min((search.of(counts, stages) for counts, stages in _choices(cluster, shape)), key=lambda each: each.us)
     if not best.stages:
@@ -115,13 +116,13 @@ def _choices(cluster: Cluster, shape: Shape) -> Iterable[tuple[tuple[int, ...], 
     ]
 
 
-def _check(layers: Sequence[LayerCost], cluster: Cluster, shape: Shape) -> None:
+def check_shape(cluster: Cluster, shape: Shape) -> None:
+    """Raises NoPlan if no model whatever has such a plan."""
+    check_schedule(shape.schedule)
     if cluster.world < 1:
         raise NoPlan(f"world={cluster.world} is no number of ranks; use at least 1")
     if shape.stages is None:
         return
-    if shape.stages > len(layers):
-        raise NoPlan(f"stages={shape.stages} are more than the {len(layers)} layers; use at most {len(layers)}")
     groups, left = divmod(shape.stages, shape.stages_per_rank)
     if left:
         raise NoPlan(f"stages={shape.stages} are not {shape.stages_per_rank} for each rank; use a multiple of it")

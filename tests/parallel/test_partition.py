@@ -133,6 +133,18 @@ def test_memory_moves_a_cut():
         partition(layers, Cluster(world=2, link=FREE_LINK, memory_bytes=10_000), shape)
 
 
+def test_zero_bubble_needs_memory_for_gradients_that_wait():
+    layers = [layer(saved_bytes=0), layer(saved_bytes=9000)]
+    for schedule, fits in (("1f1b", True), ("zero-bubble", False)):  # the last stage holds one microbatch, or two
+        cluster = Cluster(world=2, link=FREE_LINK, memory_bytes=15_000)
+        shape = Shape(microbatches=8, schedule=schedule, stages=2)
+        if fits:
+            assert len(partition(layers, cluster, shape).stages) == 2
+        else:
+            with pytest.raises(NoPlan, match="no plan of 2 stages"):
+                partition(layers, cluster, shape)
+
+
 def test_interleaved_stages_go_round_the_ranks():
     layers = [layer(forward_us=float(number)) for number in (3, 1, 2, 2, 1, 3, 2, 2)]
     shape = Shape(microbatches=4, schedule="interleaved", stages_per_rank=2, stages=4)
