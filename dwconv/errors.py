@@ -27,10 +27,6 @@ class InvalidChoice(DwconvError, ValueError):
     """A limit of a search that makes no sense."""
 
 
-class InvalidPlan(DwconvError, ValueError):
-    """A plan of stages, replicas and microbatches that cannot be run."""
-
-
 class InvalidConfig(DwconvError, ValueError):
     """A configuration that is not in the space of its template, or breaks one of its rules."""
 
@@ -68,7 +64,7 @@ class CannotBeCut(DwconvError):
 
 
 class NoPlan(DwconvError, ValueError):
-    """Devices, microbatches or memory that no plan of a pipeline fits."""
+    """Devices, microbatches or memory that no plan of a pipeline fits; or a plan that cannot be run."""
 
 
 class PackError(DwconvError):
@@ -95,6 +91,10 @@ class Shortage(str, Enum):
     FILES = "open files"
     PROCESSES = "processes"
     CORES = "processor time"
+
+
+class RankLost(DwconvError):
+    """Communication between the ranks of a job failed: another rank has ended, or does not answer."""
 
 
 class CannotBeCaptured(DwconvError):

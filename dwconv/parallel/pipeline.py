@@ -19,12 +19,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dwconv.errors import InvalidPlan
+from dwconv.errors import NoPlan
 from dwconv.parallel.pieces import pieces
-from dwconv.parallel.pipeline_schedules import check_plan, make_schedule
+from dwconv.parallel.pipeline_schedules import check_runs, make_schedule
 from dwconv.parallel.plan import Plan
 from dwconv.parallel.running_stage import Span
-from dwconv.parallel.stages import make_grid, make_stages
+from dwconv.parallel.stages import boundaries, make_grid, make_stages
 
 BatchNorm = Literal["microbatch", "synchronised"]
 TIMEOUT_S = 300.0
@@ -34,6 +34,8 @@ TIMEOUT_S = 300.0
 class StepTimes:
     """Where the time of this rank's last step went, in seconds."""
 
+    started_s: float
+    """Of ``time.perf_counter``."""
     step_s: float
     gradients_s: float
     """From the start of the first stage's gradient averaging to the end of the last's; 0 with one replica."""
@@ -60,32 +62,36 @@ class Pipeline:
     ) -> None:
         """``loss(output, target)`` is a mean over its images. ``example``: one replica's share of a batch, on the
         device that this rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch
-        on all replicas together. ``timeout_s``: how long to wait for another rank. Raises InvalidPlan."""
-        check_plan(plan)
+        on all replicas together. ``timeout_s``: how long to wait for another rank. Raises NoPlan."""
+        check_runs(plan)
         if batch_norm not in get_args(BatchNorm):
-            raise InvalidPlan(f"batch_norm={batch_norm} is unknown; use one of {', '.join(get_args(BatchNorm))}")
+            raise NoPlan(f"batch_norm={batch_norm} is unknown; use one of {', '.join(get_args(BatchNorm))}")
         if plan.world != dist.get_world_size():
-            raise InvalidPlan(f"the plan is for {plan.world} ranks, and {dist.get_world_size()} run")
+            raise NoPlan(f"the plan is for {plan.world} ranks, and {dist.get_world_size()} run")
         if example.shape[0] % plan.microbatches:
-            raise InvalidPlan(
+            raise NoPlan(
                 f"a replica's share of {example.shape[0]} images is not divisible by {plan.microbatches} microbatches"
             )
         model.to(example.device)
         microbatch = example[: len(example) // plan.microbatches]
         layers = list(pieces(model, microbatch))
         if len(layers) != len(plan.layers):
-            raise InvalidPlan(f"the plan is for {len(plan.layers)} layers, and the model has {len(layers)}")
+            raise NoPlan(f"the plan is for {len(plan.layers)} layers, and the model has {len(layers)}")
         self.plan = plan
         self._example_shape, self._device = example.shape, example.device
         grid = make_grid(plan, example.device, timeout_s=timeout_s)
         self.mesh = grid.mesh
         """Dimensions ``pipeline`` and ``data``."""
+        edges = boundaries(model, layers, plan, microbatch)
+        self.output_shape = edges[-1].shape
+        """What the model gives for a microbatch."""
         made = make_stages(
-            model,
             layers,
             plan,
+            names={id(tensor): name for name, tensor in model.state_dict(keep_vars=True).items()},
             grid=grid,
-            example=microbatch,
+            edges=edges,
+            device=example.device,
             synchronised=batch_norm == "synchronised",
         )
         self._stages = [each.running for each in made]
@@ -105,9 +111,7 @@ class Pipeline:
         if self._stages[0].is_first:
             if x is None or x.shape != self._example_shape:
                 given = None if x is None else tuple(x.shape)
-                raise InvalidPlan(
-                    f"x of shape {given}; this pipeline was made for {tuple(self._example_shape)} a replica"
-                )
+                raise NoPlan(f"x of shape {given}; this pipeline was made for {tuple(self._example_shape)} a replica")
             inputs = (x,)
         for parameter in self.parameters():
             parameter.grad = None
@@ -119,6 +123,7 @@ class Pipeline:
         )
         synced = [stage.finish() for stage in self._stages]
         self.times = StepTimes(
+            started_s=start_s,
             step_s=time.perf_counter() - start_s,
             gradients_s=max(each.ended_s for each in synced) - min(each.started_s for each in synced),
             exposed_s=sum(each.waited_s for each in synced),
@@ -142,7 +147,7 @@ class Pipeline:
         """This replica's part of a whole batch."""
         replicas = self.plan.stages[0].replicas
         if batch.shape[0] % replicas:
-            raise InvalidPlan(f"batch={batch.shape[0]} is not divisible by {replicas} replicas")
+            raise NoPlan(f"batch={batch.shape[0]} is not divisible by {replicas} replicas")
         return batch.chunk(replicas)[self.mesh.get_local_rank("data")]
 
     def state_dict(self) -> dict[str, Any]:

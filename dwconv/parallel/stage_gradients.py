@@ -67,7 +67,7 @@ class StageGradients:
         for bucket in self._buckets:
             bucket.assign()
         after_s = time.perf_counter()
-        ended_s = min(max(self._ended_s, default=before_s), after_s)  # the callback runs beside the wait
+        ended_s = min(max(self._ended_s, default=self._started_s), after_s)  # the callback runs beside the wait
         return GradientTimes(started_s=self._started_s, ended_s=ended_s, waited_s=after_s - before_s)
 
     def _note_end(self, _: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -64,12 +64,18 @@ class MadeStage:
 
 
 def make_stages(
-    model: nn.Module, pieces: Sequence[nn.Module], plan: Plan, *, grid: Grid, example: Tensor, synchronised: bool
+    pieces: Sequence[nn.Module],
+    plan: Plan,
+    *,
+    names: Mapping[int, str],
+    grid: Grid,
+    edges: Sequence[Boundary],
+    device: torch.device,
+    synchronised: bool,
 ) -> list[MadeStage]:
     """The stages that this rank runs. ``pieces``: the layers of the plan, made of the model's own parameters.
-    ``example``: a microbatch. ``synchronised``: batch normalisation with the statistics of all replicas."""
-    edges = _edges(model, pieces, plan, example)
-    known = {id(tensor): name for name, tensor in model.state_dict(keep_vars=True).items()}
+    ``names``: what the model calls its tensors, by id. ``edges``: what ``boundaries`` found. ``synchronised``: batch
+    normalisation with the statistics of all replicas."""
     mine, made = range(grid.pipeline.rank(), len(plan.stages), plan.groups), []
     for group, index in zip(grid.gradients, mine, strict=True):
         stage, last = plan.stages[index], index + 1 == len(plan.stages)
@@ -78,10 +84,9 @@ def make_stages(
             received=edges[index] if index else None,
             sent=None if last else edges[index + 1],
         )
-        names = {name: known[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items()}
+        own = {name: names[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items()}
         if synchronised and grid.statistics.size() > 1:
             synchronise_batch_norms(module, grid.statistics)
-        module.to(example.device)
         gradients = StageGradients(
             module.parameters(), group=group if group.size() > 1 else None, microbatches=plan.microbatches
         )
@@ -89,16 +94,16 @@ def make_stages(
             module,
             index=index,
             count=len(plan.stages),
-            device=example.device,
+            device=device,
             group=grid.pipeline,
             gradients=gradients,
             output=edges[-1],
         )
-        made.append(MadeStage(running=running, names=names))
+        made.append(MadeStage(running=running, names=own))
     return made
 
 
-def _edges(model: nn.Module, pieces: Sequence[nn.Module], plan: Plan, example: Tensor) -> list[Boundary]:
+def boundaries(model: nn.Module, pieces: Sequence[nn.Module], plan: Plan, example: Tensor) -> list[Boundary]:
     """What goes into the first stage, from stage to stage, and out of the last, for one microbatch."""
     edges, x = [Boundary.like(example)], example
     with unchanged(model, [example]), torch.no_grad():
