@@ -28,6 +28,8 @@ from dwconv.parallel.train_arguments import INTERLEAVED_STAGES, parser_of_train
 _BATCHES = 4
 """Batches of made-up images, which are trained on in turns."""
 _LINK_LATENCY_US = 50.0
+_COSTS_S = 3.0
+"""To time the layers."""
 _OF_MESSAGES = "torch.distributed.pipelining.schedules"
 
 
@@ -109,7 +111,7 @@ def _cut(model: nn.Module, images: Tensor, arguments: argparse.Namespace, rank: 
     each = INTERLEAVED_STAGES if arguments.schedule == "interleaved" and stages > 1 else 1
     microbatch = _lying(images[:size], arguments)
     return partition(
-        layer_costs(pieces(model, microbatch), microbatch),
+        layer_costs(pieces(model, microbatch), microbatch, seconds=_COSTS_S),
         Cluster(world=rank.world, link=Link(gb_s=arguments.link_gb_s, latency_us=_LINK_LATENCY_US)),
         Shape(
             microbatches=microbatches * replicas,
