@@ -1,4 +1,4 @@
-"""``python -m dwconv.parallel COMMAND …``: one command by name."""
+"""``python -m dwconv.parallel COMMAND …``: plan a pipeline, or train on several ranks."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ import importlib
 import sys
 
 COMMANDS = {
+    "plan": "cut a model into pipeline stages for several ranks, and predict a step of it",
     "train": "train a model on made-up images, on the ranks of a plan; started by torchrun",
 }
-"""Commands by name, with a description; the module of that name in this package has its ``main``."""
+_MODULES = {"plan": "plan_command"}  # plan.py holds the words of a plan
 
 
-def main(argv: list[str]) -> int:
-    if not argv or argv[0] not in COMMANDS:
-        listed = "\n".join(f"  {name:8}   {purpose}" for name, purpose in COMMANDS.items())
-        print(f"usage: python -m dwconv.parallel COMMAND …\n\ncommands (each has --help):\n{listed}", file=sys.stderr)
-        return 0 if argv and argv[0] in ("-h", "--help") else 2
-    return int(importlib.import_module(f"dwconv.parallel.{argv[0]}").main(argv[1:]))
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 2 for bad input."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments and arguments[0] in ("-h", "--help"):
+        print("usage: python -m dwconv.parallel COMMAND …\n\ncommands (each has --help):")
+        for name, purpose in COMMANDS.items():
+            print(f"  {name:8}{purpose}")
+        return 0
+    if not arguments or arguments[0] not in COMMANDS:
+        given = f"command={arguments[0]} is unknown" if arguments else "no command given"
+        print(f"error: {given}; use one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    module = importlib.import_module(f"dwconv.parallel.{_MODULES.get(arguments[0], arguments[0])}")
+    exit_code: int = module.main(arguments[1:])
+    return exit_code
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -35,7 +35,7 @@ class Candidate:
         if self.is_data_parallel:
             return "data parallelism" if self.plan.world > 1 else "one rank"
         counts = [stage.replicas for stage in stages]
-        each = f", {self.plan.stages_per_rank} a rank" if self.plan.stages_per_rank > 1 else ""
+        each = f" ({self.plan.stages_per_rank} a rank)" if self.plan.stages_per_rank > 1 else ""
         if not self.plan.is_even:
             return f"{len(counts)} stages on {' + '.join(map(str, counts))} ranks"
         return f"{len(self.plan.stages)} stages{each}" + (f" × {counts[0]} replicas" if counts[0] > 1 else "")

@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_left_out_with_its_reason():
 def test_interleaved_plans_have_several_stages_a_rank():
     shape = Shape(microbatches=8, schedule="interleaved", stages_per_rank=2)
     proposal = propose([layer(parameter_bytes=10**7)] * 8, Cluster(world=4, link=SLOW), shape)
-    assert proposal.best.name == "8 stages, 2 a rank"
+    assert proposal.best.name == "8 stages (2 a rank)"
     assert len(proposal.best.step.memory_bytes) == 4
 
 
