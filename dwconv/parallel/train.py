@@ -7,8 +7,10 @@ import logging
 import statistics
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from dwconv.arguments import integers
@@ -17,13 +19,16 @@ from dwconv.models import load_model
 from dwconv.nn import convert
 from dwconv.parallel.agreement import agreed, run_on_ranks
 from dwconv.parallel.costs import layer_costs
+from dwconv.parallel.events import Event
 from dwconv.parallel.joining import Rank, ranks
-from dwconv.parallel.partition import Cluster, Shape, partition
+from dwconv.parallel.measured_events import measured_events
+from dwconv.parallel.partition import Cluster, Shape, check_shape, partition
 from dwconv.parallel.pieces import pieces
 from dwconv.parallel.pipeline import Pipeline, StepTimes
 from dwconv.parallel.plan import Link, Plan
 from dwconv.parallel.plan_files import read_plan
-from dwconv.parallel.train_arguments import INTERLEAVED_STAGES, parser_of_train
+from dwconv.parallel.timeline import draw_timeline, write_chrome_trace
+from dwconv.parallel.train_arguments import INTERLEAVED_STAGES_A_RANK, MICROBATCHES_A_RANK, parser_of_train
 
 _BATCHES = 4
 """Batches of made-up images, which are trained on in turns."""
@@ -47,7 +52,11 @@ def _train(argv: list[str] | None) -> int:
             print(_told(pipeline.plan), flush=True)
         times = _steps(pipeline, images, arguments, tells=rank.is_first)
         if rank.is_first and len(times) > 1:
-            print(_summary(times[1:], images=arguments.batch), flush=True)
+            print(_summary(times[1:], images=images.shape[1]), flush=True)
+        if arguments.timeline:
+            events = measured_events(pipeline)
+            if rank.is_first:
+                _draw(events, arguments.timeline, plan=pipeline.plan)
     return 0
 
 
@@ -56,36 +65,34 @@ def _train(argv: list[str] | None) -> int:
 
 def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[Pipeline, Tensor]:
     """The pipeline, and the images of all batches."""
+    shape = integers("input", arguments.input)
+    if len(shape) != 4 or min(shape) < 1:
+        raise NoPlan(f"input={arguments.input} is not four sizes N,C,H,W from 1")
     torch.manual_seed(arguments.seed)
-    images = torch.randn(_BATCHES, arguments.batch, *_shape_of_images(arguments.image), device=rank.device)
+    images = torch.randn(_BATCHES, *shape, device=rank.device)
     model = load_model(arguments.model).to(rank.device).train()
     if arguments.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if arguments.convert:
         model = convert(model)
     plan = agreed(lambda: read_plan(arguments.plan) if arguments.plan else _cut(model, images[0], arguments, rank))
-    replicas = plan.stages[0].replicas
-    if arguments.batch % (replicas * plan.microbatches):
-        raise NoPlan(
-            f"batch={arguments.batch} is not divisible by {replicas} replicas × {plan.microbatches} microbatches; "
-            f"give a multiple of {replicas * plan.microbatches}"
-        )
+    _check_batch(arguments.input, shape[0], microbatches=plan.microbatches * plan.stages[0].replicas)
     pipeline = Pipeline(
         model,
         plan,
         loss=nn.functional.cross_entropy,
-        example=_lying(images[0][: arguments.batch // replicas], arguments),
+        example=_lying(images[0][: shape[0] // plan.stages[0].replicas], arguments),
         batch_norm=arguments.batch_norm,
         timeout_s=arguments.timeout,
     )
     return pipeline, images
 
 
-def _shape_of_images(text: str) -> tuple[int, ...]:
-    shape = integers("image", text)
-    if len(shape) != 3 or min(shape) < 1:
-        raise NoPlan(f"image={text} is not three sizes C,H,W from 1")
-    return shape
+def _check_batch(given: str, batch: int, *, microbatches: int) -> None:
+    if batch % microbatches:
+        raise NoPlan(
+            f"input={given}: its batch of {batch} is not divisible by microbatches={microbatches}; change one of them"
+        )
 
 
 def _lying(images: Tensor, arguments: argparse.Namespace) -> Tensor:
@@ -94,33 +101,23 @@ def _lying(images: Tensor, arguments: argparse.Namespace) -> Tensor:
 
 def _cut(model: nn.Module, images: Tensor, arguments: argparse.Namespace, rank: Rank) -> Plan:
     """A plan for the ranks that run: layers timed, and cut where the slowest stage takes the least time."""
-    stages = arguments.stages or rank.world // (arguments.replicas or 1) or 1
-    replicas = arguments.replicas or rank.world // stages or 1
-    if stages * replicas != rank.world:
+    each = INTERLEAVED_STAGES_A_RANK if arguments.schedule == "interleaved" else 1
+    replicas = arguments.replicas or max(1, rank.world * each // (arguments.stages or rank.world * each))
+    stages = arguments.stages or max(1, rank.world // replicas) * each
+    if stages * replicas != rank.world * each:
         raise NoPlan(
-            f"{stages} stages with {replicas} replicas need {stages * replicas} ranks, and {rank.world} run; start as "
-            "many, or change --stages or --replicas"
+            f"{stages} stages, {each} a rank, with {replicas} replicas do not fit world={rank.world}; start "
+            f"{max(1, stages // each) * replicas} ranks, or change --stages or --replicas"
         )
-    microbatches = arguments.microbatches or 2 * stages
-    size = arguments.batch // (replicas * microbatches)
-    if not size:
-        raise NoPlan(
-            f"batch={arguments.batch} is too small for {replicas} replicas × {microbatches} microbatches; "
-            f"give a multiple of {replicas * microbatches}"
-        )
-    each = INTERLEAVED_STAGES if arguments.schedule == "interleaved" and stages > 1 else 1
-    microbatch = _lying(images[:size], arguments)
-    return partition(
-        layer_costs(pieces(model, microbatch), microbatch, seconds=_COSTS_S),
-        Cluster(world=rank.world, link=Link(gb_s=arguments.link_gb_s, latency_us=_LINK_LATENCY_US)),
-        Shape(
-            microbatches=microbatches * replicas,
-            schedule=arguments.schedule,
-            stages=stages * each,
-            is_even=True,
-            stages_per_rank=each,
-        ),
+    microbatches = arguments.microbatches or MICROBATCHES_A_RANK * rank.world
+    _check_batch(arguments.input, len(images), microbatches=microbatches)
+    microbatch = _lying(images[: len(images) // microbatches], arguments)
+    shape = Shape(
+        microbatches=microbatches, schedule=arguments.schedule, stages=stages, is_even=True, stages_per_rank=each
     )
+    cluster = Cluster(world=rank.world, link=Link(gb_s=arguments.link_gb_s, latency_us=_LINK_LATENCY_US))
+    check_shape(cluster, shape)
+    return partition(layer_costs(pieces(model, microbatch), microbatch, seconds=_COSTS_S), cluster, shape)
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
@@ -133,6 +130,8 @@ def _steps(pipeline: Pipeline, images: Tensor, arguments: argparse.Namespace, *,
     optimizer = torch.optim.SGD(pipeline.parameters(), lr=arguments.rate, momentum=0.9)
     times = []
     for step in range(arguments.steps):
+        if arguments.timeline and step + 1 == arguments.steps:
+            dist.barrier()  # the ranks begin it together
         x, target = (pipeline.share(each[step % _BATCHES]) for each in (images, targets))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if not tells else "default", DwconvWarning)
@@ -184,3 +183,13 @@ def _summary(times: Sequence[StepTimes], *, images: int) -> str:
         f"gradients of this rank's stages: {1e3 * gradients_s:.1f} ms between replicas, of which the step stood still "
         f"for {1e3 * exposed_s:.1f}"
     )
+
+
+def _draw(events: Sequence[Event], prefix: Path, *, plan: Plan) -> None:
+    trace, picture = (prefix.with_name(prefix.name + suffix) for suffix in (".json", ".png"))
+    write_chrome_trace(events, trace)
+    print(f"timeline: {trace}")
+    draw_timeline(
+        events, picture, title=f"One step of {len(plan.stages)} stages × {plan.stages[0].replicas}, as measured"
+    )
+    print(f"timeline: {picture}")

@@ -12,8 +12,8 @@ from dwconv.parallel.agreement import ParserOfRanks
 from dwconv.parallel.orders import SCHEDULES
 from dwconv.parallel.pipeline import TIMEOUT_S, BatchNorm
 
-INTERLEAVED_STAGES = 2
-"""Stages a rank has under the interleaved schedule, unless told otherwise."""
+MICROBATCHES_A_RANK = 2
+INTERLEAVED_STAGES_A_RANK = 2
 
 
 def parser_of_train() -> ArgumentParser:
@@ -22,23 +22,26 @@ def parser_of_train() -> ArgumentParser:
         prog="python -m dwconv.parallel train",
         description="Train a model on made-up images, its layers spread over pipeline stages and each stage over "
         "replicas: started by torchrun, or alone.",
-        epilog="Layers are timed and cut into stages by the first rank, unless --plan says how.",
+        epilog="Without --plan the first rank times the layers and cuts them into stages.",
     )
     _add_model(parser)
     _add_plan(parser)
     training = parser.add_argument_group("training")
-    training.add_argument("--steps", type=whole, default=10, metavar="N", help="default 10")
-    training.add_argument("--rate", type=positive, default=0.01, metavar="X", help="learning rate of SGD, default 0.01")
+    training.add_argument("--steps", type=_whole, default=10, metavar="N", help="default 10")
+    training.add_argument("--rate", type=_above_0, default=0.01, metavar="X", help="learning rate, default 0.01")
     training.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and images, default 0")
     training.add_argument(
         "--timeout",
-        type=positive,
+        type=_above_0,
         default=TIMEOUT_S,
         metavar="S",
         help=f"seconds to wait for another rank before all end, default {TIMEOUT_S:g}",
     )
     training.add_argument(
-        "--timeline", type=Path, metavar="FILE", help="write the last step, as measured, as a Chrome trace"
+        "--timeline",
+        type=Path,
+        metavar="PREFIX",
+        help="draw the last step, as measured: PREFIX.json for chrome://tracing or Perfetto, PREFIX.png",
     )
     return parser
 
@@ -53,9 +56,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         "H, W) to (N, classes)",
     )
     model.add_argument(
-        "--batch", type=whole, default=32, metavar="N", help="images of a step, on all ranks, default 32"
+        "--input", required=True, metavar="N,C,H,W", help="shape of the whole batch of a step, of all ranks together"
     )
-    model.add_argument("--image", default="3,224,224", metavar="C,H,W", help="shape of an image, default 3,224,224")
     model.add_argument("--channels-last", action="store_true", help="model and images lie channels_last")
     model.add_argument(
         "--convert", action="store_true", help="convert depthwise layers first; run what is tuned or predicted for them"
@@ -70,32 +72,37 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     plan = parser.add_argument_group("plan")
-    plan.add_argument("--plan", type=Path, metavar="FILE", help="as python -m dwconv.parallel plan writes it")
-    plan.add_argument("--stages", type=whole, metavar="N", help="default as many as ranks, with one replica each")
-    plan.add_argument("--replicas", type=whole, metavar="M", help="of each stage, default ranks over stages")
+    plan.add_argument("--plan", type=Path, metavar="FILE", help="that python -m dwconv.parallel plan --json wrote")
+    plan.add_argument("--stages", type=_whole, metavar="N", help="default one for each rank of a pipeline")
+    plan.add_argument("--replicas", type=_whole, metavar="R", help="of each stage, default as many as ranks allow")
     plan.add_argument("--schedule", default="1f1b", metavar="|".join(SCHEDULES), help="default 1f1b")
     plan.add_argument(
         "--microbatches",
-        type=whole,
-        metavar="N",
-        help="that a replica's share of the batch is cut into, default twice as many as stages",
+        type=_whole,
+        metavar="M",
+        help=f"that the whole batch is cut into, default {MICROBATCHES_A_RANK} for each rank",
     )
     plan.add_argument(
-        "--link-gb-s", type=positive, default=1.0, metavar="X", help="10⁹ bytes a second between ranks, default 1"
+        "--link-gb-s",
+        type=_above_0,
+        default=1.0,
+        metavar="GB",
+        help="10⁹ bytes a second from one rank to another, to cut by; default 1",
     )
 
 
-def whole(text: str) -> int:
-    """A number from 1."""
-    number = int(text)
+def _whole(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return number
 
 
-def positive(text: str) -> float:
-    """A number above 0."""
-    number = float(text)
+def _above_0(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return number

@@ -17,7 +17,7 @@ from dwconv.parallel.plan_files import write_plan
 from tests.parallel.plans import plan_of
 from tests.parallel.ranks_of_train import ROOT, train_on
 
-MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--image", "3,8,8", "--batch", 8)
+MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "8,3,8,8")
 LAYERS = 9
 
 
@@ -65,17 +65,17 @@ def test_alone_it_trains_with_one_stage(capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--stages", 2), "2 stages with 1 replicas need 2 ranks, and 1 run"),
-        (("--replicas", 2), "need 2 ranks"),
+        (("--stages", 2), "2 stages, 1 a rank, with 1 replicas do not fit world=1; start 2 ranks"),
+        (("--replicas", 2), "do not fit world=1"),
         (("--schedule", "fifo"), "schedule=fifo is unknown; use one of gpipe, 1f1b"),
-        (("--microbatches", 3), "batch=8 is not divisible by 1 replicas × 3 microbatches"),
-        (("--microbatches", 16), "batch=8 is too small"),
-        (("--image", "3,8"), "image=3,8 is not three sizes"),
+        (("--microbatches", 3), "its batch of 8 is not divisible by microbatches=3"),
+        (("--microbatches", 16), "its batch of 8 is not divisible by microbatches=16"),
+        (("--input", "8,3,8"), "input=8,3,8 is not four sizes"),
         (("--model", "tests.parallel.small_models:NoSuch"), "has no NoSuch"),
         (("--plan", "nosuch.json"), "plan=nosuch.json cannot be read"),
-        (("--steps", 0), "0 is less than 1"),
+        (("--steps", 0), "0 is not a whole number of at least 1"),
         (("--batch-norm", "none"), "microbatch"),
-        (("--timeout", "-1"), "not above 0"),
+        (("--timeout", "-1"), "-1 is not a number above 0"),
     ],
 )
 def test_bad_input_is_one_line(capsys, options, said):
@@ -100,7 +100,7 @@ def test_ranks_but_the_first_say_nothing(capsys, monkeypatch):
 
 
 def test_a_lost_rank_ends_all_with_one_line(tmp_path):
-    options = ("--model", f"{__name__}:doomed", "--image", "3,8,8", "--batch", 8, "--steps", 1000)
+    options = ("--model", f"{__name__}:doomed", "--input", "8,3,8,8", "--steps", 1000)
     left, lost = train_on(2, *options, "--schedule", "zero-bubble", "--timeout", 30, folder=tmp_path)
     assert lost.exit_code == -signal.SIGKILL
     assert left.exit_code == 2
