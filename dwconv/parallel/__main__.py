@@ -12,6 +12,11 @@ COMMANDS = {
 _MODULES = {"plan": "plan_command"}  # plan.py holds the words of a plan
 
 
+def module_of(command: str) -> str:
+    """The module that has the ``main`` of a command."""
+    return f"dwconv.parallel.{_MODULES.get(command, command)}"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit code: 2 for bad input."""
     arguments = sys.argv[1:] if argv is None else argv
@@ -24,8 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         given = f"command={arguments[0]} is unknown" if arguments else "no command given"
         print(f"error: {given}; use one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    module = importlib.import_module(f"dwconv.parallel.{_MODULES.get(arguments[0], arguments[0])}")
-    exit_code: int = module.main(arguments[1:])
+    exit_code: int = importlib.import_module(module_of(arguments[0])).main(arguments[1:])
     return exit_code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from dwconv.arguments import run
+from dwconv.errors import DwconvWarning
 from dwconv.measure.threads import on_threads
 from dwconv.models import load_model
 from dwconv.parallel.costs import layer_costs
@@ -62,7 +64,12 @@ def _costs(
     request: PlanRequest, cut: nn.Sequential, shape: tuple[int, ...], *, seconds: float
 ) -> tuple[LayerCost, ...]:
     print(f"note: timing {len(cut)} layers on {'×'.join(map(str, shape))} for {seconds:g} s", file=sys.stderr)
-    return layer_costs(cut, _made_up(request, shape), seconds=seconds)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", DwconvWarning)
+        costs = layer_costs(cut, _made_up(request, shape), seconds=seconds)
+    for each in said:
+        print(f"note: {each.message}", file=sys.stderr)
+    return costs
 
 
 def _made_up(request: PlanRequest, shape: tuple[int, ...]) -> Tensor:

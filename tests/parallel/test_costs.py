@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dwconv.errors import CannotBeCut
+from dwconv.errors import CannotBeCut, DwconvWarning
 from dwconv.measure.timing import Effort
 from dwconv.parallel import costs
 from dwconv.parallel.costs import layer_costs
@@ -18,20 +18,32 @@ from .small_models import SmallMobileNet, SmallResNet
 FEW_S = 0.05
 
 
-def _made_up(calls, *, clock, effort):
-    """Every call takes as many microseconds as the test says, and really runs."""
-    for call in calls.values():
-        call()
-    us = {"forward": 10.0, "dgrad": 20.0, "backward": 50.0}
-    return {
-        name: Measurement(median_us=us[name.partition(" ")[0]], spread_us=0.0, rounds=3, contention=0.0)
-        for name in calls
-    }
+US = {"forward": 10.0, "dgrad": 20.0, "backward": 50.0}
+
+
+def _made_up(*, step_takes: float = 1.0, contention: float = 0.0):
+    """A clock on which every pass takes as many microseconds as above; the whole step ``step_takes`` times as long as
+    all of them. The calls really run."""
+
+    def timed(calls, *, clock, effort):
+        for call in calls.values():
+            call()
+        us = {name: US[name.partition(" ")[0]] for name in calls if not name.startswith("whole")}
+        backward = {name.partition(" ")[2]: each for name, each in us.items() if not name.startswith("forward")}
+        forward_us = sum(each for name, each in us.items() if name.startswith("forward"))
+        us["whole forward"] = step_takes * forward_us
+        us["whole step"] = step_takes * (forward_us + sum(backward.values()))
+        return {
+            name: Measurement(median_us=each, spread_us=0.0, rounds=3, contention=contention)
+            for name, each in us.items()
+        }
+
+    return timed
 
 
 @pytest.fixture
 def made_up_times(monkeypatch):
-    monkeypatch.setattr(costs, "time_in_turns", _made_up)
+    monkeypatch.setattr(costs, "time_in_turns", _made_up())
 
 
 def _plain() -> nn.Sequential:
@@ -99,11 +111,25 @@ def test_all_passes_are_timed_in_turns(monkeypatch):
 
     def spy(calls, *, clock, effort: Effort):
         asked.append((list(calls), effort.budget_s))
-        return _made_up(calls, clock=clock, effort=effort)
+        return _made_up()(calls, clock=clock, effort=effort)
 
     monkeypatch.setattr(costs, "time_in_turns", spy)
     layer_costs(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.randn(2, 3), seconds=7)
-    assert asked == [(["forward 0", "backward 0", "forward 1", "dgrad 1"], 7)]
+    assert asked == [(["forward 0", "backward 0", "forward 1", "dgrad 1", "whole forward", "whole step"], 7)]
+
+
+def test_what_a_step_takes_longer_is_shared_out(monkeypatch):
+    monkeypatch.setattr(costs, "time_in_turns", _made_up(step_takes=1.5))
+    conv, relu, _, linear = layer_costs(_plain(), torch.randn(2, 3, 6, 6))
+    assert (conv.forward_us, conv.dgrad_us, conv.wgrad_us) == pytest.approx((15, 0, 75))
+    assert (relu.forward_us, relu.dgrad_us, relu.wgrad_us) == pytest.approx((15, 30, 0))
+    assert (linear.forward_us, linear.dgrad_us, linear.wgrad_us) == pytest.approx((15, 30, 45))
+
+
+def test_times_from_a_busy_machine_are_said_to_be(monkeypatch):
+    monkeypatch.setattr(costs, "time_in_turns", _made_up(contention=0.4))
+    with pytest.warns(DwconvWarning, match="other work took 40% of the time while layers were timed"):
+        layer_costs(_plain(), torch.randn(2, 3, 6, 6))
 
 
 def test_a_piece_that_does_not_run_is_named():
