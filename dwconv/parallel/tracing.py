@@ -48,7 +48,7 @@ def traced(module: nn.Module) -> fx.GraphModule:
                 whole.add(tracer.inside[-1])
                 continue
             raise CannotBeCut(_why(module, error)) from error
-        _check(module, graph)
+        _leave_one_input(module, graph)
         return fx.GraphModule(module, graph, class_name=type(module).__name__)
 
 
@@ -113,18 +113,27 @@ def _defaults(module: nn.Module) -> dict[str, Any]:
     return {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
 
 
-def _check(module: nn.Module, graph: fx.Graph) -> None:
-    inputs = [node.name for node in graph.nodes if node.op == "placeholder"]
+def _leave_one_input(module: nn.Module, graph: fx.Graph) -> None:
+    """Take out what torch.fx adds for arguments with a default: an input that nothing but assertions read."""
+    given = [node for node in graph.nodes if node.op == "placeholder"]
     defaults = _defaults(module)
-    needed = [node.name for node in graph.nodes if node.op == "placeholder" and node.target not in defaults]
+    needed = [node.target for node in given if node.target in inspect.signature(module.forward).parameters]
+    needed = [name for name in needed if name not in defaults]
     if len(needed) != 1:
         raise CannotBeCut(
-            f"{type(module).__name__} takes {len(needed)} inputs ({', '.join(inputs)}); only a model that takes one "
+            f"{type(module).__name__} takes {len(needed)} inputs ({', '.join(needed)}); only a model that takes one "
             "tensor can be cut, so wrap it in a module that does"
         )
-    for node in list(graph.nodes):
-        if node.op == "placeholder" and node.target in defaults:
-            graph.erase_node(node)
+    for node in given:
+        if node.target not in needed:
+            _erase(graph, node)
+
+
+def _erase(graph: fx.Graph, node: fx.Node) -> None:
+    """Take out a node, after all that read it."""
+    for user in list(node.users):
+        _erase(graph, user)
+    graph.erase_node(node)
 
 
 def _why(module: nn.Module, error: BaseException) -> str:

@@ -106,6 +106,22 @@ def test_a_parameter_that_code_reads_itself_is_shared_too():
     assert not cut(torch.randn(2, 3)).any()
 
 
+def test_arguments_with_a_default_keep_it():
+    class Scaling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x, mask=None, scale=2.0, negative=True):
+            y = self.linear(x) * scale
+            return -y if negative and mask is None else y
+
+    model, x = Scaling(), torch.randn(2, 3)
+    cut = pieces(model, x)
+    assert len(cut) == 3
+    assert torch.equal(cut(x), -2 * model.linear(x))
+
+
 def test_what_two_results_carry_is_not_cut():
     class Halves(nn.Module):
         def forward(self, x):
