@@ -122,6 +122,7 @@ class _Choosing:
 
     def __init__(self, contest: Contest) -> None:
         self._contest = contest
+        self._local()  # builds what is built for the first step
         self._started = time.perf_counter()
         self._rounds = _ROUNDS[0]
         self._rows: list[StepTimes] = []

@@ -19,9 +19,7 @@ from dwconv import arguments, settings
 from dwconv.errors import BrokenInstallation, InvalidChoice, NoDevice, RankLost, one_line
 
 TIMEOUT_S = 600.0
-_OF_COMMUNICATION = re.compile(
-    r"Connection (closed|reset|refused)|Timed out waiting|timed out|Broken pipe|gloo/|NCCL|ProcessGroup"
-)
+_OF_COMMUNICATION = re.compile(r"Connection (closed|reset) by peer|Timed out waiting|gloo/|NCCL")
 """In messages of PyTorch's RuntimeErrors: gloo has no class of errors, and DistributedDataParallel makes others of
 them."""
 _LONGEST_REASON = 160
@@ -123,8 +121,11 @@ def _join(timeout_s: float) -> None:
 
 def _device(named: str | None) -> torch.device:
     """The device of this rank, which becomes the process's own."""
+    try:
+        chosen = torch.device(named or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError:
+        raise InvalidChoice(f"device={named} is unknown; use cpu, cuda or cuda:N") from None
     place = settings.local_rank()
-    chosen = torch.device(named or ("cuda" if torch.cuda.is_available() else "cpu"))
     if chosen.type != "cuda":
         return chosen
     index = place if chosen.index is None else chosen.index

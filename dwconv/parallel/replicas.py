@@ -98,7 +98,8 @@ def _group(model: nn.Module, options: dict[str, Any]) -> dist.ProcessGroup:
         raise InvalidWorkload(
             f"no parameter of {type(model).__name__} is trained, so no gradient is sent; unfreeze one"
         )
-    found = options.get("process_group") or dist.group.WORLD
+    mesh = options.get("device_mesh")
+    found = mesh.get_group() if mesh is not None else options.get("process_group") or dist.group.WORLD
     assert isinstance(found, dist.ProcessGroup)
     return found
 

@@ -18,23 +18,18 @@ from dwconv.errors import DwconvWarning, NoPlan
 from dwconv.models import load_model
 from dwconv.nn import convert
 from dwconv.parallel.agreement import agreed, run_on_ranks
-from dwconv.parallel.costs import layer_costs
 from dwconv.parallel.events import Event
 from dwconv.parallel.joining import Rank, ranks
 from dwconv.parallel.measured_events import measured_events
-from dwconv.parallel.partition import Cluster, Shape, check_shape, partition
-from dwconv.parallel.pieces import pieces
 from dwconv.parallel.pipeline import Pipeline, StepTimes
 from dwconv.parallel.plan import Link, Plan
 from dwconv.parallel.plan_files import read_plan
+from dwconv.parallel.ranks_plan import LINK, check_batch, plan_for_ranks
 from dwconv.parallel.timeline import draw_timeline, write_chrome_trace
-from dwconv.parallel.train_arguments import INTERLEAVED_STAGES_A_RANK, MICROBATCHES_A_RANK, parser_of_train
+from dwconv.parallel.train_arguments import parser_of_train
 
 _BATCHES = 4
 """Batches of made-up images, which are trained on in turns."""
-_LINK_LATENCY_US = 50.0
-_COSTS_S = 3.0
-"""To time the layers."""
 _OF_MESSAGES = "torch.distributed.pipelining.schedules"
 
 
@@ -75,8 +70,8 @@ def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[Pipeline, Tens
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if arguments.convert:
         model = convert(model)
-    plan = agreed(lambda: read_plan(arguments.plan) if arguments.plan else _cut(model, images[0], arguments, rank))
-    _check_batch(arguments.input, shape[0], microbatches=plan.microbatches * plan.stages[0].replicas)
+    plan = _plan(model, _lying(images[0], arguments), arguments)
+    check_batch(images[0], microbatches=plan.microbatches * plan.stages[0].replicas)
     pipeline = Pipeline(
         model,
         plan,
@@ -88,36 +83,22 @@ def _prepared(arguments: argparse.Namespace, rank: Rank) -> tuple[Pipeline, Tens
     return pipeline, images
 
 
-def _check_batch(given: str, batch: int, *, microbatches: int) -> None:
-    if batch % microbatches:
-        raise NoPlan(
-            f"input={given}: its batch of {batch} is not divisible by microbatches={microbatches}; change one of them"
-        )
+def _plan(model: nn.Module, batch: Tensor, arguments: argparse.Namespace) -> Plan:
+    if arguments.plan:
+        return agreed(lambda: read_plan(arguments.plan))
+    return plan_for_ranks(
+        model,
+        batch,
+        schedule=arguments.schedule,
+        stages=arguments.stages,
+        replicas=arguments.replicas,
+        microbatches=arguments.microbatches,
+        link=Link(gb_s=arguments.link_gb_s, latency_us=LINK.latency_us),
+    )
 
 
 def _lying(images: Tensor, arguments: argparse.Namespace) -> Tensor:
     return images.to(memory_format=torch.channels_last) if arguments.channels_last else images
-
-
-def _cut(model: nn.Module, images: Tensor, arguments: argparse.Namespace, rank: Rank) -> Plan:
-    """A plan for the ranks that run: layers timed, and cut where the slowest stage takes the least time."""
-    each = INTERLEAVED_STAGES_A_RANK if arguments.schedule == "interleaved" else 1
-    replicas = arguments.replicas or max(1, rank.world * each // (arguments.stages or rank.world * each))
-    stages = arguments.stages or max(1, rank.world // replicas) * each
-    if stages * replicas != rank.world * each:
-        raise NoPlan(
-            f"{stages} stages, {each} a rank, with {replicas} replicas do not fit world={rank.world}; start "
-            f"{max(1, stages // each) * replicas} ranks, or change --stages or --replicas"
-        )
-    microbatches = arguments.microbatches or MICROBATCHES_A_RANK * rank.world
-    _check_batch(arguments.input, len(images), microbatches=microbatches)
-    microbatch = _lying(images[: len(images) // microbatches], arguments)
-    shape = Shape(
-        microbatches=microbatches, schedule=arguments.schedule, stages=stages, is_even=True, stages_per_rank=each
-    )
-    cluster = Cluster(world=rank.world, link=Link(gb_s=arguments.link_gb_s, latency_us=_LINK_LATENCY_US))
-    check_shape(cluster, shape)
-    return partition(layer_costs(pieces(model, microbatch), microbatch, seconds=_COSTS_S), cluster, shape)
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------

@@ -11,9 +11,7 @@ from dwconv.arguments import ArgumentParser
 from dwconv.parallel.agreement import ParserOfRanks
 from dwconv.parallel.orders import SCHEDULES
 from dwconv.parallel.pipeline import TIMEOUT_S, BatchNorm
-
-MICROBATCHES_A_RANK = 2
-INTERLEAVED_STAGES_A_RANK = 2
+from dwconv.parallel.ranks_plan import LINK, MICROBATCHES_A_RANK
 
 
 def parser_of_train() -> ArgumentParser:
@@ -85,9 +83,9 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--link-gb-s",
         type=_above_0,
-        default=1.0,
+        default=LINK.gb_s,
         metavar="GB",
-        help="10⁹ bytes a second from one rank to another, to cut by; default 1",
+        help=f"10⁹ bytes a second from one rank to another, to cut by; default {LINK.gb_s:g}",
     )
 
 

@@ -89,7 +89,7 @@ class CommunicationReport:
         if self.rows:
             lines[0] += f"; a step without communication takes {self.local_us / 1e3:.1f} ms"
             lines.append(
-                f"{'gradients are sent by':52} {'step ms':>8} {'exposed ms':>11} {'middle half':>15} {'steps':>6}"
+                f"{'gradients are sent by':56} {'step ms':>8} {'exposed ms':>11} {'middle half':>15} {'steps':>6}"
             )
             lines += [_line(row) for row in self.rows]
         if self.finals:
@@ -104,4 +104,4 @@ class CommunicationReport:
 def _line(row: StepTimes) -> str:
     low_us, high_us = row.exposed_quartiles_us
     half = f"{low_us / 1e3:.1f} to {high_us / 1e3:.1f}"
-    return f"{row.name:52} {row.step_us / 1e3:8.1f} {row.exposed_us / 1e3:11.1f} {half:>15} {row.rounds:6}"
+    return f"{row.name:56} {row.step_us / 1e3:8.1f} {row.exposed_us / 1e3:11.1f} {half:>15} {row.rounds:6}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import time
@@ -18,6 +19,7 @@ from waiting import eventually
 from dwconv.errors import InvalidChoice, NoDevice
 from dwconv.parallel import prefetch
 from dwconv.parallel.batches import with_tensors
+from dwconv.parallel.copies import StreamedCopies
 
 DEPTHS = [0, 1, 2, 5]
 
@@ -256,6 +258,52 @@ def test_a_packed_sequence_keeps_its_sizes():
 def test_batches_go_to_the_device():
     (batch,) = prefetch([{"x": torch.ones(2)}], "meta")
     assert batch["x"].device.type == "meta"
+
+
+class Recorder:
+    """A stream, or an event, that notes what is asked of it."""
+
+    def __init__(self, name, notes):
+        self.name, self.notes = name, notes
+
+    def record_event(self):
+        self.notes.append(f"{self.name} records an event")
+        return "event"
+
+    def wait_event(self, event):
+        self.notes.append(f"{self.name} waits for the {event}")
+
+
+def test_a_copy_to_a_gpu_is_waited_for_by_the_stream_of_the_step(monkeypatch):
+    """The order of the calls, with streams that only take notes; no GPU is there to run them."""
+    notes = []
+    side, current = Recorder("side", notes), Recorder("current", notes)
+
+    @contextlib.contextmanager
+    def on(stream):
+        notes.append(f"on {stream.name}")
+        yield
+        notes.append(f"off {stream.name}")
+
+    def copied(tensor, device, *, non_blocking):
+        notes.append(f"copy to {device}, from {'pinned' if tensor.is_pinned() else 'pageable'} memory, {non_blocking}")
+        return tensor
+
+    pinned = set()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: side)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.add(id(tensor)) or tensor)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: id(tensor) in pinned)
+    monkeypatch.setattr(torch.Tensor, "to", copied)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: notes.append(f"used on {stream.name}"))
+    copies = StreamedCopies(torch.device("cuda:0"))
+    batch = {"image": torch.ones(2), "name": "a"}
+    begun = copies.begin(batch)
+    assert notes == ["on side", "copy to cuda:0, from pinned memory, True", "off side", "side records an event"]
+    notes.clear()
+    assert copies.finish(begun)["name"] == "a"
+    assert notes == ["current waits for the event", "used on current"]
 
 
 # -- what is told ----------------------------------------------------------------------------------------------------

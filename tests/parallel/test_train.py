@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from dwconv.parallel import agreement, train
+from dwconv.parallel import agreement, ranks_plan, train
 from dwconv.parallel.plan_files import write_plan
 from tests.parallel.plans import plan_of
 from tests.parallel.ranks_of_train import ROOT, train_on
@@ -42,7 +42,7 @@ def doomed() -> nn.Module:
 
 @pytest.fixture(autouse=True)
 def timed_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "_COSTS_S", 0.05)
+    monkeypatch.setattr(ranks_plan, "COSTS_S", 0.05)
 
 
 def run(*options: object) -> int | str | None:
@@ -68,8 +68,8 @@ def test_alone_it_trains_with_one_stage(capsys):
         (("--stages", 2), "2 stages, 1 a rank, with 1 replicas do not fit world=1; start 2 ranks"),
         (("--replicas", 2), "do not fit world=1"),
         (("--schedule", "fifo"), "schedule=fifo is unknown; use one of gpipe, 1f1b"),
-        (("--microbatches", 3), "its batch of 8 is not divisible by microbatches=3"),
-        (("--microbatches", 16), "its batch of 8 is not divisible by microbatches=16"),
+        (("--microbatches", 3), "a batch of 8 is not divisible by microbatches=3"),
+        (("--microbatches", 16), "a batch of 8 is not divisible by microbatches=16"),
         (("--input", "8,3,8"), "input=8,3,8 is not four sizes"),
         (("--model", "tests.parallel.small_models:NoSuch"), "has no NoSuch"),
         (("--plan", "nosuch.json"), "plan=nosuch.json cannot be read"),
