@@ -20,6 +20,7 @@ BENCHMARKS = {
     "spaces": "hundreds of configurations of every pass, timed once, for searches to be replayed on",
     "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
+    "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
     "communication": "how gradients get from rank to rank, and how long steps wait for data",
     "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
 }

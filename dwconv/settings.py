@@ -176,3 +176,8 @@ def local_rank() -> int:
     if not value.isdigit():
         raise InvalidSetting(f"LOCAL_RANK={one_line(value, most=_MOST_SHOWN)} is no number; torchrun sets it")
     return int(value)
+
+
+def is_first_rank() -> bool:
+    """True in the one process of a job that prints: ``RANK`` is 0, or not set."""
+    return (os.environ.get("RANK") or "0") == "0"
