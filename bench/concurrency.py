@@ -15,8 +15,9 @@ tasks, and said to be computed.
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,23 +27,24 @@ from bench.concurrency_models import NETWORKS, TrainedNetwork
 from bench.concurrency_settings import all_settings
 from bench.concurrency_step import BackendStep, EagerStep, Setting, SettingStep, SwitchedStep, Training, cuts
 from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines, summary
-from bench.concurrency_times import measured_models
+from bench.concurrency_times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.concurrency.counters import unavailable
 from dwconv.concurrency.machine import Machine
 from dwconv.concurrency.planner import this_machine
 from dwconv.errors import InvalidChoice
-from dwconv.measure.timing import CpuClock, Effort, time_in_turns
+from dwconv.measure.timing import CpuClock, Lap
+from dwconv.records.record import CONTENDED, Measurement
 from dwconv.target import cpu_target
 
 TrainingStep = SettingStep | BackendStep | EagerStep
-_LOSSES = 3
+_LOSSES = 2
 """Steps whose losses are compared."""
-_ROUNDS = 31
-_MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.3, 0.2, 0.2
-"""Of the seconds for a network: for the times of its tasks; for what the backend measures to choose; and for steps in
-turns, however long the rest takes."""
+_LEAST_TURNS, _MOST_TURNS = 3, 31
+_PAIRS_SHARE, _MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.05, 0.3, 0.2, 0.2
+"""Of the seconds for a network: for the gradients of convolutions in each graph; for the times of its tasks; for what
+the backend measures to choose; and for steps in turns, however long the rest takes."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -107,7 +109,8 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     started = time.monotonic()
     step = SwitchedStep(Training(network, seed=seed))
     for graph in step.graphs:
-        graph.keep_whole_what_is_better_so(cores=machine.cores)
+        timer = HurriedTimer(graph.apart.cut, until_s=time.monotonic() + _PAIRS_SHARE * seconds)
+        graph.keep_whole_what_is_better_so(timer, cores=machine.cores)
     models = measured_models(cuts(step.graphs), cores=machine.cores, seconds=_MODELS_SHARE * seconds)
     settings = all_settings(step.graphs, models, machine=machine)
     same_as = _same(settings)
@@ -118,7 +121,7 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
     calls: dict[str, TrainingStep] = {**steps, BACKEND: backend, EAGER: eager}
     losses = _losses(calls, eager)
     left_s = max(_LEAST_TURNS_SHARE * seconds, seconds - (time.monotonic() - started))
-    taken = time_in_turns(calls, clock=CpuClock(), effort=Effort(round_s=0.0, rounds=_ROUNDS, budget_s=left_s))
+    taken = in_turns(calls, seconds=left_s)
     simulator = Simulator.checked(distinct, {name: each.graphs_ms for name, each in steps.items()}, machine=machine)
     return {
         "network": network.name,
@@ -145,6 +148,30 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
         "computed_ms": simulator.steps_ms(step.graphs, models, machine=machine),
         "seconds": time.monotonic() - started,
     }
+
+
+def in_turns(calls: Mapping[str, Callable[[], object]], *, seconds: float) -> dict[str, Measurement]:
+    """Each call once a turn, for about so many seconds. If other work took little in more than half of the turns, only
+    those count. The calls have run before."""
+    clock, until_s = CpuClock(), time.monotonic() + seconds
+    turns: list[dict[str, Lap]] = []
+    while len(turns) < _LEAST_TURNS or (len(turns) < _MOST_TURNS and time.monotonic() < until_s):
+        names = sorted(calls, reverse=len(turns) % 2 == 1)
+        turns.append({name: clock.lap(calls[name], times=1) for name in names})
+    calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
+    kept = calm if 2 * len(calm) > len(turns) else turns
+    return {name: _measurement([turn[name] for turn in kept]) for name in calls}
+
+
+def _measurement(laps: Sequence[Lap]) -> Measurement:
+    us = [lap.seconds * 1e6 for lap in laps]
+    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
+    return Measurement(
+        median_us=statistics.median(us),
+        spread_us=three_quarters - quarter,
+        rounds=len(us),
+        contention=round(statistics.mean(lap.lost for lap in laps), 3),
+    )
 
 
 def _same(settings: Sequence[Setting]) -> dict[str, str]:

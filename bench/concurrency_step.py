@@ -47,9 +47,10 @@ class Graph:
         self.spent_s = 0.0
         """Time of its runs since it was last set to 0."""
 
-    def keep_whole_what_is_better_so(self, *, cores: int) -> None:
-        """Time the two gradients of every convolution; those stay one operator that lose by being two."""
-        found = pair_times(self.apart.cut, TaskTimer(self.apart.cut), cores=cores)
+    def keep_whole_what_is_better_so(self, timer: TaskTimer, *, cores: int) -> None:
+        """Have ``timer`` time the two gradients of every convolution; those stay one operator that lose by being
+        two."""
+        found = pair_times(self.apart.cut, timer, cores=cores)
         whole = [each.pair.convolution for each in found if each.is_better_whole and each.pair.convolution is not None]
         if whole:
             self.apart.split_all_but(whole)

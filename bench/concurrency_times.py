@@ -6,47 +6,71 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from dwconv.concurrency.accuracy import Accuracy, accuracy, sweep
 from dwconv.concurrency.hill_climbing import HillClimbing
 from dwconv.concurrency.regression import Regression
 from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
 from dwconv.concurrency.task_timer import TaskTimer
 from dwconv.concurrency.tasks import CutGraph
-from dwconv.measure.threads import on_threads
+from dwconv.measure.timing import Call, Effort
 
 _SWEPT = 40
 """Signatures against which the models are held, spread evenly over those there are."""
 
 
-class BudgetedTimer:
-    """Times tasks of several graphs. When the time is used up, a task is run once and that counts."""
+class HurriedTimer(TaskTimer):
+    """Times tasks as long as there is time. Then each call is run twice, and the second time counts."""
 
-    def __init__(self, cuts: Sequence[CutGraph], *, seconds: float) -> None:
-        self._timers: dict[str, tuple[TaskTimer, Task]] = {}
-        for cut in cuts:
-            timer = TaskTimer(cut)
-            for task in cut.graph.tasks:
-                self._timers.setdefault(task.signature, (timer, task))
-        self._until = time.monotonic() + seconds
+    def __init__(self, cut: CutGraph, *, until_s: float) -> None:
+        """``until_s``: by time.monotonic."""
+        super().__init__(cut)
+        self._until_s = until_s
         self.hurried = 0
         """Times that one run had to do for."""
 
+    def in_turns(self, calls: dict[str, Call], *, effort: Effort) -> dict[str, float]:
+        if time.monotonic() < self._until_s:
+            return super().in_turns(calls, effort=effort)
+        self.hurried += len(calls)
+        return {name: _once_us(call) for name, call in calls.items()}
+
+
+def _once_us(call: Call) -> float:
+    with torch.no_grad():
+        call()
+        started = time.perf_counter()
+        call()
+        return (time.perf_counter() - started) * 1e6
+
+
+class BudgetedTimer:
+    """Times tasks of several graphs, for about so many seconds."""
+
+    def __init__(self, cuts: Sequence[CutGraph], *, seconds: float) -> None:
+        self._timers: dict[str, tuple[HurriedTimer, Task]] = {}
+        self._all = [HurriedTimer(cut, until_s=time.monotonic() + seconds) for cut in cuts]
+        for timer, cut in zip(self._all, cuts, strict=True):
+            for task in cut.graph.tasks:
+                self._timers.setdefault(task.signature, (timer, task))
+        self.runs = 0
+        """How many times a task was asked for with one number of threads."""
+
     def __call__(self, task: Task, threads: int) -> float:
+        self.runs += 1
         timer, same = self._timers[task.signature]
-        if time.monotonic() < self._until:
-            return timer.timed(same, threads)
-        self.hurried += 1
-        call = timer.call(same.index)
-        with on_threads(threads):
-            call()
-            started = time.perf_counter()
-            call()
-            return (time.perf_counter() - started) * 1e6
+        return timer.timed(same, threads)
 
     @property
     def tasks(self) -> list[Task]:
         """One task of each signature."""
         return [task for _, task in self._timers.values()]
+
+    @property
+    def hurried(self) -> int:
+        """Times that one run had to do for."""
+        return sum(timer.hurried for timer in self._all)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +93,11 @@ def measured_models(cuts: Sequence[CutGraph], *, cores: int, seconds: float) -> 
     climbing_timer = BudgetedTimer(cuts, seconds=share_s)
     climbing = HillClimbing(cores=cores)
     climbed = {task.signature: climbing.curve(task, climbing_timer) for task in climbing_timer.tasks}
-    regression_timer = CountedTimer(BudgetedTimer(cuts, seconds=share_s))
+    regression_timer = BudgetedTimer(cuts, seconds=share_s)
     regression = Regression(cores=cores)
-    regression.fit(regression_timer.timer.tasks, regression_timer)
-    regressed = {task.signature: regression.curve(task, regression_timer) for task in regression_timer.timer.tasks}
-    unseen = {task.signature: regression.predicted(task, regression_timer) for task in regression_timer.timer.tasks}
+    regression.fit(regression_timer.tasks, regression_timer)
+    regressed = {task.signature: regression.curve(task, regression_timer) for task in regression_timer.tasks}
+    unseen = {task.signature: regression.predicted(task, regression_timer) for task in regression_timer.tasks}
     sweep_timer = BudgetedTimer(cuts, seconds=share_s)
     swept = sweep(_spread(sweep_timer.tasks), sweep_timer, cores=cores)
     return Models(
@@ -84,20 +108,8 @@ def measured_models(cuts: Sequence[CutGraph], *, cores: int, seconds: float) -> 
         },
         learner=regression.learnt.learner if regression.learnt else "none: one core",
         runs={"hill climbing": climbing.runs, "regression": regression_timer.runs},
-        hurried=climbing_timer.hurried + regression_timer.timer.hurried + sweep_timer.hurried,
+        hurried=climbing_timer.hurried + regression_timer.hurried + sweep_timer.hurried,
     )
-
-
-class CountedTimer:
-    """A timer that counts what it is asked for."""
-
-    def __init__(self, timer: BudgetedTimer) -> None:
-        self.timer = timer
-        self.runs = 0
-
-    def __call__(self, task: Task, threads: int) -> float:
-        self.runs += 1
-        return self.timer(task, threads)
 
 
 def curves_of(graph: TaskGraph, by_signature: Mapping[str, ScalingCurve]) -> dict[int, ScalingCurve]:

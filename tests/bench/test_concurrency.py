@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 import torch
@@ -14,8 +15,10 @@ from bench.concurrency_models import DCGAN, LSTM, Classifier, InceptionBlock, In
 from bench.concurrency_settings import RECOMMENDED
 from bench.concurrency_step import Setting
 from bench.concurrency_table import best_manual, computed_table, lines, summary
+from bench.concurrency_times import HurriedTimer
 from dwconv.concurrency.machine import Machine
 from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.measure.timing import TRIAL, Lap
 
 
 class TwoBranches(nn.Module):
@@ -73,6 +76,48 @@ def test_bad_input_is_one_line(capsys):
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 2
     assert "--model AlexNet is unknown; use one of ResNet-34, DCGAN" in err and "--seconds 0 leaves no time" in err
+
+
+# -- steps in turns --------------------------------------------------------------------------------------------------
+
+
+class PlannedClock:
+    """Laps as planned; each call says its own seconds and what other work took."""
+
+    def lap(self, call, *, times):
+        seconds, lost = call()
+        return Lap(seconds=seconds, lost=lost)
+
+
+def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
+    monkeypatch.setattr(concurrency, "CpuClock", PlannedClock)
+    order = []
+
+    def call(name, laps):
+        def run():
+            order.append(name)
+            return laps[(order.count(name) - 1) % len(laps)]
+
+        return run
+
+    calls = {"a": call("a", [(1.0, 0.0)] * 2 + [(50.0, 0.9)]), "b": call("b", [(2.0, 0.0), (4.0, 0.0), (9.0, 0.0)])}
+    found = concurrency.in_turns(calls, seconds=0)
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert (found["a"].median_us, found["b"].median_us, found["b"].rounds) == (1e6, 3e6, 2)
+    assert found["b"].spread_us == pytest.approx(1e6) and found["a"].contention == 0
+
+
+def test_where_most_turns_are_disturbed_all_count_and_say_so(monkeypatch):
+    monkeypatch.setattr(concurrency, "CpuClock", PlannedClock)
+    found = concurrency.in_turns({"a": lambda: (1.0, 0.5)}, seconds=0)
+    assert found["a"].rounds == 3 and found["a"].contention == 0.5
+
+
+def test_when_time_is_up_one_run_of_a_task_has_to_do():
+    runs = []
+    timer = HurriedTimer(None, until_s=time.monotonic() - 1)
+    assert timer.in_turns({"task": lambda: runs.append(time.sleep(0.002))}, effort=TRIAL)["task"] >= 2000
+    assert len(runs) == 2 and timer.hurried == 1
 
 
 # -- what is printed -------------------------------------------------------------------------------------------------

@@ -112,8 +112,10 @@ def test_the_learner_is_the_one_that_errs_least_on_unseen_groups():
     groups = list(range(80))
     weights = np.ones(80)
     line = learnt(rows, rows @ [1.0, -2.0, 0.5], groups, weights=weights)
-    steps = learnt(rows, np.where(rows[:, 0] * rows[:, 1] > 0, 1.0, -1.0), groups, weights=weights)
+    steps = learnt(rows, np.where(rows[:, 0] * rows[:, 1] > 0, 9.0, 7.0), groups, weights=weights)
     assert line.learner.startswith("linear") and steps.learner == "xgboost"
+    predicted = steps.predict(np.array([[0.8, 0.8, 0.0], [0.8, -0.8, 0.0]]))
+    assert predicted == pytest.approx([9.0, 7.0], abs=0.5)
     assert line.errors[line.learner] == min(line.errors.values()) < line.errors["xgboost"]
 
 

@@ -133,6 +133,12 @@ def test_s2_gives_a_kind_the_count_of_its_largest_instance():
     assert both.makespan_us == 60 + 4 + 8 + 20
 
 
+def test_of_equally_large_instances_the_first_one_s_count_is_shared():
+    tasks = graph((), (), kinds=["aten.mm", "aten.mm"])
+    curves = {0: curve(100, 60), 1: curve(100, 120)}
+    assert counts_of(schedules(tasks, curves, strategies=("S2",), machine=TWO)) == {0: 2, 1: 2}
+
+
 def test_a_change_of_the_count_is_charged_to_the_task_that_follows_it():
     kinds = ["aten.mm", "aten.add", "aten.mm", "aten.add"]
     tasks = graph((), (0,), (1,), (2,), kinds=kinds)
