@@ -95,7 +95,8 @@ def explain(model: torch.nn.Module | None = None) -> Explanation:
     if model is not None and not found:
         name = type(getattr(model, "_orig_mod", model)).__name__
         raise InvalidWorkload(
-            f'{name} has not run with torch.compile(model, backend="dwconv_concurrent") in this process, or nothing in it was compiled'
+            f'{name} has not run with torch.compile(model, backend="dwconv_concurrent") in this process, '
+            "or nothing in it was compiled"
         )
     return Explanation(graphs=tuple(_explained(graph) for graph in sorted(found, key=lambda each: each.number)))
 

@@ -130,6 +130,21 @@ def test_values_are_let_go_once_the_last_task_has_read_them():
         assert len(held) >= 12 and max(held) <= 6
 
 
+def test_inputs_are_emptied_and_results_that_others_read_stay():
+    x = torch.randn(512, 512)
+
+    def returns(x):
+        both = x @ x
+        return [both, both @ x, x @ both, x]
+
+    found = cut(traced(returns, [x]))
+    assert len(found.graph.tasks) == 3
+    for schedule in (one_at_a_time(found, threads=1), dealt(found, workers=3)):
+        inputs = [x]
+        assert equal(CpuEngine(found, schedule).run(inputs), returns(x))
+        assert inputs == [], "who calls would hold on to what the tasks have read"
+
+
 def test_what_cannot_be_cut_is_named():
     x = torch.randn(3)
 
