@@ -59,6 +59,7 @@ def test_small_operators_are_joined_and_branches_stay_apart():
     found = cut(traced(fork, [x, *weights]))
     large = [task for task in found.graph.tasks if task.kind == "aten.convolution"]
     assert [task.needs for task in large] == [(), (), ()]
+    assert len(found.graph.tasks) == 7  # large operators that follow each other stay apart: relu is one here
     assert len({task.signature for task in large}) == 1
     assert [task.flops for task in large] == [2 * 8 * 64 * 64 * 9 * 56 * 56] * 3
     assert all(task.bytes >= task.result_bytes == 8 * 64 * 56 * 56 * 4 for task in large)
@@ -102,6 +103,15 @@ def test_views_of_one_result_are_held_once():
     assert found.graph.tasks[0].result_bytes == 256 * 256 * 4
     (held,) = [each for each in found.held if each.made_by == 0]
     assert held.read_by == (1, 2) and not held.returned and held.bytes == 256 * 256 * 4
+
+
+def test_what_the_user_holds_is_not_counted():
+    x = torch.randn(256, 256)
+    graph = traced(lambda x: [(x @ x) @ x], [x])
+    assert any(each.made_by is None for each in cut(graph).held)
+    (given,) = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    given._rename("primals_1")  # as AOTAutograd calls it
+    assert not any(each.made_by is None for each in cut(graph).held)
 
 
 def test_values_are_let_go_once_the_last_task_has_read_them():
