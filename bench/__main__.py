@@ -15,10 +15,12 @@ BENCHMARKS = {
     "cliffs": "awkward shapes against the nearest even one",
     "compile": "how long candidates for the CPU take to build",
     "search": "the default search against the best of many random candidates",
+    "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
     "coverage": "of well-known models, which depthwise layers are converted, and which run",
     "spaces": "hundreds of configurations of every pass, timed once, for searches to be replayed on",
     "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
+    "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
     "communication": "how gradients get from rank to rank, and how long steps wait for data",
     "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
 }

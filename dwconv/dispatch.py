@@ -60,7 +60,8 @@ class DispatchDecision:
     nothing."""
 
     def __str__(self) -> str:
-        return f"{self.provider}: {self.reason}" + (f"; tune it: {self.command}" if self.command else "")
+        tune = f"; tune it{versions.where_to_tune()}: {self.command}" if self.command else ""
+        return f"{self.provider}: {self.reason}{tune}"
 
 
 # -- deciding ------------------------------------------------------------------------------------------------------
@@ -208,14 +209,9 @@ def _by_crowd(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 
 def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What is expected of a layer that was measured here at other sizes: of the nearest that tells anything."""
-    nearest = sorted(
-        at_other_sizes(way.kernel, way.target),
-        key=lambda record: (other_size.octaves_between(way.kernel, record.workload), record.workload.key),
-    )
-    if not nearest or failed(way.kernel, way.target):
+    if failed(way.kernel, way.target):
         return None
-    found = (other_size.expected_from(record, way.kernel, way.target) for record in nearest)
-    expected = next((each for each in found if each), None)
+    expected = other_size.expected_from_nearest(at_other_sizes(way.kernel, way.target), way.kernel, way.target)
     return _from(expected, way) if expected else None
 
 
@@ -283,6 +279,8 @@ def _unknown(workload: Workload, target: Target) -> DispatchDecision:
         templates_for(workload, target)
     except NoTemplate as error:
         return _pytorch(str(error))
+    if not versions.can_build():
+        return _pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
     known = database().family(workload, target.device)
     state = "only predicted" if any(record.measurement for record in known) else "untuned"
     for record in known:

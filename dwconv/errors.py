@@ -59,6 +59,14 @@ class UnreadableSpaces(DwconvError):
     """A file that is no table of measured spaces."""
 
 
+class CannotBeCut(DwconvError):
+    """A model that cannot be cut into layers that run one after the other; the message names the operation."""
+
+
+class NoPlan(DwconvError, ValueError):
+    """Devices, microbatches or memory that no plan of a pipeline fits; or a plan that cannot be run."""
+
+
 class PackError(DwconvError):
     """A kernel pack that cannot be made, or that must not be loaded here."""
 
@@ -91,6 +99,10 @@ class RankLost(DwconvError):
 
 class CannotBeCaptured(DwconvError):
     """A call that a CUDA graph cannot hold; the message says why."""
+
+
+class CannotBeCut(DwconvError):
+    """A graph that cannot be cut into tasks; the message names the operator."""
 
 
 class DeviceLost(DwconvError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from dwconv import dispatch, settings
+from dwconv import dispatch, settings, versions
 from dwconv.advantage import in_us
 from dwconv.build.kernel import why_copied
 from dwconv.call.arguments import Arguments, Call, Padding, Size
@@ -104,7 +104,10 @@ class Explanation:
         logs = ", ".join(str(log) for log in self.logs) or "no tuning log"
         lines = [f"{self.call} on {self.device}", *(str(each) for each in self.passes), f"  known from {logs}"]
         lines += [f"  {problem}" for problem in self.problems]
-        return "\n".join(lines + ([f"  race: {_RACE}", f"  tune: {self.command}"] if self.command else []))
+        if self.command:
+            lines += [f"  race: {_RACE}"] if versions.can_build() else []
+            lines.append(f"  tune{versions.where_to_tune()}: {self.command}")
+        return "\n".join(lines)
 
 
 _RACE = "dwconv.convert(model, example_inputs) times a few configurations of each layer"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dwconv.arguments import ArgumentParser, run, with_arithmetic
 from dwconv.errors import LogError
 from dwconv.tune_arguments import add_passes, add_what_to_tune, model_request, workloads_from
+from dwconv.versions import check_can_build
 
 if TYPE_CHECKING:
     from dwconv.packs.make import MadePack
@@ -50,6 +51,7 @@ def _export(argv: list[str] | None) -> int:
     args = parser.parse_args(argv)
     if args.fast_math:
         parser.error("--fast-math: packs hold kernels with IEEE arithmetic only; leave it out")
+    check_can_build()
     from dwconv.packs.make import make_pack
     from dwconv.packs.wheel import check_wheel_name, write_wheel
     from dwconv.target import parse_target

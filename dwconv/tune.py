@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dwconv.arguments import INTERRUPTED_EXIT_CODE, run, with_arithmetic
 from dwconv.tune_arguments import check_refresh, cores, model_request, parser_of_tune, workloads_from
+from dwconv.versions import check_can_build
 
 if TYPE_CHECKING:
     from torch import nn
@@ -46,8 +47,9 @@ def tune(
     Calls in this process use what was found. The result prints as the table of the command. Ctrl-C raises
     KeyboardInterrupt; what was measured is kept, and the same call goes on from there.
 
-    Raises InvalidWorkload if no depthwise convolution ran.
+    Raises InvalidWorkload if no depthwise convolution ran, BrokenInstallation without TVM.
     """
+    check_can_build()  # first: what is imported next may be missing, too
     from dwconv.call.functional import reset
     from dwconv.tune_model import counts_and_target
     from dwconv.tuner.campaign import Choices, tune_all
@@ -82,6 +84,7 @@ def _tune(argv: list[str] | None) -> int:
     parser = parser_of_tune()
     args = parser.parse_args(argv)
     check_refresh(parser, args)
+    check_can_build()
     request = model_request(parser, args)
     counts: Mapping[Workload, int] = {} if request else workloads_from(parser, args)
 

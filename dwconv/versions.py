@@ -25,7 +25,15 @@ def can_build() -> bool:
 def check_can_build() -> None:
     """Raises BrokenInstallation without TVM."""
     if not can_build():
-        raise BrokenInstallation("building a kernel needs TVM, which is not installed; run: pip install dwconv")
+        raise BrokenInstallation(f"{NO_TVM}; run: pip install dwconv; or tune{where_to_tune()}")
+
+
+NO_TVM = "TVM, which builds kernels, is not installed"
+
+
+def where_to_tune() -> str:
+    """Said after ``tune``, before the command; empty if that can run here."""
+    return "" if can_build() else " where TVM is, and load a pack made there (python -m dwconv.export)"
 
 
 def _version(package: str) -> str:

@@ -18,6 +18,7 @@ import pytest
 
 from bench.__main__ import BENCHMARKS
 from dwconv.__main__ import COMMANDS
+from dwconv.parallel import __main__ as parallel
 from dwconv.show import WHAT
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +27,7 @@ PROGRAMS = re.compile(r"(\.venv/bin/)?(python|make|pip|dwconv|compute-sanitizer)
 """What commands begin with."""
 PARSED = [
     *(f"dwconv.{name}" for name in COMMANDS), *(f"bench.{name}" for name in BENCHMARKS), "tests.mutate",
-    "tests.standin.run",
+    "tests.standin.run", *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
 ]  # fmt: skip
 """Modules with a command line of their own."""
 
@@ -85,7 +86,8 @@ def _parser(module: str) -> argparse.ArgumentParser:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(argparse.ArgumentParser, "parse_args", stop)
-        main = importlib.import_module(module).main
+        package, _, command = module.partition(" ")
+        main = importlib.import_module(parallel.module_of(command) if command else package).main
         with pytest.raises(_Asked) as asked:
             main([]) if module.startswith(("dwconv", "bench")) else main()
     return asked.value.parser
@@ -136,6 +138,9 @@ def _check_python(words: list[str]) -> None:
     elif words[1] == "bench":
         if words[2:]:
             _parse(f"bench.{words[2]}", words[3:])
+    elif words[1] == "dwconv.parallel":
+        if words[2:]:
+            _parse(f"dwconv.parallel {words[2]}", words[3:])
     else:
         _parse(words[1], words[2:])
 

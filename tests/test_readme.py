@@ -39,6 +39,13 @@ def test_the_example_explains(tmp_path):
     assert all(pass_ in printed for pass_ in ("fprop", "dgrad", "wgrad"))
 
 
+def test_the_example_plans(tmp_path):
+    printed = _output_of_the_examples("docs/pipelines.md", folder=tmp_path)
+    assert "data parallelism" in printed
+    assert "2 stages" in printed
+    assert "4 tensors" in printed  # it trains, too, on the only rank
+
+
 def test_the_example_trains_on_ranks(tmp_path):
     """On the only one, without torchrun."""
     printed = _output_of_the_examples("docs/parallel.md", folder=tmp_path)

@@ -89,6 +89,37 @@ def test_modules_that_make_functional_calls_have_their_classes_again(logs):
     assert classes(dwconv.revert(model)) == before
 
 
+def test_a_converted_layer_in_a_module_that_makes_functional_calls_is_reverted_too(logs):
+    """Both classes go back, of a module that calls one layer as it is and the weight of another."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.called = nn.Conv2d(4, 4, 3, groups=4)
+            self.used = nn.Conv2d(4, 4, 3, groups=4)
+
+        def forward(self, x):
+            return nn.functional.conv2d(self.called(x), self.used.weight, self.used.bias, groups=4)
+
+    model, x = nn.Sequential(Block(), Block()), torch.randn(2, 4, 12, 10)
+    before, y = classes(model), model(x)
+    dwconv.convert(model, functional=True)
+    dwconv.convert(model[0], functional=True)  # a class more for the inner module, which has converted layers
+    assert [type(layer) for block in model for layer in block.children()] == [DepthwiseConv2d] * 4
+    assert type(model) is not nn.Sequential and type(model[0]) is not Block
+    torch.testing.assert_close(model(x), y)
+    assert classes(dwconv.revert(model)) == before
+    torch.testing.assert_close(model(x), y)
+
+
+def test_a_layer_whose_own_calls_are_taken_has_its_class_again(logs):
+    """It was given two: dwconv's, and that one's with functional calls."""
+    layer = nn.Conv2d(4, 4, 3, groups=4)
+    dwconv.convert(layer, functional=True)
+    assert isinstance(layer, DepthwiseConv2d) and type(layer) is not DepthwiseConv2d
+    assert type(dwconv.revert(layer)) is nn.Conv2d
+
+
 @pytest.fixture
 def reverted(logs):
     """A model as tools get it: converted, trained for a step, and reverted."""

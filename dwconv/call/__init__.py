@@ -6,7 +6,7 @@
         │  does anybody look at the call besides eager autograd? (watchers)
         ├── no ──► quick         remembers calls ──► teaching          the first of its kind is taught to C++
         │            │
-        └── yes ─► dispatched    leaves to PyTorch what our ops do not know
+        └── yes ─► dispatched    leaves to PyTorch what our ops do not know ──► sharded     DTensors, part by part
                      │
                    torch_ops     dwconv::fprop, dgrad, wgrad, wgrad_bias behind PyTorch's dispatcher; flops counts them
                      │

@@ -8,7 +8,7 @@ from torch import Tensor
 from dwconv.call import torch_ops
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.plan import plan_for
-from dwconv.call.watchers import is_recorded_for_elsewhere, is_unknown_to_our_ops
+from dwconv.call.watchers import is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
 
 
 def convolve(given: Arguments) -> Tensor:
@@ -16,6 +16,11 @@ def convolve(given: Arguments) -> Tensor:
     if is_recorded_for_elsewhere():
         return given.on_pytorch()
     call = Call.of(given)
+    if is_unknown_to_our_ops(call.x, call.w):
+        return given.on_pytorch()
+    if is_spread(call.x, call.w):
+        y = None if torch.compiler.is_compiling() or _has_symbols(call) else _sharded(given)
+        return given.on_pytorch() if y is None else y
     if _is_for_pytorch(call):
         return given.on_pytorch()
     return given.as_given(torch_ops.fprop(call.x, call.w, given.bias, *call.problem.geometry))
@@ -23,8 +28,6 @@ def convolve(given: Arguments) -> Tensor:
 
 def _is_for_pytorch(call: Call) -> bool:
     """True if PyTorch's own op does it all: then nothing of ours stands in its way."""
-    if is_unknown_to_our_ops(call.x, call.w):
-        return True
     if torch.compiler.is_compiling() or _has_symbols(call):
         return False  # decided when the compiled code runs
     plan = plan_for(call.problem, call.x.device)
@@ -32,6 +35,12 @@ def _is_for_pytorch(call: Call) -> bool:
         x, w, trains = call.given.input, call.given.weight, torch.is_grad_enabled()
         plan.tally.count(w, for_x=trains and x.requires_grad, for_w=trains and w.requires_grad)
     return plan.is_pytorch
+
+
+def _sharded(given: Arguments) -> Tensor | None:
+    from dwconv.call import sharded  # late: who has no DTensor does not wait until PyTorch's part for them is imported
+
+    return sharded.convolve(given)
 
 
 def _has_symbols(call: Call) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv import legality, packed, settings
+from dwconv import legality, packed, settings, versions
 from dwconv.build.cpu import first_line
 from dwconv.call.tally import Tally
 from dwconv.dispatch import DispatchDecision, decisions, tune_command
@@ -79,7 +79,7 @@ class Plan:
         if refused := [pass_ for pass_ in passes if pass_ in self._refused]:
             raise Untuned(
                 f"{self._named(refused)} must be tuned, as DWCONV_UNTUNED=error says: {self._reasons(refused)}; tune "
-                f"them: {self._command(refused)}"
+                f"them{versions.where_to_tune()}: {self._command(refused)}"
             )
 
     def _build(self, pass_: Pass) -> Kernel | None:
@@ -131,7 +131,8 @@ class Plan:
             _warn(f"more than {MOST_NAMED} sizes are untuned; the others are not named")
         else:
             _warn(
-                f"{self._named(slow)} run on PyTorch's own op: {self._reasons(slow)}; tune them: {self._command(slow)}"
+                f"{self._named(slow)} run on PyTorch's own op: {self._reasons(slow)}; tune "
+                f"them{versions.where_to_tune()}: {self._command(slow)}"
             )
 
     def _warn_of_crowd(self, pass_: Pass) -> None:

@@ -56,16 +56,15 @@ def is_recorded_for_elsewhere() -> bool:
     return _get_tracing_state() is not None
 
 
+def is_spread(x: Tensor, w: Tensor) -> bool:
+    """True for DTensors, whose parts are on several ranks."""
+    return hasattr(x, "device_mesh") or hasattr(w, "device_mesh")
+
+
 def is_unknown_to_our_ops(x: Tensor, w: Tensor) -> bool:
-    """True for complex numbers, for DTensors, and under torch.func's transforms and forward-mode derivatives: only
-    PyTorch's own op knows them."""
-    return (
-        x.is_complex()
-        or hasattr(x, "device_mesh")
-        or hasattr(w, "device_mesh")
-        or _are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-    )
+    """True for complex numbers, and under torch.func's transforms and forward-mode derivatives: only PyTorch's own op
+    knows them."""
+    return x.is_complex() or _are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)

@@ -12,14 +12,16 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from dwconv import private_files, settings
 from dwconv.errors import NotKept
-from dwconv.measure.meter import Gauge, Reading
-from dwconv.measure.process import IsolatedProcess
 from dwconv.target import CacheLevel, CpuTarget, Limits, check_present
+
+if TYPE_CHECKING:
+    from dwconv.measure.meter import Reading
 
 ENOUGH_READINGS = 3
 """After so many undisturbed readings the limits are not measured again."""
@@ -72,6 +74,10 @@ def limits_path(target: CpuTarget) -> Path:
 def measure_limits(target: CpuTarget) -> Reading:
     """Measure now. Raises what ``with_limits`` raises."""
     check_present(target)
+    # Late: where kernels come from packs, psutil may be missing; what is known of the limits is read there, too.
+    from dwconv.measure.meter import Gauge
+    from dwconv.measure.process import IsolatedProcess
+
     meter = IsolatedProcess("dwconv.measure.meter:Meter", target, threads=target.threads, vector_set=target.vector_set)
     try:
         reading: Reading = meter.call(Gauge(), timeout_s=_TIMEOUT_S)

@@ -81,7 +81,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     artifacts = {(one := kernel.artifact(files[kernel.file.path])).candidate: one for kernel in manifest.kernels}
     without_native = _take_native(manifest, files)
     kernels = packed.PackedKernels(
-        device=made_for.arch if made_for.kind == "cuda" and not made_for.measured else made_for.device,
+        device=made_for.device,
         measured=made_for.measured,
         tvm=manifest.versions.get("tvm", ""),
         artifacts=artifacts,
@@ -99,9 +99,8 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
 def _content(path: Path, *, most_bytes: int) -> bytes:
     """Raises PackError if it is no file, cannot be read, or is larger."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise PackError(f"{path.name} is no file")
             content = file.read(most_bytes + 1)
     except OSError as error:
@@ -109,6 +108,11 @@ def _content(path: Path, *, most_bytes: int) -> bytes:
     if len(content) > most_bytes:
         raise PackError(f"{path.name} is larger than the {most_bytes} bytes that it should have")
     return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens a pipe without waiting for who writes to it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _checked(folder: Path, file: File) -> bytes:

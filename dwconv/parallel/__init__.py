@@ -7,6 +7,11 @@
         ...
         print(batches.report())                               # how long steps waited
 
+    with dwconv.parallel.ranks() as rank:
+        plan = plan_for_ranks(model, batch, schedule="zero-bubble")              # layers are timed, and cut into stages
+        pipeline = Pipeline(model, plan, loss=cross_entropy, example=batch)
+        loss = pipeline.step(batch, target)                                      # gradients of one process
+
 Nothing in the rest of dwconv imports this package. PyTorch comes with the first name used.
 """
 
@@ -19,22 +24,36 @@ if TYPE_CHECKING:
     from dwconv.parallel.joining import Rank as Rank
     from dwconv.parallel.joining import ranks as ranks
     from dwconv.parallel.joining import run as run
+    from dwconv.parallel.pipeline import Pipeline as Pipeline
     from dwconv.parallel.prefetching import prefetch as prefetch
+    from dwconv.parallel.ranks_plan import plan_for_ranks as plan_for_ranks
     from dwconv.parallel.replicas import communication as communication
     from dwconv.parallel.replicas import data_parallel as data_parallel
     from dwconv.parallel.ways import Communication as Communication
 
 _HOMES = {
     "Communication": "ways",
+    "Pipeline": "pipeline",
     "Rank": "joining",
     "data_parallel": "replicas",
     "communication": "replicas",
+    "plan_for_ranks": "ranks_plan",
     "prefetch": "prefetching",
     "ranks": "joining",
     "run": "joining",
 }
 
-__all__ = ["Communication", "Rank", "communication", "data_parallel", "prefetch", "ranks", "run"]
+__all__ = [
+    "Communication",
+    "Pipeline",
+    "Rank",
+    "communication",
+    "data_parallel",
+    "plan_for_ranks",
+    "prefetch",
+    "ranks",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

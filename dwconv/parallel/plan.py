@@ -49,12 +49,25 @@ class Plan:
     layers: tuple[LayerCost, ...]
     stages: tuple[Stage, ...]
     microbatches: int
-    """Microbatches a rank's share of the batch is cut into."""
+    """Microbatches a rank's share of the batch is cut into; where replicas differ, a rank's of the first stage."""
     schedule: str
     """``gpipe``, ``1f1b``, ``interleaved`` or ``zero-bubble``; with one stage it does not matter."""
     link: Link
+    stages_per_rank: int = 1
+    """More than one for ``interleaved``: of p groups of ranks, group g runs the stages g, g + p, g + 2p, …; their
+    replicas are the same ranks."""
+
+    @property
+    def groups(self) -> int:
+        """Groups of ranks, each of which runs the same stages: as many as stages if a rank runs one."""
+        return len(self.stages) // self.stages_per_rank
 
     @property
     def world(self) -> int:
         """Ranks in all."""
-        return sum(stage.replicas for stage in self.stages)
+        return sum(stage.replicas for stage in self.stages[: self.groups])
+
+    @property
+    def is_even(self) -> bool:
+        """True if every stage has as many replicas, as a DeviceMesh pipeline × data has: it can be run."""
+        return len({stage.replicas for stage in self.stages}) == 1

@@ -1,7 +1,7 @@
 """Ran: the sizes that each layer of a model ran, and how often.
 
-Calls are known by the weight that they came with. Those of a compiled graph, and under autocast, are known by their
-sizes alone: they count for all layers of such sizes together.
+Calls are known by the weight that they came with. Those of a compiled graph, under autocast, and with weights that FSDP
+gathered are known by their sizes alone: they count for all layers of such sizes together.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ def so_far(model: nn.Module) -> list[Ran]:
     for names, layer in _by_weight(layers):
         for sizes, calls in counted.of_weight(layer.weight).items():
             totals[names, sizes] += calls
-    for (problem, device), calls in counted.of_ops().items():
-        if names := tuple(name for name, layer in layers if _fits(layer, problem)):
+    sharded = [(name, layer) for name, layer in layers if _is_sharded(layer)]
+    by_sizes = ((layers, counted.of_ops()), (sharded, counted.of_gathered_weights() if sharded else {}))
+    for candidates, (problem, device), calls in ((some, *each) for some, counts in by_sizes for each in counts.items()):
+        if names := tuple(name for name, layer in candidates if _fits(layer, problem)):
             has_bias = dict(layers)[names[0]].bias is not None
             totals[names, (dataclasses.replace(problem, bias=has_bias), device)] += calls
     found = [_ran(names, sizes, calls) for (names, sizes), calls in totals.items()]
@@ -103,6 +105,16 @@ class _Counted:
     def of_weight(self, weight: torch.Tensor) -> Mapping[_Sizes, Counter[Pass]]:
         """Calls that came with this very weight."""
         return self._of_weights.get(id(weight), {})
+
+    def of_gathered_weights(self) -> Mapping[_Sizes, Counter[Pass]]:
+        """Calls with weights that FSDP gathered and let go of again, by their sizes without a bias. It keeps the
+        tensors without their numbers, which no other weight lacks."""
+        found: dict[_Sizes, Counter[Pass]] = defaultdict(Counter)
+        for weight in {id(each): each for each in self._weights}.values():
+            if weight.numel() and not weight.untyped_storage().nbytes():
+                for (problem, device), calls in self._of_weights[id(weight)].items():
+                    found[_bare(problem), device] += calls
+        return found
 
     def of_ops(self) -> Mapping[_Sizes, Counter[Pass]]:
         """Calls through PyTorch's dispatcher, by their sizes without a bias. What only derivatives of derivatives ran
@@ -167,6 +179,11 @@ def _bare(problem: Problem) -> Problem:
 
 def _layers(model: nn.Module) -> list[tuple[str, Layer]]:
     return [(without_wrappers(name), module) for name, module in model.named_modules() if isinstance(module, Layer)]
+
+
+def _is_sharded(layer: Layer) -> bool:
+    """True for a DTensor: a call then comes with what was gathered of it."""
+    return hasattr(layer.weight, "device_mesh")
 
 
 def _by_weight(layers: Sequence[tuple[str, Layer]]) -> list[tuple[tuple[str, ...], Layer]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dwconv import versions
 from dwconv.nn import shown_name
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def notes(report: Report) -> list[str]:
         )
     if report.idle and report.rows:
         lines.append(f"did not run: {', '.join(map(shown_name, report.idle))}")
+    if report.most_to_win and not versions.can_build():
+        lines.append(f"{versions.NO_TVM}: tune{versions.where_to_tune()}")
     lines += [f"not dwconv's: {shown_name(layer.name)}: {layer.text}" for layer in report.left]
     return lines
 

@@ -7,20 +7,18 @@ from collections.abc import Mapping
 
 import torch
 
+from dwconv import packed
 from dwconv.dispatch import target_of
-from dwconv.errors import LogError
-from dwconv.measure import contention
-from dwconv.measure.building import BUILD_CACHED
-from dwconv.measure.runner import Workers
+from dwconv.errors import BrokenInstallation, LogError
+from dwconv.knowledge import measured
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.target import CudaTarget, Target
 from dwconv.tuner import ranks
-from dwconv.tuner.race import race
-from dwconv.tuner.race_progress import RaceProgress
 from dwconv.tuner.race_result import RaceResult
 from dwconv.tuner.ranks import Counts
 from dwconv.tuner.stakes import MOST_STARTS
+from dwconv.versions import check_can_build
 from dwconv.workload import Workload
 
 
@@ -45,20 +43,36 @@ def race_for(counts: Mapping[torch.device, Counts], *, seconds: float) -> list[R
 
 
 def _race_one(target: Target, counts: Counts, *, seconds: float) -> RaceResult:
+    try:
+        check_can_build()
+    except BrokenInstallation as error:
+        return _without_race(target, counts, problem=str(error))
     if problem := _why_not(target):
         return RaceResult(left=tuple(counts), problem=problem)
     try:
         log = TuningLog(log_path(target))
     except LogError as error:
         return RaceResult(left=tuple(counts), problem=str(error))
+    from dwconv.measure import contention  # late: where kernels come from packs, psutil may be missing
+    from dwconv.measure.building import BUILD_CACHED
+    from dwconv.measure.runner import Workers
+    from dwconv.tuner.race import race
+    from dwconv.tuner.race_progress import RaceProgress
+
+    known = Database.usual().behind(packed.records(), packed.logs())
     jobs = min(contention.cores(), MOST_STARTS)
     with (
         Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False) as workers,
         RaceProgress() as progress,
     ):
-        return race(
-            counts, target, log=log, seconds=seconds, records=Database.usual(), workers=workers, progress=progress
-        )
+        return race(counts, target, log=log, seconds=seconds, records=known, workers=workers, progress=progress)
+
+
+def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:
+    """The workloads that packs tell of, and those that are left."""
+    known = [each for each in counts if any(measured(each, target, current=True))]
+    left = tuple(each for each in counts if each not in known)
+    return RaceResult(known=tuple(known), left=left, problem=problem if left else "")
 
 
 def _why_not(target: Target) -> str:

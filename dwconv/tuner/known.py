@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dwconv import versions
 from dwconv.advantage import beats_pytorch
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.knowledge import is_current
 from dwconv.legality import runnable
 from dwconv.records.record import Status, TuningRecord
-from dwconv.records.validity import is_current
 from dwconv.target import Target
 
 
@@ -26,7 +25,7 @@ def is_known(records: Sequence[TuningRecord], target: Target) -> bool:
 def _counts(record: TuningRecord, target: Target) -> bool:
     if record.device != target.device or record.fast_math != target.fast_math:
         return False
-    if not is_current(record, versions.installed()):
+    if not is_current(record):
         return False
     return record.status is not Status.OK or (record.measured and not record.contended)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,7 +20,7 @@ from dwconv.records.validity import is_current
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from dwconv.target import Target
-from dwconv.untuned import gain
+from dwconv.untuned import gain, other_size
 from dwconv.workload import Workload
 
 MOST_STARTS = 3
@@ -60,6 +60,7 @@ class Stakes:
         self._target = target
         self._records = list(records)
         self._of_families: dict[str, list[TuningRecord]] = defaultdict(list)
+        self._families_of_layers: dict[str, set[str]] = defaultdict(set)
         self._failed: dict[str, set[Config]] = defaultdict(set)
         for record in self._records:
             self._note(record)
@@ -73,6 +74,7 @@ class Stakes:
         here = record.device == self._target.device and record.fast_math == self._target.fast_math
         if here and record.measured and record.status is Status.OK and not record.contended:
             self._of_families[record.workload.family].append(record)
+            self._families_of_layers[record.workload.layer].add(record.workload.family)
         elif here and record.status is not Status.OK and is_current(record, versions.installed()):
             self._failed[record.workload.family].add(record.config)
 
@@ -82,7 +84,7 @@ class Stakes:
             return Stake(now_us=self._assumed_us(workload), win_us=0.0, basis="assumed")
         ways = [workload, replace(workload, bias=False)] if workload.bias else [workload]
         for way in ways:
-            known = self._nearest(way, current=True)
+            known = self._nearest(way.family, way.batch, current=True)
             if known:
                 return _as_measured(workload, known)
         if len(self._failed.get(workload.family, ())) >= MOST_STARTS:  # and nothing worked
@@ -96,19 +98,21 @@ class Stakes:
             return False
         return True
 
-    def _nearest(self, workload: Workload, *, current: bool) -> list[TuningRecord]:
-        """The records of the workload at the measured batch size that is nearest; those of its own, if there are."""
-        found = self._of_families.get(workload.family, [])
+    def _nearest(self, family: str, batch: int, *, current: bool) -> list[TuningRecord]:
+        """The records of a workload at the measured batch size that is nearest; those of its own, if there are."""
+        found = self._of_families.get(family, [])
         found = [record for record in found if is_current(record, versions.installed()) == current]
         if not found:
             return []
-        batch = min(
-            (record.workload.batch for record in found), key=lambda batch: abs(math.log(batch / workload.batch))
-        )
-        return [record for record in found if record.workload.batch == batch]
+        nearest = min((record.workload.batch for record in found), key=lambda other: abs(math.log(other / batch)))
+        return [record for record in found if record.workload.batch == nearest]
 
     def _as_expected(self, workload: Workload) -> Stake:
-        hoped = self._expected_again(workload) or gain.expected(workload, self._target, self._records)
+        hoped = (
+            self._expected_again(workload)
+            or other_size.expected_from_nearest(self._at_other_sizes(workload), workload, self._target)
+            or gain.expected(workload, self._target, self._records)
+        )
         if hoped is None:
             now_us = self._assumed_us(workload)
             return Stake(now_us=now_us, win_us=now_us * (1 - 1 / _usual_gain(workload)), basis="assumed")
@@ -118,12 +122,19 @@ class Stakes:
 
     def _expected_again(self, workload: Workload) -> gain.Expected | None:
         """By what was measured with other versions."""
-        known = self._nearest(workload, current=False)
+        known = self._nearest(workload.family, workload.batch, current=False)
         if not known:
             return None
         best = min(known, key=lambda record: record.rank)
         hoped = expected_again(best, config=best.config, reason="measured with other versions")
         return replace(hoped, us=hoped.us * workload.batch / best.workload.batch) if hoped else None
+
+    def _at_other_sizes(self, workload: Workload) -> Iterator[TuningRecord]:
+        """The best record of the same layer at each other input size."""
+        for family in self._families_of_layers.get(workload.layer, ()):
+            known = self._nearest(family, workload.batch, current=True)
+            if family != workload.family and known:
+                yield min(known, key=lambda record: record.rank)
 
     def _assumed_us(self, workload: Workload) -> float:
         """The time of PyTorch's op, if a kernel at the device's limits had the usual gain."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dwconv.errors import InvalidConfig
 from dwconv.records.record import TuningRecord
@@ -69,6 +69,15 @@ def expected_from(
         reason=f"the best of the same layer at another size; {judged}",
         source=by(record.workload.input_shape),
     )
+
+
+def expected_from_nearest(
+    records: Iterable[TuningRecord], workload: Workload, target: Target, *, portfolio: Portfolio | None = None
+) -> Expected | None:
+    """The same from ``records`` of several sizes: by the nearest that tells anything."""
+    nearest = sorted(records, key=lambda record: (octaves_between(workload, record.workload), record.workload.key))
+    found = (expected_from(record, workload, target, portfolio=portfolio) for record in nearest)
+    return next((each for each in found if each), None)
 
 
 def adopted(config: Config, workload: Workload, target: Target) -> Config | None:

@@ -18,7 +18,7 @@ if not dist.is_available():
 
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 pytestmark = [
@@ -64,6 +64,35 @@ def test_a_dtensor_is_spread_as_pytorch_spreads_it(logs, mesh, placement, compil
     for one, other in zip(found, expected, strict=True):
         assert one.shape == other.shape
         torch.testing.assert_close(one.to_local(), other.to_local())
+
+
+def test_images_and_channels_are_spread_over_a_mesh_of_two_axes(logs):
+    """This rank has two of four images, and four of eight channels of each."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+    try:
+        grid = init_device_mesh("cpu", (2, 2))
+        whole = [torch.randn(2, 4, 9, 7), torch.randn(4, 1, 3, 3), torch.randn(4)]
+        places = [(Shard(0), Shard(1)), (Replicate(), Shard(0)), (Replicate(), Shard(0))]
+        spread = [DTensor.from_local(part, grid, place) for part, place in zip(whole, places, strict=True)]
+        y = dwconv.conv2d(*(each.requires_grad_() for each in spread), padding=1)
+        found = torch.autograd.grad(y, spread, torch.ones_like(y))
+    finally:
+        dist.destroy_process_group()
+    assert y.shape == (4, 8, 9, 7)
+    assert [each.placements for each in (y, *found)] == [places[0], places[0], *[(Partial(), Shard(0))] * 2]
+    expected = F.conv2d(*(each.requires_grad_() for each in whole), padding=1, groups=4)
+    torch.testing.assert_close(y.to_local(), expected)
+    torch.testing.assert_close(
+        [each.to_local() for each in found], list(torch.autograd.grad(expected.sum(), whole)), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_under_autocast_pytorch_spreads_the_call(logs, mesh):
+    x, w, bias = (DTensor.from_local(leaf, mesh, [Replicate()]).requires_grad_() for leaf in leaves())
+    with torch.autocast("cpu"):
+        y = dwconv.conv2d(x, w, bias, padding=1)
+    y.backward(torch.ones_like(y))
+    assert y.dtype is torch.bfloat16 and x.grad.dtype is torch.float32
 
 
 def test_fully_sharded_layers_run_tuned_kernels(logs, tmp_path):

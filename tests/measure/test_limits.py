@@ -13,7 +13,6 @@ from dwconv.measure import limits as limits_module
 from dwconv.measure.limits import (
     ENOUGH_READINGS,
     Kept,
-    Reading,
     are_settled,
     doubt,
     known_limits,
@@ -21,7 +20,7 @@ from dwconv.measure.limits import (
     measure_limits,
     with_limits,
 )
-from dwconv.measure.meter import level_bytes
+from dwconv.measure.meter import Reading, level_bytes
 from dwconv.target import CacheLevel, CpuTarget, Limits, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)

@@ -1,4 +1,5 @@
-"""A pack in a clean environment: no TVM, no compiler, no log, no cache. Training runs the pack's kernels."""
+"""A clean environment: no TVM, no compiler, no log, no cache. Training runs a pack's kernels, or PyTorch's ops, and
+every function answers."""
 
 from __future__ import annotations
 
@@ -88,3 +89,71 @@ def test_without_a_pack_pytorchs_op_runs_there(tmp_path):
     done = run_clean(tmp_path, text)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "{'fprop': False, 'dgrad': False, 'wgrad': False}"
+
+
+EVERYTHING = """
+import contextlib, io, sys, warnings
+import torch, dwconv
+from dwconv import export, show, tune
+warnings.simplefilter("ignore")
+
+def refused(call, *arguments, **options):
+    try:
+        call(*arguments, **options)
+    except dwconv.DwconvError as error:
+        return str(error)
+
+def said(command, *arguments):
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        code = command([*arguments])
+    return code, told.getvalue().splitlines()[-1]
+
+x = torch.randn(4, 8, 9, 7).to(memory_format=torch.channels_last).requires_grad_()
+has = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8)  # in the pack; the other is not
+model = torch.nn.Sequential(has, torch.nn.Conv2d(8, 8, 5, padding=2, groups=8)).to(memory_format=torch.channels_last)
+plain = model(x).detach()
+shape = "--shape", "4,8,9,7", "--kernel", "3"
+print("layers", len(dwconv.layers(model, x).layers))
+print("tune", refused(dwconv.tune, model, x, minutes=1))
+print("command", *said(tune.main, *shape))
+print("command", *said(export.main, *shape, "-o", "pack"))
+print("command", *said(show.main, *shape, "--what", "source"))
+for pack in (None, {pack!r}):
+    pack and dwconv.load_pack(pack)
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        dwconv.convert(model, x)
+    model(x).square().sum().backward()
+    assert not told.getvalue() and torch.allclose(model(x), plain, atol=1e-4)
+    print("summary", str(dwconv.summary(model)).replace("\\n", "|"))
+    for layer, padding in zip(model, (1, 2)):
+        print("explain", str(dwconv.explain(x, layer.weight, layer.bias, padding=padding)).replace("\\n", "|"))
+    for report in (dwconv.report(model), dwconv.report(model, x)):
+        print("report", str(report).replace("\\n", "|"))
+"""
+NO_TVM = "TVM, which builds kernels, is not installed"
+WAY_OUT = "tune where TVM is, and load a pack made there (python -m dwconv.export)"
+
+
+@pytest.mark.slow
+def test_what_needs_tvm_says_so_in_one_line_and_everything_else_works(pack, tmp_path):
+    """Without a pack, and then with one that has the first of two layers."""
+    done = run_clean(tmp_path, EVERYTHING.replace("{pack!r}", repr(str(pack))))
+    assert (done.returncode, done.stderr) == (0, "")
+    layers, tune, *commands = done.stdout.splitlines()[:5]
+    assert layers == "layers 2"
+    error = f"{NO_TVM}; run: pip install dwconv; or {WAY_OUT}"
+    assert tune == f"tune {error}"
+    assert commands == [f"command 2 error: {error}"] * 3
+    without, with_pack = (done.stdout.splitlines()[start : start + 5] for start in (5, 10))
+    assert "|0 passes raced in 0.0 s; 6 left for the next time|" in without[0]
+    assert "|0 passes raced in 0.0 s; 3 known before; 3 left for the next time|" in with_pack[0]
+    nothing = f"pytorch  no pack that is loaded has it, and {NO_TVM}|"
+    for summary, has, other, *reports in (without, with_pack):
+        assert f"|not all was raced: {error}" in summary
+        assert has.count(nothing) == (3 if has == without[1] else 0)
+        assert (other.count(nothing), "|  race:" in other) == (3, False)
+        assert f"|  {WAY_OUT}: python -m dwconv.tune --shape 4,8,9,7 --kernel 5" in other
+        for report in reports:
+            assert f"|{NO_TVM}: {WAY_OUT}" in report and f"] no pack that is loaded has it, and {NO_TVM}|" in report
+    assert with_pack[1].count("  dwconv   20.00× as fast") == 3 and str(pack / "records.jsonl") in with_pack[1]
+    assert all("dwconv cpu.wgrad_nhwc" in report for report in with_pack[3:])

@@ -11,12 +11,15 @@ import sys
 import zipfile
 from pathlib import Path
 
+import msgspec
 import planted_records
 import pytest
+import torch
 from packs.conftest import LAYER, SMALL
 
 from dwconv import export, settings
-from dwconv.errors import PackError
+from dwconv.errors import BuildError, PackError
+from dwconv.packs import make
 from dwconv.packs.choose import choose
 from dwconv.packs.load import load_pack
 from dwconv.packs.make import make_pack
@@ -181,6 +184,24 @@ def test_a_wheel_is_what_installers_expect(made, tmp_path):
     assert (tmp_path / "at" / "my_kernels" / MANIFEST).read_bytes() == (made.folder / MANIFEST).read_bytes()
 
 
+@pytest.mark.parametrize("measured", [True, False])
+def test_importing_a_wheel_of_computed_costs_asks_for_what_nobody_measured(made, tmp_path, measured):
+    made_for = msgspec.structs.replace(made.manifest.made_for, measured=measured)
+    manifest = msgspec.structs.replace(made.manifest, made_for=made_for)
+    with zipfile.ZipFile(write_wheel(made.folder, manifest, name="my_kernels", folder=tmp_path)) as wheel:
+        assert f"unmeasured={not measured})" in wheel.read("my_kernels/__init__.py").decode()
+
+
+def test_a_wheel_takes_nobodys_place_and_says_if_it_cannot_be_written(made, tmp_path):
+    path = write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
+    path.write_text("mine")
+    with pytest.raises(PackError, match=f"{path.name} is there already; remove it"):
+        write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
+    assert path.read_text() == "mine"
+    with pytest.raises(PackError, match="cannot be written: No such file or directory; name another folder"):
+        write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path / "missing")
+
+
 # -- bad input -------------------------------------------------------------------------------------------------------
 
 
@@ -220,8 +241,39 @@ def test_a_folder_that_is_there_stays_as_it_is(capsys, tmp_path, planted_log):
 
 def test_without_a_compiler_nothing_is_left_behind(capsys, tmp_path, planted_log, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr(make, "build_cached", None)  # it is said before kernels are built, which takes minutes
     line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "pack")
     assert f"linked by a C++ compiler, and there is no {settings.linker()}" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_pytorch_runs_faster_takes_no_compiler(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    planted_records.plant(tmp_path / "log.jsonl", [SMALL], passes=["dgrad"], baseline_us=1.0)
+    known = Database.load([tmp_path / "log.jsonl"])
+    slower = make_pack([SMALL.for_pass("dgrad")], cpu_target(), folder=tmp_path / "pack", known=known)
+    assert (slower.of_pytorch, slower.manifest.kernels, "linker" in slower.manifest.versions) == (1, [], False)
+
+
+class _Unsteady:
+    """A kernel that gives other numbers each time."""
+
+    workload = SMALL
+
+    @classmethod
+    def load(cls, artifact: object) -> _Unsteady:
+        return cls()
+
+    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return torch.rand(3)
+
+
+def test_a_kernel_that_gives_other_bits_once_linked_ends_it_and_nothing_is_left_behind(
+    made, planted_log, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(make, "Kernel", _Unsteady)
+    with pytest.raises(BuildError, match="the linked kernel computes something else than the one that was tuned"):
+        make_pack([SMALL], cpu_target(), folder=tmp_path / "pack", known=Database.load([planted_log]))
     assert list(tmp_path.iterdir()) == []
 
 

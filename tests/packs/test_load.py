@@ -1,25 +1,22 @@
-"""A pack that is loaded: its kernels run; and every pack that must not be loaded is refused in one line."""
+"""A pack that is loaded: its kernels run."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
 
-import msgspec
-import planted_records
 import pytest
 import torch
+from packs.conftest import LAYER
+from packs.forging import forge, made_for
 
 import dwconv
-from dwconv import cpu_facts, knowledge, packed, versions
+from dwconv import dispatch, knowledge, legality, packed, versions
 from dwconv.build import cache
 from dwconv.call.plan import Plan, plans
-from dwconv.errors import PackError
-from dwconv.packs import load
-from dwconv.packs.manifest import MANIFEST, Manifest, decode, encode
+from dwconv.errors import BrokenInstallation, InvalidConfig
+from dwconv.schedules.template import Candidate
 from dwconv.target import cpu_target
+from dwconv.tuner.at_once import race_for
 
 pytestmark = [
     pytest.mark.usefixtures("no_packs"),
@@ -40,17 +37,7 @@ def step(*, batch: int = 4) -> tuple[Plan, list[torch.Tensor], list[torch.Tensor
     return plan, *gradients
 
 
-def forge(pack: Path, change: Callable[[Manifest], Manifest], *, seal: bool = True) -> None:
-    """Change the manifest; with a digest that fits it, as who makes packs can."""
-    manifest = change(decode((pack / MANIFEST).read_bytes()))
-    (pack / MANIFEST).write_bytes(encode(manifest.sealed() if seal else manifest))
-
-
-def made_for(**fields: object) -> Callable[[Manifest], Manifest]:
-    def change(manifest: Manifest) -> Manifest:
-        return msgspec.structs.replace(manifest, made_for=msgspec.structs.replace(manifest.made_for, **fields))
-
-    return change
+INSTALLED = dict(versions.installed())
 
 
 # -- kernels that run ----------------------------------------------------------------------------------------------
@@ -110,6 +97,75 @@ def test_a_kernel_of_another_tvm_counts_as_measured(pack, monkeypatch):
     assert not plan.is_pytorch
 
 
+def test_its_kernels_run_where_their_configurations_are_legal_no_more(pack, monkeypatch):
+    """As in a container with less of the cache: they were built where they were legal."""
+
+    def space(*arguments: object) -> None:
+        raise InvalidConfig("it does not fit here")
+
+    monkeypatch.setattr(legality, "_space", space)
+    dwconv.load_pack(pack)
+    plan, ours, theirs = step()
+    assert [each.provider for each in plan.decisions.values()] == ["dwconv"] * 3
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_kernel_that_could_not_be_loaded_is_not_tried_again(pack, monkeypatch):
+    dwconv.load_pack(pack)
+    (record,) = (each for each in packed.records() if each.workload == LAYER)
+    legality.broken[Candidate(record.workload, record.config)] = "it cannot be loaded"
+    plan, _, _ = step()
+    assert plan.decisions["fprop"].provider == "pytorch" and "it cannot be loaded" in plan.decisions["fprop"].reason
+    assert plan.decisions["dgrad"].provider == "dwconv"
+
+
+def test_a_race_leaves_out_what_it_has(pack, monkeypatch):
+    dwconv.load_pack(pack)
+    confirmed = [dataclasses.replace(record, confirmed=True) for record in packed.records()]
+    monkeypatch.setattr(packed, "records", lambda: confirmed)
+    monkeypatch.setattr(versions, "installed", lambda: {**INSTALLED, "tvm": "0.1"})
+    result = race_for({torch.device("cpu"): {LAYER: 1}}, seconds=0)[0]
+    assert (result.known, result.left, result.problem) == ((LAYER,), (), "")
+
+
+@pytest.fixture
+def no_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "can_build", lambda: False)
+
+
+@pytest.mark.usefixtures("no_tvm")
+def test_where_nothing_can_be_built_a_race_tells_what_is_left_and_the_way_out(pack):
+    dwconv.load_pack(pack)
+    other = dataclasses.replace(LAYER, kernel=(5, 5))
+    counts = {LAYER: 1, other: 1}
+    result = race_for({torch.device("cpu"): counts}, seconds=60)[0]
+    assert (result.known, result.left) == ((LAYER,), (other,))
+    assert result.problem.endswith("tune where TVM is, and load a pack made there (python -m dwconv.export)")
+    assert race_for({torch.device("cpu"): {LAYER: 1}}, seconds=60)[0].problem == "", "there is nothing to say"
+
+
+@pytest.mark.usefixtures("no_tvm")
+def test_where_nothing_can_be_built_nothing_is_predicted(monkeypatch):
+    monkeypatch.setenv("DWCONV_UNTUNED", "predict")
+
+    def expected(*arguments: object) -> None:
+        raise AssertionError("it was asked what is expected")
+
+    monkeypatch.setattr(dispatch.gain, "expected", expected)
+    decision = dispatch.decide(LAYER, "cpu")
+    assert decision.reason == "no pack that is loaded has it, and TVM, which builds kernels, is not installed"
+    assert "; tune it where TVM is, and load a pack made there (python -m dwconv.export): " in str(decision)
+
+
+def test_where_nothing_can_be_built_nothing_comes_from_the_cache_either(made, monkeypatch):
+    """What is kept there takes TVM to load."""
+    candidate = made.manifest.kernels[0].candidate()
+    assert cache.build_cached(candidate, cpu_target())
+    monkeypatch.setattr(versions, "can_build", lambda: False)
+    with pytest.raises(BrokenInstallation, match="TVM, which builds kernels, is not installed"):
+        cache.build_cached(candidate, cpu_target())
+
+
 def test_where_nothing_can_be_built_logs_do_not_count(planted_log, logs, monkeypatch):
     (logs / "log.jsonl").write_bytes(planted_log.read_bytes())
     monkeypatch.setattr(versions, "can_build", lambda: False)
@@ -125,150 +181,7 @@ def test_explain_names_the_packs_records(pack):
     assert str(pack / "records.jsonl") in str(dwconv.explain(x, w, padding=1))
 
 
-# -- packs that are refused ------------------------------------------------------------------------------------------
-
-INSTALLED = dict(versions.installed())
-
-
-def refused(pack: Path, words: str, **options: object) -> None:
-    """In one line that names the pack; and nothing of it is known afterwards."""
-    with pytest.raises(PackError, match=words) as raised:
-        dwconv.load_pack(pack, **options)
-    assert str(raised.value).startswith(f"pack={pack}: ") and "\n" not in str(raised.value)
-    assert packed.records() == []
-
-
-def some(pack: Path, pattern: str) -> Path:
-    return sorted(pack.glob(pattern))[0]
-
-
-@pytest.mark.parametrize("pattern", ["kernels/*.so", "native/*.so", "records.jsonl"])
-def test_a_file_that_was_changed_is_refused(pack, pattern):
-    if not (file := next(pack.glob(pattern), None)):
-        pytest.skip("nothing compiles the C++ of calls here")
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-    refused(pack, f"{file.name} was changed after the pack was made")
-
-
-def test_a_file_that_is_cut_off_or_longer_or_missing_is_refused(pack):
-    file = some(pack, "kernels/*.so")
-    content = file.read_bytes()
-    file.write_bytes(content[:-1])
-    refused(pack, f"is cut off: {len(content) - 1} of {len(content)} bytes")
-    file.write_bytes(content + b"\0")
-    refused(pack, f"is larger than the {len(content)} bytes")
-    file.unlink()
-    refused(pack, "cannot be read: No such file")
-    file.mkdir()
-    refused(pack, "is no file|cannot be read")
-
-
-def test_a_manifest_that_was_changed_or_cut_off_is_refused(pack):
-    forge(pack, made_for(device="other-cpu-avx2-2t"), seal=False)
-    refused(pack, "its manifest was changed after it was made")
-    (pack / MANIFEST).write_bytes((pack / MANIFEST).read_bytes()[:-100])
-    refused(pack, "its manifest is damaged")
-    (pack / MANIFEST).write_text('{"format": 2}')
-    refused(pack, "its format is 2, and this dwconv reads 1")
-    (pack / MANIFEST).unlink()
-    refused(pack, "manifest.json cannot be read: No such file")
-
-
-@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "kernels/../../outside", "kernels/.."])
-def test_no_file_outside_of_the_pack_is_read(pack, path):
-    outside = pack.parent / "outside"
-    outside.write_bytes(b"outside")
-    digest = hashlib.sha256(b"outside").hexdigest()
-
-    def change(manifest: Manifest) -> Manifest:
-        file = msgspec.structs.replace(manifest.records, path=path, sha256=digest, bytes=7)
-        return msgspec.structs.replace(manifest, records=file)
-
-    forge(pack, change)
-    refused(pack, "its manifest is damaged: .*matching regex")
-
-
-def test_another_pack_than_the_one_that_was_asked_for_is_refused(pack, made):
-    assert dwconv.load_pack(pack, sha256=made.manifest.sha256).sha256 == made.manifest.sha256
-    packed.forget()
-    forge(pack, lambda manifest: msgspec.structs.replace(manifest, needs="nothing"))
-    refused(pack, f"not the {made.manifest.sha256} that was asked for", sha256=made.manifest.sha256)
-
-
-def test_a_pack_of_another_device_is_refused(pack, monkeypatch):
-    device = cpu_target().device
-    monkeypatch.setattr(
-        load, "cpu_target", lambda: dataclasses.replace(cpu_target(), device="other-avx2-2t", threads=2)
-    )
-    refused(pack, f"it is for {device}, this is other-avx2-2t")
-
-
-def test_a_pack_of_another_architecture_is_refused(pack):
-    forge(pack, made_for(arch="riscv64"))
-    refused(pack, "it is for Linux on riscv64")
-
-
-def test_instructions_that_this_cpu_lacks_are_named(pack):
-    forge(pack, made_for(instructions=["avx9000", *sorted(cpu_facts.instructions())]))
-    refused(pack, "may need avx9000, which this CPU does not have")
-
-
-def test_as_many_threads_as_there_are_do(pack):
-    device = cpu_target().device
-    model = device.removesuffix(f"{cpu_target().threads}t")
-    forge(pack, made_for(device=f"{model}777t"))
-    dwconv.load_pack(pack)
-
-
-def test_a_gpus_pack_needs_a_gpu(pack):
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
-    forge(pack, made_for(kind="cuda", arch="sm_90", device="sm_90"))
-    refused(pack, "no GPU in this machine")
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("dwconv", "it was made by dwconv 0.0.0, this is dwconv"), ("tvm", "it was measured with TVM")],
-)
-def test_a_pack_that_says_other_versions_is_refused(pack, name, words):
-    forge(pack, lambda made: msgspec.structs.replace(made, versions={**made.versions, name: "0.0.0"}))
-    refused(pack, words)
-
-
-def test_a_pack_measured_beside_another_pytorch_is_refused(pack, monkeypatch):
-    monkeypatch.setattr(versions, "installed", lambda: {**INSTALLED, "torch": "9.9.9"})
-    refused(pack, r"it was measured with PyTorch .*; here is PyTorch 9\.9\.9; make it again")
-
-
-def test_a_pack_of_another_template_version_is_refused(pack, monkeypatch):
-    from dwconv.records import validity
-
-    monkeypatch.setattr(validity, "version_of", lambda name: 99)
-    refused(pack, "it was measured with version 1 of cpu")
-
-
-def test_records_of_another_device_are_refused(pack):
-    from dwconv.records.line import encode as line_of
-
-    record = planted_records.record_of(planted_records.workload_of(), device="another-avx2-2t")
-    content = line_of(record) + b"\n"
-    (pack / "records.jsonl").write_bytes(content)
-
-    def change(manifest: Manifest) -> Manifest:
-        digest = hashlib.sha256(content).hexdigest()
-        file = msgspec.structs.replace(manifest.records, sha256=digest, bytes=len(content))
-        return msgspec.structs.replace(manifest, records=file)
-
-    forge(pack, change)
-    refused(pack, "it has a record of another-avx2-2t, and is for")
-
-
-def test_what_was_never_measured_is_run_only_if_asked(pack, no_packs):
-    forge(pack, made_for(measured=False))
-    refused(pack, r"never measured, .* load_pack\(…, unmeasured=True\) runs them all the same")
+# -- kernels that nobody measured ------------------------------------------------------------------------------------
 
 
 def test_then_they_run_and_every_answer_says_that_nobody_measured_them(pack, nothing_is_built):
@@ -280,7 +193,7 @@ def test_then_they_run_and_every_answer_says_that_nobody_measured_them(pack, not
     }
     assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    assert packed.records() == [], "they are no measurements"
+    assert (packed.records(), packed.logs()) == ([], []), "they are no measurements"
 
 
 def test_what_is_measured_here_goes_before_them(pack, planted_log, logs):
@@ -289,12 +202,3 @@ def test_what_is_measured_here_goes_before_them(pack, planted_log, logs):
     dwconv.load_pack(pack, unmeasured=True)
     plan, _, _ = step()
     assert all("times as fast" in each.reason or "×" in each.reason for each in plan.decisions.values())
-
-
-def test_the_cpp_of_calls_for_another_pytorch_is_left_out(pack, monkeypatch):
-    monkeypatch.setattr(load.native, "module", None)
-    here = load.bound_to()
-    monkeypatch.setattr(load, "bound_to", lambda: {**here, "torch": "9.9.9"})
-    loaded = dwconv.load_pack(pack)
-    assert "compiled for PyTorch" in loaded.without_native or "brings no C++" in loaded.without_native
-    assert "calls go through Python" in str(loaded)

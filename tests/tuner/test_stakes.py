@@ -12,6 +12,7 @@ from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.tuner.stakes import MOST_STARTS, Stakes, most_to_win_first
 from dwconv.tuner.step_time import StepTime
+from dwconv.untuned import gain, other_size
 from dwconv.workload import PASSES
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16, input_size=(14, 14))
@@ -140,6 +141,22 @@ def test_what_other_versions_measured_is_a_prediction(templates):
     old = dataclasses.replace(record, versions={**record.versions, "torch": "2.1.0"})
     stake = stake_of(LARGE, old)
     assert (stake.basis, stake.now_us) == ("predicted", pytest.approx(400)) and stake.win_us == pytest.approx(200)
+
+
+def test_a_layer_measured_at_other_sizes_is_expected_to_do_as_at_the_nearest(templates, monkeypatch):
+    monkeypatch.delenv("DWCONV_UNTUNED", raising=False)
+    known = [measured(dataclasses.replace(LARGE, input_size=(size, size)), median_us=size) for size in (7, 28, 40)]
+
+    def expected_from(record, workload, target, portfolio):
+        if record.workload.input_size == (40, 40):  # the nearest, but it tells nothing
+            return None
+        us = record.measurement.median_us
+        return gain.Expected(config=record.config, us=us, gain=2.0, at_least=1.5, reason="another size")
+
+    monkeypatch.setattr(other_size, "expected_from", expected_from)
+    stake = stake_of(LARGE, *known)
+    assert (stake.basis, stake.now_us, stake.win_us) == ("predicted", 28, pytest.approx(0.08 * 28))
+    assert stake_of(dataclasses.replace(LARGE, channels=97), *known).now_us != 28, "another layer"
 
 
 # -- of a step ---------------------------------------------------------------------------------------------------------

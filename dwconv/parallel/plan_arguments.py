@@ -1,0 +1,174 @@
+"""The command line of ``python -m dwconv.parallel plan``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from dwconv.arguments import ArgumentParser, integers
+from dwconv.errors import NoPlan
+from dwconv.parallel.orders import SCHEDULES
+from dwconv.parallel.partition import Cluster, Shape, check_shape
+from dwconv.parallel.plan import Link
+
+_MICROBATCHES_A_RANK = 2
+_INTERLEAVED_STAGES_A_RANK = 2
+DEFAULT_LATENCY_US = 10.0
+DEFAULT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    """What the command line asks for."""
+
+    model: str
+    input_shape: tuple[int, ...]
+    """Of the whole batch of a step."""
+    channels_last: bool
+    cluster: Cluster
+    shape: Shape
+    threads: int | None
+    seconds: float
+    json: Path | None
+    timeline: Path | None
+
+    @property
+    def microbatch_shape(self) -> tuple[int, ...]:
+        """Of one microbatch."""
+        return (self.input_shape[0] // self.shape.microbatches, *self.input_shape[1:])
+
+    @property
+    def share_shape(self) -> tuple[int, ...] | None:
+        """Of what a rank has of the batch in plain data parallelism; None if ranks would have unequal shares."""
+        share, left = divmod(self.input_shape[0], self.cluster.world)
+        return None if left or not share else (share, *self.input_shape[1:])
+
+
+def parser_of_plan() -> ArgumentParser:
+    """The parser of the command."""
+    parser = ArgumentParser(
+        prog="python -m dwconv.parallel plan",
+        description="Measure the layers of a model here, and cut them into pipeline stages with replicas for other "
+        "ranks: predicted step, bubble, exposed communication and memory of each plan, against plain data parallelism.",
+    )
+    model = parser.add_argument_group("model")
+    model.add_argument(
+        "--model",
+        required=True,
+        metavar="SPEC",
+        help="timm:NAME, torchvision:NAME, transformers:NAME, or package.module:factory; random weights",
+    )
+    model.add_argument(
+        "--input", required=True, metavar="N,C,H,W", help="shape of the whole batch of a step, of all ranks together"
+    )
+    model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    _add_ranks(parser.add_argument_group("ranks"))
+    _add_pipeline(parser.add_argument_group("pipeline"))
+    measuring = parser.add_argument_group("measuring")
+    measuring.add_argument("--threads", type=_whole, metavar="N", help="threads of a rank, default PyTorch's number")
+    measuring.add_argument(
+        "--seconds", type=_above_0, default=DEFAULT_SECONDS, metavar="S", help=f"default {DEFAULT_SECONDS:g}"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", type=Path, metavar="FILE", help="write the best plan that can be run")
+    output.add_argument(
+        "--timeline",
+        type=Path,
+        metavar="PREFIX",
+        help="draw one step of the recommended plan: PREFIX.json for chrome://tracing or Perfetto, PREFIX.png",
+    )
+    return parser
+
+
+def _add_ranks(ranks: argparse._ArgumentGroup) -> None:
+    ranks.add_argument("--world", type=_whole, required=True, metavar="N", help="ranks, one for each device")
+    ranks.add_argument(
+        "--link-gb-s", type=_above_0, required=True, metavar="GB", help="10⁹ bytes a second from one rank to another"
+    )
+    ranks.add_argument(
+        "--link-latency-us",
+        type=_from_0,
+        default=DEFAULT_LATENCY_US,
+        metavar="US",
+        help=f"before the first byte comes, default {DEFAULT_LATENCY_US:g}",
+    )
+    ranks.add_argument("--memory-gb", type=_above_0, metavar="GB", help="memory of a rank, default without limit")
+
+
+def _add_pipeline(pipeline: argparse._ArgumentGroup) -> None:
+    pipeline.add_argument(
+        "--microbatches",
+        type=_whole,
+        metavar="M",
+        help=f"that the whole batch is cut into, default {_MICROBATCHES_A_RANK} for each rank",
+    )
+    pipeline.add_argument(
+        "--schedule", default="1f1b", metavar="|".join(SCHEDULES), help="order of the passes, default 1f1b"
+    )
+    pipeline.add_argument("--stages", type=_whole, metavar="N", help="of the pipelines, default every number")
+
+
+def request_from(args: argparse.Namespace) -> PlanRequest:
+    """What the arguments ask for. Raises NoPlan or InvalidWorkload for what cannot be."""
+    shape = integers("input", args.input)
+    if min(shape) < 1:
+        raise NoPlan(f"input={args.input} has a size below 1")
+    microbatches = args.microbatches or _MICROBATCHES_A_RANK * args.world
+    if shape[0] % microbatches:
+        raise NoPlan(
+            f"input={args.input}: its batch of {shape[0]} is not divisible by microbatches={microbatches}; change one "
+            "of them"
+        )
+    if args.channels_last and len(shape) != 4:
+        raise NoPlan(f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W)")
+    request = PlanRequest(
+        model=args.model,
+        input_shape=shape,
+        channels_last=args.channels_last,
+        cluster=Cluster(
+            world=args.world,
+            link=Link(gb_s=args.link_gb_s, latency_us=args.link_latency_us),
+            memory_bytes=None if args.memory_gb is None else round(args.memory_gb * 1e9),
+        ),
+        shape=Shape(
+            microbatches=microbatches,
+            schedule=args.schedule,
+            stages=args.stages,
+            stages_per_rank=_INTERLEAVED_STAGES_A_RANK if args.schedule == "interleaved" else 1,
+        ),
+        threads=args.threads,
+        seconds=args.seconds,
+        json=args.json,
+        timeline=args.timeline,
+    )
+    check_shape(request.cluster, request.shape)
+    return request
+
+
+def _whole(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return number
+
+
+def _from_0(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
+    return number
+
+
+def _above_0(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number

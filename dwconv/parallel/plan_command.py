@@ -1,0 +1,107 @@
+"""``python -m dwconv.parallel plan``: stages and replicas for a model, by the times of its layers on this machine."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from dwconv.arguments import run
+from dwconv.errors import DwconvWarning
+from dwconv.measure.threads import on_threads
+from dwconv.models import load_model
+from dwconv.parallel.costs import layer_costs
+from dwconv.parallel.pieces import pieces
+from dwconv.parallel.plan import LayerCost
+from dwconv.parallel.plan_arguments import PlanRequest, parser_of_plan, request_from
+from dwconv.parallel.plan_files import write_plan
+from dwconv.parallel.plan_text import print_proposal
+from dwconv.parallel.planning import Candidate, Proposal, propose
+from dwconv.parallel.timeline import draw_timeline, write_chrome_trace
+
+_WIDTH = 120
+"""Columns where no terminal says how many there are."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, 2 for bad input, 130 after ctrl-C."""
+    return run(_plan, argv)
+
+
+def _plan(argv: list[str] | None) -> int:
+    request = request_from(parser_of_plan().parse_args(argv))
+    with on_threads(request.threads or torch.get_num_threads()):
+        proposal = _measured(request)
+    width = None if sys.stdout.isatty() else _WIDTH
+    print_proposal(proposal, Console(highlight=False, width=width))
+    if request.json:
+        _write(proposal, request, request.json)
+    if request.timeline:
+        _draw(_asked_for(proposal, request), request.timeline)
+    return 0
+
+
+def _measured(request: PlanRequest) -> Proposal:
+    model = load_model(request.model).train()
+    if request.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    cut = pieces(model, _made_up(request, request.microbatch_shape))
+    share_shape = request.share_shape
+    is_apart = share_shape is not None and share_shape != request.microbatch_shape
+    seconds = request.seconds / 2 if is_apart else request.seconds
+    layers = _costs(request, cut, request.microbatch_shape, seconds=seconds)
+    on_whole_share = None
+    if share_shape is not None:
+        on_whole_share = _costs(request, cut, share_shape, seconds=seconds) if is_apart else layers
+    return propose(layers, request.cluster, request.shape, on_whole_share=on_whole_share)
+
+
+def _costs(
+    request: PlanRequest, cut: nn.Sequential, shape: tuple[int, ...], *, seconds: float
+) -> tuple[LayerCost, ...]:
+    print(f"note: timing {len(cut)} layers on {'×'.join(map(str, shape))} for {seconds:g} s", file=sys.stderr)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", DwconvWarning)
+        costs = layer_costs(cut, _made_up(request, shape), seconds=seconds)
+    for each in said:
+        print(f"note: {each.message}", file=sys.stderr)
+    return costs
+
+
+def _made_up(request: PlanRequest, shape: tuple[int, ...]) -> Tensor:
+    images = torch.randn(shape)
+    return images.to(memory_format=torch.channels_last) if request.channels_last else images
+
+
+def _write(proposal: Proposal, request: PlanRequest, path: Path) -> None:
+    """Write the best plan that can be run: of the pipelines, if their stages were asked for."""
+    can_run = [each for each in proposal.candidates if each.plan.is_even]
+    if wanted := [each for each in can_run if request.shape.stages == len(each.plan.stages)]:
+        can_run = wanted
+    if not can_run:
+        print(f"note: {path} is not written: no plan here can be run", file=sys.stderr)
+        return
+    write_plan(can_run[0].plan, path)
+    print(f"plan: {can_run[0].name}: {path}")
+
+
+def _asked_for(proposal: Proposal, request: PlanRequest) -> Candidate:
+    """The best of so many stages as were asked for; else the best of all."""
+    wanted = [each for each in proposal.candidates if request.shape.stages == len(each.plan.stages)]
+    return wanted[0] if wanted else proposal.best
+
+
+def _draw(candidate: Candidate, prefix: Path) -> None:
+    trace, picture = (prefix.with_name(prefix.name + suffix) for suffix in (".json", ".png"))
+    write_chrome_trace(candidate.step.events, trace)
+    print(f"timeline: {trace}")
+    draw_timeline(candidate.step.events, picture, title=f"One step of {candidate.name}, simulated")
+    print(f"timeline: {picture}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""A rank of two: ``python -m tests.call.two_ranks RANK FOLDER``. It trains converted models, spread in several ways,
+runs calls of DTensors, and saves what came of them."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+import dwconv
+from dwconv import native
+from tests.call.spread_calls import run_all
+
+SIZES = (8, 12, 10)
+"""Channels, height and width of what its first depthwise layer takes."""
+LAYERS = ("1", "4")
+"""The depthwise layers of ``small_net``."""
+STEPS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What became of one model in one rank."""
+
+    parameters: list[Tensor]
+    """Whole, however they were spread."""
+    ran: list[str]
+    """What autograd recorded of the first depthwise layer, in each step."""
+    calls: dict[str, dict[str, list[int]]]
+    """Of the model, and inside its wrapper: calls of each pass by layer."""
+    warned: list[str]
+
+
+def small_net() -> nn.Module:
+    """The same in every process. Nothing in it mixes the images of a batch."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 1),
+        nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.GroupNorm(2, 8),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1, groups=8, bias=False),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, 4),
+    ).to(memory_format=torch.channels_last)
+
+
+def images() -> Tensor:
+    """The whole batch."""
+    drawn = torch.randn(4, 3, *SIZES[1:], generator=torch.Generator().manual_seed(1))
+    return drawn.to(memory_format=torch.channels_last)
+
+
+def train(model: nn.Module, x: Tensor) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+
+def in_ddp(model: nn.Module) -> nn.Module:
+    return DistributedDataParallel(dwconv.convert(model))
+
+
+def converted_then_sharded(model: nn.Module) -> nn.Module:
+    return _sharded(dwconv.convert(model))
+
+
+def sharded_then_converted(model: nn.Module) -> nn.Module:
+    return dwconv.convert(_sharded(model))
+
+
+def _sharded(model: nn.Module) -> nn.Module:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for name in LAYERS:
+        fully_shard(model.get_submodule(name), mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def in_fsdp_1(model: nn.Module) -> nn.Module:
+    """The older wrapper, which flattens parameters."""
+    return FullyShardedDataParallel(dwconv.convert(model), device_id=torch.device("cpu"))
+
+
+WAYS = {
+    "ddp": in_ddp,
+    "converted, then sharded": converted_then_sharded,
+    "sharded, then converted": sharded_then_converted,
+    "fsdp 1": in_fsdp_1,
+}
+
+
+def trained(way: str, rank: int) -> Trained:
+    """The model after its steps on this rank's half of the batch."""
+    dwconv.reset()
+    ran: list[str] = []
+    model = small_net()
+    model[1].register_forward_hook(lambda layer, inputs, y: ran.append(y.grad_fn.name()))
+    spread = WAYS[way](model)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        train(spread, images()[2 * rank : 2 * rank + 2])
+    calls = {"model": calls_of(spread)} | ({"inside": calls_of(spread.module)} if way == "ddp" else {})
+    return Trained(parameters=whole(spread), ran=ran, calls=calls, warned=[str(each.message) for each in heard])
+
+
+def calls_of(model: nn.Module) -> dict[str, list[int]]:
+    return {" ".join(row.names): [each.calls for each in row.passes] for row in dwconv.report(model).rows}
+
+
+def whole(model: nn.Module) -> list[Tensor]:
+    if isinstance(model, FullyShardedDataParallel):
+        with FullyShardedDataParallel.summon_full_params(model):
+            return [each.detach().clone() for each in small_parameters(model)]
+    return [full(each.detach()) for each in model.parameters()]
+
+
+def full(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def small_parameters(model: nn.Module) -> list[Tensor]:
+    """As of ``small_net``: flattened ones are in its layers while they are whole."""
+    layers = [each for each in model.modules() if isinstance(each, (nn.Conv2d, nn.GroupNorm, nn.Linear))]
+    return [each for layer in layers for each in (layer.weight, layer.bias) if each is not None]
+
+
+def main(rank: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    torch.set_warn_always(True)  # PyTorch says most things once in a process
+    native.native()
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=timedelta(seconds=120)
+    )
+    torch.save({way: vars(trained(way, rank)) for way in WAYS}, folder / f"models-{rank}.pt")
+    torch.save(run_all(init_device_mesh("cpu", (2,))), folder / f"calls-{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,62 @@
+"""Packs that were changed, as by accident or on purpose; and how they are refused."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import dwconv
+from dwconv import packed
+from dwconv.errors import PackError
+from dwconv.packs.manifest import MANIFEST, Manifest, PackedKernel, decode, encode
+
+
+def forge(pack: Path, change: Callable[[Manifest], Manifest], *, seal: bool = True) -> None:
+    """Change the manifest; with a digest that fits it, as who makes packs can."""
+    manifest = change(decode((pack / MANIFEST).read_bytes()))
+    (pack / MANIFEST).write_bytes(encode(manifest.sealed() if seal else manifest))
+
+
+def made_for(**fields: object) -> Callable[[Manifest], Manifest]:
+    def change(manifest: Manifest) -> Manifest:
+        return msgspec.structs.replace(manifest, made_for=msgspec.structs.replace(manifest.made_for, **fields))
+
+    return change
+
+
+def forge_records(pack: Path, content: bytes) -> None:
+    """Other records, with a manifest that fits them."""
+    (pack / "records.jsonl").write_bytes(content)
+
+    def change(manifest: Manifest) -> Manifest:
+        digest = hashlib.sha256(content).hexdigest()
+        file = msgspec.structs.replace(manifest.records, sha256=digest, bytes=len(content))
+        return msgspec.structs.replace(manifest, records=file)
+
+    forge(pack, change)
+
+
+def first_kernel(**fields: object) -> Callable[[Manifest], Manifest]:
+    """Other fields of the first kernel in the manifest."""
+
+    def change(manifest: Manifest) -> Manifest:
+        first: PackedKernel = msgspec.structs.replace(manifest.kernels[0], **fields)
+        return msgspec.structs.replace(manifest, kernels=[first, *manifest.kernels[1:]])
+
+    return change
+
+
+def refused(pack: Path, words: str, **options: object) -> None:
+    """In one line that names the pack; and nothing of it is known afterwards."""
+    with pytest.raises(PackError, match=words) as raised:
+        dwconv.load_pack(pack, **options)
+    assert str(raised.value).startswith(f"pack={pack}: ") and "\n" not in str(raised.value)
+    assert packed.records() == []
+
+
+def some(pack: Path, pattern: str) -> Path:
+    return sorted(pack.glob(pattern))[0]

@@ -1,0 +1,97 @@
+"""Which kernels go into a pack: those that the records of the device, made with the versions installed, decide for."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import planted_records
+import pytest
+from packs.conftest import LAYER, SMALL
+
+from dwconv import versions
+from dwconv.packs.choose import Choice, choose
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.template import templates_for
+from dwconv.target import Target, cpu_target, parse_target
+from dwconv.workload import Workload
+
+GPU = parse_target("cuda:sm_90")
+"""It is not here, so that computed costs decide."""
+ON_GPU = planted_records.workload_of(shape=(8, 8, 12, 12), layout="nchw")
+
+
+def computed(workload: Workload = ON_GPU, *, us: float = 50.0) -> TuningRecord:
+    config = templates_for(workload, GPU)[0].space(workload, GPU).default
+    return planted_records.record_of(
+        workload, config=config, device="sm_90", predicted=True, median_us=us, baseline_us=None
+    )
+
+
+def chosen(tmp_path: Path, workload: Workload, target: Target, *records: TuningRecord) -> Choice | None:
+    log = TuningLog(tmp_path / "log.jsonl")
+    for record in records:
+        log.append(record)
+    return choose(workload, target, Database.load([log.path]))
+
+
+def test_computed_costs_decide_for_a_gpu_that_is_not_here(tmp_path):
+    choice = chosen(tmp_path, ON_GPU, GPU, computed())
+    assert choice is not None and [each.workload for each in choice.candidates] == [ON_GPU]
+
+
+def measured_elsewhere() -> TuningRecord:
+    record = computed()
+    assert record.measurement is not None
+    return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, predicted=False))
+
+
+def made_with(**other: str) -> TuningRecord:
+    return dataclasses.replace(computed(), versions={**versions.installed(), **other})
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(measured_elsewhere(), id="measured, so that its pack would say that it is faster"),
+        pytest.param(dataclasses.replace(computed(), status=Status.WRONG), id="wrong"),
+        pytest.param(dataclasses.replace(computed(), measurement=None), id="without a cost"),
+        pytest.param(made_with(math="fast"), id="fast math"),
+        pytest.param(made_with(tvm="0.1"), id="another TVM"),
+    ],
+)
+def test_other_records_of_such_a_gpu_do_not(tmp_path, record):
+    assert chosen(tmp_path, ON_GPU, GPU, record) is None
+
+
+def test_the_nearest_batch_size_goes_before_the_least_cost_and_that_before_the_rest(tmp_path):
+    larger, smaller = (dataclasses.replace(ON_GPU, batch=batch) for batch in (64, 7))
+    space = templates_for(smaller, GPU)[0].space(smaller, GPU)
+    cheaper = dataclasses.replace(computed(smaller, us=30.0), config=space.neighbours(space.default)[0])
+    choice = chosen(tmp_path, ON_GPU, GPU, computed(larger, us=1.0), computed(smaller, us=40.0), cheaper)
+    assert choice is not None and choice.record == cheaper
+
+
+def on_cpu(workload: Workload, *, tvm: str = "", us: float = 50.0) -> TuningRecord:
+    (template,) = (each for each in templates_for(workload, cpu_target()) if each.layout == "nhwc")
+    config = template.space(workload, cpu_target()).default
+    record = planted_records.record_of(workload, config=config, median_us=us, baseline_us=1000.0)
+    return dataclasses.replace(record, versions={**record.versions, **({"tvm": tvm} if tvm else {})})
+
+
+def test_what_was_measured_with_other_versions_does_not_decide(tmp_path):
+    assert chosen(tmp_path, SMALL, cpu_target(), on_cpu(SMALL, tvm="0.1", us=1.0)) is None
+    current = on_cpu(SMALL)
+    choice = chosen(tmp_path, SMALL, cpu_target(), current)
+    assert choice is not None and choice.record == current
+
+
+def test_a_layer_with_a_bias_gets_the_kernel_without_it_if_only_that_was_measured(tmp_path):
+    """A call adds the bias in a sweep of its own."""
+    without = dataclasses.replace(LAYER, bias=False)
+    choice = chosen(tmp_path, LAYER, cpu_target(), on_cpu(without))
+    assert choice is not None and [each.workload for each in choice.candidates] == [without]
+    both = chosen(tmp_path, LAYER, cpu_target(), on_cpu(LAYER, us=80.0))
+    assert both is not None and [each.workload for each in both.candidates] == [LAYER]

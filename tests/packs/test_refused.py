@@ -1,0 +1,270 @@
+"""Every pack that must not be loaded is refused in one line, and nothing of it is known afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+import planted_records
+import pytest
+import torch
+from packs.forging import first_kernel, forge, forge_records, made_for, refused, some
+
+import dwconv
+from dwconv import cpu_facts, packed, versions
+from dwconv.packs import load
+from dwconv.packs.manifest import MANIFEST, CudaLaunch, Manifest, decode
+from dwconv.target import cpu_target, parse_target
+
+pytestmark = pytest.mark.usefixtures("no_packs")
+INSTALLED = dict(versions.installed())
+
+
+@pytest.mark.parametrize("pattern", ["kernels/*.so", "native/*.so", "records.jsonl"])
+def test_a_file_that_was_changed_is_refused(pack, pattern):
+    if not (file := next(pack.glob(pattern), None)):
+        pytest.skip("nothing compiles the C++ of calls here")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    refused(pack, f"{file.name} was changed after the pack was made")
+
+
+def test_a_file_that_is_cut_off_or_longer_or_missing_is_refused(pack):
+    file = some(pack, "kernels/*.so")
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    refused(pack, f"is cut off: {len(content) - 1} of {len(content)} bytes")
+    file.write_bytes(content + b"\0")
+    refused(pack, f"is larger than the {len(content)} bytes")
+    file.unlink()
+    refused(pack, "cannot be read: No such file")
+    file.mkdir()
+    refused(pack, "cannot be read: Is a directory")
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_at_once(pack):
+    file = some(pack, "kernels/*.so")
+    file.unlink()
+    os.mkfifo(file)
+    refused(pack, "is no file")
+
+
+def test_of_a_link_the_content_counts(pack, tmp_path):
+    """As in folders that an installer makes of links into its store."""
+    file = some(pack, "kernels/*.so")
+    stored = file.rename(tmp_path / "stored")
+    file.symlink_to(stored)
+    dwconv.load_pack(pack)
+    packed.forget()
+    stored.write_bytes(stored.read_bytes()[:-1] + b"?")
+    refused(pack, f"{file.name} was changed after the pack was made")
+
+
+def test_a_manifest_that_was_changed_or_cut_off_is_refused(pack):
+    forge(pack, made_for(device="other-cpu-avx2-2t"), seal=False)
+    refused(pack, "its manifest was changed after it was made")
+    (pack / MANIFEST).write_bytes((pack / MANIFEST).read_bytes()[:-100])
+    refused(pack, "its manifest is damaged")
+    (pack / MANIFEST).write_text('{"format": 2}')
+    refused(pack, "its format is 2, and this dwconv reads 1")
+    (pack / MANIFEST).unlink()
+    refused(pack, "manifest.json cannot be read: No such file")
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "kernels/../../outside", "kernels/.."])
+def test_no_file_outside_of_the_pack_is_read(pack, path):
+    outside = pack.parent / "outside"
+    outside.write_bytes(b"outside")
+    digest = hashlib.sha256(b"outside").hexdigest()
+
+    def change(manifest: Manifest) -> Manifest:
+        file = msgspec.structs.replace(manifest.records, path=path, sha256=digest, bytes=7)
+        return msgspec.structs.replace(manifest, records=file)
+
+    forge(pack, change)
+    refused(pack, "its manifest is damaged: .*matching regex")
+
+
+def test_another_pack_than_the_one_that_was_asked_for_is_refused(pack, made):
+    assert dwconv.load_pack(pack, sha256=made.manifest.sha256).sha256 == made.manifest.sha256
+    dwconv.load_pack(pack, sha256=made.manifest.sha256.upper())
+    packed.forget()
+    forge(pack, lambda manifest: msgspec.structs.replace(manifest, needs="nothing"))
+    refused(pack, f"not the {made.manifest.sha256} that was asked for", sha256=made.manifest.sha256)
+
+
+def test_a_pack_of_another_device_is_refused(pack, monkeypatch):
+    device = cpu_target().device
+    monkeypatch.setattr(
+        load, "cpu_target", lambda: dataclasses.replace(cpu_target(), device="other-avx2-2t", threads=2)
+    )
+    refused(pack, f"it is for {device}, this is other-avx2-2t")
+
+
+def test_a_pack_of_another_architecture_is_refused(pack):
+    forge(pack, made_for(arch="riscv64"))
+    refused(pack, "it is for Linux on riscv64")
+
+
+def test_instructions_that_this_cpu_lacks_are_named(pack):
+    forge(pack, made_for(instructions=["avx9000", *sorted(cpu_facts.instructions())]))
+    refused(pack, "may need avx9000, which this CPU does not have")
+
+
+def test_as_many_threads_as_there_are_do(pack):
+    device = cpu_target().device
+    model = device.removesuffix(f"{cpu_target().threads}t")
+    forge(pack, made_for(device=f"{model}777t"))
+    dwconv.load_pack(pack)
+
+
+def test_a_gpus_pack_needs_a_gpu(pack):
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    forge(pack, made_for(kind="cuda", arch="sm_90", device="sm_90"))
+    refused(pack, "no GPU in this machine")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("dwconv", "it was made by dwconv 0.0.0, this is dwconv"), ("tvm", "it was measured with TVM")],
+)
+def test_a_pack_that_says_other_versions_is_refused(pack, name, words):
+    forge(pack, lambda made: msgspec.structs.replace(made, versions={**made.versions, name: "0.0.0"}))
+    refused(pack, words)
+
+
+def test_a_pack_measured_beside_another_pytorch_is_refused(pack, monkeypatch):
+    monkeypatch.setattr(versions, "installed", lambda: {**INSTALLED, "torch": "9.9.9"})
+    refused(pack, r"it was measured with PyTorch .*; here is PyTorch 9\.9\.9; make it again")
+
+
+def test_a_pack_of_another_template_version_is_refused(pack, monkeypatch):
+    from dwconv.records import validity
+
+    monkeypatch.setattr(validity, "version_of", lambda name: 99)
+    refused(pack, "it was measured with version 1 of cpu")
+
+
+def test_records_of_another_device_are_refused(pack):
+    from dwconv.records.line import encode as line_of
+
+    record = planted_records.record_of(planted_records.workload_of(), device="another-avx2-2t")
+    forge_records(pack, line_of(record) + b"\n")
+    refused(pack, "it has a record of another-avx2-2t, and is for")
+
+
+def test_what_was_never_measured_is_run_only_if_asked(pack, no_packs):
+    forge(pack, made_for(measured=False))
+    refused(pack, r"never measured, .* load_pack\(…, unmeasured=True\) runs them all the same")
+
+
+def test_damaged_records_are_refused(pack):
+    forge_records(pack, b"{\n")
+    refused(pack, "records.jsonl is damaged")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"format": 1, "name": "\xff"}',
+        b'{"format": 1, "name": ' + b"[" * 100_000,
+        b"[]",
+    ],
+    ids=["no UTF-8", "deep", "no object"],
+)
+def test_what_is_no_manifest_is_refused(pack, text):
+    (pack / MANIFEST).write_bytes(text)
+    refused(pack, "its manifest is damaged")
+
+
+def test_a_manifest_with_a_field_that_nobody_knows_is_refused(pack):
+    """It may say what must not be left out."""
+    manifest = (pack / MANIFEST).read_bytes()
+    (pack / MANIFEST).write_bytes(manifest.replace(b"{", b'{"needs_more": 1,', 1))
+    refused(pack, "its manifest is damaged: .*needs_more")
+    kernel = manifest.replace(b'"workload": {', b'"needs_more": 1, "workload": {', 1)
+    assert kernel != manifest
+    (pack / MANIFEST).write_bytes(kernel)
+    refused(pack, "its manifest is damaged: .*needs_more")
+
+
+NOWHERE = CudaLaunch(kernel="k", grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0, arguments=["nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"config": {"block_h": 1}}, "its configuration names no template"),
+        ({"workload": {"pass_": "fprop"}}, "^pack=.*: kernels/"),
+        ({"arguments": []}, "takes , not x, w"),
+        ({"launches": [NOWHERE]}, "a launch takes nowhere, which is no argument"),
+    ],
+    ids=["config", "workload", "arguments", "launches"],
+)
+def test_a_kernel_that_makes_no_sense_is_refused(pack, fields, words):
+    forge(pack, first_kernel(**fields))
+    refused(pack, words)
+
+
+def test_a_pack_of_another_system_is_refused(pack, monkeypatch):
+    monkeypatch.setattr(load.platform, "system", lambda: "Darwin")
+    refused(pack, "it is for Linux on .*, this is Darwin")
+
+
+def test_without_the_runtime_of_openmp_it_is_refused(pack, monkeypatch):
+    monkeypatch.setattr(load, "openmp_is_here", lambda: False)
+    refused(pack, "its kernels need the OpenMP runtime")
+
+
+@pytest.mark.parametrize(
+    ("arch", "device", "measured", "words"),
+    [
+        ("sm_80", "gpu", True, r"it is for gpu \(sm_80\), this is gpu \(sm_90\)"),
+        ("sm_90", "other", True, r"it is for other \(sm_90\), this is gpu \(sm_90\)"),
+        ("sm_80", "sm_80", False, r"it is for sm_80 \(sm_80\), this is gpu \(sm_90\)"),
+        ("sm_90", "sm_90", False, "it has a record of .*, and is for sm_90"),
+    ],
+)
+def test_on_a_gpu_another_gpus_pack_is_refused_and_computed_costs_hold_for_its_architecture(
+    pack, monkeypatch, arch, device, measured, words
+):
+    gpu = dataclasses.replace(parse_target("cuda:sm_90"), device="gpu", present=True)
+    monkeypatch.setattr(load, "cuda_target", lambda: gpu)
+    forge(pack, made_for(kind="cuda", arch=arch, device=device, measured=measured))
+    refused(pack, words, unmeasured=True)
+
+
+# -- the C++ of calls: it is left out, and the kernels run ------------------------------------------------------------
+
+
+@pytest.fixture
+def brings_native(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pack with C++ of calls, in a process that has none."""
+    if decode((pack / MANIFEST).read_bytes()).native is None:
+        pytest.skip("nothing compiles the C++ of calls here")
+    monkeypatch.setattr(load.native, "module", None)
+
+
+@pytest.mark.usefixtures("brings_native")
+@pytest.mark.parametrize(("name", "word"), [("torch", "PyTorch"), ("python", "Python"), ("sources", "sources")])
+def test_the_cpp_of_calls_for_another_version_is_left_out(pack, monkeypatch, name, word):
+    here = load.bound_to()
+    monkeypatch.setattr(load, "bound_to", lambda: {**here, name: "9.9.9"})
+    loaded = dwconv.load_pack(pack)
+    assert loaded.without_native == f"its C++ of calls was compiled for {word} {here[name]}, here is 9.9.9"
+    assert "calls go through Python" in str(loaded)
+
+
+@pytest.mark.usefixtures("brings_native")
+def test_cpp_of_calls_that_cannot_be_loaded_is_left_out(pack, monkeypatch):
+    def take(content: bytes) -> None:
+        raise ImportError("no such symbol")
+
+    monkeypatch.setattr(load.native, "take", take)
+    assert dwconv.load_pack(pack).without_native == "its C++ of calls cannot be loaded: no such symbol"
+    assert packed.records()

@@ -1,0 +1,137 @@
+"""What the pieces of a model cost: bytes by hand, times against the clock."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from dwconv.errors import CannotBeCut, DwconvWarning
+from dwconv.measure.timing import Effort
+from dwconv.parallel import costs
+from dwconv.parallel.costs import layer_costs
+from dwconv.parallel.pieces import pieces
+from dwconv.records.record import Measurement
+
+from .small_models import SmallMobileNet, SmallResNet
+
+FEW_S = 0.05
+
+
+US = {"forward": 10.0, "dgrad": 20.0, "backward": 50.0}
+
+
+def _made_up(*, step_takes: float = 1.0, contention: float = 0.0):
+    """A clock on which every pass takes as many microseconds as above; the whole step ``step_takes`` times as long as
+    all of them. The calls really run."""
+
+    def timed(calls, *, clock, effort):
+        for call in calls.values():
+            call()
+        us = {name: US[name.partition(" ")[0]] for name in calls if not name.startswith("whole")}
+        backward = {name.partition(" ")[2]: each for name, each in us.items() if not name.startswith("forward")}
+        forward_us = sum(each for name, each in us.items() if name.startswith("forward"))
+        us["whole forward"] = step_takes * forward_us
+        us["whole step"] = step_takes * (forward_us + sum(backward.values()))
+        return {
+            name: Measurement(median_us=each, spread_us=0.0, rounds=3, contention=contention)
+            for name, each in us.items()
+        }
+
+    return timed
+
+
+@pytest.fixture
+def made_up_times(monkeypatch):
+    monkeypatch.setattr(costs, "time_in_turns", _made_up())
+
+
+def _plain() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5))
+
+
+def test_bytes_by_hand(made_up_times):
+    conv, relu, flatten, linear = layer_costs(_plain(), torch.randn(2, 3, 6, 6))
+    image, activation = 2 * 3 * 36 * 4, 2 * 4 * 36 * 4
+    assert [each.output_bytes for each in (conv, relu, flatten, linear)] == [activation] * 3 + [2 * 5 * 4]
+    assert [each.parameter_bytes for each in (conv, relu, flatten, linear)] == [
+        3 * 4 * 9 * 4, 0, 0, (4 * 36 * 5 + 5) * 4
+    ]  # fmt: skip
+    assert conv.saved_bytes == image
+    assert relu.saved_bytes == activation  # its result, which the linear layer saves too: counted once
+    assert flatten.saved_bytes == 0
+    assert linear.saved_bytes == 0
+
+
+def test_the_data_needs_no_gradient_and_wgrad_is_what_both_take_longer(made_up_times):
+    conv, relu, _, linear = layer_costs(_plain(), torch.randn(2, 3, 6, 6))
+    assert (conv.forward_us, conv.dgrad_us, conv.wgrad_us) == (10, 0, 50)
+    assert (relu.forward_us, relu.dgrad_us, relu.wgrad_us) == (10, 20, 0)
+    assert (linear.forward_us, linear.dgrad_us, linear.wgrad_us) == (10, 20, 30)
+
+
+def test_what_is_frozen_has_no_wgrad(made_up_times):
+    model = _plain()
+    model[0].requires_grad_(False)
+    frozen, _, _, linear = layer_costs(model, torch.randn(2, 3, 6, 6))
+    assert (frozen.dgrad_us, frozen.wgrad_us, frozen.parameter_bytes) == (0, 0, 0)
+    assert linear.wgrad_us == 30
+
+
+def test_names_and_inputs_that_are_no_numbers(made_up_times):
+    model = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 2))
+    embedding, linear = layer_costs(pieces(model, torch.zeros(3, dtype=torch.long)), torch.zeros(3, dtype=torch.long))
+    assert (embedding.name, linear.name) == ("0", "1")
+    assert (embedding.dgrad_us, embedding.wgrad_us) == (0, 50)
+    assert linear.dgrad_us == 20
+
+
+@pytest.mark.parametrize("make", [SmallResNet, SmallMobileNet], ids=lambda make: make.__name__)
+def test_measured_for_real_and_the_model_is_as_before(make):
+    model, images = make(), torch.randn(2, 3, 16, 16)
+    cut = pieces(model, images)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    layers = layer_costs(cut, images, seconds=FEW_S)
+    assert [layer.name for layer in layers] == list(cut._modules)
+    assert all(layer.forward_us > 0 for layer in layers)
+    assert all(layer.dgrad_us > 0 for layer in layers[1:])
+    assert sum(layer.parameter_bytes for layer in layers) == sum(4 * each.numel() for each in model.parameters())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(each.grad is None for each in model.parameters())
+
+
+def test_a_layer_with_much_to_do_takes_longer():
+    model = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Conv2d(8, 256, 3, padding=1), nn.Conv2d(256, 8, 3, padding=1))
+    small, *large = layer_costs(model, torch.randn(2, 8, 32, 32), seconds=FEW_S)
+    assert all(each.forward_us > small.forward_us for each in large)
+
+
+def test_all_passes_are_timed_in_turns(monkeypatch):
+    asked = []
+
+    def spy(calls, *, clock, effort: Effort):
+        asked.append((list(calls), effort.budget_s))
+        return _made_up()(calls, clock=clock, effort=effort)
+
+    monkeypatch.setattr(costs, "time_in_turns", spy)
+    layer_costs(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.randn(2, 3), seconds=7)
+    assert asked == [(["forward 0", "backward 0", "forward 1", "dgrad 1", "whole forward", "whole step"], 7)]
+
+
+def test_what_a_step_takes_longer_is_shared_out(monkeypatch):
+    monkeypatch.setattr(costs, "time_in_turns", _made_up(step_takes=1.5))
+    conv, relu, _, linear = layer_costs(_plain(), torch.randn(2, 3, 6, 6))
+    assert (conv.forward_us, conv.dgrad_us, conv.wgrad_us) == pytest.approx((15, 0, 75))
+    assert (relu.forward_us, relu.dgrad_us, relu.wgrad_us) == pytest.approx((15, 30, 0))
+    assert (linear.forward_us, linear.dgrad_us, linear.wgrad_us) == pytest.approx((15, 30, 45))
+
+
+def test_times_from_a_busy_machine_are_said_to_be(monkeypatch):
+    monkeypatch.setattr(costs, "time_in_turns", _made_up(contention=0.4))
+    with pytest.warns(DwconvWarning, match="other work took 40% of the time while layers were timed"):
+        layer_costs(_plain(), torch.randn(2, 3, 6, 6))
+
+
+def test_a_piece_that_does_not_run_is_named():
+    with pytest.raises(CannotBeCut, match="1 does not run on a microbatch of 2×3"):
+        layer_costs(nn.Sequential(nn.Linear(3, 4), nn.Linear(3, 4)), torch.randn(2, 3))

@@ -1,0 +1,127 @@
+"""``python -m dwconv.parallel plan``: what it prints and writes, and its answers to bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from dwconv.parallel import __main__ as parallel
+from dwconv.parallel import plan_command
+from dwconv.parallel.plan_files import read_plan
+
+from .made_up_layers import layer
+
+MODEL = ("--model", "parallel.small_models:SmallResNet", "--input", "16,3,12,12")
+RANKS = ("--world", "4", "--link-gb-s", "1")
+
+
+def _run(*options: object) -> int | str | None:
+    try:
+        return parallel.main(["plan", *map(str, options)])
+    except SystemExit as exit:  # argparse ends this way
+        return exit.code
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Nothing is timed: parameters are large, so that a pipeline is best. The shapes that were asked for."""
+    shapes = []
+
+    def costs(cut, microbatch, *, seconds):
+        shapes.append(tuple(microbatch.shape))
+        return tuple(
+            layer(name=name, parameter_bytes=10**7, forward_us=100.0 * len(microbatch)) for name in cut._modules
+        )
+
+    monkeypatch.setattr(plan_command, "layer_costs", costs)
+    return shapes
+
+
+def test_a_plan_against_data_parallelism(timed, capsys):
+    assert _run(*MODEL, *RANKS, "--microbatches", 16) == 0
+    printed = capsys.readouterr().out
+    assert timed == [(1, 3, 12, 12), (4, 3, 12, 12)]  # a microbatch, and what a rank has of the batch
+    assert "4 ranks, a link of 1 GB/s and 10 µs, 9 layers, 16 microbatches, 1f1b" in printed
+    rows = {line.strip().partition("  ")[0]: line for line in printed.splitlines()}
+    assert re.search(r"1\.00 +0% .* yes", rows["data parallelism"])
+    assert {"4 stages", "2 stages × 2 replicas"} <= set(rows)
+    assert re.search(r"recommended: 4 stages, [\d.]+ times as fast as plain data parallelism", printed)
+    assert re.search(r"^ +0 +0 +conv1\b", printed, re.MULTILINE)  # a stage, its rank, its layers
+
+
+def test_the_plan_that_is_written_is_read_again(timed, tmp_path, capsys):
+    path = tmp_path / "plan.json"
+    assert _run(*MODEL, *RANKS, "--microbatches", 8, "--stages", 2, "--schedule", "gpipe", "--json", path) == 0
+    plan = read_plan(path)
+    assert (len(plan.stages), plan.world, plan.schedule, plan.microbatches) == (2, 4, "gpipe", 4)
+    assert plan.is_even
+    assert [each.name for each in plan.layers[:3]] == ["conv1", "bn1", "layer1_0"]
+    assert f"plan: 2 stages × 2 replicas: {path}" in capsys.readouterr().out
+
+
+def test_the_timeline_of_what_is_recommended(timed, tmp_path, capsys):
+    assert _run(*MODEL, *RANKS, "--schedule", "zero-bubble", "--timeline", tmp_path / "step") == 0
+    printed = capsys.readouterr().out
+    trace = json.loads((tmp_path / "step.json").read_text())
+    assert {each["pid"] for each in trace["traceEvents"]} == {0, 1, 2, 3}
+    assert (tmp_path / "step.png").stat().st_size > 10_000
+    assert str(tmp_path / "step.png") in printed
+
+
+def test_too_little_memory_for_data_parallelism_is_said(timed, capsys):
+    assert _run(*MODEL, *RANKS, "--memory-gb", 0.1) == 0
+    printed = capsys.readouterr().out
+    assert "left out: data parallelism: needs 0.27 GB a rank, and 0.1 GB are there" in printed
+    assert "recommended: 4 stages, plain data parallelism does not fit" in printed
+
+
+def test_measured_for_real(capsys):
+    assert _run(*MODEL, "--world", 2, "--link-gb-s", 5, "--seconds", 0.05, "--threads", 1, "--channels-last") == 0
+    out, err = capsys.readouterr()
+    assert "note: timing 9 layers on 4×3×12×12" in err
+    assert "recommended: " in out and "2 stages" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((*RANKS, "--schedule", "2f2b"), "schedule=2f2b is unknown; use one of gpipe, 1f1b, interleaved, zero-bubble"),
+        (("--world", 2, "--link-gb-s", 1, "--stages", 3), "world=2 is smaller than the 3 stages"),
+        ((*RANKS, "--microbatches", 5), "its batch of 16 is not divisible by microbatches=5"),
+        ((*RANKS, "--stages", 40), "world=4 is smaller than the 40 stages"),
+        (
+            ("--world", 20, "--link-gb-s", 1, "--stages", 10, "--microbatches", 16),
+            "stages=10 are more than the 9 layers",
+        ),
+        ((*RANKS, "--memory-gb", 0.001), "no plan for world=4: data parallelism: needs"),
+        (("--world", 0, "--link-gb-s", 1), "0 is not a whole number of at least 1"),
+        (("--world", 4, "--link-gb-s", "fast"), "fast is not a number above 0"),
+        (("--world", 4), "--link-gb-s"),
+        ((*RANKS, "--model", "parallel.test_pieces:AroundNothing"), "has no AroundNothing"),
+        ((*RANKS, "--model", "parallel.test_pieces:Branching"), "Branching cannot be traced: a branch needs the value"),
+        ((*RANKS, "--json", "no/folder/plan.json"), "plan=no/folder/plan.json cannot be written"),
+    ],
+)
+def test_bad_input_is_one_line(timed, capsys, options, message):
+    assert _run(*MODEL, *options) == 2
+    err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: ")]
+    assert len(err) == 1 and err[0].startswith("error: ") and message in err[0]
+
+
+def test_commands_are_listed(capsys):
+    assert parallel.main(["--help"]) == 0
+    assert "  plan " in capsys.readouterr().out
+    assert parallel.main(["plam"]) == 2
+    assert "command=plam is unknown; use one of plan" in capsys.readouterr().err
+    assert parallel.main([]) == 2
+
+
+def test_as_a_program():
+    command = [sys.executable, "-m", "dwconv.parallel", "plan", *MODEL, "--world", "2", "--link-gb-s", "-1"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("error: ") and ran.stderr.count("\n") == 1

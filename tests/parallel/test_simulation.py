@@ -1,0 +1,162 @@
+"""The simulated step against what can be computed by hand, and against rules that every step keeps."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dwconv.parallel.orders import SCHEDULES
+from dwconv.parallel.plan import Link, Plan, Stage
+from dwconv.parallel.prices import COPIES_OF_PARAMETERS, FREE_LINK, sum_us
+from dwconv.parallel.simulation import simulate
+
+from .made_up_layers import layer, plan
+
+SIZES = [(1, 3), (2, 4), (4, 4), (4, 8), (3, 9)]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize(("stages", "microbatches"), SIZES)
+def test_the_bubble_of_equal_stages(schedule, stages, microbatches):
+    step = simulate(plan([layer()] * stages, microbatches=microbatches, schedule=schedule))
+    assert step.bubble == pytest.approx((stages - 1) / (microbatches + stages - 1))
+    assert step.step_us == pytest.approx((microbatches + stages - 1) * 300)
+    assert step.exposed_communication_us == 0
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [size for size in SIZES if size[0] > 1])
+def test_the_bubble_of_zero_bubble_is_a_third_of_the_fill(stages, microbatches):
+    """Its first schedule, ZB-H1: (p − 1)(forward + dgrad − wgrad)."""
+    step = simulate(plan([layer()] * stages, microbatches=microbatches, schedule="zero-bubble"))
+    assert step.step_us == pytest.approx(300 * microbatches + 100 * (stages - 1))
+    assert step.bubble < simulate(plan([layer()] * stages, microbatches=microbatches)).bubble
+
+
+@pytest.mark.parametrize("stages_per_rank", [1, 2, 3])
+def test_the_bubble_of_interleaved_shrinks_with_the_stages_of_a_rank(stages_per_rank):
+    layers = [layer()] * (4 * stages_per_rank)
+    step = simulate(plan(layers, microbatches=8, schedule="interleaved", stages_per_rank=stages_per_rank))
+    assert step.bubble == pytest.approx(3 / (8 * stages_per_rank + 3))
+
+
+def test_communication_beside_computing_costs_only_the_fill():
+    """Two stages: activations cross once before the second can begin, gradients once before the first can end."""
+    link = Link(gb_s=1.0, latency_us=10.0)
+    step = simulate(plan([layer(output_bytes=40_000)] * 2, microbatches=8, schedule="gpipe", link=link))
+    assert step.exposed_communication_us == pytest.approx(2 * (10 + 40))
+
+
+def test_a_link_slower_than_computing_sets_the_pace():
+    link = Link(gb_s=1.0, latency_us=0.0)
+    step = simulate(plan([layer(output_bytes=1_000_000)] * 2, microbatches=4, schedule="gpipe", link=link))
+    assert step.step_us == pytest.approx(100 + 4 * 1000 + 100 + 200 + 4 * 1000 + 200)
+
+
+def test_gradients_of_replicas_are_summed_in_the_end():
+    link = Link(gb_s=1.0, latency_us=5.0)
+    layers = [layer(parameter_bytes=60_000, output_bytes=0)] * 2
+    step = simulate(plan(layers, replicas=[3, 3], microbatches=4, schedule="gpipe", link=link))
+    sums = [event for event in step.events if "sum of gradients over 3 ranks" in event.detail]
+    assert sorted({event.rank for event in sums}) == [0, 1, 2, 3, 4, 5]
+    assert [event.end_us - event.start_us for event in sums] == pytest.approx([4 * (5 + 20)] * 6)
+    assert {event.end_us for event in sums if event.stage == 0} == {step.step_us}
+
+
+def test_data_parallelism_sums_buckets_beside_the_backward_pass():
+    mib = 2**20
+    link = Link(gb_s=1.0, latency_us=0.0)
+    layers = tuple(layer(dgrad_us=30_000, wgrad_us=30_000, parameter_bytes=30 * mib) for _ in range(3))
+    one_stage = Plan(
+        layers=layers, stages=(Stage(first=0, last=3, replicas=2),), microbatches=1, schedule="1f1b", link=link
+    )
+    step = simulate(one_stage)
+    once_us = sum_us(link, 30 * mib, ranks=2)
+    assert once_us < 60_000  # a bucket is summed while the next fills
+    assert step.step_us == pytest.approx(300 + 3 * 60_000 + once_us)
+    assert step.exposed_communication_us == pytest.approx(once_us)
+    assert step.bubble == pytest.approx(0)
+
+
+def test_memory_is_what_is_on_its_way():
+    kept = [500, 500 + 1000, 500 + 1000]  # what a layer saves, and what it received
+    parameters = COPIES_OF_PARAMETERS * 40
+    for schedule, on_their_way in (("gpipe", [6, 6, 6]), ("1f1b", [3, 2, 1])):
+        step = simulate(plan([layer()] * 3, microbatches=6, schedule=schedule))
+        expected = [parameters + count * each for count, each in zip(on_their_way, kept, strict=True)]
+        assert list(step.memory_bytes) == expected
+
+
+# -- rules -----------------------------------------------------------------------------------------------------------
+
+times_us = st.floats(1, 1000)
+layers_of_all_kinds = st.builds(
+    layer,
+    forward_us=times_us,
+    dgrad_us=times_us,
+    wgrad_us=st.just(0.0) | times_us,
+    output_bytes=st.integers(0, 10**6),
+    parameter_bytes=st.integers(0, 10**6),
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    schedule = draw(st.sampled_from(SCHEDULES))
+    groups, microbatches = draw(st.integers(1, 4)), draw(st.sampled_from([4, 8, 12]))
+    stages_per_rank = draw(st.integers(1, 2)) if schedule == "interleaved" else 1
+    layers = draw(st.lists(layers_of_all_kinds, min_size=groups * stages_per_rank, max_size=groups * stages_per_rank))
+    if schedule == "interleaved" or draw(st.booleans()):
+        replicas = [draw(st.integers(1, 2))] * len(layers)
+    else:
+        replicas = draw(st.lists(st.sampled_from([1, 2, 4]), min_size=len(layers), max_size=len(layers)))
+    link = draw(st.sampled_from([FREE_LINK, Link(gb_s=1.0, latency_us=20.0), Link(gb_s=0.1, latency_us=0.0)]))
+    return plan(
+        layers,
+        replicas=replicas,
+        microbatches=microbatches // replicas[0],
+        schedule=schedule,
+        link=link,
+        stages_per_rank=stages_per_rank,
+    )
+
+
+@given(plans())
+def test_every_pass_runs_once_in_an_order_that_data_allows(drawn):
+    step = simulate(drawn)
+    computed = {
+        (event.what, event.stage, event.microbatch): event for event in step.events if event.what != "communication"
+    }
+    total = drawn.microbatches * drawn.stages[0].replicas
+    wanted = set(itertools.product(("forward", "dgrad", "wgrad"), range(len(drawn.stages)), range(total)))
+    assert set(computed) == wanted
+    assert len([event for event in step.events if event.what != "communication"]) == len(wanted)
+    for (what, stage, microbatch), event in computed.items():
+        if what == "forward" and stage:
+            assert computed["forward", stage - 1, microbatch].end_us <= event.start_us
+        if what == "dgrad":
+            assert computed["forward", stage, microbatch].end_us <= event.start_us
+            if stage + 1 < len(drawn.stages):
+                assert computed["dgrad", stage + 1, microbatch].end_us <= event.start_us
+        if what == "wgrad":
+            assert computed["dgrad", stage, microbatch].end_us <= event.start_us
+    assert step.step_us >= max(event.end_us for event in step.events) - 1e-6
+
+
+@given(plans())
+def test_a_rank_computes_one_thing_at_a_time_and_sends_one_thing_at_a_time(drawn):
+    step = simulate(drawn)
+    for rank, sends in itertools.product(range(drawn.world), (True, False)):
+        own = [event for event in step.events if event.rank == rank and (event.what == "communication") == sends]
+        assert all(one.end_us <= other.start_us + 1e-6 for one, other in itertools.pairwise(own))
+
+
+@given(plans())
+def test_no_memory_is_held_twice_or_lost(drawn):
+    step = simulate(drawn)
+    assert len(step.memory_bytes) == drawn.world
+    assert all(each > 0 for each in step.memory_bytes)
+    assert 0 <= step.bubble < 1
+    assert step.exposed_communication_us >= 0
