@@ -91,12 +91,17 @@ def test_the_default_stays_unless_it_is_beaten_in_three_rounds_of_four(monkeypat
     assert report.reason == "nothing beats DistributedDataParallel's default by more than the noise"
 
 
-def test_no_finals_where_the_default_is_the_fastest(monkeypatch, group):
-    def seconds_of(name, number):
-        return LOCAL_S + {"no communication": 0.0, str(Communication()): 0.001}.get(name, 0.004)
+def test_a_machine_that_slows_down_meanwhile_decides_nothing(monkeypatch, group):
+    """Everything takes three times as long after the first group of steps, the default in the finals, too."""
+    fastest = Communication(collective="reduce-scatter", bucket_mb=1)
+    calls = []
 
-    report = report_by(monkeypatch, group, seconds_of)
-    assert report.chosen == Communication() and not report.finals
+    def seconds_of(name, number):
+        calls.append(name)
+        slower = 1 if len(calls) < 30 else 3
+        return slower * (LOCAL_S + {"no communication": 0.0, str(fastest): 0.003}.get(name, 0.004))
+
+    assert report_by(monkeypatch, group, seconds_of).chosen == fastest
 
 
 def test_what_there_is_no_time_for_is_named(monkeypatch, group):
