@@ -15,6 +15,7 @@ from dwconv.parallel.plan import Link
 
 _MICROBATCHES_A_RANK = 2
 _INTERLEAVED_STAGES_A_RANK = 2
+_DEVICES = ("auto", "cpu", "cuda")
 DEFAULT_LATENCY_US = 10.0
 DEFAULT_SECONDS = 5.0
 
@@ -27,6 +28,7 @@ class PlanRequest:
     input_shape: tuple[int, ...]
     """Of the whole batch of a step."""
     channels_last: bool
+    device: str
     cluster: Cluster
     shape: Shape
     threads: int | None
@@ -64,6 +66,12 @@ def parser_of_plan() -> ArgumentParser:
         "--input", required=True, metavar="N,C,H,W", help="shape of the whole batch of a step, of all ranks together"
     )
     model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    model.add_argument(
+        "--device",
+        choices=_DEVICES,
+        default="auto",
+        help="where layers are timed, default auto: the GPU if there is one",
+    )
     _add_ranks(parser.add_argument_group("ranks"))
     _add_pipeline(parser.add_argument_group("pipeline"))
     measuring = parser.add_argument_group("measuring")
@@ -127,6 +135,7 @@ def request_from(args: argparse.Namespace) -> PlanRequest:
         model=args.model,
         input_shape=shape,
         channels_last=args.channels_last,
+        device=args.device,
         cluster=Cluster(
             world=args.world,
             link=Link(gb_s=args.link_gb_s, latency_us=args.link_latency_us),
