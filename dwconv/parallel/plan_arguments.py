@@ -22,11 +22,11 @@ DEFAULT_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """What the command line asks for."""
+    """A command line, read."""
 
     model: str
     input_shape: tuple[int, ...]
-    """Of the whole batch of a step."""
+    """The shape of the whole batch of a step."""
     channels_last: bool
     device: str
     cluster: Cluster
@@ -38,12 +38,12 @@ class PlanRequest:
 
     @property
     def microbatch_shape(self) -> tuple[int, ...]:
-        """Of one microbatch."""
+        """The shape of one microbatch."""
         return (self.input_shape[0] // self.shape.microbatches, *self.input_shape[1:])
 
     @property
     def share_shape(self) -> tuple[int, ...] | None:
-        """Of what a rank has of the batch in plain data parallelism; None if ranks would have unequal shares."""
+        """The shape of a rank's share of the batch in plain data parallelism; None if shares would be unequal."""
         share, left = divmod(self.input_shape[0], self.cluster.world)
         return None if left or not share else (share, *self.input_shape[1:])
 
@@ -119,7 +119,7 @@ def _add_pipeline(pipeline: argparse._ArgumentGroup) -> None:
 
 
 def request_from(args: argparse.Namespace) -> PlanRequest:
-    """What the arguments ask for. Raises NoPlan or InvalidWorkload for what cannot be."""
+    """The request that the arguments make. Raises NoPlan or InvalidWorkload for one that cannot be met."""
     shape = integers("input", args.input)
     if min(shape) < 1:
         raise NoPlan(f"input={args.input} has a size below 1")

@@ -36,7 +36,7 @@ class _Rank:
     group: int
     replica: int
     left: deque[Action]
-    """What it has still to run."""
+    """Passes that it has still to run."""
     is_busy: bool = False
     held_bytes: int = 0
     peak_bytes: int = 0
@@ -61,7 +61,7 @@ class _Message:
 
 @dataclass(frozen=True, kw_only=True)
 class _Need:
-    """What a pass waits for: the activations or the gradients of a microbatch, from another rank."""
+    """A pass waits for it: the activations or the gradients of a microbatch, from another rank."""
 
     what: str
     stage: int
@@ -166,7 +166,7 @@ class SimulatedRanks:
         return start_us - self.now_us
 
     def _parts(self, action: Action) -> Iterator[tuple[What, float]]:
-        """What a pass consists of, and how long each part takes."""
+        """The parts of a pass, and how long each takes."""
         cost = self._costs[action.stage]
         if action.what == "backward" and self._sums_in_buckets:  # layer by layer, as buckets fill
             for layer in reversed(self._plan.layers):
