@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dwconv.parallel.orders import SCHEDULES
 from dwconv.parallel.plan import Link, Plan, Stage
-from dwconv.parallel.prices import COPIES_OF_PARAMETERS, FREE_LINK, sum_us
+from dwconv.parallel.prices import COPIES_OF_PARAMETERS, FREE_LINK, buckets, sum_us
 from dwconv.parallel.simulation import simulate
 
 from .made_up_layers import layer, plan
@@ -81,6 +81,14 @@ def test_data_parallelism_sums_buckets_beside_the_backward_pass():
     begun = [event.start_us for event in step.events if event.what == "communication" and event.rank == 0]
     ended = [event.end_us for event in step.events if event.what == "wgrad" and event.rank == 0]
     assert begun == pytest.approx(ended)  # a bucket is a layer here, and goes as soon as it is there
+
+
+def test_buckets_fill_from_the_last_layer():
+    mib = 2**20
+    layers = [layer(parameter_bytes=size * mib) for size in (4, 30, 10, 10, 10)]
+    found = [(bucket.size_bytes, bucket.ready_us) for bucket in buckets(layers)]
+    assert found == [(30 * mib, 3 * 200.0), (30 * mib, 4 * 200.0), (4 * mib, 5 * 200.0)]
+    assert buckets([layer(parameter_bytes=0)]) == []
 
 
 def test_memory_is_what_is_on_its_way():
