@@ -15,10 +15,13 @@ BENCHMARKS = {
     "cliffs": "awkward shapes against the nearest even one",
     "compile": "how long candidates for the CPU take to build",
     "search": "the default search against the best of many random candidates",
+    "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
     "coverage": "of well-known models, which depthwise layers are converted, and which run",
     "spaces": "hundreds of configurations of every pass, timed once, for searches to be replayed on",
     "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
+    "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
+    "communication": "how gradients get from rank to rank, and how long steps wait for data",
     "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
 }
 """Benchmarks by name, with a description; the module of that name in this folder has its ``main``."""
@@ -26,7 +29,7 @@ BENCHMARKS = {
 
 def main(argv: list[str]) -> int:
     if not argv or argv[0] not in BENCHMARKS:
-        listed = "\n".join(f"  {name:12}   {purpose}" for name, purpose in BENCHMARKS.items())
+        listed = "\n".join(f"  {name:13}  {purpose}" for name, purpose in BENCHMARKS.items())
         print(f"usage: python -m bench NAME …\n\nbenchmarks (each has --help):\n{listed}", file=sys.stderr)
         return 0 if argv and argv[0] in ("-h", "--help") else 2
     return int(importlib.import_module(f"bench.{argv[0]}").main(argv[1:]))

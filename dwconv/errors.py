@@ -60,11 +60,12 @@ class UnreadableSpaces(DwconvError):
 
 
 class CannotBeCut(DwconvError):
-    """A model that cannot be cut into layers that run one after the other; the message names the operation."""
+    """A model that cannot be cut into layers that run one after the other, or a graph that cannot be cut into tasks;
+    the message names the operator."""
 
 
 class NoPlan(DwconvError, ValueError):
-    """Devices, microbatches or memory that no plan of a pipeline fits."""
+    """Devices, microbatches or memory that no plan of a pipeline fits; or a plan that cannot be run."""
 
 
 class PackError(DwconvError):
@@ -91,6 +92,10 @@ class Shortage(str, Enum):
     FILES = "open files"
     PROCESSES = "processes"
     CORES = "processor time"
+
+
+class RankLost(DwconvError):
+    """Communication between the ranks of a job failed: another rank has ended, or does not answer."""
 
 
 class CannotBeCaptured(DwconvError):

@@ -97,6 +97,13 @@ def own_log_folder() -> Path:
     return Path(platformdirs.user_data_dir("dwconv")) / "tuning_logs"
 
 
+def concurrency_log_folder() -> Path:
+    """The folder of the user's own logs of schedules: ``DWCONV_CONCURRENCY_LOGS`` if set, else beside those of
+    tuning."""
+    named = os.environ.get("DWCONV_CONCURRENCY_LOGS")
+    return Path(named) if named else Path(platformdirs.user_data_dir("dwconv")) / "concurrency_logs"
+
+
 def shipped_log_folder() -> Path:
     """The folder of the records that ship with the package."""
     import dwconv.tuning_logs
@@ -155,3 +162,22 @@ def cpp_compiler() -> str | None:
 def linker() -> str:
     """The compiler that links the kernels of a pack, whatever ``DWCONV_NATIVE`` says: ``CXX`` if set, else ``c++``."""
     return os.environ.get("CXX") or "c++"
+
+
+def rank_is_given() -> bool:
+    """True in a process that ``torchrun`` started, or that was told its place in a job in the same way: by ``RANK``."""
+    return bool(os.environ.get("RANK"))
+
+
+def local_rank() -> int:
+    """The place of this process among those of its job on this machine: ``LOCAL_RANK``, which ``torchrun`` sets; or 0.
+    Raises InvalidSetting."""
+    value = os.environ.get("LOCAL_RANK") or "0"
+    if not value.isdigit():
+        raise InvalidSetting(f"LOCAL_RANK={one_line(value, most=_MOST_SHOWN)} is no number; torchrun sets it")
+    return int(value)
+
+
+def is_first_rank() -> bool:
+    """True in the one process of a job that prints: ``RANK`` is 0, or not set."""
+    return (os.environ.get("RANK") or "0") == "0"

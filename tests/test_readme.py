@@ -43,6 +43,13 @@ def test_the_example_plans(tmp_path):
     printed = _output_of_the_examples("docs/pipelines.md", folder=tmp_path)
     assert "data parallelism" in printed
     assert "2 stages" in printed
+    assert "4 tensors" in printed  # it trains, too, on the only rank
+
+
+def test_the_example_trains_on_ranks(tmp_path):
+    """On the only one, without torchrun."""
+    printed = _output_of_the_examples("docs/parallel.md", folder=tmp_path)
+    assert "1 rank, " in printed and "chosen: all-reduce" in printed and "16 batches, 2 loaded ahead" in printed
 
 
 def _results(benchmark: str) -> dict[str, Any]:

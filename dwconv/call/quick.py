@@ -23,6 +23,7 @@ from dwconv.call.gradients import Needs, Passes, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.plan import MOST_PLANS, plan_for
 from dwconv.call.teaching import differentiable, teach
+from dwconv.call.wanted import wanted
 from dwconv.call.watchers import is_watched_backward
 from dwconv.workload import PASSES
 
@@ -100,7 +101,7 @@ class DwconvConvolution(Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
-        needs_dx, needs_dw, needs_db, _ = ctx.needs_input_grad
+        needs_dx, needs_dw, needs_db, *_ = wanted(ctx)
         passes: Passes = differentiable(ctx.passes) if is_watched_backward(dy) else ctx.passes.given(dy)
         dx, dw, db, _ = gradients(passes, Tied(x, w, None, dy), Needs(needs_dx, needs_dw, needs_db))
         return dx, dw, db, None

@@ -22,6 +22,7 @@ from dwconv.call import flops
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.plan import MOST_PLANS, plan_for
+from dwconv.call.wanted import wanted
 from dwconv.memory_format import MEMORY_FORMAT
 from dwconv.problem import Problem
 from dwconv.workload import Layout
@@ -184,7 +185,7 @@ class DwconvFprop(Function):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
-        needs_x, needs_w, needs_bias, *_ = ctx.needs_input_grad
+        needs_x, needs_w, needs_bias, *_ = wanted(ctx)
         found = gradients(ctx.passes, Tied(x, w, None, dy), Needs(needs_x, needs_w, needs_bias))
         return found.x, found.w, found.bias, *_OF_GEOMETRY
 
@@ -200,7 +201,7 @@ class DwconvDgrad(Function):
     @staticmethod
     def backward(ctx: Any, ddx: Tensor) -> tuple[Tensor | None, ...]:
         dy, w = ctx.saved_tensors
-        needs_y, needs_w, *_ = ctx.needs_input_grad
+        needs_y, needs_w, *_ = wanted(ctx)
         found = gradients(ctx.passes, Tied(x=ddx, w=w, y=dy), Needs(w=needs_w, y=needs_y))
         return found.y, found.w, None, *_OF_GEOMETRY
 
@@ -213,7 +214,7 @@ class DwconvWgrad(Function):
     @staticmethod
     def backward(ctx: Any, ddw: Tensor, ddbias: Tensor | None = None) -> tuple[Tensor | None, ...]:
         x, dy = ctx.saved_tensors
-        needs_x, needs_y, *_ = ctx.needs_input_grad
+        needs_x, needs_y, *_ = wanted(ctx)
         found = gradients(ctx.passes, Tied(x=x, w=ddw, bias=ddbias, y=dy), Needs(x=needs_x, y=needs_y))
         return found.x, found.y, None, *_OF_GEOMETRY
 

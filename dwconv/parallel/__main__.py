@@ -7,6 +7,7 @@ import sys
 
 COMMANDS = {
     "plan": "cut a model into pipeline stages for several ranks, and predict a step of it",
+    "train": "train a model on made-up images, on the ranks of a plan; started by torchrun",
 }
 _MODULES = {"plan": "plan_command"}  # plan.py holds the words of a plan
 

@@ -1,0 +1,277 @@
+"""One rank of ``bench parallel``: ``python -m bench.parallel_ranks FOLDER RANK``. It trains all variants in turns.
+
+A step begins together, and its time is the slowest rank's, without the optimizer's. Layers are timed on all ranks at
+once, so that they share the memory's bandwidth as they do in a step.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from bench.parallel_case import Case, Finding, Variant
+from dwconv.errors import DwconvWarning
+from dwconv.measure import contention
+from dwconv.parallel.agreement import agreed
+from dwconv.parallel.costs import layer_costs
+from dwconv.parallel.partition import Cluster, Shape, partition
+from dwconv.parallel.pieces import pieces
+from dwconv.parallel.pipeline import Pipeline
+from dwconv.parallel.plan import LayerCost, Link, Plan, Stage
+from dwconv.parallel.simulation import simulate
+
+STEPS_COMPARED = 2
+"""Steps whose losses are compared with one process's; they also warm up."""
+_MOST_ROUNDS = 9
+_COSTS_SHARE = 0.15
+"""Of the time of a case."""
+_TIMEOUT_S = 120.0
+_LINK_BYTES = 4 * 2**20
+_PINGS = 20
+_RATE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What every rank is told."""
+
+    case: Case
+    seconds: float
+    ends_at_s: float
+    """Of ``time.time``: no round begins later."""
+
+
+@dataclass(kw_only=True)
+class _Runner:
+    """A variant that is being trained."""
+
+    plan: Plan
+    step: Callable[[Tensor, Tensor], float]
+    """One step on the whole batch, of which it takes its share; the loss."""
+    optimizer: torch.optim.Optimizer
+    exposed_s: Callable[[], float]
+    losses: list[float]
+    times_s: list[float]
+    exposed: list[float]
+    lost: list[float]
+
+
+def main(folder: Path, rank: int) -> None:
+    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", DwconvWarning)  # of other work: each finding says how much there was
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder / 'store'}",
+        rank=rank,
+        world_size=job.case.world,
+        timeout=timedelta(seconds=_TIMEOUT_S),
+    )
+    finding = _measured(job)
+    if rank == 0:
+        (folder / "finding.json").write_bytes(msgspec.json.encode(finding))
+    dist.destroy_process_group()
+
+
+def _measured(job: Job) -> Finding:
+    case = job.case
+    batches = list(_batches(case))
+    link = _link()
+    costs_s = _COSTS_SHARE * job.seconds / 2
+    layers = _costs(case, batches[0][0][: case.batch // case.microbatches], seconds=costs_s)
+    share = _costs(case, batches[0][0][: case.batch // case.world], seconds=costs_s)
+    runners = {"data parallelism": _data_parallel(case, share, link)}
+    for name, shape in _shapes(case).items():
+        plan = partition(layers, Cluster(world=case.world, link=link), shape)
+        runners[name] = _pipeline(case, plan)
+    for x, target in batches[:STEPS_COMPARED]:
+        for runner in runners.values():
+            _train(runner, x, target)
+    alone = agreed(lambda: _alone(case, batches[:STEPS_COMPARED]))
+    for number in range(_MOST_ROUNDS):
+        x, target = batches[number % len(batches)]
+        for runner in runners.values():
+            _train(runner, x, target, timed=True)
+        if agreed(lambda: time.time() > job.ends_at_s):
+            break
+    return Finding(
+        variants=tuple(_variant(name, runner, alone) for name, runner in runners.items()),
+        link_gb_s=link.gb_s,
+        latency_us=link.latency_us,
+        layers=layers,
+        contention=max(statistics.median(runner.lost) for runner in runners.values()),
+    )
+
+
+def _batches(case: Case) -> Iterator[tuple[Tensor, Tensor]]:
+    torch.manual_seed(1)
+    for _ in range(STEPS_COMPARED):
+        x = torch.randn(case.batch, 3, case.images.size, case.images.size)
+        yield x, torch.randint(0, case.images.classes, (case.batch,))
+
+
+def _made(case: Case) -> nn.Module:
+    torch.manual_seed(0)
+    return case.model()
+
+
+# -- what a plan is made of ------------------------------------------------------------------------------------------
+
+
+def _link() -> Link:
+    """From rank 0 to rank 1 and back, while the others wait."""
+    rank = dist.get_rank()
+    small, large = torch.zeros(1), torch.zeros(_LINK_BYTES // 4)
+    medians_s = []
+    for message in (small, large):
+        times_s = []
+        for _ in range(_PINGS):
+            dist.barrier()
+            started_s = time.perf_counter()
+            if rank == 0:
+                dist.send(message, 1)
+                dist.recv(message, 1)
+            elif rank == 1:
+                dist.recv(message, 0)
+                dist.send(message, 0)
+            times_s.append((time.perf_counter() - started_s) / 2)
+        medians_s.append(statistics.median(times_s))
+    latency_s, both_s = medians_s
+    carried_s = max(both_s - latency_s, 1e-9)
+    return agreed(lambda: Link(gb_s=_LINK_BYTES / 1e9 / carried_s, latency_us=1e6 * latency_s))
+
+
+def _costs(case: Case, microbatch: Tensor, *, seconds: float) -> tuple[LayerCost, ...]:
+    dist.barrier()
+    mine = layer_costs(pieces(_made(case), microbatch), microbatch, seconds=seconds)
+    return agreed(lambda: mine)
+
+
+def _shapes(case: Case) -> dict[str, Shape]:
+    if case.world == 2:
+        return {
+            schedule: Shape(
+                microbatches=case.microbatches,
+                schedule=schedule,
+                stages=4 if schedule == "interleaved" else 2,
+                is_even=True,
+                stages_per_rank=2 if schedule == "interleaved" else 1,
+            )
+            for schedule in ("gpipe", "1f1b", "interleaved", "zero-bubble")
+        }
+    return {
+        f"{schedule}, {stages} stages × {case.world // stages}": Shape(
+            microbatches=case.microbatches, schedule=schedule, stages=stages, is_even=True
+        )
+        for schedule, stages in (("1f1b", case.world), ("zero-bubble", case.world // 2))
+    }
+
+
+# -- variants --------------------------------------------------------------------------------------------------------
+
+
+def _pipeline(case: Case, plan: Plan) -> _Runner:
+    example = torch.zeros(case.batch // plan.stages[0].replicas, 3, case.images.size, case.images.size)
+    pipeline = Pipeline(_made(case), plan, loss=nn.functional.cross_entropy, example=example, timeout_s=_TIMEOUT_S)
+    return _Runner(
+        plan=plan,
+        step=lambda x, target: pipeline.step(pipeline.share(x), pipeline.share(target)),
+        optimizer=torch.optim.SGD(pipeline.parameters(), lr=_RATE, momentum=0.9),
+        exposed_s=lambda: pipeline.times.exposed_s if pipeline.times else 0.0,
+        losses=[],
+        times_s=[],
+        exposed=[],
+        lost=[],
+    )
+
+
+def _data_parallel(case: Case, share: tuple[LayerCost, ...], link: Link) -> _Runner:
+    """PyTorch's own, as it is: each rank takes its share of the batch at once."""
+    model = DistributedDataParallel(_made(case))
+    optimizer = torch.optim.SGD(model.parameters(), lr=_RATE, momentum=0.9)
+    rank, world = dist.get_rank(), case.world
+
+    def step(x: Tensor, target: Tensor) -> float:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x.chunk(world)[rank]), target.chunk(world)[rank])
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach())
+
+    plan = Plan(
+        layers=share,
+        stages=(Stage(first=0, last=len(share), replicas=world),),
+        microbatches=1,
+        schedule="1f1b",
+        link=link,
+    )
+    return _Runner(
+        plan=plan, step=step, optimizer=optimizer, exposed_s=lambda: 0.0, losses=[], times_s=[], exposed=[], lost=[]
+    )
+
+
+def _alone(case: Case, batches: list[tuple[Tensor, Tensor]]) -> list[float]:
+    """The losses of one process that takes the same microbatches."""
+    model = _made(case)
+    optimizer = torch.optim.SGD(model.parameters(), lr=_RATE, momentum=0.9)
+    losses = []
+    for x, target in batches:
+        optimizer.zero_grad()
+        total = 0.0
+        for part, expected in zip(x.chunk(case.microbatches), target.chunk(case.microbatches), strict=True):
+            loss = nn.functional.cross_entropy(model(part), expected) / case.microbatches
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        optimizer.step()
+        losses.append(total)
+    return losses
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _train(runner: _Runner, x: Tensor, target: Tensor, *, timed: bool = False) -> None:
+    dist.barrier()
+    before, started_s = contention.read(), time.perf_counter()
+    loss = runner.step(x, target)
+    mine = torch.tensor([time.perf_counter() - started_s, contention.lost(before, contention.read())])
+    dist.all_reduce(mine, op=dist.ReduceOp.MAX)
+    runner.optimizer.step()
+    if timed:
+        runner.times_s.append(float(mine[0]))
+        runner.lost.append(float(mine[1]))
+        runner.exposed.append(runner.exposed_s())
+    else:
+        runner.losses.append(loss)
+
+
+def _variant(name: str, runner: _Runner, alone: list[float]) -> Variant:
+    simulated = simulate(runner.plan)
+    times_s = sorted(runner.times_s)
+    quarter = len(times_s) // 4
+    apart = max(abs(one - other) for one, other in zip(runner.losses, alone, strict=True))
+    return Variant(
+        name=name,
+        median_ms=1e3 * statistics.median(times_s),
+        spread_ms=1e3 * (times_s[-1 - quarter] - times_s[quarter]),
+        steps=len(times_s),
+        predicted_ms=simulated.step_us / 1e3,
+        bubble=simulated.bubble,
+        exposed_ms=1e3 * statistics.median(runner.exposed),
+        loss_difference=None if len(runner.plan.stages) == 1 else apart,
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,68 @@
+"""What only the first rank decides or prints, and the others learn."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import torch.distributed as dist
+
+from dwconv import settings
+from dwconv.arguments import ArgumentParser, run
+from dwconv.errors import DwconvError, RankLost
+
+_T = TypeVar("_T")
+_TO_PRINT_S = 5.0
+"""What is wrong on all ranks is printed by the first: whoever starts the ranks may end it as soon as another ends."""
+
+
+class NotHere(DwconvError):
+    """What the first rank was asked failed there, which prints why."""
+
+
+def agreed(decide: Callable[[], _T]) -> _T:
+    """What ``decide`` gives on the first rank, on every rank: measured times differ, and plans by them. Where it raises
+    a DwconvError, the others raise NotHere."""
+    answer: list[Any] = [None, None]
+    failure = None
+    if dist.get_rank() == 0:
+        try:
+            answer[0] = decide()
+        except DwconvError as error:
+            failure, answer[1] = error, error.exit_code
+    dist.broadcast_object_list(answer)
+    if failure is not None:
+        raise failure
+    if answer[1] is not None:
+        raise NotHere("see the first rank")
+    decided: _T = answer[0]
+    return decided
+
+
+class ParserOfRanks(ArgumentParser):
+    """Prints errors on the first rank alone."""
+
+    def error(self, message: str) -> NoReturn:
+        if not settings.is_first_rank():
+            raise NotHere(message)
+        super().error(message)
+
+
+def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str]) -> int:
+    """Run a command on every rank: bad input, which all of them have, is one line of the first."""
+    if settings.is_first_rank():
+        return run(command, argv)
+
+    def silent(given: list[str] | None) -> int:
+        try:
+            return command(given)
+        except RankLost:
+            raise
+        except DwconvError as error:
+            sys.stdout.flush()
+            time.sleep(_TO_PRINT_S)
+            return error.exit_code
+
+    return run(silent, argv)

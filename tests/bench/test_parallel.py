@@ -1,0 +1,129 @@
+"""bench parallel: the networks are those of the papers, ranks answer, and what is printed follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from bench import parallel
+from bench.parallel_case import IMAGE_SETS, Case, Finding, Variant
+from bench.parallel_computed import computed
+from bench.resnets import resnet
+from dwconv.parallel.plan import LayerCost, Link
+
+CASE = Case(network="ResNet-18", images=IMAGE_SETS[0], world=2, batch=4, microbatches=2)
+
+
+def layers(*, forward_us: float = 1000.0, parameter_bytes: int = 10**6) -> tuple[LayerCost, ...]:
+    return tuple(
+        LayerCost(
+            name=str(number),
+            forward_us=forward_us,
+            dgrad_us=forward_us,
+            wgrad_us=forward_us,
+            output_bytes=1000,
+            saved_bytes=1000,
+            parameter_bytes=parameter_bytes,
+        )
+        for number in range(16)
+    )
+
+
+def variant(name: str, *, median_ms: float, predicted_ms: float) -> Variant:
+    return Variant(
+        name=name,
+        median_ms=median_ms,
+        spread_ms=1.0,
+        steps=3,
+        predicted_ms=predicted_ms,
+        bubble=0.2,
+        exposed_ms=0.0,
+        loss_difference=None if name == "data parallelism" else 1e-7,
+    )
+
+
+FINDING = Finding(
+    variants=(
+        variant("data parallelism", median_ms=100.0, predicted_ms=90.0),
+        variant("1f1b", median_ms=80.0, predicted_ms=88.0),
+    ),
+    link_gb_s=2.0,
+    latency_us=50.0,
+    layers=layers(),
+    contention=0.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("ResNet-18", 11_173_962), ("ResNet-34", 21_282_122), ("ResNet-50", 23_520_842)]
+)
+def test_the_networks_have_their_parameters(name, parameters):
+    with torch.device("meta"):
+        model = resnet(name, classes=10, small_images=True)
+        assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+        assert model(torch.empty(2, 3, 32, 32)).shape == (2, 10)
+        assert resnet(name, classes=101, small_images=False)(torch.empty(2, 3, 96, 96)).shape == (2, 101)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *options: object) -> int:
+    monkeypatch.setattr(parallel, "measured", lambda case, *, seconds: FINDING)
+    return parallel.main([*map(str, options)])
+
+
+def test_figures_follow_from_what_the_ranks_found(monkeypatch, tmp_path, capsys):
+    assert run(monkeypatch, "--only", "ResNet-18 CIFAR-100 2", "--out", tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "1.25" in out and "+10%" in out and "-10%" in out
+    assert "pipelines: mean error 10%, at most 10%" in out
+    assert "computed, not measured" in out
+    (written,) = tmp_path.iterdir()
+    rows = json.loads(written.read_text())["rows"]
+    assert [row["name"] for row in rows] == ["data parallelism", "1f1b"]
+    assert rows[1]["times_as_fast_as_data_parallelism"] == pytest.approx(1.25)
+
+
+def test_cases_that_do_not_fit_are_named(monkeypatch, tmp_path, capsys):
+    now = [0.0]
+    monkeypatch.setattr(parallel.time, "monotonic", lambda: now[0])
+
+    def measured(case: Case, *, seconds: float) -> Finding:
+        now[0] += max(seconds, 30.0)
+        return dataclasses.replace(FINDING, variants=(dataclasses.replace(FINDING.variants[0], steps=1),))
+
+    monkeypatch.setattr(parallel, "measured", measured)
+    assert parallel.main(["--seconds", "100", "--out", str(tmp_path)]) == 0
+    assert now[0] <= 100
+    assert "left out, since 100 s were over: ResNet-18 CIFAR-100 2 ranks" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("options", "said"), [(("--only", "VGG"), "is in no case"), (("--seconds", 1), "too short")])
+def test_bad_input_is_one_line(monkeypatch, capsys, options, said):
+    assert run(monkeypatch, *options) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+def test_a_pipeline_wins_where_gradients_are_heavy():
+    link = Link(gb_s=12.0, latency_us=10.0)
+    heavy = computed(CASE, layers(parameter_bytes=10**8), link=link, faster=100.0)
+    light = computed(CASE, layers(parameter_bytes=10**3), link=link, faster=100.0)
+    assert [row.world for row in heavy] == [4, 8]
+    assert all(row.ratio > 1 for row in heavy) and all(row.ratio < 1 for row in light)
+
+
+@pytest.mark.slow
+def test_two_ranks_answer():
+    images = dataclasses.replace(IMAGE_SETS[0], size=8)
+    finding = parallel.measured(dataclasses.replace(CASE, images=images), seconds=1.0)
+    assert [each.name for each in finding.variants] == [
+        "data parallelism",
+        "gpipe",
+        "1f1b",
+        "interleaved",
+        "zero-bubble",
+    ]
+    assert all(each.median_ms > 0 and each.predicted_ms > 0 for each in finding.variants)
+    assert all(each.loss_difference < 1e-4 for each in finding.variants[1:])

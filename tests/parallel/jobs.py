@@ -1,0 +1,188 @@
+"""What the ranks of a test do: ``python -m tests.parallel.jobs JOB FOLDER``. They leave what they saw in the folder."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from planted_records import plant, workload_of
+from torch import Tensor, nn
+
+import dwconv
+from dwconv.call.passes import PlannedPasses
+from dwconv.errors import DwconvWarning
+from dwconv.parallel import Communication, Rank, communication, data_parallel, run
+from dwconv.parallel.ways import COLLECTIVES
+
+STEPS = 20
+BATCH = 8
+"""Of all ranks together."""
+TIMEOUT_S = 20.0
+BUCKET_MB = 0.001
+"""So small that the few gradients fill several buckets."""
+WAYS = [
+    Communication(),
+    *(Communication(collective=collective, bucket_mb=BUCKET_MB) for collective in COLLECTIVES),
+    *(Communication(collective=collective, bucket_mb=BUCKET_MB, compressed=True) for collective in COLLECTIVES),
+]
+
+
+class Net(nn.Module):
+    """(N, 3, H, W) -> (N, 5). No layer mixes images, so ranks compute what one process does with all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widen = nn.Conv2d(3, 8, 1)
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.norm = nn.GroupNorm(2, 8)
+        self.plain = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+        self.head = nn.Sequential(nn.Linear(8, 33), nn.ReLU(), nn.Linear(33, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.plain(self.norm(self.depthwise(self.widen(x))).relu())
+        return self.head(features.mean((2, 3)))
+
+
+def fresh() -> Net:
+    torch.manual_seed(3)
+    return Net().to(memory_format=torch.channels_last)
+
+
+def batches() -> list[tuple[Tensor, Tensor]]:
+    """The same in every process."""
+    numbers = torch.Generator().manual_seed(4)
+    return [
+        (torch.randn(BATCH, 3, 9, 7, generator=numbers), torch.randint(0, 5, (BATCH,), generator=numbers))
+        for _ in range(STEPS)
+    ]
+
+
+def trained(model: nn.Module, *, rank: int = 0, world: int = 1) -> list[Tensor]:
+    """The parameters after the steps, by SGD with momentum, on this rank's share of every batch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    share = slice(rank * BATCH // world, (rank + 1) * BATCH // world)
+    for images, labels in batches():
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images[share]), labels[share]).backward()
+        optimizer.step()
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+# -- the jobs --------------------------------------------------------------------------------------------------------
+
+
+def train(rank: Rank, folder: Path) -> dict[str, object]:
+    """By every way, from the same start; and what is heard meanwhile of strides."""
+    os.environ["DWCONV_TUNING_LOGS"] = str(folder / f"logs-{rank.number}")
+    plant(
+        folder / f"logs-{rank.number}" / "log.jsonl",
+        [workload_of(shape=(BATCH // rank.world, 8, 9, 7), bias=bias) for bias in (False, True)],
+        baseline_us=1e6,
+    )
+    found = {}
+    torch.set_warn_always(True)  # PyTorch would say it once in a process
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        for way in WAYS:
+            model = dwconv.convert(fresh())
+            parallel = data_parallel(model, communication=way)
+            found[str(way)] = trained(parallel, rank=rank.number, world=rank.world)
+    return {
+        "parameters": found,
+        "heard": [str(each.message) for each in heard],
+        "passes": {frozen: passes_of_a_step(frozen=frozen, rank=rank) for frozen in (False, True)},
+    }
+
+
+def passes_of_a_step(*, frozen: bool, rank: Rank) -> Counter[str]:
+    """Tuned kernels that run in a step of the converted model; with its depthwise layers frozen, if asked for."""
+    calls: Counter[str] = Counter()
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("fprop", "dgrad", "wgrad", "wgrad_bias"):
+            patched.setattr(PlannedPasses, name, counted(getattr(PlannedPasses, name), name, calls))
+        model = dwconv.convert(fresh())
+        for layer in (model.depthwise, model.plain):
+            layer.requires_grad_(not frozen)
+        parallel = data_parallel(model, communication=WAYS[1])
+        share = slice(rank.number * BATCH // rank.world, (rank.number + 1) * BATCH // rank.world)
+        parallel(batches()[0][0][share]).square().mean().backward()
+    return calls
+
+
+def counted(method, name, calls):
+    def counting(*arguments, **keywords):
+        calls[name] += 1
+        return method(*arguments, **keywords)
+
+    return counting
+
+
+def choose(rank: Rank, folder: Path) -> dict[str, object]:
+    """A choice by measurement, with nothing changed by it but the parameters, which become those of the first rank."""
+    torch.manual_seed(rank.number)
+    model = nn.Sequential(Net(), nn.BatchNorm1d(5), nn.Dropout(0.5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer_before = copy.deepcopy(optimizer.state_dict())
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 7.0)
+    before = copy.deepcopy(model.state_dict())
+    drawn = torch.get_rng_state()
+    example = torch.randn(2, 3, 9, 7, generator=torch.Generator().manual_seed(0))
+    parallel = data_parallel(model, example, compress=True, seconds=2)
+    report = communication(parallel)
+    return {
+        "chosen": str(report.chosen),
+        "rows": [(row.name, row.step_us, row.exposed_us) for row in report.rows],
+        "printed": str(report),
+        "exposed_us": report.exposed_us,
+        "synchronous_us": report.synchronous_us,
+        "before": before,
+        "after": copy.deepcopy(model.state_dict()),
+        "gradients_stay": all(bool((each.grad == 7).all()) for each in model.parameters()),
+        "random_numbers_stay": torch.equal(drawn, torch.get_rng_state()),
+        "optimizer_stays": optimizer.state_dict() == optimizer_before,
+        "hooks": len(model._forward_hooks),
+        "trains": [bool(each.isfinite().all()) for each in trained(parallel, rank=rank.number, world=rank.world)],
+    }
+
+
+def step_forever(rank: Rank, folder: Path) -> dict[str, object]:
+    """Until a rank is lost. Says when it is under way."""
+    collective = (folder / "collective").read_text()
+    parallel = data_parallel(fresh(), communication=Communication(collective=collective, bucket_mb=BUCKET_MB))
+    images, labels = batches()[0]
+    ends = time.monotonic() + 120
+    while time.monotonic() < ends:
+        nn.functional.cross_entropy(parallel(images), labels).backward()
+        (folder / f"under-way-{rank.number}").touch()
+    return {}
+
+
+def learn(rank: Rank, folder: Path) -> dict[str, object]:
+    """Both, since a rank takes seconds to start."""
+    return {**train(rank, folder), "choice": choose(rank, folder)}
+
+
+JOBS = {"learn": learn, "step-forever": step_forever}
+
+
+def main(job: str, folder: Path) -> int:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", DwconvWarning)
+    timeout_s = float((folder / "timeout").read_text()) if (folder / "timeout").exists() else TIMEOUT_S
+
+    def one(rank: Rank) -> None:
+        torch.save(JOBS[job](rank, folder), folder / f"{job}-{rank.number}.pt")
+
+    return run(one, timeout_s=timeout_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2])))

@@ -1,0 +1,192 @@
+"""Ranks meet and end together: by themselves, under torchrun, and when one of them is lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+from parallel.started_ranks import ENDS_WITHIN_S, ended, environment, needs_gloo, started
+from waiting import eventually
+
+from dwconv.errors import DwconvError, InvalidChoice, InvalidSetting, NoDevice, RankLost
+from dwconv.parallel import ranks, run
+from dwconv.parallel.joining import lost_ranks_told
+from dwconv.parallel.ways import COLLECTIVES
+
+pytestmark = needs_gloo
+SCRIPT = """
+import sys
+import torch
+import torch.distributed as dist
+from dwconv.parallel import run
+
+def train(rank):
+    number = torch.tensor(float(rank.number + 1))
+    dist.all_reduce(number)
+    print(f"rank {rank.number} of {rank.world} on {rank.device}: {number.item():g}", flush=True)
+
+sys.exit(run(train, timeout_s=60))
+"""
+
+
+def under_way(processes, folder):
+    """True as soon as every rank has taken a step."""
+    paths = [folder / f"under-way-{rank}" for rank in range(len(processes))]
+    return eventually(lambda: all(path.exists() for path in paths) or any(each.poll() for each in processes))
+
+
+def lost_one(how, *, world, folder, collective):
+    """The ranks that are left once one was killed or stopped."""
+    (folder / "collective").write_text(collective)
+    with started("step-forever", world=world, folder=folder) as processes:
+        assert under_way(processes, folder)
+        processes[1].send_signal(how)
+        return [ended(process) for number, process in enumerate(processes) if number != 1]
+
+
+def check_one_line(rank, number, *, world):
+    assert rank.code == 2, rank.err
+    lines = [line for line in rank.err.splitlines() if line.strip()]
+    assert len(lines) == 1, rank.err
+    assert lines[0].startswith(f"error: rank {number} of {world} lost touch with the others (")
+    assert lines[0].endswith("look at what that one printed, then start all ranks again")
+
+
+# -- a rank that is lost ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("world", "collective"),
+    [
+        (2, "reduce-scatter"),
+        *[pytest.param(4, collective, marks=pytest.mark.slow) for collective in COLLECTIVES],
+    ],
+)
+def test_a_killed_rank_ends_all_with_a_line(tmp_path, world, collective):
+    """Long before the timeout: their connections to it are gone."""
+    (tmp_path / "timeout").write_text("200")
+    killed = time.monotonic()
+    left = lost_one(signal.SIGKILL, world=world, folder=tmp_path, collective=collective)
+    assert time.monotonic() - killed < 200
+    for number, rank in zip([0, 2, 3], left, strict=False):
+        check_one_line(rank, number, world=world)
+    assert "Connection" in left[0].err
+
+
+@pytest.mark.slow  # it waits for a timeout
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_a_rank_that_hangs_ends_the_others_after_the_timeout(tmp_path, collective):
+    (tmp_path / "timeout").write_text("5")
+    left = lost_one(signal.SIGSTOP, world=4, folder=tmp_path, collective=collective)
+    for number, rank in zip([0, 2, 3], left, strict=True):
+        check_one_line(rank, number, world=4)
+    assert any("Timed out" in rank.err for rank in left)
+
+
+def test_what_gloo_says_becomes_one_line():
+    wrapped = (
+        "Unable to cast [/pytorch/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234 to Tensor"
+    )
+    with (
+        pytest.raises(
+            RankLost, match=r"^rank 0 lost touch with the others \(Connection closed by peer \[127"
+        ) as raised,
+        lost_ranks_told(lambda: "rank 0"),
+    ):
+        raise RuntimeError(wrapped)
+    assert "Unable" not in str(raised.value) and isinstance(raised.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("DataLoader timed out after 5 seconds"), ValueError("Connection reset")]
+)
+def test_errors_of_the_training_stay_what_they_are(error):
+    with pytest.raises(type(error)) as raised, ranks(device="cpu"):
+        raise error
+    assert raised.value is error
+    assert not dist.is_initialized()
+
+
+# -- by themselves, and under torchrun -------------------------------------------------------------------------------
+
+
+def test_a_process_alone_is_the_only_rank():
+    with ranks(timeout_s=30, device="cpu") as rank:
+        assert (rank.number, rank.world, rank.device, rank.is_first) == (0, 1, torch.device("cpu"), True)
+        number = torch.tensor(3.0)
+        dist.all_reduce(number)
+        assert number == 3
+    assert not dist.is_initialized()
+
+
+def test_a_job_that_is_there_is_used_and_goes_on():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=30))
+    try:
+        with ranks(device="cpu") as rank:
+            assert rank.world == 1
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()
+
+
+def test_under_torchrun(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=ENDS_WITHIN_S
+    )
+    assert done.returncode == 0, done.stderr
+    device = "cuda:{}" if torch.cuda.is_available() else "cpu"
+    expected = [f"rank {rank} of 2 on {device.format(rank)}: 3" for rank in (0, 1)]
+    assert sorted(done.stdout.splitlines()) == expected
+
+
+@pytest.mark.slow
+def test_ranks_that_do_not_come_are_not_waited_for_forever(tmp_path):
+    """One of two, which meets nobody."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("timeout_s=60", "timeout_s=2"))
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    alone = environment() | {
+        "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=ENDS_WITHIN_S
+    )
+    assert done.returncode == 2, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1 and "Traceback" not in done.stderr
+    assert lines[0].startswith("error: this rank lost touch with the others (")
+
+
+def test_run_gives_the_exit_code(capsys):
+    assert run(lambda rank: None, device="cpu") == 0
+
+    def fails(rank):
+        raise InvalidChoice("batch=7 does not suit")
+
+    assert run(fails, device="cpu") == DwconvError.exit_code
+    assert capsys.readouterr().err == "error: batch=7 does not suit\n"
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_one_line(monkeypatch):
+    with pytest.raises(InvalidChoice, match="timeout_s=0 is no time to wait"), ranks(timeout_s=0):
+        pass
+    with pytest.raises(NoDevice, match="needs GPU 99, of"), ranks(device="cuda:99"):
+        pass
+    with pytest.raises(InvalidChoice, match="device=gpu is unknown; use cpu, cuda or cuda:N"), ranks(device="gpu"):
+        pass
+    monkeypatch.setenv("LOCAL_RANK", "first")
+    with pytest.raises(InvalidSetting, match="LOCAL_RANK=first is no number"), ranks():
+        pass

@@ -1,0 +1,389 @@
+"""Batches come as the loader gives them, ahead of the step; whatever happens, the thread ends."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+import time
+import traceback
+from collections import OrderedDict, defaultdict, namedtuple
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from waiting import eventually
+
+from dwconv.errors import InvalidChoice, NoDevice
+from dwconv.parallel import prefetch
+from dwconv.parallel.batches import with_tensors
+from dwconv.parallel.copies import StreamedCopies
+
+DEPTHS = [0, 1, 2, 5]
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "dwconv-prefetch"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    yield
+    assert not threads()
+
+
+class Counting:
+    """An iterable of numbers that knows how many were taken, and by whom."""
+
+    def __init__(self, count, *, fails_at=None):
+        self.count, self.fails_at = count, fails_at
+        self.taken = 0
+        self.thread = None
+        self.ended = 0
+
+    def __iter__(self):
+        try:
+            for number in range(self.count):
+                if number == self.fails_at:
+                    raise KeyError(f"no batch {number}")
+                self.taken += 1
+                self.thread = threading.current_thread()
+                yield number
+        finally:
+            self.ended += 1
+
+
+# -- what comes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_every_batch_comes_once_and_in_order_in_every_epoch(depth):
+    data = TensorDataset(torch.arange(10.0), torch.arange(10))
+    batches = prefetch(DataLoader(data, batch_size=3), "cpu", depth=depth)
+    assert len(batches) == 4
+    for _ in range(3):
+        found = list(batches)
+        assert [len(x) for x, _ in found] == [3, 3, 3, 1]
+        assert torch.equal(torch.cat([y for _, y in found]), torch.arange(10))
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_an_empty_loader_gives_nothing(depth):
+    assert list(prefetch([], depth=depth)) == []
+
+
+def test_batches_are_loaded_while_the_step_computes():
+    """No more than ``depth`` of them: what is loaded ahead lies in memory."""
+    loader = Counting(10)
+    epoch = iter(prefetch(loader, depth=3))
+    next(epoch)
+    assert eventually(lambda: loader.taken == 4)
+    assert loader.thread is not threading.current_thread()
+    next(epoch)
+    assert eventually(lambda: loader.taken == 5)
+    epoch.close()
+    assert loader.taken == 5
+
+
+def test_nothing_is_loaded_ahead_at_depth_0():
+    loader = Counting(10)
+    epoch = iter(prefetch(loader, depth=0))
+    next(epoch)
+    assert loader.taken == 1 and loader.thread is threading.current_thread() and not threads()
+
+
+def test_shuffling_draws_what_it_draws_without_prefetch():
+    """Whatever the step draws meanwhile: the seed of an epoch comes first."""
+
+    def order(wrap):
+        torch.manual_seed(5)
+        return [(batch.tolist(), torch.rand(1).item()) for batch in wrap(DataLoader(range(20), 4, shuffle=True))]
+
+    plain = order(iter)
+    assert order(prefetch) == plain
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.tensor(index**2)
+
+
+def test_worker_processes_load_and_end():
+    loader = DataLoader(Squares(), batch_size=2, num_workers=1)
+    batches = prefetch(loader)
+    assert torch.cat(list(batches)).tolist() == [index**2 for index in range(8)]
+    for batch in batches:
+        assert batch.tolist() == [0, 1]
+        break
+
+
+def test_a_loader_without_a_length_has_none():
+    assert len(prefetch([1, 2])) == 2
+    with pytest.raises(TypeError, match="generator, has no len"):
+        len(prefetch(number for number in range(3)))
+
+
+# -- how it ends -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("fails_at", [0, 1, 3])
+def test_an_error_comes_in_the_place_of_its_batch_with_its_traceback(depth, fails_at):
+    loader = Counting(5, fails_at=fails_at)
+    seen = []
+    with pytest.raises(KeyError, match=f"no batch {fails_at}") as raised:
+        for number in prefetch(loader, depth=depth):
+            seen.append(number)
+    assert seen == list(range(fails_at))
+    last = traceback.extract_tb(raised.value.__traceback__)[-1]
+    assert (last.filename, last.name) == (__file__, "__iter__"), "the line of the loader"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_break_ends_the_thread_and_the_loader(depth):
+    """The loader is free for the next epoch when the loop is left."""
+    loader = Counting(100)
+    for number in prefetch(loader, depth=depth):
+        if number == 2:
+            break
+    gc.collect()
+    assert not threads()
+    assert loader.ended == 1 and loader.taken <= 3 + depth
+
+
+def test_a_loop_that_is_left_waits_for_the_batch_that_is_being_loaded():
+    """Or two epochs would take from one loader."""
+    loader = Slow()
+    for _ in prefetch(loader):
+        threading.Timer(0.05, loader.gate.set).start()
+        break
+    assert loader.gate.is_set() and not threads()
+
+
+def test_an_error_of_the_step_ends_the_thread():
+    loader = Counting(100)
+    with pytest.raises(ZeroDivisionError):
+        for number in prefetch(loader):
+            number / 0
+    assert not threads()
+
+
+def test_an_epoch_that_is_forgotten_ends():
+    epoch = iter(prefetch(Counting(100)))
+    next(epoch)
+    assert len(threads()) == 1
+    del epoch
+    gc.collect()
+    assert not threads()
+
+
+def test_an_epoch_that_is_caught_in_a_cycle_ends():
+    """The garbage collector may run in the very thread that it ends."""
+
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.self, holder.epoch = holder, iter(prefetch(Counting(100)))
+    next(holder.epoch)
+    del holder
+    gc.collect()
+    assert eventually(lambda: not threads())
+
+
+def test_a_second_epoch_begins_while_the_first_is_open():
+    batches = prefetch([1, 2, 3])
+    first = iter(batches)
+    assert next(first) == 1
+    assert list(batches) == [1, 2, 3]
+    assert list(first) == [2, 3]
+
+
+def test_batches_that_are_done_with_are_not_kept():
+    """An epoch holds no batch that the step has let go of."""
+    import weakref
+
+    class Batch:
+        pass
+
+    batches = iter(prefetch((Batch() for _ in range(3)), depth=1))
+    gone = weakref.ref(next(batches))
+    assert gone() is None
+    batches.close()
+
+
+# -- where it goes ---------------------------------------------------------------------------------------------------
+
+Pair = namedtuple("Pair", ["image", "label"])
+
+
+@dataclass(frozen=True)
+class Sample:
+    image: torch.Tensor
+    name: str
+
+
+def halved(value):
+    return with_tensors(value, lambda tensor: tensor / 2)
+
+
+def test_tensors_are_found_in_the_usual_containers():
+    one, half = torch.ones(2), torch.full((2,), 0.5)
+    found = halved(
+        {
+            "pair": Pair(one, "a"), "list": [one, 3], "sample": Sample(one, "b"), "tuple": (one, (one,)), "none": None,
+            "ordered": OrderedDict(x=one),
+        }
+    )  # fmt: skip
+    assert isinstance(found["pair"], Pair) and torch.equal(found["pair"].image, half) and found["pair"].label == "a"
+    assert torch.equal(found["list"][0], half) and found["list"][1] == 3
+    assert isinstance(found["sample"], Sample) and torch.equal(found["sample"].image, half)
+    assert torch.equal(found["tuple"][1][0], half) and found["none"] is None
+    assert type(found["ordered"]) is OrderedDict and torch.equal(found["ordered"]["x"], half)
+
+
+def test_containers_keep_their_kind_and_are_not_written_to():
+    tensors = defaultdict(list, x=torch.ones(2))
+    sample = Sample(torch.ones(2), "a")
+    found = halved(tensors)
+    assert found.default_factory is list and torch.equal(found["x"], torch.full((2,), 0.5))
+    halved(sample)
+    assert torch.equal(tensors["x"], torch.ones(2)) and torch.equal(sample.image, torch.ones(2))
+
+
+def test_a_packed_sequence_keeps_its_sizes():
+    """PyTorch wants these on the CPU, wherever the data are."""
+    packed = pack_sequence([torch.ones(2), torch.ones(3)], enforce_sorted=False)
+    found = with_tensors(packed, lambda tensor: tensor.to("meta"))
+    assert isinstance(found, PackedSequence)
+    assert {each.device.type for each in (found.data, found.sorted_indices, found.unsorted_indices)} == {"meta"}
+    assert found.batch_sizes.device.type == "cpu"
+
+
+def test_batches_go_to_the_device():
+    (batch,) = prefetch([{"x": torch.ones(2)}], "meta")
+    assert batch["x"].device.type == "meta"
+
+
+class Recorder:
+    """A stream, or an event, that notes what is asked of it."""
+
+    def __init__(self, name, notes):
+        self.name, self.notes = name, notes
+
+    def record_event(self):
+        self.notes.append(f"{self.name} records an event")
+        return "event"
+
+    def wait_event(self, event):
+        self.notes.append(f"{self.name} waits for the {event}")
+
+
+def test_a_copy_to_a_gpu_is_waited_for_by_the_stream_of_the_step(monkeypatch):
+    """The order of the calls, with streams that only take notes; no GPU is there to run them."""
+    notes = []
+    side, current = Recorder("side", notes), Recorder("current", notes)
+
+    @contextlib.contextmanager
+    def on(stream):
+        notes.append(f"on {stream.name}")
+        yield
+        notes.append(f"off {stream.name}")
+
+    def copied(tensor, device, *, non_blocking):
+        notes.append(f"copy to {device}, from {'pinned' if tensor.is_pinned() else 'pageable'} memory, {non_blocking}")
+        return tensor
+
+    pinned = set()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: side)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.add(id(tensor)) or tensor)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: id(tensor) in pinned)
+    monkeypatch.setattr(torch.Tensor, "to", copied)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: notes.append(f"used on {stream.name}"))
+    copies = StreamedCopies(torch.device("cuda:0"))
+    batch = {"image": torch.ones(2), "name": "a"}
+    begun = copies.begin(batch)
+    assert notes == ["on side", "copy to cuda:0, from pinned memory, True", "off side", "side records an event"]
+    notes.clear()
+    assert copies.finish(begun)["name"] == "a"
+    assert notes == ["current waits for the event", "used on current"]
+
+
+# -- what is told ----------------------------------------------------------------------------------------------------
+
+
+class Slow:
+    """A loader whose second batch comes when the step has waited for it."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+
+    def __iter__(self):
+        yield 0
+        self.gate.wait()
+        yield 1
+
+
+def test_a_batch_that_is_late_is_waited_for():
+    loader = Slow()
+    batches = prefetch(loader, depth=1)
+    assert str(batches.report()) == "no batch was loaded yet"
+    epoch = iter(batches)
+    next(epoch)
+    threading.Timer(0.05, loader.gate.set).start()
+    assert list(epoch) == [1]
+    report = batches.report()
+    assert report.batches == 2
+    assert report.waited_us[0] > 10_000 and report.loading_us[0] > 10_000
+    assert "1 loaded ahead" in str(report) and "without prefetch" in str(report)
+
+
+class Heavy:
+    """A loader that takes 20 ms for each batch."""
+
+    def __init__(self):
+        self.taken = 0
+
+    def __iter__(self):
+        for number in range(4):
+            time.sleep(0.02)
+            self.taken += 1
+            yield number
+
+
+def test_a_batch_that_is_loaded_in_time_is_not_waited_for():
+    """Here the step goes on until the others are there. The first one has to be waited for."""
+    loader = Heavy()
+    batches = prefetch(loader, depth=4)
+    for _ in batches:
+        assert eventually(lambda: loader.taken == 4)
+    report = batches.report()
+    assert min(report.loading_us) >= 20_000
+    assert len(report.first_us) == 1 and report.first_us[0] >= 20_000
+    assert report.hidden > 0.5
+
+
+def test_nothing_is_hidden_at_depth_0():
+    batches = prefetch(Heavy(), depth=0)
+    assert list(batches) == [0, 1, 2, 3]
+    report = batches.report()
+    assert min(report.waited_us) >= 20_000 and report.hidden < 0.01
+    assert "nothing loaded ahead" in str(report)
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+def test_bad_input_is_one_line():
+    with pytest.raises(InvalidChoice, match="depth=-1 batches cannot be ahead; use 0"):
+        prefetch([], depth=-1)
+    if not torch.cuda.is_available():
+        with pytest.raises(NoDevice, match="device=cuda: PyTorch finds no GPU here"):
+            prefetch([], "cuda")

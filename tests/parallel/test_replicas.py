@@ -1,0 +1,173 @@
+"""Ranks that train together compute what one process computes with all of the batch, whichever way gradients go."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from parallel.jobs import WAYS, Net, fresh, trained
+from parallel.started_ranks import needs_gloo, ran
+from torch import nn
+
+from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.parallel import Communication, communication, data_parallel, ranks
+
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
+"""Of parameters after 20 steps, to one process on the whole batch: sums in another order."""
+OF_BFLOAT16 = {"rtol": 5e-2, "atol": 5e-3}
+pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+
+
+def left_by(job, *, world, folder):
+    """What each rank saw; all of them ended well, and silently."""
+    for rank in ran(job, world=world, folder=folder):
+        assert rank.code == 0, rank.err
+    return [torch.load(folder / f"{job}-{rank}.pt", weights_only=False) for rank in range(world)]
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow)], ids=["2 ranks", "4 ranks"])
+def seen(request, tmp_path_factory):
+    """One job for many tests: it takes seconds to start."""
+    return left_by("learn", world=request.param, folder=tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """After the same steps in one process, on PyTorch's own layers."""
+    return trained(fresh())
+
+
+@needs_gloo
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_the_parameters_are_those_of_one_process_on_the_whole_batch(seen, alone, way):
+    found = seen[0]["parameters"][str(way)]
+    torch.testing.assert_close(found, alone, **(OF_BFLOAT16 if way.compressed else TOLERANCE))
+    start = [parameter.detach() for parameter in fresh().parameters()]
+    assert all(not torch.equal(one, other) for one, other in zip(found, start, strict=True))
+
+
+@needs_gloo
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_all_ranks_have_the_same_parameters_to_the_bit(seen, way):
+    for other in seen[1:]:
+        for one, same in zip(seen[0]["parameters"][str(way)], other["parameters"][str(way)], strict=True):
+            assert torch.equal(one, same)
+
+
+@needs_gloo
+def test_only_what_is_asked_to_be_compressed_is(seen, alone):
+    """In bfloat16 other bits come out."""
+    for way in WAYS:
+        found = seen[0]["parameters"][str(way)]
+        nearest = max(float((one - other).abs().max()) for one, other in zip(found, alone, strict=True))
+        assert (nearest > 1e-5) == way.compressed, way
+
+
+@needs_gloo
+def test_buckets_take_the_gradients_of_tuned_layers_as_they_are(seen):
+    assert all(not re.search("strides", message) for rank in seen for message in rank["heard"])
+
+
+@needs_gloo
+def test_no_weight_gradient_is_computed_for_frozen_layers(seen):
+    for rank in seen:
+        both, frozen = rank["passes"][False], rank["passes"][True]
+        assert both["fprop"] == frozen["fprop"] == 2 and both["dgrad"] == frozen["dgrad"] == 2
+        assert both["wgrad"] + both["wgrad_bias"] == 2
+        assert frozen["wgrad"] + frozen["wgrad_bias"] == 0
+
+
+# -- a choice by measurement -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chosen(seen):
+    """By each rank."""
+    return [rank["choice"] for rank in seen]
+
+
+@needs_gloo
+def test_all_ranks_choose_alike_from_the_same_times(chosen):
+    first = chosen[0]
+    for other in chosen[1:]:
+        assert first["chosen"] == other["chosen"]
+        assert first["rows"] == other["rows"] and first["printed"] == other["printed"]
+    names = [name for name, _, _ in first["rows"]]
+    assert names == [
+        "all-reduce after the backward pass",
+        *(
+            str(Communication(collective=collective, compressed=compressed))
+            for compressed in (False, True)
+            for collective in ("all-reduce", "reduce-scatter", "reduce-broadcast")
+        ),
+    ]
+    assert all(step_us > exposed_us for _, step_us, exposed_us in first["rows"])
+    assert first["synchronous_us"] == first["rows"][0][2]
+    assert first["exposed_us"] is not None
+    assert f"chosen: {first['chosen']}" in first["printed"]
+
+
+@needs_gloo
+def test_measuring_changes_nothing(chosen):
+    """But that DistributedDataParallel gives all ranks the parameters of the first."""
+    for rank in chosen:
+        for name, value in chosen[0]["before"].items():
+            assert torch.equal(rank["after"][name], value), name
+        assert rank["gradients_stay"] and rank["random_numbers_stay"] and rank["optimizer_stays"]
+        assert rank["hooks"] == 0
+        assert all(rank["trains"])
+
+
+# -- without a measurement -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one_rank():
+    """With one thread: threads of OpenMP that wait for each other take long on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with ranks(timeout_s=30, device="cpu") as rank:
+        yield rank
+    torch.set_num_threads(before)
+
+
+@needs_gloo
+def test_without_an_example_it_is_pytorchs_own_way(one_rank):
+    report = communication(data_parallel(Net()))
+    assert report.chosen == Communication() and report.exposed_us is None and report.world == 1
+    assert "nothing was measured: there was no example" in str(report)
+    assert "there is one rank" in str(communication(data_parallel(Net(), torch.randn(2, 3, 9, 7))))
+
+
+@needs_gloo
+@pytest.mark.parametrize("way", WAYS[2:4], ids=str)
+def test_one_rank_computes_what_it_computes_alone(one_rank, way, alone):
+    found = trained(data_parallel(fresh(), communication=way))
+    torch.testing.assert_close(found, alone, **(OF_BFLOAT16 if way.compressed else TOLERANCE))
+
+
+@needs_gloo
+def test_bad_input_is_one_line(one_rank):
+    with pytest.raises(InvalidChoice, match="bucket_cap_mb=5 would be overruled; use communication="):
+        data_parallel(Net(), bucket_cap_mb=5)
+    with pytest.raises(InvalidWorkload, match="no parameter of Linear is trained"):
+        data_parallel(nn.Linear(2, 2).requires_grad_(False))
+    with pytest.raises(InvalidWorkload, match=r"already; give its \.module"):
+        data_parallel(data_parallel(Net()))
+    with pytest.raises(InvalidWorkload, match="Linear does not come from"):
+        communication(nn.Linear(2, 2))
+    with pytest.raises(InvalidChoice, match="seconds=0 is no time"):
+        data_parallel(Net(), seconds=0)
+
+
+def test_a_way_that_does_not_exist_is_named():
+    with pytest.raises(InvalidChoice, match="collective=gossip is unknown; use one of all-reduce, reduce-scatter"):
+        Communication(collective="gossip")
+    with pytest.raises(InvalidChoice, match="bucket_mb=0 holds no gradient"):
+        Communication(bucket_mb=0)
+
+
+def test_a_process_that_is_no_rank_is_told_how_to_become_one():
+    with pytest.raises(InvalidChoice, match=r"call it inside `with dwconv\.parallel\.ranks\(\):`"):
+        data_parallel(Net())

@@ -1,0 +1,135 @@
+"""``dwconv.parallel train``: it trains, bad input is one line of the first rank, and a lost rank ends all."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from dwconv.parallel import agreement, ranks_plan, train
+from dwconv.parallel.plan_files import write_plan
+from tests.parallel.plans import plan_of
+from tests.parallel.ranks_of_train import ROOT, train_on
+
+MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "8,3,8,8")
+LAYERS = 9
+
+
+class Doomed(nn.Module):
+    """Ends its process, as the system would, once it has trained for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 12
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.left -= 1
+        if not self.left and os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+
+def doomed() -> nn.Module:
+    """Its last layer does not end well."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.Linear(16, 4), Doomed())
+
+
+@pytest.fixture(autouse=True)
+def timed_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks_plan, "COSTS_S", 0.05)
+
+
+def run(*options: object) -> int | str | None:
+    """The exit code of the only rank."""
+    try:
+        return train.main([*map(str, options)])
+    except SystemExit as exit:  # argparse ends this way
+        return exit.code
+
+
+def test_alone_it_trains_with_one_stage(capsys):
+    assert run(*MODEL, "--steps", 3, "--microbatches", 2) == 0
+    out = capsys.readouterr().out
+    assert "stage 0 on rank 0" in out
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", out)]
+    assert len(losses) == 3 and all(0.5 < loss < 5 for loss in losses)
+    assert "median of 2 steps" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--stages", 2), "2 stages, 1 a rank, with 1 replicas do not fit world=1; start 2 ranks"),
+        (("--replicas", 2), "do not fit world=1"),
+        (("--schedule", "fifo"), "schedule=fifo is unknown; use one of gpipe, 1f1b"),
+        (("--microbatches", 3), "a batch of 8 is not divisible by microbatches=3"),
+        (("--microbatches", 16), "a batch of 8 is not divisible by microbatches=16"),
+        (("--input", "8,3,8"), "input=8,3,8 is not four sizes"),
+        (("--model", "tests.parallel.small_models:NoSuch"), "has no NoSuch"),
+        (("--plan", "nosuch.json"), "plan=nosuch.json cannot be read"),
+        (("--steps", 0), "0 is not a whole number of at least 1"),
+        (("--batch-norm", "none"), "microbatch"),
+        (("--timeout", "-1"), "-1 is not a number above 0"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, options, said):
+    assert run(*MODEL, *options) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1
+    assert said in err
+
+
+def test_a_plan_of_another_model_is_one_line(capsys, tmp_path):
+    write_plan(plan_of([3]), tmp_path / "plan.json")
+    assert run(*MODEL, "--plan", tmp_path / "plan.json") == 2
+    assert "the plan is for 3 layers, and the model has 9" in capsys.readouterr().err
+
+
+def test_ranks_but_the_first_say_nothing(capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(agreement, "_TO_PRINT_S", 0.0)
+    assert run(*MODEL, "--frobnicate") == 2
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_lost_rank_ends_all_with_one_line(tmp_path):
+    options = ("--model", f"{__name__}:doomed", "--input", "8,3,8,8", "--steps", 1000)
+    left, lost = train_on(2, *options, "--schedule", "zero-bubble", "--timeout", 30, folder=tmp_path)
+    assert lost.exit_code == -signal.SIGKILL
+    assert left.exit_code == 2
+    assert "step   1" in left.out
+    (line,) = left.err.splitlines()
+    assert line.startswith("error: rank 0 of 2 lost touch with the others")
+
+
+@pytest.mark.slow
+def test_a_plan_trains_on_two_ranks(tmp_path):
+    write_plan(plan_of([5, LAYERS], schedule="1f1b"), tmp_path / "plan.json")
+    first, second = train_on(2, *MODEL, "--plan", tmp_path / "plan.json", "--steps", 2, folder=tmp_path)
+    assert (first.exit_code, second.exit_code) == (0, 0), first.err + second.err
+    assert second.out == ""
+    assert len(re.findall(r"loss", first.out)) == 2
+
+
+@pytest.mark.slow
+def test_bad_input_on_two_ranks_is_one_line_of_the_first(tmp_path):
+    first, second = train_on(2, *MODEL, "--stages", 3, folder=tmp_path)
+    assert (first.exit_code, second.exit_code) == (2, 2)
+    assert first.err.count("\n") == 1 and "3 stages" in first.err
+    assert second.err == ""
+
+
+@pytest.mark.slow
+def test_torchrun_starts_it():
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "dwconv.parallel", "train", *map(str, MODEL), "--steps", "2", "--replicas", "2"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "1 × 2 ranks" in ended.stdout and "between replicas" in ended.stdout
