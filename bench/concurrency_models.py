@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.models import MobileNetV3Large
+from bench.resnets import resnet
 
 CLASSES = 10
 
@@ -45,51 +46,6 @@ def convolved(channels: int, out_channels: int, kernel: int, *, stride: int = 1)
         nn.BatchNorm2d(out_channels),
         nn.ReLU(),
     )
-
-
-# -- ResNet-34 (He et al. 2015) --------------------------------------------------------------------------------------
-
-
-class BasicBlock(nn.Module):
-    """Two 3×3 convolutions, added to the input."""
-
-    def __init__(self, channels: int, out_channels: int, *, stride: int) -> None:
-        super().__init__()
-        self.first = convolved(channels, out_channels, 3, stride=stride)
-        self.second = nn.Sequential(
-            nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False), nn.BatchNorm2d(out_channels)
-        )
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or channels != out_channels:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(channels, out_channels, 1, stride=stride, bias=False), nn.BatchNorm2d(out_channels)
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        added: Tensor = self.second(self.first(x)) + self.shortcut(x)
-        return added.relu()
-
-
-class ResNet34(nn.Module):
-    """(N, 3, H, W) -> (N, classes)."""
-
-    ROWS = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
-    """Channels, blocks, stride of the first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        blocks: list[nn.Module] = [convolved(3, 64, 7, stride=2), nn.MaxPool2d(3, stride=2, padding=1)]
-        channels = 64
-        for out_channels, count, first_stride in self.ROWS:
-            for stride in (first_stride, *[1] * (count - 1)):
-                blocks.append(BasicBlock(channels, out_channels, stride=stride))
-                channels = out_channels
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(channels, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.blocks(x).mean((2, 3)))
-        return logits
 
 
 # -- Inception-v2: BN-Inception (Ioffe and Szegedy 2015, table 1) ----------------------------------------------------
@@ -265,12 +221,16 @@ class LSTM(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
+def _resnet() -> nn.Module:
+    return Classifier(resnet("ResNet-34", classes=CLASSES, small_images=False))
+
+
 def _images(batch: int, size: int) -> Callable[[], tuple[Tensor, ...]]:
     return lambda: (torch.randn(batch, 3, size, size), torch.randint(0, CLASSES, (batch,)))
 
 
 NETWORKS = (
-    TrainedNetwork(name="ResNet-34", make=lambda: Classifier(ResNet34()), data=_images(4, 96)),
+    TrainedNetwork(name="ResNet-34", make=_resnet, data=_images(4, 96)),
     TrainedNetwork(
         name="DCGAN", make=DCGAN, data=lambda: (torch.randn(16, 3, 64, 64), torch.randn(16, 64, 1, 1))
     ),

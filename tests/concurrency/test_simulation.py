@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -11,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from made_up_graphs import curve, graph, problems, task
 
+from dwconv.concurrency import hardware_threads
 from dwconv.concurrency.change_cost import change_cost_us
 from dwconv.concurrency.hardware_threads import measured_slots, sibling_pairs
 from dwconv.concurrency.machine import ExtraSlots, Machine
@@ -138,11 +140,21 @@ def test_without_second_hardware_threads_there_are_no_slots():
     assert measured_slots([]) == ExtraSlots()
 
 
+def test_slowdowns_are_of_equal_work_on_both_threads_of_a_core(monkeypatch):
+    rates = {(0,): [1000.0], (0, 2): [800.0, 500.0]}
+    monkeypatch.setattr(hardware_threads, "_once", lambda processors: rates[tuple(processors)])
+    assert measured_slots([(0, 2), (1, 3)]) == ExtraSlots(count=2, slowdown=2.0, neighbour_slowdown=1.25)
+
+
 @pytest.mark.skipif(allowed_cores() is None, reason="the system does not pin threads to processors")
-def test_two_tasks_on_one_core_slow_each_other_down():
-    """The same processor twice stands in for two hardware threads of one core: each gets half of it."""
-    processor = min(allowed_cores() or {0})
+def test_work_is_pinned_to_the_processors_asked_for_and_the_caller_stays(monkeypatch):
+    """The same processor twice stands in for two hardware threads of one core."""
+    pinned = []
+    pin = os.sched_setaffinity
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, cores: (pinned.append(cores), pin(thread, cores)))
+    processor = min(allowed_cores())
     before, threads = allowed_cores(), threading.active_count()
     slots = measured_slots([(processor, processor)])
-    assert slots.count == 1 and slots.slowdown * slots.neighbour_slowdown > 1.1
+    assert slots.count == 1 and slots.slowdown >= 1 and slots.neighbour_slowdown >= 1
+    assert pinned == [{processor}] * 9  # three times alone, three times both
     assert allowed_cores() == before and threading.active_count() == threads
