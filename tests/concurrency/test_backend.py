@@ -147,6 +147,9 @@ def test_a_choice_is_made_once_and_found_by_the_next_process(monkeypatch):
     assert replace(other, schedules=()) == replace(one, schedules=()) and ".jsonl" in second.graphs[0].source
     assert [placed(each) for each in other.schedules] == [placed(each) for each in one.schedules]
     assert explain().graphs[-1].runs == second.graphs[0].runs != "plain"
+    latest = max(compiled_graph.graphs, key=lambda graph: graph.number)
+    ran = [program.engine.schedule for program in (latest.forward, latest.backward)]
+    assert [placed(each) for each in ran] == [placed(each) for each in other.schedules]
 
 
 def test_a_kept_schedule_of_another_graph_is_measured_again(monkeypatch):
