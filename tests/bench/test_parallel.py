@@ -96,7 +96,7 @@ def test_cases_that_do_not_fit_are_named(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(parallel, "measured", measured)
     assert parallel.main(["--seconds", "100", "--out", str(tmp_path)]) == 0
     assert now[0] <= 100
-    assert "left out, since 100 s were over: ResNet-18 CIFAR-100 2 ranks" in capsys.readouterr().out
+    assert "left out, since 100 s were over: ResNet-18 Caltech-101 2 ranks" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("options", "said"), [(("--only", "VGG"), "is in no case"), (("--seconds", 1), "too short")])
