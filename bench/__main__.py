@@ -15,6 +15,7 @@ BENCHMARKS = {
     "cliffs": "awkward shapes against the nearest even one",
     "compile": "how long candidates for the CPU take to build",
     "search": "the default search against the best of many random candidates",
+    "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
     "coverage": "of well-known models, which depthwise layers are converted, and which run",
     "spaces": "hundreds of configurations of every pass, timed once, for searches to be replayed on",
     "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",

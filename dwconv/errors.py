@@ -60,7 +60,8 @@ class UnreadableSpaces(DwconvError):
 
 
 class CannotBeCut(DwconvError):
-    """A model that cannot be cut into layers that run one after the other; the message names the operation."""
+    """A model that cannot be cut into layers that run one after the other, or a graph that cannot be cut into tasks;
+    the message names the operator."""
 
 
 class NoPlan(DwconvError, ValueError):

@@ -97,6 +97,13 @@ def own_log_folder() -> Path:
     return Path(platformdirs.user_data_dir("dwconv")) / "tuning_logs"
 
 
+def concurrency_log_folder() -> Path:
+    """The folder of the user's own logs of schedules: ``DWCONV_CONCURRENCY_LOGS`` if set, else beside those of
+    tuning."""
+    named = os.environ.get("DWCONV_CONCURRENCY_LOGS")
+    return Path(named) if named else Path(platformdirs.user_data_dir("dwconv")) / "concurrency_logs"
+
+
 def shipped_log_folder() -> Path:
     """The folder of the records that ship with the package."""
     import dwconv.tuning_logs

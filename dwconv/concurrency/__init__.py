@@ -1,4 +1,23 @@
 """Concurrency tuned at run time: independent operators of a step run side by side, each with the threads that suit it.
 
-``torch.compile(model, backend="dwconv_concurrent")``. Nothing in the rest of dwconv imports this package.
+    model = torch.compile(model, backend="dwconv_concurrent")   # chosen in the first step, by measurement
+    print(dwconv.concurrency.explain(model))                    # what runs, and why
+
+Nothing in the rest of dwconv imports this package.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dwconv.concurrency.explanation import explain as explain
+
+__all__ = ["explain"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "explain":  # PyTorch comes with the first use
+        return import_module("dwconv.concurrency.explanation").explain
+    raise AttributeError(f"module 'dwconv.concurrency' has no attribute {name!r}")

@@ -1,7 +1,8 @@
 """Choosing a way for the gradients, by measurement: every rank times the same steps, and all come to the same choice.
 
-    for each bucket size   steps without communication, all after the backward pass, and by each collective, in turns
-    finals                 the two best and DistributedDataParallel's default, in turns
+    each bucket size     steps without communication, and by an all-reduce, in turns
+    the other ways       at each bucket size, the best one first, beside steps without communication
+    finals               the two best and DistributedDataParallel's default, in turns
 
 What is chosen beats the default in three of four rounds of the finals; else the default stays.
 """
@@ -103,7 +104,8 @@ def choose(contest: Contest) -> CommunicationReport:
 
 
 def candidates(gradient_mb: float, *, compress: bool) -> dict[float | None, list[Communication]]:
-    """What is worth trying, by bucket size, the default's first. Below 1 MiB that is one bucket already."""
+    """What is worth trying, by bucket size, the default's first, all-reduce first. Below 1 MiB that is one bucket
+    already."""
     sizes = [None, *(size for size in _BUCKETS_MB if size < gradient_mb)]
     if gradient_mb > 1:
         sizes.append(float(math.ceil(gradient_mb)))
@@ -131,12 +133,21 @@ class _Choosing:
     def report(self) -> CommunicationReport:
         contest = self._contest
         by_size = candidates(contest.gradient_bytes / 2**20, compress=contest.compress)
+        count = sum(map(len, by_size.values()))
         left: list[Communication] = []
-        for number, tried in enumerate(by_size.values()):
-            if number and self._elapsed_s() > (1 - _SHARE_OF_FINALS) * contest.seconds:
-                left += tried
+        for usual, *others in by_size.values():
+            if self._rows and self._time_is_up():
+                left += [usual, *others]
             else:
-                self._measure(tried, of=sum(map(len, by_size.values())), first=number == 0)
+                self._measure([usual], of=count, first=not self._rows)
+        best_first = sorted((row for row in self._rows if row.communication), key=lambda row: row.exposed_us)
+        for row in best_first:
+            assert row.communication is not None
+            _, *others = by_size[row.communication.bucket_mb]
+            if self._time_is_up():
+                left += others
+            else:
+                self._measure(others, of=count, first=False)
         report = CommunicationReport(
             chosen=DEFAULT,
             reason="no other way takes less time than DistributedDataParallel's default",
@@ -220,10 +231,11 @@ class _Choosing:
     def _synchronous(self) -> None:
         self._contest.example.synchronous_step(self._contest.model, self._contest.group)
 
-    def _elapsed_s(self) -> float:
-        """The same on every rank, so that all stop together."""
+    def _time_is_up(self) -> bool:
+        """For all but the finals; the same on every rank, so that all stop together."""
         mine = time.perf_counter() - self._started
-        return slowest([[mine]], group=self._contest.group, device=self._contest.device)[0][0]
+        elapsed_s = slowest([[mine]], group=self._contest.group, device=self._contest.device)[0][0]
+        return elapsed_s > (1 - _SHARE_OF_FINALS) * self._contest.seconds
 
 
 def _times(name: str, way: Communication | None, seconds: dict[str, list[float]]) -> StepTimes:

@@ -56,7 +56,7 @@ class Prefetched(Generic[Batch]):
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        asked = time.perf_counter()
+        asked, is_first = time.perf_counter(), True
         loading = _Loading(iter(self.loader), self._copies)
         # The first batch is loaded here: samplers draw the seed of an epoch from PyTorch's generator when they are
         # first asked, and what that gives must not depend on what the step draws meanwhile.
@@ -64,8 +64,8 @@ class Prefetched(Generic[Batch]):
         ahead = _Ahead(loading, depth=self._depth) if self._depth and isinstance(loaded, _Loaded) else None
         try:
             while isinstance(loaded, _Loaded):
-                yield self._handed_out(loaded, asked=asked)
-                asked = time.perf_counter()
+                yield self._handed_out(loaded, asked=asked, is_first=is_first)
+                asked, is_first = time.perf_counter(), False
                 loaded = ahead.next() if ahead else loading.next()
             if isinstance(loaded, _Failed):
                 raise loaded.error
@@ -74,9 +74,13 @@ class Prefetched(Generic[Batch]):
             if ahead:
                 ahead.end()
 
-    def _handed_out(self, loaded: _Loaded, *, asked: float) -> Batch:
+    def _handed_out(self, loaded: _Loaded, *, asked: float, is_first: bool) -> Batch:
         batch: Batch = self._copies.finish(loaded.take())
-        self._times.add(waited_s=time.perf_counter() - asked, loading_s=loaded.seconds)
+        waited_s = time.perf_counter() - asked
+        if is_first:
+            self._times.add_first(waited_s=waited_s)
+        else:
+            self._times.add(waited_s=waited_s, loading_s=loaded.seconds)
         return batch
 
     def report(self) -> WaitingReport:

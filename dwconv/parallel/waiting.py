@@ -11,16 +11,18 @@ class WaitingReport:
     """Of all batches so far. Prints as two lines."""
 
     depth: int
+    first_us: tuple[float, ...]
+    """Of the first batch of each epoch, the time from beginning the epoch to having it: nothing can hide that."""
     waited_us: tuple[float, ...]
-    """Of each batch, the time from asking for it to having it."""
+    """Of each other batch, the time from asking for it to having it."""
     loading_us: tuple[float, ...]
-    """Of each batch, the time that the loader took, with its copy to pinned memory: what a step waits where nothing is
-    loaded ahead."""
+    """Of each of these, the time that the loader took, with its copy to pinned memory: what a step waits where nothing
+    is loaded ahead."""
 
     @property
     def batches(self) -> int:
         """How many were handed out."""
-        return len(self.waited_us)
+        return len(self.first_us) + len(self.waited_us)
 
     @property
     def hidden(self) -> float:
@@ -32,8 +34,11 @@ class WaitingReport:
         if not self.batches:
             return "no batch was loaded yet"
         ahead = f"{self.depth} loaded ahead" if self.depth else "nothing loaded ahead"
-        lines = [f"{self.batches} batches, {ahead}: a step waited {_told(self.waited_us)}"]
-        if self.depth:
+        begun = f"for the first of an epoch a step waited {statistics.mean(self.first_us) / 1e3:.2f} ms"
+        lines = [f"{self.batches} batches, {ahead}: {begun}"]
+        if self.waited_us:
+            lines[0] += f", for the others {_told(self.waited_us)}"
+        if self.depth and self.waited_us:
             lines.append(
                 f"loading took {_told(self.loading_us)}, which a step waits without prefetch; {self.hidden:.0%} hidden"
             )
@@ -44,17 +49,27 @@ class WaitingTimes:
     """What a report is made of; grows while batches come."""
 
     def __init__(self) -> None:
+        self._first_us: list[float] = []
         self._waited_us: list[float] = []
         self._loading_us: list[float] = []
 
+    def add_first(self, *, waited_s: float) -> None:
+        """The first batch of an epoch, handed out."""
+        self._first_us.append(waited_s * 1e6)
+
     def add(self, *, waited_s: float, loading_s: float) -> None:
-        """A batch that was handed out."""
+        """Another batch, handed out."""
         self._waited_us.append(waited_s * 1e6)
         self._loading_us.append(loading_s * 1e6)
 
     def report(self, *, depth: int) -> WaitingReport:
         """The batches so far."""
-        return WaitingReport(depth=depth, waited_us=tuple(self._waited_us), loading_us=tuple(self._loading_us))
+        return WaitingReport(
+            depth=depth,
+            first_us=tuple(self._first_us),
+            waited_us=tuple(self._waited_us),
+            loading_us=tuple(self._loading_us),
+        )
 
 
 def _told(times_us: tuple[float, ...]) -> str:

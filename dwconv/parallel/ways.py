@@ -95,10 +95,16 @@ class CommunicationReport:
         if self.finals:
             lines += ["measured once more, in turns:", *(_line(row) for row in self.finals)]
         if self.left:
-            lines.append(
-                f"not measured, since time was up: {', '.join(dict.fromkeys(each.buckets for each in self.left))}"
-            )
+            lines.append(f"not measured, since time was up: {_grouped(self.left)}")
         return "\n".join([*lines, f"chosen: {self.chosen} ({self.reason})"])
+
+
+def _grouped(ways: tuple[Communication, ...]) -> str:
+    """By bucket size, in one line."""
+    by_size: dict[str, list[str]] = {}
+    for way in ways:
+        by_size.setdefault(way.buckets, []).append(f"{way.collective}{' as bfloat16' if way.compressed else ''}")
+    return "; ".join(f"{buckets} by {', '.join(names)}" for buckets, names in by_size.items())
 
 
 def _line(row: StepTimes) -> str:

@@ -80,7 +80,11 @@ class TuningLog:
 
     def append(self, record: TuningRecord) -> None:
         """Write one record and wait until it is on disk. Raises LogError, with nothing written, if it cannot be."""
-        line = encode(record) + b"\n"
+        self.append_line(encode(record))
+
+    def append_line(self, line: bytes) -> None:
+        """The same for a line of any sort, without its line break."""
+        line += b"\n"
         with self.locked() as file:
             regular = stat.S_ISREG(os.fstat(file).st_mode)
             size = os.fstat(file).st_size if regular else 0

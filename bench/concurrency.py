@@ -1,0 +1,175 @@
+"""``python -m bench concurrency``: training steps of five networks, run op by op in every way there is to choose.
+
+    recommended      one task at a time on all cores, as PyTorch is set up
+    manual W × T     at most W tasks at a time (inter-op) with T threads each (intra-op), all combinations
+    hill climbing    all four strategies, with times from hill climbing; ``regression``: with times from regression
+    S1 … S1+S2+S3+S4 each strategy alone and combined, with times from hill climbing
+    gradients        one task at a time, but dgrad and wgrad of a convolution at once where that was measured to pay
+    backend          dwconv_concurrent as users have it: what it chooses for itself
+    eager            PyTorch without any compilation
+
+All run the same step from the same start on the same data: their losses must agree. Steps are taken in turns. Settings
+that come to the same schedule are timed once. What more cores would give is computed from the measured times of the
+tasks, and said to be computed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from bench.concurrency_computed import Simulator
+from bench.concurrency_models import NETWORKS, TrainedNetwork
+from bench.concurrency_settings import all_settings
+from bench.concurrency_step import BackendStep, EagerStep, Setting, SettingStep, SwitchedStep, Training, cuts
+from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines, summary
+from bench.concurrency_times import measured_models
+from bench.results import add_out_argument, write_results
+from dwconv.arguments import ArgumentParser, run
+from dwconv.concurrency.counters import unavailable
+from dwconv.concurrency.machine import Machine
+from dwconv.concurrency.planner import this_machine
+from dwconv.errors import InvalidChoice
+from dwconv.measure.timing import CpuClock, Effort, time_in_turns
+from dwconv.target import cpu_target
+
+TrainingStep = SettingStep | BackendStep | EagerStep
+_LOSSES = 3
+"""Steps whose losses are compared."""
+_ROUNDS = 31
+_MODELS_SHARE, _BACKEND_SHARE, _LEAST_TURNS_SHARE = 0.3, 0.2, 0.2
+"""Of the seconds for a network: for the times of its tasks; for what the backend measures to choose; and for steps in
+turns, however long the rest takes."""
+
+
+def main(argv: Sequence[str]) -> int:
+    return run(_concurrency, list(argv))
+
+
+def _concurrency(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench concurrency", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
+    names = ", ".join(network.name for network in NETWORKS)
+    parser.add_argument("--model", action="append", metavar="NAME", help=f"only this one, of {names}; may be repeated")
+    parser.add_argument("--seconds", type=float, default=90, help="for each network, about, default 90")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and data, default 0")
+    add_out_argument(parser)
+    arguments = parser.parse_args(argv)
+    if not arguments.seconds > 0:
+        raise InvalidChoice(f"--seconds {arguments.seconds:g} leaves no time to measure in; give more than 0")
+    networks = _chosen(arguments.model)
+    machine = this_machine(torch.get_num_threads())
+    print(_said(machine), flush=True)
+    rows = []
+    for network in networks:
+        rows.append(_measured(network, machine=machine, seconds=arguments.seconds, seed=arguments.seed))
+        print("\n".join([head(network.name), *lines(rows[-1])]), flush=True)
+        print(computed_table(rows[-1]), flush=True)
+    print(summary(rows))
+    write_results(
+        "concurrency", target=cpu_target(), rows=rows, folder=arguments.out,
+        handover_us=machine.handover_us, change_us=machine.change_us, hardware_counters=unavailable() or "read",
+    )  # fmt: skip
+    return 0
+
+
+def _chosen(names: Sequence[str] | None) -> list[TrainedNetwork]:
+    """Raises InvalidChoice for a network that is not there."""
+    known = {network.name: network for network in NETWORKS}
+    for name in names or ():
+        if name not in known:
+            raise InvalidChoice(f"--model {name} is unknown; use one of {', '.join(known)}")
+    return [known[name] for name in names] if names else list(NETWORKS)
+
+
+def _said(machine: Machine) -> str:
+    slots = machine.slots
+    said = [
+        f"{machine.cores} cores; handing over to another worker takes {machine.handover_us:.1f} µs, "
+        f"another number of threads {machine.change_us:.1f} µs"
+    ]
+    if slots.count:
+        said.append(
+            f"{slots.count} second hardware threads: a task takes {slots.slowdown:.2f} times as long there, and its "
+            f"neighbour {slots.neighbour_slowdown:.2f} times"
+        )
+    else:
+        said.append("no second hardware threads here: S4 changes nothing")
+    if unavailable():
+        said.append(f"regression does without hardware events: {unavailable()}")
+    return "\n".join(said)
+
+
+def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed: int) -> dict[str, Any]:
+    """The row of one network."""
+    started = time.monotonic()
+    step = SwitchedStep(Training(network, seed=seed))
+    for graph in step.graphs:
+        graph.keep_whole_what_is_better_so(cores=machine.cores)
+    models = measured_models(cuts(step.graphs), cores=machine.cores, seconds=_MODELS_SHARE * seconds)
+    settings = all_settings(step.graphs, models, machine=machine)
+    same_as = _same(settings)
+    distinct = [setting for setting in settings if same_as[setting.name] == setting.name]
+    steps = {setting.name: SettingStep(step, setting) for setting in distinct}
+    backend = BackendStep(Training(network, seed=seed), seconds=_BACKEND_SHARE * seconds)
+    eager = EagerStep(Training(network, seed=seed))
+    calls: dict[str, TrainingStep] = {**steps, BACKEND: backend, EAGER: eager}
+    losses = _losses(calls, eager)
+    left_s = max(_LEAST_TURNS_SHARE * seconds, seconds - (time.monotonic() - started))
+    taken = time_in_turns(calls, clock=CpuClock(), effort=Effort(round_s=0.0, rounds=_ROUNDS, budget_s=left_s))
+    simulator = Simulator.checked(distinct, {name: each.graphs_ms for name, each in steps.items()}, machine=machine)
+    return {
+        "network": network.name,
+        "tasks": [len(graph.whole.cut.graph.tasks) for graph in step.graphs],
+        "median_ms": {name: measured.median_us / 1e3 for name, measured in taken.items()},
+        "spread_ms": {name: measured.spread_us / 1e3 for name, measured in taken.items()},
+        "rounds": min(measured.rounds for measured in taken.values()),
+        "contention": max(measured.contention for measured in taken.values()),
+        "expected_ms": {setting.name: setting.expected_us / 1e3 for setting in settings},
+        "same_as": {**same_as, BACKEND: BACKEND, EAGER: EAGER},
+        "backend": backend.chosen,
+        "loss_difference": losses,
+        "accuracy": {
+            name: {"error": found.error, "slower_than_best": found.slower_than_best, "tasks": found.tasks}
+            for name, found in models.accuracies.items()
+        },
+        "learner": models.learner,
+        "timed": dict(models.runs),
+        "hurried": models.hurried,
+        "at_once": sum(pair.at_once_wins for graph in step.graphs for pair in graph.pairs),
+        "pairs": sum(len(graph.pairs) for graph in step.graphs),
+        "in_place": simulator.in_place,
+        "simulator_error": simulator.errors,
+        "computed_ms": simulator.steps_ms(step.graphs, models, machine=machine),
+        "seconds": time.monotonic() - started,
+    }
+
+
+def _same(settings: Sequence[Setting]) -> dict[str, str]:
+    """By name of a setting, the first one that runs alike: itself, if there is none before."""
+    first: dict[object, str] = {}
+    return {setting.name: first.setdefault(setting.shape, setting.name) for setting in settings}
+
+
+def _losses(calls: Mapping[str, TrainingStep], eager: TrainingStep) -> dict[str, float]:
+    """The largest difference from the losses of eager steps, as a share: of any setting in its first step and in all
+    of them, and of eager steps whose first weights were moved by one rounding."""
+    wanted = _few(eager)
+    found = [_few(each) for each in calls.values()]
+    rounded = _few(eager, rounded=True)
+    return {
+        "first": max(abs(losses[0] / wanted[0] - 1) for losses in found),
+        "all": max(_apart(losses, wanted) for losses in found),
+        "by rounding alone": _apart(rounded, wanted),
+    }
+
+
+def _few(call: TrainingStep, *, rounded: bool = False) -> list[float]:
+    call.training.start_again(rounded=rounded)
+    return [call() for _ in range(_LOSSES)]
+
+
+def _apart(losses: Sequence[float], wanted: Sequence[float]) -> float:
+    return max(abs(loss / eager - 1) for loss, eager in zip(losses, wanted, strict=True))

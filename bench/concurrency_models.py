@@ -1,0 +1,284 @@
+"""Networks whose training steps are run op by op: chains and branches, large operators and small ones.
+
+Each is a module whose ``forward`` returns the loss of a batch, so that one graph holds all of a step but the optimizer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bench.models import MobileNetV3Large
+
+CLASSES = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedNetwork:
+    """A module that returns its loss, and made-up data for it: small enough for two cores."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    data: Callable[[], tuple[Tensor, ...]]
+
+
+class Classifier(nn.Module):
+    """Images and labels -> cross-entropy."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(self.network(images), labels)
+
+
+def convolved(channels: int, out_channels: int, kernel: int, *, stride: int = 1) -> nn.Sequential:
+    """Convolution with 'same' padding, normalisation, ReLU."""
+    return nn.Sequential(
+        nn.Conv2d(channels, out_channels, kernel, stride=stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(out_channels),
+        nn.ReLU(),
+    )
+
+
+# -- ResNet-34 (He et al. 2015) --------------------------------------------------------------------------------------
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions, added to the input."""
+
+    def __init__(self, channels: int, out_channels: int, *, stride: int) -> None:
+        super().__init__()
+        self.first = convolved(channels, out_channels, 3, stride=stride)
+        self.second = nn.Sequential(
+            nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False), nn.BatchNorm2d(out_channels)
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels != out_channels:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels, out_channels, 1, stride=stride, bias=False), nn.BatchNorm2d(out_channels)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = self.second(self.first(x)) + self.shortcut(x)
+        return added.relu()
+
+
+class ResNet34(nn.Module):
+    """(N, 3, H, W) -> (N, classes)."""
+
+    ROWS = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+    """Channels, blocks, stride of the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        blocks: list[nn.Module] = [convolved(3, 64, 7, stride=2), nn.MaxPool2d(3, stride=2, padding=1)]
+        channels = 64
+        for out_channels, count, first_stride in self.ROWS:
+            for stride in (first_stride, *[1] * (count - 1)):
+                blocks.append(BasicBlock(channels, out_channels, stride=stride))
+                channels = out_channels
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(channels, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.blocks(x).mean((2, 3)))
+        return logits
+
+
+# -- Inception-v2: BN-Inception (Ioffe and Szegedy 2015, table 1) ----------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branches:
+    """Output channels of each branch; pairs are of the 1×1 that narrows, and of what follows it."""
+
+    one: int
+    three: tuple[int, int]
+    double: tuple[int, int]
+    pooled: int
+    """Of the 1×1 after pooling; 0 where pooling is all."""
+    average: bool = True
+    stride: int = 1
+
+    @property
+    def channels(self) -> int:
+        return self.one + self.three[1] + self.double[1] + self.pooled
+
+
+_INCEPTIONS = (
+    Branches(one=64, three=(64, 64), double=(64, 96), pooled=32),
+    Branches(one=64, three=(64, 96), double=(64, 96), pooled=64),
+    Branches(one=0, three=(128, 160), double=(64, 96), pooled=0, average=False, stride=2),
+    Branches(one=224, three=(64, 96), double=(96, 128), pooled=128),
+    Branches(one=192, three=(96, 128), double=(96, 128), pooled=128),
+    Branches(one=160, three=(128, 160), double=(128, 160), pooled=96),
+    Branches(one=96, three=(128, 192), double=(160, 192), pooled=96),
+    Branches(one=0, three=(128, 192), double=(192, 256), pooled=0, average=False, stride=2),
+    Branches(one=352, three=(192, 320), double=(160, 224), pooled=128),
+    Branches(one=352, three=(192, 320), double=(192, 224), pooled=128, average=False),
+)
+
+
+class InceptionBlock(nn.Module):
+    """1×1, 3×3, twice 3×3, and pooling, side by side."""
+
+    def __init__(self, channels: int, branches: Branches) -> None:
+        super().__init__()
+        narrow, three = branches.three
+        narrower, double = branches.double
+        stride = branches.stride
+        pool = nn.AvgPool2d if branches.average else nn.MaxPool2d
+        self.branches = nn.ModuleList(
+            [
+                nn.Sequential(convolved(channels, narrow, 1), convolved(narrow, three, 3, stride=stride)),
+                nn.Sequential(
+                    convolved(channels, narrower, 1),
+                    convolved(narrower, double, 3),
+                    convolved(double, double, 3, stride=stride),
+                ),
+                nn.Sequential(
+                    pool(3, stride=stride, padding=1),
+                    *([convolved(channels, branches.pooled, 1)] if branches.pooled else []),
+                ),
+            ]
+        )
+        if branches.one:
+            self.branches.append(convolved(channels, branches.one, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([branch(x) for branch in self.branches], dim=1)
+
+
+class InceptionV2(nn.Module):
+    """(N, 3, H, W) -> (N, classes)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            convolved(3, 64, 7, stride=2),
+            nn.MaxPool2d(3, stride=2, padding=1),
+            convolved(64, 64, 1),
+            convolved(64, 192, 3),
+            nn.MaxPool2d(3, stride=2, padding=1),
+        )
+        blocks: list[nn.Module] = []
+        channels = 192
+        for branches in _INCEPTIONS:
+            blocks.append(InceptionBlock(channels, branches))
+            channels = branches.channels + (0 if branches.pooled else channels)
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(channels, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.blocks(self.stem(x)).mean((2, 3)))
+        return logits
+
+
+# -- DCGAN (Radford et al. 2015): both players in one step -----------------------------------------------------------
+
+
+class Discriminator(nn.Module):
+    """(N, 3, 64, 64) -> (N,) logits. ``frozen`` keeps gradients from its weights, for the generator's loss."""
+
+    WIDTHS = (3, 32, 64, 128, 256)
+
+    def __init__(self) -> None:
+        super().__init__()
+        pairs = list(itertools.pairwise(self.WIDTHS))
+        self.convolutions = nn.ModuleList([nn.Conv2d(a, b, 4, stride=2, padding=1, bias=False) for a, b in pairs])
+        self.norms = nn.ModuleList([nn.BatchNorm2d(b, affine=False) for _, b in pairs])
+        self.last = nn.Conv2d(self.WIDTHS[-1], 1, 4, bias=False)
+
+    def forward(self, x: Tensor, *, frozen: bool) -> Tensor:
+        *weights, last = [
+            each.detach() if frozen else each for name, each in self.named_parameters() if name.endswith("weight")
+        ]
+        for weight, norm in zip(weights, self.norms, strict=True):
+            x = F.leaky_relu(norm(F.conv2d(x, weight, stride=2, padding=1)), 0.2)
+        return F.conv2d(x, last).flatten()
+
+
+def _generator(noise: int = 64) -> nn.Sequential:
+    """(N, noise, 1, 1) -> (N, 3, 64, 64)."""
+    widths = (256, 128, 64, 32)
+    layers: list[nn.Module] = [nn.ConvTranspose2d(noise, widths[0], 4, bias=False)]
+    for wide, narrow in itertools.pairwise(widths):
+        layers += [nn.BatchNorm2d(wide), nn.ReLU(), nn.ConvTranspose2d(wide, narrow, 4, 2, 1, bias=False)]
+    last = nn.ConvTranspose2d(widths[-1], 3, 4, 2, 1, bias=False)
+    return nn.Sequential(*layers, nn.BatchNorm2d(widths[-1]), nn.ReLU(), last, nn.Tanh())
+
+
+class DCGAN(nn.Module):
+    """Images and noise -> the discriminator's loss on real and made-up images, and the generator's, added. No gradient
+    of one reaches the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = _generator()
+        self.discriminator = Discriminator()
+
+    def forward(self, images: Tensor, noise: Tensor) -> Tensor:
+        made_up = self.generator(noise)
+        real = self.discriminator(images, frozen=False)
+        unreal = self.discriminator(made_up.detach(), frozen=False)
+        fooled = self.discriminator(made_up, frozen=True)
+        return F.softplus(-real).mean() + F.softplus(unreal).mean() + F.softplus(-fooled).mean()
+
+
+# -- LSTM ------------------------------------------------------------------------------------------------------------
+
+
+class LSTM(nn.Module):
+    """Words and the words after them -> cross-entropy. Layers of cells, unrolled: the layers of one moment wait for
+    each other, but a layer's next moment need not wait for the layers above."""
+
+    def __init__(self, *, words: int = 500, width: int = 256, layers: int = 2) -> None:
+        super().__init__()
+        self.width = width
+        self.embedding = nn.Embedding(words, width)
+        self.inputs = nn.ModuleList([nn.Linear(width, 4 * width) for _ in range(layers)])
+        self.states = nn.ModuleList([nn.Linear(width, 4 * width, bias=False) for _ in range(layers)])
+        self.head = nn.Linear(width, words)
+
+    def forward(self, words: Tensor, following: Tensor) -> Tensor:
+        embedded = self.embedding(words)
+        zeros = embedded.new_zeros(words.shape[0], self.width)
+        states = [(zeros, zeros) for _ in self.inputs]
+        tops = []
+        for moment in range(words.shape[1]):
+            x = embedded[:, moment]
+            for layer, (of_input, of_state) in enumerate(zip(self.inputs, self.states, strict=True)):
+                hidden, cell = states[layer]
+                enter, forget, give, new = (of_input(x) + of_state(hidden)).chunk(4, dim=1)
+                cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+                x = give.sigmoid() * cell.tanh()
+                states[layer] = (x, cell)
+            tops.append(x)
+        logits = self.head(torch.stack(tops, dim=1))
+        return F.cross_entropy(logits.flatten(0, 1), following.flatten())
+
+
+def _images(batch: int, size: int) -> Callable[[], tuple[Tensor, ...]]:
+    return lambda: (torch.randn(batch, 3, size, size), torch.randint(0, CLASSES, (batch,)))
+
+
+NETWORKS = (
+    TrainedNetwork(name="ResNet-34", make=lambda: Classifier(ResNet34()), data=_images(4, 96)),
+    TrainedNetwork(
+        name="DCGAN", make=DCGAN, data=lambda: (torch.randn(16, 3, 64, 64), torch.randn(16, 64, 1, 1))
+    ),
+    TrainedNetwork(name="Inception-v2", make=lambda: Classifier(InceptionV2()), data=_images(4, 96)),
+    TrainedNetwork(
+        name="LSTM", make=LSTM, data=lambda: (torch.randint(0, 500, (32, 12)), torch.randint(0, 500, (32, 12)))
+    ),
+    TrainedNetwork(
+        name="MobileNetV3", make=lambda: Classifier(MobileNetV3Large(classes=CLASSES)), data=_images(4, 96)
+    ),
+)  # fmt: skip

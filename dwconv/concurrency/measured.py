@@ -1,0 +1,106 @@
+"""Measured: plain execution and schedules, timed in turns, and which of them runs.
+
+    plain   S1   S3   S1+S3   gradients        a few steps of each, in turns
+    plain        S3                            the best one against plain, longer
+    S3 runs, if it is faster than plain by more than the noise; else plain
+
+The fastest of many may have been lucky, so it is timed again, and only that counts.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dwconv.measure.timing import Call, Clock, Lap
+from dwconv.records.record import CONTENDED, Measurement
+
+PLAIN = "plain"
+_SIGMAS = 3.0
+_MEDIAN_ERROR = 1.25 / 1.35
+"""Standard error of a median over its rounds' interquartile range, times the root of their number."""
+_LEAST_GAIN = 0.01
+"""A smaller gain is not worth a thing that can go wrong."""
+_LEAST_ROUNDS, _ROUNDS, _FINAL_ROUNDS = 3, 5, 15
+_SHARE = 0.6
+"""Of the time, what the first look may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """What ran how fast. ``steps``: by name, plain execution among them, the last time each was measured."""
+
+    winner: str
+    """``plain``, or the schedule that runs."""
+    reason: str
+    steps: dict[str, Measurement]
+    trusted: bool
+    """False if other work disturbed the times: they hold for now, and are not kept."""
+
+
+def noise_us(one: Measurement, other: Measurement) -> float:
+    """By how much two medians may differ without meaning anything."""
+    errors = [_MEDIAN_ERROR * each.spread_us / math.sqrt(max(each.rounds, 1)) for each in (one, other)]
+    return _SIGMAS * math.hypot(*errors)
+
+
+def fastest(calls: Mapping[str, Call], *, clock: Clock, seconds: float, fall_back: bool) -> Ranking:
+    """Time ``calls``, of which one is ``plain``, for about so many seconds. Without ``fall_back`` plain execution is
+    measured beside the others, but does not win."""
+    others = [name for name in calls if name != PLAIN]
+    if not others:
+        return Ranking(winner=PLAIN, reason="no schedule was offered", steps={}, trusted=True)
+    steps = dict(_timed(calls, clock=clock, rounds=_ROUNDS, seconds=_SHARE * seconds))
+    best = min(others, key=lambda name: steps[name].median_us)
+    final = _timed({PLAIN: calls[PLAIN], best: calls[best]}, clock=clock, rounds=_FINAL_ROUNDS,
+                   seconds=(1 - _SHARE) * seconds)  # fmt: skip
+    steps |= final
+    plain, found = final[PLAIN], final[best]
+    noise = noise_us(plain, found)
+    gained_us = plain.median_us - found.median_us
+    reason = _reason(best, gained_us=gained_us, noise=noise, plain_us=plain.median_us)
+    wins = gained_us > max(noise, _LEAST_GAIN * plain.median_us)
+    return Ranking(
+        winner=best if wins or not fall_back else PLAIN,
+        reason=reason if wins or fall_back else f"{reason}; plain execution was ruled out",
+        steps=steps,
+        trusted=plain.contention <= CONTENDED,
+    )
+
+
+def _reason(best: str, *, gained_us: float, noise: float, plain_us: float) -> str:
+    share = f"{abs(gained_us) / plain_us:.1%}"
+    if gained_us <= 0:
+        return f"{best}, the fastest schedule, is {share} slower than plain execution"
+    said = f"{best} is {share} faster than plain execution"
+    least = max(noise, _LEAST_GAIN * plain_us)
+    return said if gained_us > least else f"{said}, which may be noise: {least / plain_us:.1%} and less does not count"
+
+
+def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, seconds: float) -> dict[str, Measurement]:
+    """A step is long, so a lap is one call. There are so many rounds, or fewer when the time is up, but some."""
+    began = time.perf_counter()
+    lost = clock.overall()
+    for call in calls.values():
+        call()  # what a first call builds is not timed
+    taken: list[dict[str, Lap]] = []
+    while len(taken) < rounds and (len(taken) < _LEAST_ROUNDS or time.perf_counter() - began < seconds):
+        taken.append({name: clock.lap(call, times=1) for name, call in calls.items()})
+    calm = [laps for laps in taken if not any(lap.disturbed for lap in laps.values())]
+    kept = calm if len(calm) >= _LEAST_ROUNDS else taken
+    overall = lost()
+    return {name: _measurement([laps[name] for laps in kept], lost=overall) for name in calls}
+
+
+def _measurement(laps: Sequence[Lap], *, lost: float) -> Measurement:
+    us = [lap.seconds * 1e6 for lap in laps]
+    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
+    return Measurement(
+        median_us=statistics.median(us),
+        spread_us=three_quarters - quarter,
+        rounds=len(us),
+        contention=round(max(lost, statistics.mean(lap.lost for lap in laps)), 3),
+    )

@@ -1,0 +1,228 @@
+"""bench concurrency: settings of one step in turns, what is printed of them, and the networks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from bench import concurrency
+from bench.concurrency_computed import SINGLE, Simulator
+from bench.concurrency_models import DCGAN, LSTM, Classifier, InceptionBlock, InceptionV2, ResNet34, TrainedNetwork
+from bench.concurrency_settings import RECOMMENDED
+from bench.concurrency_step import Setting
+from bench.concurrency_table import best_manual, computed_table, lines, summary
+from dwconv.concurrency.machine import Machine
+from dwconv.concurrency.schedule import Placement, Schedule
+
+
+class TwoBranches(nn.Module):
+    """A small network with convolutions that can run side by side."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(3, 4, 1)
+        self.norm = nn.BatchNorm2d(4)
+        self.head = nn.Linear(4, 10)
+
+    def forward(self, x):
+        return self.head((self.norm(self.left(x)).relu() + self.right(x).tanh()).mean((2, 3)))
+
+
+TINY = TrainedNetwork(
+    name="Tiny",
+    make=lambda: Classifier(TwoBranches()),
+    data=lambda: (torch.randn(2, 3, 12, 12), torch.randint(0, 10, (2,))),
+)
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_threads")
+def test_every_setting_of_a_network_is_measured_and_loses_nothing(monkeypatch, tmp_path, capsys):
+    """Traces and measures for real: some seconds."""
+    monkeypatch.setattr(concurrency, "NETWORKS", (TINY,))
+    assert concurrency.main(["--seconds", "1", "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("concurrency-*.json")
+    (row,) = json.loads(path.read_text())["rows"]
+    assert {RECOMMENDED, "manual 1 × 1", "manual 2 × 1", "manual 2 × 2", "hill climbing", "regression"} <= set(
+        row["same_as"]
+    )
+    assert len([name for name in row["same_as"] if name.startswith("S")]) == 15
+    assert set(row["same_as"].values()) == set(row["median_ms"]) == set(row["spread_ms"])
+    assert all(ms > 0 for ms in row["median_ms"].values()) and {"backend", "eager"} <= set(row["median_ms"])
+    assert row["loss_difference"]["first"] < 1e-5
+    assert set(row["accuracy"]) == {"hill climbing", "regression"}
+    assert set(row["computed_ms"]) == {"8", "16", "64"} and SINGLE not in row["simulator_error"]
+    printed = capsys.readouterr().out
+    assert "computed, 64 cores" in printed and "best manual setting" in printed and "hand" in printed
+
+
+def test_bad_input_is_one_line(capsys):
+    assert concurrency.main(["--model", "AlexNet"]) == 2
+    assert concurrency.main(["--seconds", "0"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 2
+    assert "--model AlexNet is unknown; use one of ResNet-34, DCGAN" in err and "--seconds 0 leaves no time" in err
+
+
+# -- what is printed -------------------------------------------------------------------------------------------------
+
+
+def planted_row(**changed):
+    median_ms = {
+        RECOMMENDED: 100.0,
+        SINGLE: 150.0,
+        "manual 2 × 1": 80.0,
+        "hill climbing": 50.0,
+        "backend": 55.0,
+        "eager": 110.0,
+    }
+    same_as = {name: name for name in median_ms}
+    return {
+        "network": "Planted",
+        "median_ms": median_ms,
+        "spread_ms": dict.fromkeys(median_ms, 1.5),
+        "same_as": {**same_as, "regression": "hill climbing", "S1": RECOMMENDED},
+        "accuracy": {"hill climbing": {"error": 0.05, "slower_than_best": 0.01, "tasks": 7}},
+        "timed": {"hill climbing": 14},
+        "backend": "S1+S3: 80% faster than plain",
+        "learner": "xgboost",
+        "at_once": 3,
+        "pairs": 5,
+        "loss_difference": {"first": 1e-7},
+        "hurried": 0,
+        "contention": 0.0,
+        "in_place": 1.25,
+        "simulator_error": {RECOMMENDED: -0.1, "hill climbing": 0.3},
+        "computed_ms": {"8": {RECOMMENDED: 40.0, "manual 4 × 2": 20.0}},
+        **changed,
+    }
+
+
+def test_settings_are_held_against_the_recommended_one():
+    shown = lines(planted_row())
+    assert any(line.split() == ["hill", "climbing", "50.0", "1.5", "2.00"] for line in shown)
+    assert any(line.split() == ["regression", "50.0", "1.5", "2.00", "hill", "climbing"] for line in shown)
+    assert any(line.split() == ["eager", "110.0", "1.5", "0.91"] for line in shown)
+    assert "best manual setting: manual 2 × 1, 1.25 times as fast" in shown
+    assert any("5.0% mean error against a sweep of 7 tasks, chosen counts 1.0% slower" in line for line in shown)
+    assert "the backend runs S1+S3: 80% faster than plain" in shown
+    assert any("3 of 5 convolutions" in line for line in shown) and any("first 1.0e-07" in line for line in shown)
+
+
+def test_disturbed_and_hurried_figures_say_so():
+    assert not any("measure again" in line or "time was up" in line for line in lines(planted_row()))
+    shown = lines(planted_row(contention=0.3, hurried=12))
+    assert any("other work took 30%" in line for line in shown) and any("12 task times" in line for line in shown)
+
+
+def test_the_recommended_setting_may_be_the_best_manual_one():
+    slow = {**planted_row()["median_ms"], "manual 2 × 1": 120.0}
+    assert best_manual(planted_row()) == "manual 2 × 1" and best_manual(planted_row(median_ms=slow)) == RECOMMENDED
+
+
+def test_more_cores_are_said_to_be_computed():
+    table = computed_table(planted_row())
+    assert "20% off on average" in table and "recommended -10%, hill climbing +30%" in table and "1.25 times" in table
+    assert "computed,  8 cores" in table and "manual 4 × 2 20.0 (2.00×)" in table
+    assert computed_table(planted_row(simulator_error={})) == ""
+
+
+def test_networks_are_summed_up_by_geometric_means():
+    last = summary([planted_row(), planted_row(network="Other")]).splitlines()[-1].split()
+    assert last == ["geometric", "mean", "1.25", "2.00", "2.00"]
+    assert "2.00 by hill climbing" in summary([planted_row()])
+    quick = {**planted_row()["median_ms"], "eager": 10.0}
+    assert "2.00 by hill climbing" in summary([planted_row(median_ms=quick)])
+
+
+# -- the simulator ---------------------------------------------------------------------------------------------------
+
+
+def planted_setting(name, us, *, cores=2):
+    placed = (Placement(task=0, worker=0, threads=1, start_us=0.0, end_us=us),)
+    return Setting(name=name, programs=(), schedules=(Schedule(strategies=(), cores=cores, placements=placed),))
+
+
+def test_the_simulator_is_held_against_measured_graphs_once_one_thread_agrees():
+    settings = [
+        planted_setting(SINGLE, 1000.0),
+        planted_setting("S3", 600.0),
+        planted_setting("too many", 1.0, cores=4),
+    ]
+    measured = {SINGLE: [1.4, 1.5, 9.0], "S3": [1.0, 1.0], "too many": [1.0]}
+    found = Simulator.checked(settings, measured, machine=Machine(cores=2))
+    assert found.in_place == pytest.approx(1.5)
+    assert found.errors == pytest.approx({"S3": -0.1})
+
+
+def test_nothing_is_computed_from_a_single_core():
+    assert Simulator(in_place=1.0, errors={}).steps_ms([], models=None, machine=Machine(cores=1)) == {}
+
+
+# -- the networks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("network", "size"), [(ResNet34, 32), pytest.param(InceptionV2, 32, marks=pytest.mark.slow)], ids=str
+)
+def test_images_become_logits_that_every_weight_has_a_part_in(network, size):
+    model = Classifier(network())
+    model(torch.randn(2, 3, size, size), torch.tensor([1, 2])).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_inception_s_blocks_follow_each_other():
+    """Channels of the paper's table: 256, 320, 576, 576, 576, 576, 576, 1024, 1024, 1024."""
+    with torch.device("meta"):
+        blocks = [block for block in InceptionV2().blocks if isinstance(block, InceptionBlock)]
+        x, channels = torch.empty(1, 192, 28, 28), []
+        for block in blocks:
+            x = block(x)
+            channels.append(x.shape[1])
+    assert channels == [256, 320, 576, 576, 576, 576, 576, 1024, 1024, 1024] and x.shape[2:] == (7, 7)
+
+
+def test_no_player_of_dcgan_trains_the_other():
+    torch.manual_seed(0)
+    model, images, noise = DCGAN(), torch.randn(2, 3, 64, 64), torch.randn(2, 64, 1, 1)
+    made_up = model.generator(noise)
+    fooled = nn.functional.softplus(-model.discriminator(made_up, frozen=True)).mean()
+    fooled.backward()
+    assert all(parameter.grad is None for parameter in model.discriminator.parameters())
+    assert all(parameter.grad is not None for parameter in model.generator.parameters())
+    wanted = [parameter.grad.clone() for parameter in model.generator.parameters()]
+    model.zero_grad()
+    model(images, noise).backward()
+    for parameter, grad in zip(model.generator.parameters(), wanted, strict=True):
+        torch.testing.assert_close(parameter.grad, grad, rtol=1e-3, atol=1e-5)
+    assert all(parameter.grad is not None for parameter in model.discriminator.parameters())
+
+
+def test_the_lstm_is_that_of_pytorch():
+    torch.manual_seed(0)
+    own, theirs = LSTM(words=20, width=8, layers=2), nn.LSTM(8, 8, num_layers=2, batch_first=True)
+    with torch.no_grad():
+        for layer in range(2):
+            enter, forget, give, new = own.inputs[layer].weight.chunk(4)
+            getattr(theirs, f"weight_ih_l{layer}").copy_(torch.cat([enter, forget, new, give]))
+            getattr(theirs, f"bias_ih_l{layer}").copy_(
+                torch.cat([own.inputs[layer].bias.chunk(4)[i] for i in (0, 1, 3, 2)])
+            )
+            enter, forget, give, new = own.states[layer].weight.chunk(4)
+            getattr(theirs, f"weight_hh_l{layer}").copy_(torch.cat([enter, forget, new, give]))
+            getattr(theirs, f"bias_hh_l{layer}").zero_()
+        words, following = torch.randint(0, 20, (3, 5)), torch.randint(0, 20, (3, 5))
+        tops, _ = theirs(own.embedding(words))
+        wanted = nn.functional.cross_entropy(own.head(tops).flatten(0, 1), following.flatten())
+        torch.testing.assert_close(own(words, following), wanted)

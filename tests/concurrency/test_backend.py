@@ -1,0 +1,275 @@
+"""The backend: results and gradients are those of plain execution, whatever runs, and nothing else changes."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import dwconv
+from dwconv.concurrency import choosing, compiled_graph, explain, pair_times, task_timer
+from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
+from dwconv.measure.timing import Lap
+from dwconv.records.record import Measurement
+
+ALWAYS = {"fall_back": False, "seconds": 1}
+
+
+class StillClock:
+    """Every lap takes as long, and nothing disturbs it."""
+
+    def lap(self, call, *, times):
+        call()
+        return Lap(seconds=1e-3)
+
+    def overall(self):
+        return lambda: 0.0
+
+
+def once(calls, *, clock, effort):
+    """Made-up times of tasks: each is run, none is waited for."""
+    for call in calls.values():
+        call()
+    longest = max(len(name) for name in calls)
+    return {name: Measurement(median_us=10.0 * len(name) / longest, spread_us=0.0, rounds=1) for name in calls}
+
+
+@pytest.fixture(autouse=True)
+def quick_and_alone(tmp_path, monkeypatch):
+    """Nothing of other tests is known, times are made up, and results are the same bit by bit."""
+    monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path))
+    monkeypatch.setattr(choosing, "clock_of_steps", StillClock)
+    monkeypatch.setattr(task_timer, "time_in_turns", once)
+    torch._dynamo.reset()
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+    torch._dynamo.reset()
+
+
+class Branches(nn.Module):
+    """An Inception block with everything that keeps a state: running statistics and random numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.three = nn.Conv2d(8, 8, 1, bias=False), nn.Conv2d(8, 8, 3, padding=1)
+        self.norm, self.drop, self.head = nn.BatchNorm2d(8), nn.Dropout(0.4), nn.Linear(24, 5)
+
+    def forward(self, x):
+        y = torch.cat([self.norm(self.one(x)).relu(), self.three(x).relu(), F.max_pool2d(x, 3, 1, 1)], 1)
+        return self.head(self.drop(y).mean((2, 3)))
+
+
+class Cells(nn.Module):
+    """An LSTM written out, two directions beside each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.there, self.back = nn.LSTMCell(6, 7), nn.LSTMCell(6, 7)
+
+    def forward(self, x):
+        ends = []
+        for cell, steps in ((self.there, x.unbind(1)), (self.back, x.flip(1).unbind(1))):
+            state = None
+            for step in steps:
+                state = cell(step, state)
+            ends.append(state[0])
+        return torch.cat(ends, 1)
+
+
+def steps(model, run, x, *, count=3):
+    """The losses of some training steps, and all that they leave behind."""
+    torch.manual_seed(5)
+    losses = []
+    for _ in range(count):
+        model.zero_grad()
+        loss = run(x).square().mean()
+        loss.backward()
+        losses.append(loss.detach())
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+    grads = [parameter.grad for parameter in model.parameters()]
+    return [*losses, *grads, *(tensor.detach().clone() for tensor in model.state_dict().values()), torch.rand(1)]
+
+
+def train_both(model, x, options):
+    """``steps`` of the model as it is, and of a copy that is compiled; and what runs the copy."""
+    twin = copy.deepcopy(model)
+    compiled = torch.compile(twin, backend="dwconv_concurrent", options=options)
+    return steps(model, model, x), steps(twin, compiled, x), explain(compiled)
+
+
+def placed(schedule):
+    return {(each.task, each.worker, each.threads) for each in schedule.placements}
+
+
+def test_pytorch_knows_the_backend_by_name():
+    assert "dwconv_concurrent" in torch._dynamo.list_backends()
+
+
+@pytest.mark.parametrize("make, shape", [(Branches, (4, 8, 9, 9)), (Cells, (3, 4, 6))])
+def test_training_is_that_of_plain_execution(make, shape):
+    torch.manual_seed(0)
+    expected, found, what = train_both(make(), torch.randn(shape), ALWAYS)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    (graph,) = what.graphs
+    assert graph.runs != "plain" and len(graph.tasks) == 2
+    assert "plain" in graph.steps and graph.peaks["plain"] > 0
+    assert f"runs {graph.runs}" in str(what) and "a step, results take up to" in str(what)
+
+
+def test_measuring_changes_nothing():
+    """Where plain execution is chosen, one step after it was all measured is that of a model never compiled."""
+    torch.manual_seed(0)
+    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), {"seconds": 1})
+    assert what.graphs[0].runs == "plain" and len(what.graphs[0].steps) > 2
+    assert all(map(torch.equal, found, expected))
+
+
+def test_a_choice_is_made_once_and_found_by_the_next_process(monkeypatch):
+    torch.manual_seed(0)
+    x = torch.randn(4, 8, 9, 9)
+    expected, _, first = train_both(Branches(), x, ALWAYS)
+    torch._dynamo.reset()
+    monkeypatch.setattr(compiled_graph, "Chooser", None)  # would fail
+    torch.manual_seed(0)
+    x = torch.randn(4, 8, 9, 9)
+    _, found, second = train_both(Branches(), x, ALWAYS)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    one, other = first.graphs[0].choice, second.graphs[0].choice
+    assert replace(other, schedules=()) == replace(one, schedules=()) and ".jsonl" in second.graphs[0].source
+    assert [placed(each) for each in other.schedules] == [placed(each) for each in one.schedules]
+    assert explain().graphs[-1].runs == second.graphs[0].runs != "plain"
+
+
+def test_a_kept_schedule_of_another_graph_is_measured_again(monkeypatch):
+    torch.manual_seed(0)
+    x = torch.randn(4, 8, 9, 9)
+    model = Branches()
+    _, _, first = train_both(model, x, ALWAYS)
+    kept = first.graphs[0].choice
+    short = replace(kept.schedules[0], placements=kept.schedules[0].placements[1:])
+    monkeypatch.setattr(
+        compiled_graph.log, "kept", lambda **asked: replace(kept, schedules=(short, *kept.schedules[1:]))
+    )
+    torch._dynamo.reset()
+    expected, found, second = train_both(model, x, ALWAYS)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert "measured in this process" in second.graphs[0].source
+
+
+def test_dgrad_and_wgrad_run_at_once_where_that_is_faster(monkeypatch):
+    def at_once_is_faster(calls, *, clock, effort):
+        found = once(calls, clock=clock, effort=effort)
+        return {name: each if name != pair_times.AT_ONCE else Measurement(median_us=1.0, spread_us=0.0, rounds=1)
+                for name, each in found.items()}  # fmt: skip
+
+    monkeypatch.setattr(task_timer, "time_in_turns", at_once_is_faster)
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Conv2d(16, 16, 3, padding=1) for _ in range(3)))
+    expected, found, what = train_both(model, torch.randn(4, 16, 24, 24), {**ALWAYS, "strategies": "gradients"})
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    (graph,) = what.graphs
+    assert graph.runs == "gradients" and len(graph.choice.gradients) == 2  # of the first layer no dx is wanted
+    beside = [each for each in graph.choice.schedules[1].placements if each.worker == 1]
+    assert len(beside) == 2 and {each.threads for each in beside} == {1}
+    assert "dgrad beside wgrad is faster for 2 of 2 convolutions" in str(what)
+
+
+def test_converted_depthwise_layers_train_as_plain_ones(logs):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ReLU(), nn.Conv2d(8, 8, 5, padding=2, groups=8))
+    plain = copy.deepcopy(model)
+    compiled = torch.compile(dwconv.convert(model), backend="dwconv_concurrent", options=ALWAYS)
+    x = torch.randn(2, 8, 12, 12, requires_grad=True)
+    expected, found = steps(plain, plain, x), steps(model, compiled, x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    (graph,) = explain(compiled).graphs
+    assert graph.runs != "plain" and {each.name.partition("_")[0] for each in graph.choice.gradients} == {"dgrad"}
+
+
+def test_a_broken_graph_and_inference_run_too():
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+
+        def forward(self, x):
+            x = self.first(x).relu() + self.first(x * 2)
+            torch._dynamo.graph_break()
+            return self.second(x).tanh() + self.second(x * 3)
+
+    torch.manual_seed(0)
+    model = Broken()
+    x = torch.randn(5, 6)
+    expected, found, what = train_both(model, x, ALWAYS)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert len(what.graphs) == 2
+    compiled = torch.compile(model, backend="dwconv_concurrent", options=ALWAYS)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_another_number_of_threads_is_another_choice():
+    torch.manual_seed(0)
+    model = Branches().eval()
+    compiled = torch.compile(model, backend="dwconv_concurrent", options=ALWAYS)
+    x = torch.randn(4, 8, 9, 9)
+    for threads in (2, 1, 2):
+        torch.set_num_threads(threads)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x))
+    assert [graph.choice.cores for graph in explain(compiled).graphs] == [2, 1]
+
+
+def test_unknown_options_are_refused_as_they_are():
+    for options, said in (
+        ({"strategies": ("S1", "S7")}, "strategy 'S7' is unknown"),
+        ({"x": 1}, "option 'x' is unknown"),
+    ):
+        torch._dynamo.reset()
+        with pytest.raises(InvalidChoice, match=said):
+            torch.compile(nn.Linear(2, 2), backend="dwconv_concurrent", options=options)(torch.randn(1, 2))
+    torch._dynamo.reset()
+    with pytest.raises(InvalidChoice, match="mode 'max-autotune' is unknown"):
+        torch.compile(nn.Linear(2, 2), backend="dwconv_concurrent", mode="max-autotune")(torch.randn(1, 2))
+
+
+def test_changing_sizes_run_plainly_and_that_is_said_once():
+    model = nn.Linear(3, 3)
+    compiled = torch.compile(model, backend="dwconv_concurrent", options=ALWAYS, dynamic=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for rows in (4, 5, 7):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(compiled(x), model(x))
+    said = [str(each.message) for each in caught if issubclass(each.category, DwconvWarning)]
+    assert len(said) <= 1 and all("dynamic=False" in each for each in said)
+    (graph, *_) = explain(model).graphs
+    assert graph.runs == "plain" and "sizes that change" in graph.reason
+
+
+def test_an_operator_that_cannot_be_traced_is_named_and_runs_plainly(monkeypatch):
+    monkeypatch.setattr(compiled_graph, "digest_of", _fails)
+    model = nn.Linear(3, 3)
+    compiled = torch.compile(model, backend="dwconv_concurrent", options=ALWAYS)
+    x = torch.randn(2, 3)
+    with pytest.warns(DwconvWarning, match="aten.strange.default has no meaning here"):
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def _fails(module):
+    raise NotImplementedError("aten.strange.default has no meaning here")
+
+
+def test_explain_knows_only_what_has_run():
+    with pytest.raises(InvalidWorkload, match=r"Linear has not run with torch\.compile"):
+        explain(nn.Linear(2, 2))

@@ -1,0 +1,242 @@
+"""The engine: any schedule gives the same results, errors reach the caller, and threads are as they were."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from traced_graphs import branches, branches_inputs, dealt, traced
+
+from dwconv.concurrency.engine import CpuEngine
+from dwconv.concurrency.gradient_pairs import split
+from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.schedule import Schedule
+from dwconv.concurrency.tasks import cut
+from dwconv.concurrency.workers import Workers
+from dwconv.errors import InvalidChoice
+
+INPUTS = branches_inputs()
+LIMIT_S = 120
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return cut(split(traced(branches, INPUTS)))
+
+
+@pytest.fixture(scope="module")
+def expected(graph):
+    torch.set_num_threads(1)
+    return CpuEngine(graph, one_at_a_time(graph, threads=1)).run([*INPUTS])
+
+
+def in_time(call):
+    """What ``call`` returns or raises, unless it hangs."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(call())
+        except BaseException as error:  # noqa: BLE001  # handed on
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(LIMIT_S)
+    assert outcome, "it hangs"
+    return outcome[0]
+
+
+def with_functions(graph, change):
+    """The graph with what its tasks do changed: ``change`` takes the number of a task and its function."""
+    functions = tuple(change(index, function) for index, function in enumerate(graph.functions))
+    return dataclasses.replace(graph, functions=functions)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_schedule_gives_the_same_bits(graph, expected, seed):
+    engine = CpuEngine(graph, dealt(graph, workers=1 + seed % 4, seed=seed))
+    for _ in range(5):
+        found = in_time(lambda: engine.run([*INPUTS]))
+        assert all(map(torch.equal, found, expected))
+
+
+def test_tasks_run_on_workers_that_stay_with_their_threads(graph):
+    seen = set()
+
+    def noting(index, function):
+        def run(values):
+            grad, count = torch.is_grad_enabled(), torch.get_num_threads()
+            seen.add((threading.current_thread().name, count, grad, torch.is_inference_mode_enabled()))
+            function(values)
+
+        return run
+
+    watched = with_functions(graph, noting)
+    schedule = dealt(graph, workers=3)
+    counts = {0: 1, 1: 2, 2: 3}
+    placements = tuple(dataclasses.replace(each, threads=counts[each.worker]) for each in schedule.placements)
+    engine = CpuEngine(watched, dataclasses.replace(schedule, placements=placements))
+    me = threading.current_thread().name
+    engine.run([*INPUTS])
+    names = {name for name, *_ in seen}
+    assert seen == {(me, 1, False, False), ("dwconv-worker-1", 2, False, False), ("dwconv-worker-2", 3, False, False)}
+    engine.run([*INPUTS])
+    assert {name for name, *_ in seen} == names
+    seen.clear()
+    with torch.inference_mode():
+        engine.run([*INPUTS])
+    assert {inference for *_, inference in seen} == {True} and len(seen) == 3
+    assert torch.get_num_threads() == 1 and torch.is_grad_enabled()
+    assert in_time(torch.get_num_threads) == 1  # a thread that starts now has the caller's count too
+
+
+class Broken(Exception):
+    pass
+
+
+@pytest.mark.parametrize("fails", [0, 3, -1])
+def test_an_error_reaches_the_caller_as_it_is_and_the_next_run_is_right(graph, expected, fails):
+    failing = [True]
+    last = len(graph.functions) - 1
+
+    def breaking(index, function):
+        def run(values):
+            if failing[0] and index == fails % (last + 1):
+                raise Broken(f"task {index}")
+            function(values)
+
+        return run
+
+    engine = CpuEngine(with_functions(graph, breaking), dealt(graph, workers=3))
+    for _ in range(3):
+        failing[0] = True
+        error = in_time(lambda: engine.run([*INPUTS]))
+        assert type(error) is Broken and str(error) == f"task {fails % (last + 1)}"
+        failing[0] = False
+        assert all(map(torch.equal, in_time(lambda: engine.run([*INPUTS])), expected))
+
+
+def test_others_stop_before_their_next_task(graph):
+    ran = []
+
+    def first_fails(index, function):
+        def run(values):
+            ran.append(index)
+            if index == 0:
+                raise Broken
+            function(values)
+
+        return run
+
+    alone = dealt(graph, workers=1)
+    assert type(in_time(lambda: CpuEngine(with_functions(graph, first_fails), alone).run([*INPUTS]))) is Broken
+    assert ran == [0]
+
+
+def test_two_callers_at_once_both_get_their_results(graph, expected):
+    meet, results = threading.Barrier(2, timeout=LIMIT_S), []
+
+    def meeting(index, function):
+        def run(values):
+            if index == 0:
+                meet.wait()
+            function(values)
+
+        return run
+
+    def call():
+        results.append(CpuEngine(with_functions(graph, meeting), dealt(graph, workers=2)).run([*INPUTS]))
+
+    callers = [threading.Thread(target=call, daemon=True) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(LIMIT_S)
+    assert len(results) == 2
+    assert all(all(map(torch.equal, found, expected)) for found in results)
+
+
+def test_who_watches_operators_sees_all_of_them(graph, expected):
+    class Watch(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    with Watch() as watch:
+        CpuEngine(graph, dealt(graph, workers=3)).run([*INPUTS])
+    with Watch() as serial:
+        CpuEngine(graph, one_at_a_time(graph, threads=1)).run([*INPUTS])
+    assert watch.seen == serial.seen > 10
+
+
+def test_a_schedule_that_does_not_fit_is_refused(graph):
+    schedule = dealt(graph, workers=2)
+    with pytest.raises(InvalidChoice, match="does not place each of the"):
+        CpuEngine(graph, dataclasses.replace(schedule, placements=schedule.placements[1:]))
+    waits = next(task for task in graph.graph.tasks if task.needs)
+    early = tuple(
+        dataclasses.replace(each, worker=0, start_us=-1.0) if each.task == waits.index
+        else dataclasses.replace(each, worker=0)
+        for each in schedule.placements
+    )  # fmt: skip
+    with pytest.raises(InvalidChoice, match=f"task {waits.name} would start before what it needs"):
+        CpuEngine(graph, Schedule(strategies=(), cores=1, placements=early))
+
+
+def test_workers_end_and_others_take_their_place():
+    pool = Workers()
+    with pool.lent(2) as lent, pool.lent(1) as second:
+        assert len(lent) == 2 and second is None
+    pool.end()
+    with pool.lent(1) as lent:
+        done = threading.Event()
+        lent[0].start(done.set)
+        assert done.wait(LIMIT_S)
+    pool.end()
+
+
+FORKS = """
+import os, sys, torch
+sys.path[:0] = {path!r}
+torch.set_num_threads(1)
+from traced_graphs import branches, branches_inputs, dealt, traced
+from dwconv.concurrency.engine import CpuEngine
+from dwconv.concurrency.tasks import cut
+inputs = branches_inputs()
+graph = cut(traced(branches, inputs))
+engine = CpuEngine(graph, dealt(graph, workers=2))
+before = engine.run([*inputs])
+child = os.fork()
+after = engine.run([*inputs])
+right = all(map(torch.equal, before, after))
+if child == 0:
+    os._exit(0 if right else 1)
+assert right and os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork")
+def test_a_forked_process_has_workers_of_its_own_and_the_interpreter_ends_cleanly():
+    source = FORKS.format(path=sys.path)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", source], capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")

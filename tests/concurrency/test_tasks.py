@@ -1,0 +1,161 @@
+"""Cutting: which operators become a task, what tasks say of themselves, and that nothing is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+from traced_graphs import branches, branches_inputs, cells, dealt, drops, traced
+
+from dwconv.concurrency.engine import CpuEngine
+from dwconv.concurrency.gradient_pairs import pairs, split
+from dwconv.concurrency.lanes import one_at_a_time
+from dwconv.concurrency.operators import is_free, kind_of
+from dwconv.concurrency.tasks import cut, digest_of
+from dwconv.errors import CannotBeCut
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Results are then the same bit by bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+CELL_INPUTS = [torch.randn(5, 3, 4), torch.randn(24, 4), torch.randn(24, 6)]
+
+
+def equal(found, expected):
+    return len(found) == len(expected) and all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("function, inputs", [(branches, branches_inputs()), (cells, CELL_INPUTS)])
+def test_every_operator_is_in_one_task_and_results_are_the_same(function, inputs):
+    graph = traced(function, inputs)
+    found = cut(graph)
+    called = [node for node in graph.graph.nodes if node.op == "call_function"]
+    assert sorted(node.name for nodes in found.nodes for node in nodes) == sorted(node.name for node in called)
+    for task in found.graph.tasks:
+        assert all(needed < task.index for needed in task.needs)
+    engine = CpuEngine(found, one_at_a_time(found, threads=1))
+    assert equal(engine.run([*inputs]), function(*inputs))
+
+
+def test_small_operators_are_joined_and_branches_stay_apart():
+    few = cut(traced(cells, CELL_INPUTS))
+    assert len(few.graph.tasks) < sum(not is_free(node) for nodes in few.nodes for node in nodes) / 4
+    x = torch.randn(8, 64, 56, 56)
+    weights = [torch.randn(64, 64, 3, 3) for _ in range(3)]
+
+    def fork(x, *weights):
+        return [torch.cat([F.conv2d(x, weight, padding=1).relu() for weight in weights], 1)]
+
+    found = cut(traced(fork, [x, *weights]))
+    large = [task for task in found.graph.tasks if task.kind == "aten.convolution"]
+    assert [task.needs for task in large] == [(), (), ()]
+    assert len({task.signature for task in large}) == 1
+    assert [task.flops for task in large] == [2 * 8 * 64 * 64 * 9 * 56 * 56] * 3
+    assert all(task.bytes >= task.result_bytes == 8 * 64 * 56 * 56 * 4 for task in large)
+
+
+def test_random_operators_keep_their_order():
+    x = torch.randn(512, 512)
+    found = cut(traced(drops, [x]))
+    drawing = [
+        index
+        for index, nodes in enumerate(found.nodes)
+        if any(kind_of(node) in ("aten.native_dropout", "aten.rand_like", "aten.bernoulli") for node in nodes)
+    ]
+    torch.manual_seed(3)
+    expected = drops(x)
+    for seed in range(8):
+        torch.manual_seed(3)
+        assert equal(CpuEngine(found, dealt(found, workers=3, seed=seed)).run([x]), expected)
+    assert len(drawing) == 3
+    for before, after in itertools.pairwise(drawing):
+        assert before in found.graph.tasks[after].needs
+
+
+def test_equal_graphs_have_one_name():
+    inputs = branches_inputs()
+    name = digest_of(traced(branches, inputs))
+    assert name == digest_of(traced(branches, inputs))
+    assert name != digest_of(traced(branches, [inputs[0][:1], *inputs[1:]]))
+    assert name != digest_of(traced(branches, [inputs[0].to(memory_format=torch.channels_last), *inputs[1:]]))
+
+
+def test_views_of_one_result_are_held_once():
+    x = torch.randn(256, 1024)
+
+    def parts(x):
+        left, right = (x @ x.t()).chunk(2, 1)
+        return [left.t() @ left, right.t() @ right]
+
+    found = cut(traced(parts, [x]))
+    assert len(found.graph.tasks) == 3
+    assert found.graph.tasks[0].result_bytes == 256 * 256 * 4
+    (held,) = [each for each in found.held if each.made_by == 0]
+    assert held.read_by == (1, 2) and not held.returned and held.bytes == 256 * 256 * 4
+
+
+def test_values_are_let_go_once_the_last_task_has_read_them():
+    x = torch.randn(512, 512)
+
+    def chain(x):
+        found = x @ x
+        for _ in range(6):
+            found = (found @ x) + (found @ found)
+        return [found]
+
+    found = cut(traced(chain, [x]))
+    held = []
+
+    def watching(function):
+        def run(values):
+            function(values)
+            held.append(sum(isinstance(value, torch.Tensor) for value in values))
+
+        return run
+
+    watched = dataclasses.replace(found, functions=tuple(map(watching, found.functions)))
+    for schedule in (one_at_a_time(found, threads=1), dealt(found, workers=2)):
+        held.clear()
+        CpuEngine(watched, schedule).run([x])
+        assert len(held) >= 12 and max(held) <= 6
+
+
+def test_what_cannot_be_cut_is_named():
+    x = torch.randn(3)
+
+    def writes(x):
+        torch.ops.aten.add_.Tensor(x, 1)
+        return [x + 1]
+
+    with pytest.raises(CannotBeCut, match=r"operator aten.add_.Tensor writes"):
+        cut(traced(writes, [x]))
+
+    with pytest.raises(CannotBeCut, match="sizes that change"):
+        cut(make_fx(lambda x: [x * 2], tracing_mode="symbolic")(torch.randn(4, 5)))
+
+
+def test_both_gradients_of_a_convolution_are_cut_apart():
+    inputs = branches_inputs()
+    graph = traced(branches, inputs)
+    apart = cut(split(graph))
+    found = pairs(apart)
+    assert [each.convolution for each in sorted(found, key=lambda each: each.convolution)] == [0, 1, 2]
+    for each in found:
+        assert not {each.dgrad, each.wgrad} & {
+            *apart.graph.tasks[each.dgrad].needs, *apart.graph.tasks[each.wgrad].needs,
+        }  # fmt: skip
+    results = CpuEngine(apart, one_at_a_time(apart, threads=1)).run([*inputs])
+    for found_one, expected in zip(results, branches(*inputs), strict=True):
+        torch.testing.assert_close(found_one, expected)
+    assert [each.convolution for each in pairs(cut(split(graph, kept_whole=(0, 2))))] == [1]
+    assert pairs(cut(graph)) == []
