@@ -112,6 +112,8 @@ def test_a_pipeline_wins_where_gradients_are_heavy():
     light = computed(CASE, layers(parameter_bytes=10**3), link=link, faster=100.0)
     assert [row.world for row in heavy] == [4, 8]
     assert all(row.ratio > 1 for row in heavy) and all(row.ratio < 1 for row in light)
+    twice = computed(CASE, layers(parameter_bytes=10**3), link=Link(gb_s=1e6, latency_us=0.0), faster=200.0)
+    assert twice[0].data_parallel_ms == pytest.approx(light[0].data_parallel_ms / 2, rel=0.1)
 
 
 @pytest.mark.slow
