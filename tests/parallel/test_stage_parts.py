@@ -10,6 +10,7 @@ from torch import nn
 from dwconv.errors import NoPlan
 from dwconv.parallel.boundary import Boundary, StageModule
 from dwconv.parallel.joining import ranks
+from dwconv.parallel.pipeline import Pipeline
 from dwconv.parallel.pipeline_schedules import check_runs
 from dwconv.parallel.replica_batch_norm import synchronise_batch_norms
 from dwconv.parallel.stage_gradients import StageGradients
@@ -76,6 +77,32 @@ def test_batch_normalisation_over_one_replica_is_pytorchs():
             norm.eval()
         torch.testing.assert_close(norms[1](x), norms[0](x))
     torch.testing.assert_close(norms[1].state_dict(), norms[0].state_dict())
+
+
+def test_what_does_not_fit_a_pipeline_is_one_line():
+    model, x, target = (
+        nn.Sequential(nn.Flatten(), nn.Linear(12, 3)),
+        torch.randn(4, 3, 2, 2),
+        torch.tensor([0, 1, 2, 0]),
+    )
+    loss = nn.functional.cross_entropy
+    with ranks():
+        pipeline = Pipeline(model, plan_of([2]), loss=loss, example=x)
+        assert pipeline.step(x, target) == pytest.approx(float(loss(model(x), target).detach()))
+        for given, said in (
+            ((x[:2], target), "x of shape"),
+            ((x, target[:2]), "2 targets"),
+            ((x, None), "None targets"),
+        ):
+            with pytest.raises(NoPlan, match=said):
+                pipeline.step(*given)
+        for plan, said in (
+            (plan_of([2], replicas=2), "for 2 ranks, and 1 run"),
+            (plan_of([3]), "for 3 layers, and the model has 2"),
+            (plan_of([2], microbatches=3), "not divisible by 3 microbatches"),
+        ):
+            with pytest.raises(NoPlan, match=said):
+                Pipeline(model, plan, loss=loss, example=x)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def test_alone_it_trains_with_one_stage(capsys):
     assert run(*MODEL, "--steps", 3, "--microbatches", 2) == 0
     out = capsys.readouterr().out
     assert "stage 0 on rank 0" in out
+    assert out.count("batch normalisation: the statistics of each microbatch alone") == 1
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", out)]
     assert len(losses) == 3 and all(0.5 < loss < 5 for loss in losses)
     assert "median of 2 steps" in out
