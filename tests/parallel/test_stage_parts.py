@@ -15,6 +15,9 @@ from dwconv.parallel.pipeline_schedules import check_runs
 from dwconv.parallel.replica_batch_norm import synchronise_batch_norms
 from dwconv.parallel.stage_gradients import StageGradients
 from tests.parallel.plans import plan_of
+from tests.parallel.started_ranks import needs_gloo
+
+pytestmark = needs_gloo
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

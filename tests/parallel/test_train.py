@@ -16,7 +16,9 @@ from dwconv.parallel import agreement, ranks_plan, train
 from dwconv.parallel.plan_files import write_plan
 from tests.parallel.plans import plan_of
 from tests.parallel.ranks_of_train import ROOT, train_on
+from tests.parallel.started_ranks import needs_gloo
 
+pytestmark = needs_gloo
 MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "8,3,8,8")
 LAYERS = 9
 
