@@ -117,8 +117,8 @@ class Pipeline:
                 raise NoPlan(f"x of shape {given}; this pipeline was made for {tuple(self._example_shape)} a replica")
             inputs = (x,)
         if self._stages[-1].is_last and (target is None or len(target) != self._example_shape[0]):
-            given = None if target is None else len(target)
-            raise NoPlan(f"{given} targets; this pipeline was made for {self._example_shape[0]} images a replica")
+            count = None if target is None else len(target)
+            raise NoPlan(f"{count} targets; this pipeline was made for {self._example_shape[0]} images a replica")
         for parameter in self.parameters():
             parameter.grad = None
         losses: list[Tensor] = []
