@@ -88,4 +88,4 @@ class Finding:
     layers: tuple[LayerCost, ...]
     """For one microbatch, timed while the other ranks compute, too."""
     contention: float
-    """The largest share of a step's time that other work took from a rank."""
+    """The share of a step's time that other work took from a rank, of the variant that lost least."""

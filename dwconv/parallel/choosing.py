@@ -140,17 +140,15 @@ class _Choosing:
                 left += [usual, *others]
             else:
                 self._measure([usual], of=count, first=not self._rows)
-        best_first = sorted((row for row in self._rows if row.communication), key=lambda row: row.exposed_us)
-        for row in best_first:
-            assert row.communication is not None
-            _, *others = by_size[row.communication.bucket_mb]
+        for way in self._best_first():
+            _, *others = by_size[way.bucket_mb]
             if self._time_is_up():
                 left += others
             else:
                 self._measure(others, of=count, first=False)
         report = CommunicationReport(
             chosen=DEFAULT,
-            reason="no other way takes less time than DistributedDataParallel's default",
+            reason="there was no time to measure another way",
             world=dist.get_world_size(contest.group),
             backend=backend_of(contest.group, contest.device),
             gradient_bytes=contest.gradient_bytes,
@@ -173,11 +171,9 @@ class _Choosing:
         self._rows += [_times(str(way), way, seconds) for way in tried]
 
     def _after_finals(self, report: CommunicationReport) -> CommunicationReport:
-        ways = sorted((row for row in self._rows if row.communication), key=lambda row: row.exposed_us)
-        best = [row.communication for row in ways if row.communication]
-        if best[0] == DEFAULT:
+        finalists = [way for way in self._best_first() if way != DEFAULT][:_FINALISTS]
+        if not finalists:
             return report
-        finalists = [way for way in best if way != DEFAULT][:_FINALISTS]
         with self._steps([DEFAULT, *finalists]) as steps:
             seconds = self._turns({_LOCAL: self._local, **steps}, rounds=2 * self._rounds)
         finals = tuple(_times(str(way), way, seconds) for way in (DEFAULT, *finalists))
@@ -189,6 +185,11 @@ class _Choosing:
         chosen = max(clear, key=lambda way: gains[way][1])
         reason = f"{gains[chosen][1] / 1e3:.2f} ms a step less than DistributedDataParallel's default"
         return replace(report, chosen=chosen, reason=reason, finals=finals)
+
+    def _best_first(self) -> list[Communication]:
+        """The ways that were measured."""
+        rows = sorted(self._rows, key=lambda row: row.exposed_share)
+        return [row.communication for row in rows if row.communication is not None]
 
     @contextmanager
     def _steps(self, ways: Sequence[Communication]) -> Iterator[dict[str, Step]]:
@@ -245,6 +246,9 @@ def _times(name: str, way: Communication | None, seconds: dict[str, list[float]]
         communication=way,
         step_us=statistics.median(seconds[name]) * 1e6,
         exposed_us=middle,
+        exposed_share=statistics.median(
+            step / local - 1 for step, local in zip(seconds[name], seconds[_LOCAL], strict=True)
+        ),
         exposed_quartiles_us=(low, high),
         rounds=len(seconds[name]),
     )

@@ -160,7 +160,7 @@ def _warn_if_busy(measured: Mapping[str, Measurement]) -> None:
 
 
 def _passes(ran: Iterable[_Ran]) -> dict[str, Callable[[], object]]:
-    """What is timed of each piece, by name."""
+    """The calls that are timed for each piece, by name."""
     calls: dict[str, Callable[[], object]] = {}
     for each in ran:
         calls[f"forward {each.name}"] = _forward(each)

@@ -1,4 +1,4 @@
-"""What one rank does from one moment to another, simulated or measured."""
+"""Events of a step: one rank does one thing from one moment to another, simulated or measured."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def why_not(plan: Plan) -> str:
 
 
 def actions(schedule: str, place: Place) -> list[Action]:
-    """What a rank runs, in order. Raises NoPlan for an unknown schedule."""
+    """The passes that a rank runs, in order. Raises NoPlan for an unknown schedule."""
     check_schedule(schedule)
     if schedule == "gpipe":
         return _forwards_first(place)

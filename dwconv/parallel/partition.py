@@ -31,15 +31,15 @@ class Cluster:
     world: int
     link: Link
     memory_bytes: int | None = None
-    """Of each rank; None if it does not matter."""
+    """The memory of each rank; None if it does not matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a plan should look like."""
+    """How a plan should look."""
 
     microbatches: int
-    """Of the whole batch."""
+    """All that the batch is cut into."""
     schedule: str
     stages: int | None = None
     """None for any number."""
@@ -84,7 +84,7 @@ def bottleneck_us(plan: Plan) -> float:
 
 
 def memory_bytes(plan: Plan) -> list[int]:
-    """What a rank of each stage needs at most, for plans with one stage a rank."""
+    """The most that a rank of each stage needs, for plans with one stage a rank."""
     total = plan.microbatches * plan.stages[0].replicas
     needed = []
     for number, stage in enumerate(plan.stages):

@@ -36,8 +36,8 @@ def pieces(model: nn.Module, example: Tensor) -> nn.Sequential:
     change of the one is a change of the other.
 
     ``example`` is a batch on the model's device, of any size: the model runs on it once and is as before afterwards.
-    Cut a model in the mode that it is to run in, since code such as ``if self.training`` is followed now. What a
-    piece's name begins with is the layer or function that it begins with.
+    Cut a model in the mode that it is to run in, since code such as ``if self.training`` is followed now. A
+    piece is named by its layers, or by the function that it is.
 
     Layers that share a parameter are one piece, with everything between them. So is a layer with the one after it, if
     that one changes its input in place. Raises CannotBeCut, which names the operation, for a model that cannot be
@@ -61,12 +61,12 @@ def _cut(module: nn.Module, *, name: str) -> list[_Piece]:
     if name and (not list(module.children()) or has_hooks(module)):
         return [_Piece(name=name, module=module)]
     try:
-        graph_module = traced(module)
+        found = _pieces_of(traced(module))
     except CannotBeCut:
         if not name:
             raise
         return [_Piece(name=name, module=module)]  # a layer of an nn.Sequential can stay whole
-    return [_Piece(name=_path(name, piece.name), module=piece.module) for piece in _pieces_of(graph_module)]
+    return [_Piece(name=_path(name, piece.name), module=piece.module) for piece in found]
 
 
 def _pieces_of(graph_module: fx.GraphModule) -> list[_Piece]:
@@ -149,7 +149,7 @@ class _Group:
 
     pieces: list[_Piece]
     entry: Any
-    """What the first of them read."""
+    """The value that the first of them read."""
 
 
 def _checked(found: Sequence[_Piece], example: Tensor, *, name: str) -> list[_Piece]:

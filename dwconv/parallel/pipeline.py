@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.errors import NoPlan
 from dwconv.parallel.pieces import pieces
@@ -75,6 +76,8 @@ class Pipeline:
         model.to(example.device)
         microbatch = example[: len(example) // plan.microbatches]
         layers = list(pieces(model, microbatch))
+        self.has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
+        """Whether ``batch_norm`` makes a difference."""
         if len(layers) != len(plan.layers):
             raise NoPlan(f"the plan is for {len(plan.layers)} layers, and the model has {len(layers)}")
         self.plan = plan
@@ -113,6 +116,9 @@ class Pipeline:
                 given = None if x is None else tuple(x.shape)
                 raise NoPlan(f"x of shape {given}; this pipeline was made for {tuple(self._example_shape)} a replica")
             inputs = (x,)
+        if self._stages[-1].is_last and (target is None or len(target) != self._example_shape[0]):
+            count = None if target is None else len(target)
+            raise NoPlan(f"{count} targets; this pipeline was made for {self._example_shape[0]} images a replica")
         for parameter in self.parameters():
             parameter.grad = None
         losses: list[Tensor] = []

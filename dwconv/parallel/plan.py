@@ -18,15 +18,16 @@ class LayerCost:
     wgrad_us: float
     """Gradients of its parameters; 0 for a layer without parameters."""
     output_bytes: int
-    """What the next layer reads: sent between ranks where a stage ends here; as many bytes of gradient come back."""
+    """The result, which the next layer reads: sent between ranks where a stage ends here; its gradient, as large, comes
+    back."""
     saved_bytes: int
-    """What it keeps from the forward pass of one microbatch for its backward pass."""
+    """Kept from the forward pass of one microbatch for its backward pass."""
     parameter_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """What joins two ranks."""
+    """A connection between two ranks."""
 
     gb_s: float
     """Bandwidth in 10⁹ bytes a second, each way."""

@@ -15,18 +15,20 @@ from dwconv.parallel.plan import Link
 
 _MICROBATCHES_A_RANK = 2
 _INTERLEAVED_STAGES_A_RANK = 2
+_DEVICES = ("auto", "cpu", "cuda")
 DEFAULT_LATENCY_US = 10.0
 DEFAULT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """What the command line asks for."""
+    """A command line, read."""
 
     model: str
     input_shape: tuple[int, ...]
-    """Of the whole batch of a step."""
+    """The shape of the whole batch of a step."""
     channels_last: bool
+    device: str
     cluster: Cluster
     shape: Shape
     threads: int | None
@@ -36,12 +38,12 @@ class PlanRequest:
 
     @property
     def microbatch_shape(self) -> tuple[int, ...]:
-        """Of one microbatch."""
+        """The shape of one microbatch."""
         return (self.input_shape[0] // self.shape.microbatches, *self.input_shape[1:])
 
     @property
     def share_shape(self) -> tuple[int, ...] | None:
-        """Of what a rank has of the batch in plain data parallelism; None if ranks would have unequal shares."""
+        """The shape of a rank's share of the batch in plain data parallelism; None if shares would be unequal."""
         share, left = divmod(self.input_shape[0], self.cluster.world)
         return None if left or not share else (share, *self.input_shape[1:])
 
@@ -64,6 +66,12 @@ def parser_of_plan() -> ArgumentParser:
         "--input", required=True, metavar="N,C,H,W", help="shape of the whole batch of a step, of all ranks together"
     )
     model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    model.add_argument(
+        "--device",
+        choices=_DEVICES,
+        default="auto",
+        help="where layers are timed, default auto: the GPU if there is one",
+    )
     _add_ranks(parser.add_argument_group("ranks"))
     _add_pipeline(parser.add_argument_group("pipeline"))
     measuring = parser.add_argument_group("measuring")
@@ -111,7 +119,7 @@ def _add_pipeline(pipeline: argparse._ArgumentGroup) -> None:
 
 
 def request_from(args: argparse.Namespace) -> PlanRequest:
-    """What the arguments ask for. Raises NoPlan or InvalidWorkload for what cannot be."""
+    """The request that the arguments make. Raises NoPlan or InvalidWorkload for one that cannot be met."""
     shape = integers("input", args.input)
     if min(shape) < 1:
         raise NoPlan(f"input={args.input} has a size below 1")
@@ -127,6 +135,7 @@ def request_from(args: argparse.Namespace) -> PlanRequest:
         model=args.model,
         input_shape=shape,
         channels_last=args.channels_last,
+        device=args.device,
         cluster=Cluster(
             world=args.world,
             link=Link(gb_s=args.link_gb_s, latency_us=args.link_latency_us),

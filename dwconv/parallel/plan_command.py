@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from dwconv.arguments import run
-from dwconv.errors import DwconvWarning
+from dwconv.errors import DwconvWarning, NoDevice
 from dwconv.measure.threads import on_threads
 from dwconv.models import load_model
 from dwconv.parallel.costs import layer_costs
@@ -46,34 +46,42 @@ def _plan(argv: list[str] | None) -> int:
 
 
 def _measured(request: PlanRequest) -> Proposal:
-    model = load_model(request.model).train()
+    device = _device(request.device)
+    model = load_model(request.model).train().to(device)
     if request.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    cut = pieces(model, _made_up(request, request.microbatch_shape))
+    cut = pieces(model, _made_up(request, request.microbatch_shape, device))
     share_shape = request.share_shape
     is_apart = share_shape is not None and share_shape != request.microbatch_shape
     seconds = request.seconds / 2 if is_apart else request.seconds
-    layers = _costs(request, cut, request.microbatch_shape, seconds=seconds)
+    layers = _costs(request, cut, request.microbatch_shape, device=device, seconds=seconds)
     on_whole_share = None
     if share_shape is not None:
-        on_whole_share = _costs(request, cut, share_shape, seconds=seconds) if is_apart else layers
+        on_whole_share = _costs(request, cut, share_shape, device=device, seconds=seconds) if is_apart else layers
     return propose(layers, request.cluster, request.shape, on_whole_share=on_whole_share)
 
 
 def _costs(
-    request: PlanRequest, cut: nn.Sequential, shape: tuple[int, ...], *, seconds: float
+    request: PlanRequest, cut: nn.Sequential, shape: tuple[int, ...], *, device: torch.device, seconds: float
 ) -> tuple[LayerCost, ...]:
-    print(f"note: timing {len(cut)} layers on {'×'.join(map(str, shape))} for {seconds:g} s", file=sys.stderr)
+    sizes = "×".join(map(str, shape))
+    print(f"note: timing {len(cut)} layers on {sizes}, on {device.type}, for {seconds:g} s", file=sys.stderr)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", DwconvWarning)
-        costs = layer_costs(cut, _made_up(request, shape), seconds=seconds)
+        costs = layer_costs(cut, _made_up(request, shape, device), seconds=seconds)
     for each in said:
         print(f"note: {each.message}", file=sys.stderr)
     return costs
 
 
-def _made_up(request: PlanRequest, shape: tuple[int, ...]) -> Tensor:
-    images = torch.randn(shape)
+def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise NoDevice("device=cuda: PyTorch finds no GPU here; use --device cpu, or run it where there is one")
+    return torch.device("cuda" if torch.cuda.is_available() and name != "cpu" else "cpu")
+
+
+def _made_up(request: PlanRequest, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    images = torch.randn(shape, device=device)
     return images.to(memory_format=torch.channels_last) if request.channels_last else images
 
 

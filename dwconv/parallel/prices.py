@@ -1,4 +1,4 @@
-"""What a stage costs by its layers, and what a link takes to carry something."""
+"""Prices: a stage by its layers, and a message by its link."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dwconv.parallel.plan import LayerCost, Link
 FREE_LINK = Link(gb_s=math.inf, latency_us=0.0)
 """A link that costs nothing."""
 COPIES_OF_PARAMETERS = 3
-"""What a rank holds for each parameter: the value, its gradient, and the momentum of the optimizer."""
+"""A rank holds three numbers for each parameter: the value, its gradient, and the momentum of the optimizer."""
 BUCKET_BYTES = 25 * 2**20
 """Gradients that plain data parallelism sums at a time: DistributedDataParallel's own size."""
 _BYTES_A_US = 1e3
@@ -26,7 +26,7 @@ class StageCost:
     dgrad_us: float
     wgrad_us: float
     input_bytes: int
-    """What it receives: nothing in the first stage, which reads the data."""
+    """Received from the stage before: nothing in the first one, which reads the data."""
     output_bytes: int
     kept_bytes: int
     """From the forward pass to the backward pass: what it received, and what its layers save."""

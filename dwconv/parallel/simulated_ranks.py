@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,7 +36,7 @@ class _Rank:
     group: int
     replica: int
     left: deque[Action]
-    """What it has still to run."""
+    """Passes that it has still to run."""
     is_busy: bool = False
     held_bytes: int = 0
     peak_bytes: int = 0
@@ -61,7 +61,7 @@ class _Message:
 
 @dataclass(frozen=True, kw_only=True)
 class _Need:
-    """What a pass waits for: the activations or the gradients of a microbatch, from another rank."""
+    """A pass waits for it: the activations or the gradients of a microbatch, from another rank."""
 
     what: str
     stage: int
@@ -75,6 +75,7 @@ class SimulatedRanks:
         self.now_us = 0.0
         self.events: list[Event] = []
         self._plan = plan
+        self._sums_in_buckets = len(plan.stages) == 1 and plan.schedule != "zero-bubble"
         self._costs = [stage_cost(plan.layers, first=stage.first, last=stage.last) for stage in plan.stages]
         self.ranks: list[_Rank] = []
         self._first_rank: list[int] = []
@@ -150,23 +151,31 @@ class SimulatedRanks:
 
     def _record(self, rank: _Rank, action: Action, microbatch: int) -> float:
         """Record the events of a pass that begins now; how long it takes."""
-        cost = self._costs[action.stage]
-        times_us = {"forward": cost.forward_us, "dgrad": cost.dgrad_us, "wgrad": cost.wgrad_us}
         start_us = self.now_us
-        for what in _MADE_BY[action.what]:
-            end_us = start_us + times_us[what]
-            self.events.append(
-                Event(
-                    rank=rank.number,
-                    stage=action.stage,
-                    microbatch=microbatch,
-                    what=what,
-                    start_us=start_us,
-                    end_us=end_us,
-                )
+        for what, us in self._parts(action):
+            event = Event(
+                rank=rank.number,
+                stage=action.stage,
+                microbatch=microbatch,
+                what=what,
+                start_us=start_us,
+                end_us=start_us + us,
             )
-            start_us = end_us
+            self.events.append(event)
+            start_us = event.end_us
         return start_us - self.now_us
+
+    def _parts(self, action: Action) -> Iterator[tuple[What, float]]:
+        """The parts of a pass, and how long each takes."""
+        cost = self._costs[action.stage]
+        if action.what == "backward" and self._sums_in_buckets:  # layer by layer, as buckets fill
+            for layer in reversed(self._plan.layers):
+                yield "dgrad", layer.dgrad_us
+                yield "wgrad", layer.wgrad_us
+            return
+        times_us = {"forward": cost.forward_us, "dgrad": cost.dgrad_us, "wgrad": cost.wgrad_us}
+        for what in _MADE_BY[action.what]:
+            yield what, times_us[what]
 
     def _finish(self, rank: _Rank, action: Action, microbatch: int) -> None:
         rank.is_busy = False
@@ -210,7 +219,7 @@ class SimulatedRanks:
         """The backward pass of the last microbatch of a stage begins on one rank."""
         if self._plan.stages[stage].replicas == 1:
             return
-        if len(self._plan.stages) == 1 and self._plan.schedule != "zero-bubble":
+        if self._sums_in_buckets:
             ready = buckets(self._plan.layers)
         else:
             ready = [Bucket(ready_us=duration_us, size_bytes=self._costs[stage].parameter_bytes)]

@@ -26,7 +26,7 @@ _COLOURS: dict[What, str] = {
 }
 _IDLE, _INK, _FAINT = "#EEEEF0", "#22262B", "#6B7178"
 _COMPUTE_HEIGHT, _SENDING_HEIGHT, _GAP = 0.56, 0.14, 0.06
-"""Of a rank's row, which is 1 high."""
+"""Heights within a rank's row, which is 1 high."""
 _ROW_INCHES, _WIDTH_INCHES, _DPI = 0.62, 13.0, 150
 _LIGHTER = 0.6
 """Each further stage of a rank is drawn so much lighter."""

@@ -21,7 +21,7 @@ from dwconv.parallel.agreement import agreed, run_on_ranks
 from dwconv.parallel.events import Event
 from dwconv.parallel.joining import Rank, ranks
 from dwconv.parallel.measured_events import measured_events
-from dwconv.parallel.pipeline import Pipeline, StepTimes
+from dwconv.parallel.pipeline import BatchNorm, Pipeline, StepTimes
 from dwconv.parallel.plan import Link, Plan
 from dwconv.parallel.plan_files import read_plan
 from dwconv.parallel.ranks_plan import LINK, check_batch, plan_for_ranks
@@ -30,6 +30,10 @@ from dwconv.parallel.train_arguments import parser_of_train
 
 _BATCHES = 4
 """Batches of made-up images, which are trained on in turns."""
+_BATCH_NORM: dict[BatchNorm, str] = {
+    "microbatch": "batch normalisation: the statistics of each microbatch alone",
+    "synchronised": "batch normalisation: the statistics of each microbatch on all replicas together",
+}
 _OF_MESSAGES = "torch.distributed.pipelining.schedules"
 
 
@@ -45,6 +49,8 @@ def _train(argv: list[str] | None) -> int:
         pipeline, images = _prepared(arguments, rank)
         if rank.is_first:
             print(_told(pipeline.plan), flush=True)
+            if pipeline.has_batch_norm:
+                print(_BATCH_NORM[arguments.batch_norm], flush=True)
         times = _steps(pipeline, images, arguments, tells=rank.is_first)
         if rank.is_first and len(times) > 1:
             print(_summary(times[1:], images=images.shape[1]), flush=True)

@@ -49,6 +49,9 @@ class StepTimes:
     """In the median."""
     exposed_us: float
     """What a step takes longer than the one without communication beside it, in the median."""
+    exposed_share: float
+    """The same over the time of the step without communication. It compares what was measured at different moments, of
+    a machine that other work makes slower at times."""
     exposed_quartiles_us: tuple[float, float]
     rounds: int
 

@@ -96,7 +96,7 @@ def test_cases_that_do_not_fit_are_named(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(parallel, "measured", measured)
     assert parallel.main(["--seconds", "100", "--out", str(tmp_path)]) == 0
     assert now[0] <= 100
-    assert "left out, since 100 s were over: ResNet-18 CIFAR-100 2 ranks" in capsys.readouterr().out
+    assert "left out, since 100 s were over: ResNet-18 Caltech-101 2 ranks" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("options", "said"), [(("--only", "VGG"), "is in no case"), (("--seconds", 1), "too short")])
@@ -112,6 +112,8 @@ def test_a_pipeline_wins_where_gradients_are_heavy():
     light = computed(CASE, layers(parameter_bytes=10**3), link=link, faster=100.0)
     assert [row.world for row in heavy] == [4, 8]
     assert all(row.ratio > 1 for row in heavy) and all(row.ratio < 1 for row in light)
+    twice = computed(CASE, layers(parameter_bytes=10**3), link=Link(gb_s=1e6, latency_us=0.0), faster=200.0)
+    assert twice[0].data_parallel_ms == pytest.approx(light[0].data_parallel_ms / 2, rel=0.1)
 
 
 @pytest.mark.slow

@@ -147,6 +147,9 @@ def test_a_choice_is_made_once_and_found_by_the_next_process(monkeypatch):
     assert replace(other, schedules=()) == replace(one, schedules=()) and ".jsonl" in second.graphs[0].source
     assert [placed(each) for each in other.schedules] == [placed(each) for each in one.schedules]
     assert explain().graphs[-1].runs == second.graphs[0].runs != "plain"
+    latest = max(compiled_graph.graphs, key=lambda graph: graph.number)
+    ran = [program.engine.schedule for program in (latest.forward, latest.backward)]
+    assert [placed(each) for each in ran] == [placed(each) for each in other.schedules]
 
 
 def test_a_kept_schedule_of_another_graph_is_measured_again(monkeypatch):
@@ -181,6 +184,25 @@ def test_dgrad_and_wgrad_run_at_once_where_that_is_faster(monkeypatch):
     beside = [each for each in graph.choice.schedules[1].placements if each.worker == 1]
     assert len(beside) == 2 and {each.threads for each in beside} == {1}
     assert "dgrad beside wgrad is faster for 2 of 2 convolutions" in str(what)
+
+
+def test_gradients_that_stay_one_operator_are_kept_so(monkeypatch):
+    def whole_is_faster(calls, *, clock, effort):
+        found = once(calls, clock=clock, effort=effort)
+        return {name: each if name != pair_times.WHOLE else Measurement(median_us=1.0, spread_us=0.0, rounds=1)
+                for name, each in found.items()}  # fmt: skip
+
+    monkeypatch.setattr(task_timer, "time_in_turns", whole_is_faster)
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Conv2d(16, 16, 3, padding=1) for _ in range(3)))
+    x = torch.randn(4, 16, 24, 24)
+    _, _, first = train_both(copy.deepcopy(model), x, ALWAYS)
+    assert first.graphs[0].choice.kept_whole == (0, 1) and first.graphs[0].choice.gradients == ()
+    torch._dynamo.reset()
+    monkeypatch.setattr(compiled_graph, "Chooser", None)  # would fail
+    expected, found, second = train_both(model, x, ALWAYS)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert ".jsonl" in second.graphs[0].source and second.graphs[0].tasks == first.graphs[0].tasks
 
 
 def test_converted_depthwise_layers_train_as_plain_ones(logs):

@@ -1,4 +1,4 @@
-"""What the pieces of a model cost: bytes by hand, times against the clock."""
+"""The costs of a model's pieces: bytes by hand, times against the clock."""
 
 from __future__ import annotations
 

@@ -231,6 +231,30 @@ def test_one_line_says_why_a_model_cannot_be_cut(model, words):
     assert all(word in message for word in words), message
 
 
+class Split(nn.Module):
+    """Gives two tensors, which the next layer takes together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.linear(x)
+        return y[:, :2], y[:, 2:]
+
+
+class Product(nn.Module):
+    def forward(self, both: tuple[Tensor, Tensor]) -> Tensor:
+        return both[0] * both[1]
+
+
+def test_a_layer_that_gives_several_tensors_stays_with_the_one_that_takes_them():
+    model, x = nn.Sequential(nn.Linear(3, 3), Split(), Product(), nn.Linear(2, 1)), torch.randn(2, 3)
+    cut = pieces(model, x)
+    assert _names(cut) == ["0", "1", "3"]
+    assert torch.equal(cut(x), model(x))
+
+
 @pytest.mark.parametrize("make", [AroundBranching, lambda: nn.Sequential(*AroundBranching().children())])
 def test_a_layer_that_cannot_be_traced_stays_whole(make):
     cut = pieces(make(), torch.randn(2, 3))

@@ -17,8 +17,9 @@ from dwconv.parallel.plan import Plan
 from tests.parallel.many_ranks import on_ranks
 from tests.parallel.plans import plan_of
 from tests.parallel.small_models import SmallMobileNet, SmallResNet
+from tests.parallel.started_ranks import needs_gloo
 
-pytestmark = pytest.mark.usefixtures("threads_as_asked")
+pytestmark = [pytest.mark.usefixtures("threads_as_asked"), needs_gloo]
 STEPS, BATCH = 3, 16
 
 

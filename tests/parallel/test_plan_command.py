@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from dwconv.parallel import __main__ as parallel
 from dwconv.parallel import plan_command
@@ -15,7 +16,7 @@ from dwconv.parallel.plan_files import read_plan
 
 from .made_up_layers import layer
 
-MODEL = ("--model", "parallel.small_models:SmallResNet", "--input", "16,3,12,12")
+MODEL = ("--model", "parallel.small_models:SmallResNet", "--input", "16,3,12,12")  # on a GPU, where there is one
 RANKS = ("--world", "4", "--link-gb-s", "1")
 
 
@@ -80,9 +81,25 @@ def test_too_little_memory_for_data_parallelism_is_said(timed, capsys):
 
 
 def test_measured_for_real(capsys):
-    assert _run(*MODEL, "--world", 2, "--link-gb-s", 5, "--seconds", 0.05, "--threads", 1, "--channels-last") == 0
+    assert (
+        _run(
+            *MODEL,
+            "--world",
+            2,
+            "--link-gb-s",
+            5,
+            "--seconds",
+            0.05,
+            "--threads",
+            1,
+            "--channels-last",
+            "--device",
+            "cpu",
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
-    assert "note: timing 9 layers on 4×3×12×12" in err
+    assert "note: timing 9 layers on 4×3×12×12, on cpu, for " in err
     assert "recommended: " in out and "2 stages" in out
 
 
@@ -103,10 +120,12 @@ def test_measured_for_real(capsys):
         (("--world", 4), "--link-gb-s"),
         ((*RANKS, "--model", "parallel.test_pieces:AroundNothing"), "has no AroundNothing"),
         ((*RANKS, "--model", "parallel.test_pieces:Branching"), "Branching cannot be traced: a branch needs the value"),
+        ((*RANKS, "--device", "cuda"), "device=cuda: PyTorch finds no GPU here"),
         ((*RANKS, "--json", "no/folder/plan.json"), "plan=no/folder/plan.json cannot be written"),
     ],
 )
-def test_bad_input_is_one_line(timed, capsys, options, message):
+def test_bad_input_is_one_line(timed, capsys, monkeypatch, options, message):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert _run(*MODEL, *options) == 2
     err = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: ")]
     assert len(err) == 1 and err[0].startswith("error: ") and message in err[0]

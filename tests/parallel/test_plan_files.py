@@ -37,6 +37,12 @@ def test_what_was_written_is_read(tmp_path):
         (_changed({"stages": [{"first": 0, "last": 2, "replicas": 1}]}), "do not hold each of its 3 layers once"),
         (_changed({"link": {"gb_s": 0.0, "latency_us": 0.0}}), "carries nothing"),
         (_changed({"stages_per_rank": 2}), "3 stages are not 2 for each rank"),
+        (
+            _changed(
+                {"stages_per_rank": 3, "stages": [{"first": n, "last": n + 1, "replicas": 1 + n} for n in range(3)]}
+            ),
+            "with several stages a rank, all have as many replicas",
+        ),
     ],
 )
 def test_one_line_says_what_is_wrong_with_a_file(tmp_path, text, message):
@@ -57,6 +63,8 @@ def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path):
 
 def test_stages_follow_each_other():
     stages = (Stage(first=0, last=2, replicas=1), Stage(first=1, last=3, replicas=1))
+    check_plan(dataclasses.replace(PLAN, stages_per_rank=3))
+    check_plan(dataclasses.replace(PLAN, link=Link(gb_s=1.0, latency_us=0.0)))
     with pytest.raises(NoPlan, match="does not begin where the one before ends"):
         check_plan(dataclasses.replace(PLAN, stages=stages))
 

@@ -73,6 +73,22 @@ def test_interleaved_plans_have_several_stages_a_rank():
     proposal = propose([layer(parameter_bytes=10**7)] * 8, Cluster(world=4, link=SLOW), shape)
     assert proposal.best.name == "8 stages (2 a rank)"
     assert len(proposal.best.step.memory_bytes) == 4
+    pipelines = [each for each in proposal.candidates if not each.is_data_parallel]
+    assert [each.plan.stages_per_rank for each in pipelines] == [2, 2]
+    assert not proposal.left_out
+
+
+def test_pipelines_have_no_more_stages_than_layers():
+    proposal = propose([layer()] * 2, Cluster(world=4, link=SLOW), SHAPE)
+    assert max(len(each.plan.stages) for each in proposal.candidates) == 2
+    assert not proposal.left_out
+
+
+def test_what_just_fits_into_memory_is_a_plan():
+    layers = [layer(parameter_bytes=0, saved_bytes=1000, output_bytes=0)] * 2
+    cluster = Cluster(world=2, link=FREE_LINK, memory_bytes=8_000)
+    at_once = [layer(parameter_bytes=0, saved_bytes=4000, output_bytes=0)] * 2
+    assert propose(layers, cluster, SHAPE, on_whole_share=at_once).data_parallel is not None
 
 
 def test_more_stages_than_ranks_are_refused():

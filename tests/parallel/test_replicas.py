@@ -11,7 +11,7 @@ from parallel.started_ranks import needs_gloo, ran
 from torch import nn
 
 from dwconv.errors import InvalidChoice, InvalidWorkload
-from dwconv.parallel import Communication, communication, data_parallel, ranks
+from dwconv.parallel import Communication, communication, data_parallel
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 """Of parameters after 20 steps, to one process on the whole batch: sums in another order."""
@@ -120,16 +120,6 @@ def test_measuring_changes_nothing(chosen):
 
 
 # -- without a measurement -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def one_rank():
-    """With one thread: threads of OpenMP that wait for each other take long on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with ranks(timeout_s=30, device="cpu") as rank:
-        yield rank
-    torch.set_num_threads(before)
 
 
 @needs_gloo

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dwconv.parallel.orders import SCHEDULES
 from dwconv.parallel.plan import Link, Plan, Stage
-from dwconv.parallel.prices import COPIES_OF_PARAMETERS, FREE_LINK, sum_us
+from dwconv.parallel.prices import COPIES_OF_PARAMETERS, FREE_LINK, buckets, sum_us
 from dwconv.parallel.simulation import simulate
 
 from .made_up_layers import layer, plan
@@ -78,6 +78,17 @@ def test_data_parallelism_sums_buckets_beside_the_backward_pass():
     assert step.step_us == pytest.approx(300 + 3 * 60_000 + once_us)
     assert step.exposed_communication_us == pytest.approx(once_us)
     assert step.bubble == pytest.approx(0)
+    begun = [event.start_us for event in step.events if event.what == "communication" and event.rank == 0]
+    ended = [event.end_us for event in step.events if event.what == "wgrad" and event.rank == 0]
+    assert begun == pytest.approx(ended)  # a bucket is a layer here, and goes as soon as it is there
+
+
+def test_buckets_fill_from_the_last_layer():
+    mib = 2**20
+    layers = [layer(parameter_bytes=size * mib) for size in (4, 30, 10, 10, 10)]
+    found = [(bucket.size_bytes, bucket.ready_us) for bucket in buckets(layers)]
+    assert found == [(30 * mib, 3 * 200.0), (30 * mib, 4 * 200.0), (4 * mib, 5 * 200.0)]
+    assert buckets([layer(parameter_bytes=0)]) == []
 
 
 def test_memory_is_what_is_on_its_way():
@@ -151,6 +162,13 @@ def test_a_rank_computes_one_thing_at_a_time_and_sends_one_thing_at_a_time(drawn
     for rank, sends in itertools.product(range(drawn.world), (True, False)):
         own = [event for event in step.events if event.rank == rank and (event.what == "communication") == sends]
         assert all(one.end_us <= other.start_us + 1e-6 for one, other in itertools.pairwise(own))
+
+
+@given(plans())
+def test_a_rank_receives_one_thing_at_a_time(drawn):
+    for rank in range(drawn.world):
+        received = [event for event in simulate(drawn).events if event.detail.endswith(f" to rank {rank}")]
+        assert all(one.end_us <= other.start_us + 1e-6 for one, other in itertools.pairwise(received))
 
 
 @given(plans())

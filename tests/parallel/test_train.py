@@ -16,7 +16,9 @@ from dwconv.parallel import agreement, ranks_plan, train
 from dwconv.parallel.plan_files import write_plan
 from tests.parallel.plans import plan_of
 from tests.parallel.ranks_of_train import ROOT, train_on
+from tests.parallel.started_ranks import needs_gloo
 
+pytestmark = needs_gloo
 MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "8,3,8,8")
 LAYERS = 9
 
@@ -57,6 +59,7 @@ def test_alone_it_trains_with_one_stage(capsys):
     assert run(*MODEL, "--steps", 3, "--microbatches", 2) == 0
     out = capsys.readouterr().out
     assert "stage 0 on rank 0" in out
+    assert out.count("batch normalisation: the statistics of each microbatch alone") == 1
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", out)]
     assert len(losses) == 3 and all(0.5 < loss < 5 for loss in losses)
     assert "median of 2 steps" in out
