@@ -30,9 +30,9 @@ from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines,
 from bench.concurrency_times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
-from dwconv.concurrency.counters import unavailable
-from dwconv.concurrency.machine import Machine
-from dwconv.concurrency.planner import this_machine
+from dwconv.concurrency.choosing.planner import this_machine
+from dwconv.concurrency.scheduling.machine import Machine
+from dwconv.concurrency.times.counters import unavailable
 from dwconv.errors import InvalidChoice
 from dwconv.measure.timing import CpuClock, Lap
 from dwconv.records.record import CONTENDED, Measurement

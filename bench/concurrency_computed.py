@@ -11,8 +11,8 @@ import torch
 from bench.concurrency_settings import ALL, RECOMMENDED
 from bench.concurrency_step import Graph, Setting
 from bench.concurrency_times import Models, curves_of
-from dwconv.concurrency.machine import Machine
-from dwconv.concurrency.simulation import Computed, Form, computed, error, joined
+from dwconv.concurrency.scheduling.machine import Machine
+from dwconv.concurrency.scheduling.simulation import Computed, Form, computed, error, joined
 from dwconv.measure.timing import GLANCE, CpuClock, time_in_turns
 
 CORES = (8, 16, 64)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from bench.concurrency_step import Graph, Setting
 from bench.concurrency_times import Models, curves_of
-from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.list_scheduling import Curves
-from dwconv.concurrency.machine import Machine
-from dwconv.concurrency.pair_schedule import at_once_schedule
-from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Schedule
-from dwconv.concurrency.strategies import combined, manual, schedules
+from dwconv.concurrency.choosing.pair_schedule import at_once_schedule
+from dwconv.concurrency.running.lanes import one_at_a_time
+from dwconv.concurrency.running.program import Program
+from dwconv.concurrency.scheduling.list_scheduling import Curves
+from dwconv.concurrency.scheduling.machine import Machine
+from dwconv.concurrency.scheduling.schedule import Schedule
+from dwconv.concurrency.scheduling.strategies import combined, manual, schedules
 
 RECOMMENDED = "recommended"
 GRADIENTS = "gradients"

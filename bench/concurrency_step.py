@@ -22,14 +22,14 @@ from torch.fx import GraphModule
 
 from bench.concurrency_models import TrainedNetwork
 from dwconv.concurrency.backend import dwconv_concurrent
-from dwconv.concurrency.engine import Engine
 from dwconv.concurrency.explanation import explain
-from dwconv.concurrency.gradient_pairs import pairs
-from dwconv.concurrency.pair_times import PairTimes, pair_times
-from dwconv.concurrency.program import Program
-from dwconv.concurrency.schedule import Placement, Schedule
-from dwconv.concurrency.task_timer import TaskTimer
-from dwconv.concurrency.tasks import CutGraph
+from dwconv.concurrency.graph.gradient_pairs import pairs
+from dwconv.concurrency.graph.tasks import CutGraph
+from dwconv.concurrency.running.engine import Engine
+from dwconv.concurrency.running.program import Program
+from dwconv.concurrency.scheduling.schedule import Placement, Schedule
+from dwconv.concurrency.times.pair_times import PairTimes, pair_times
+from dwconv.concurrency.times.task_timer import TaskTimer
 
 _EVERY_CONVOLUTION = range(10_000)
 _LEARNING_RATE = 0.01

@@ -27,7 +27,7 @@ from bench.resnets import RESNETS
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
 from dwconv.errors import InvalidChoice, WorkerDied, WorkerTimeout
-from dwconv.parallel.plan import Link
+from dwconv.parallel.planning.plan import Link
 from dwconv.target import cpu_target
 
 _CIFAR_10, _CIFAR_100, _CALTECH = IMAGE_SETS

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from bench.resnets import resnet
-from dwconv.parallel.plan import LayerCost
+from dwconv.parallel.planning.plan import LayerCost
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.parallel_case import Case
-from dwconv.parallel.partition import Cluster, Shape
-from dwconv.parallel.plan import LayerCost, Link
-from dwconv.parallel.planning import propose
+from dwconv.parallel.planning.compare import propose
+from dwconv.parallel.planning.partition import Cluster, Shape
+from dwconv.parallel.planning.plan import LayerCost, Link
 
 WORLDS = (4, 8)
 _MICROBATCHES_A_RANK = 4

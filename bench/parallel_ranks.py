@@ -25,12 +25,12 @@ from bench.parallel_case import Case, Finding, Variant
 from dwconv.errors import DwconvWarning
 from dwconv.measure import contention
 from dwconv.parallel.agreement import agreed
-from dwconv.parallel.costs import layer_costs
-from dwconv.parallel.partition import Cluster, Shape, partition
-from dwconv.parallel.pieces import pieces
-from dwconv.parallel.pipeline import Pipeline
-from dwconv.parallel.plan import LayerCost, Link, Plan, Stage
-from dwconv.parallel.simulation import simulate
+from dwconv.parallel.pipeline.pipeline import Pipeline
+from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.partition import Cluster, Shape, partition
+from dwconv.parallel.planning.pieces import pieces
+from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
+from dwconv.parallel.planning.simulation import simulate
 
 STEPS_COMPARED = 2
 """Steps whose losses are compared with one process's; they also warm up."""

@@ -7,9 +7,9 @@ from collections import defaultdict
 
 from hypothesis import strategies as st
 
-from dwconv.concurrency.machine import Machine
-from dwconv.concurrency.schedule import Schedule
-from dwconv.concurrency.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.graph.task_graph import ScalingCurve, Task, TaskGraph
+from dwconv.concurrency.scheduling.machine import Machine
+from dwconv.concurrency.scheduling.schedule import Schedule
 
 ROUNDING_US = 1e-6
 

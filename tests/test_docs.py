@@ -87,7 +87,7 @@ def _parser(module: str) -> argparse.ArgumentParser:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(argparse.ArgumentParser, "parse_args", stop)
         package, _, command = module.partition(" ")
-        main = importlib.import_module(parallel.module_of(command) if command else package).main
+        main = importlib.import_module(f"dwconv.parallel.{command}" if command else package).main
         with pytest.raises(_Asked) as asked:
             main([]) if module.startswith(("dwconv", "bench")) else main()
     return asked.value.parser

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from dwconv.concurrency.schedule import Placement, Schedule
-from dwconv.concurrency.tasks import CutGraph
+from dwconv.concurrency.graph.tasks import CutGraph
+from dwconv.concurrency.scheduling.schedule import Placement, Schedule
 
 Inputs = list[Tensor]
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from dwconv.concurrency.choosing.options import read
 from dwconv.concurrency.compiled_graph import CompiledGraph
-from dwconv.concurrency.options import read
 from dwconv.errors import CannotBeCut, DwconvWarning, InvalidChoice
 
 _KNOWN_TENSORS = (Tensor, torch.nn.Parameter, torch.nn.Buffer, torch._subclasses.FakeTensor)

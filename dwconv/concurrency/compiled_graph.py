@@ -18,14 +18,14 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch.fx import GraphModule
 
-from dwconv.concurrency import log
-from dwconv.concurrency.choice import Choice
-from dwconv.concurrency.choosing import Chooser, device_name, kept_versions
-from dwconv.concurrency.measured import PLAIN
-from dwconv.concurrency.options import Options
-from dwconv.concurrency.program import Boxed, Program
-from dwconv.concurrency.tasks import digest_of
-from dwconv.concurrency.trial import Trial
+from dwconv.concurrency.choosing import log
+from dwconv.concurrency.choosing.choice import Choice
+from dwconv.concurrency.choosing.choose import Chooser, device_name, kept_versions
+from dwconv.concurrency.choosing.measured import PLAIN
+from dwconv.concurrency.choosing.options import Options
+from dwconv.concurrency.choosing.trial import Trial
+from dwconv.concurrency.graph.tasks import digest_of
+from dwconv.concurrency.running.program import Boxed, Program
 from dwconv.errors import CannotBeCut, InvalidChoice, LogError, one_line
 
 _numbers = count()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from dwconv.advantage import in_us
-from dwconv.concurrency.choice import Choice
+from dwconv.concurrency.choosing.choice import Choice
+from dwconv.concurrency.choosing.measured import PLAIN
 from dwconv.concurrency.compiled_graph import CompiledGraph, graphs
-from dwconv.concurrency.measured import PLAIN
 from dwconv.errors import InvalidWorkload
 from dwconv.records.record import Measurement
 

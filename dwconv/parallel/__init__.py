@@ -21,24 +21,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dwconv.parallel.data.prefetching import prefetch as prefetch
+    from dwconv.parallel.data.replicas import communication as communication
+    from dwconv.parallel.data.replicas import data_parallel as data_parallel
+    from dwconv.parallel.data.ways import Communication as Communication
     from dwconv.parallel.joining import Rank as Rank
     from dwconv.parallel.joining import ranks as ranks
     from dwconv.parallel.joining import run as run
-    from dwconv.parallel.pipeline import Pipeline as Pipeline
-    from dwconv.parallel.prefetching import prefetch as prefetch
-    from dwconv.parallel.ranks_plan import plan_for_ranks as plan_for_ranks
-    from dwconv.parallel.replicas import communication as communication
-    from dwconv.parallel.replicas import data_parallel as data_parallel
-    from dwconv.parallel.ways import Communication as Communication
+    from dwconv.parallel.pipeline.pipeline import Pipeline as Pipeline
+    from dwconv.parallel.pipeline.ranks_plan import plan_for_ranks as plan_for_ranks
 
 _HOMES = {
-    "Communication": "ways",
-    "Pipeline": "pipeline",
+    "Communication": "data.ways",
+    "Pipeline": "pipeline.pipeline",
     "Rank": "joining",
-    "data_parallel": "replicas",
-    "communication": "replicas",
-    "plan_for_ranks": "ranks_plan",
-    "prefetch": "prefetching",
+    "data_parallel": "data.replicas",
+    "communication": "data.replicas",
+    "plan_for_ranks": "pipeline.ranks_plan",
+    "prefetch": "data.prefetching",
     "ranks": "joining",
     "run": "joining",
 }

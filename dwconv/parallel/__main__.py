@@ -9,12 +9,6 @@ COMMANDS = {
     "plan": "cut a model into pipeline stages for several ranks, and predict a step of it",
     "train": "train a model on made-up images, on the ranks of a plan; started by torchrun",
 }
-_MODULES = {"plan": "plan_command"}  # plan.py holds the words of a plan
-
-
-def module_of(command: str) -> str:
-    """The module that has the ``main`` of a command."""
-    return f"dwconv.parallel.{_MODULES.get(command, command)}"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
         given = f"command={arguments[0]} is unknown" if arguments else "no command given"
         print(f"error: {given}; use one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    exit_code: int = importlib.import_module(module_of(arguments[0])).main(arguments[1:])
+    exit_code: int = importlib.import_module(f"dwconv.parallel.{arguments[0]}").main(arguments[1:])
     return exit_code
 
 

@@ -1,74 +1,115 @@
-"""A plan of pipeline × data parallelism, as plain data: contiguous stages of layers, and how many ranks run each.
-
-It knows neither torch nor a clock: partitions can be computed, tested and simulated for any number of devices.
-"""
+"""``python -m dwconv.parallel plan``: stages and replicas for a model, by the times of its layers on this machine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from dwconv.arguments import run
+from dwconv.errors import DwconvWarning, NoDevice
+from dwconv.measure.threads import on_threads
+from dwconv.models import load_model
+from dwconv.parallel.plan_arguments import PlanRequest, parser_of_plan, request_from
+from dwconv.parallel.planning.compare import Candidate, Proposal, propose
+from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.pieces import pieces
+from dwconv.parallel.planning.plan import LayerCost
+from dwconv.parallel.planning.plan_files import write_plan
+from dwconv.parallel.planning.plan_text import print_proposal
+from dwconv.parallel.planning.timeline import draw_timeline, write_chrome_trace
+
+_WIDTH = 120
+"""Columns where no terminal says how many there are."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerCost:
-    """One layer of the sequence that a model is cut into, for one microbatch."""
-
-    name: str
-    forward_us: float
-    dgrad_us: float
-    wgrad_us: float
-    """Gradients of its parameters; 0 for a layer without parameters."""
-    output_bytes: int
-    """The result, which the next layer reads: sent between ranks where a stage ends here; its gradient, as large, comes
-    back."""
-    saved_bytes: int
-    """Kept from the forward pass of one microbatch for its backward pass."""
-    parameter_bytes: int
+def main(argv: list[str] | None = None) -> int:
+    """Returns the exit code: 0, 2 for bad input, 130 after ctrl-C."""
+    return run(_plan, argv)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Link:
-    """A connection between two ranks."""
-
-    gb_s: float
-    """Bandwidth in 10⁹ bytes a second, each way."""
-    latency_us: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """Layers ``first`` to ``last`` (``last`` excluded), run by ``replicas`` ranks that share out the batch."""
-
-    first: int
-    last: int
-    replicas: int
+def _plan(argv: list[str] | None) -> int:
+    request = request_from(parser_of_plan().parse_args(argv))
+    with on_threads(request.threads or torch.get_num_threads()):
+        proposal = _measured(request)
+    width = None if sys.stdout.isatty() else _WIDTH
+    print_proposal(proposal, Console(highlight=False, width=width))
+    if request.json:
+        _write(proposal, request, request.json)
+    if request.timeline:
+        _draw(_asked_for(proposal, request), request.timeline)
+    return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Stages that together hold every layer once, in order."""
+def _measured(request: PlanRequest) -> Proposal:
+    device = _device(request.device)
+    model = load_model(request.model).train().to(device)
+    if request.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    cut = pieces(model, _made_up(request, request.microbatch_shape, device))
+    share_shape = request.share_shape
+    is_apart = share_shape is not None and share_shape != request.microbatch_shape
+    seconds = request.seconds / 2 if is_apart else request.seconds
+    layers = _costs(request, cut, request.microbatch_shape, device=device, seconds=seconds)
+    on_whole_share = None
+    if share_shape is not None:
+        on_whole_share = _costs(request, cut, share_shape, device=device, seconds=seconds) if is_apart else layers
+    return propose(layers, request.cluster, request.shape, on_whole_share=on_whole_share)
 
-    layers: tuple[LayerCost, ...]
-    stages: tuple[Stage, ...]
-    microbatches: int
-    """Microbatches a rank's share of the batch is cut into; where replicas differ, a rank's of the first stage."""
-    schedule: str
-    """``gpipe``, ``1f1b``, ``interleaved`` or ``zero-bubble``; with one stage it does not matter."""
-    link: Link
-    stages_per_rank: int = 1
-    """More than one for ``interleaved``: of p groups of ranks, group g runs the stages g, g + p, g + 2p, …; their
-    replicas are the same ranks."""
 
-    @property
-    def groups(self) -> int:
-        """Groups of ranks, each of which runs the same stages: as many as stages if a rank runs one."""
-        return len(self.stages) // self.stages_per_rank
+def _costs(
+    request: PlanRequest, cut: nn.Sequential, shape: tuple[int, ...], *, device: torch.device, seconds: float
+) -> tuple[LayerCost, ...]:
+    sizes = "×".join(map(str, shape))
+    print(f"note: timing {len(cut)} layers on {sizes}, on {device.type}, for {seconds:g} s", file=sys.stderr)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", DwconvWarning)
+        costs = layer_costs(cut, _made_up(request, shape, device), seconds=seconds)
+    for each in said:
+        print(f"note: {each.message}", file=sys.stderr)
+    return costs
 
-    @property
-    def world(self) -> int:
-        """Ranks in all."""
-        return sum(stage.replicas for stage in self.stages[: self.groups])
 
-    @property
-    def is_even(self) -> bool:
-        """True if every stage has as many replicas, as a DeviceMesh pipeline × data has: it can be run."""
-        return len({stage.replicas for stage in self.stages}) == 1
+def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise NoDevice("device=cuda: PyTorch finds no GPU here; use --device cpu, or run it where there is one")
+    return torch.device("cuda" if torch.cuda.is_available() and name != "cpu" else "cpu")
+
+
+def _made_up(request: PlanRequest, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    images = torch.randn(shape, device=device)
+    return images.to(memory_format=torch.channels_last) if request.channels_last else images
+
+
+def _write(proposal: Proposal, request: PlanRequest, path: Path) -> None:
+    """Write the best plan that can be run: of the pipelines, if their stages were asked for."""
+    can_run = [each for each in proposal.candidates if each.plan.is_even]
+    if wanted := [each for each in can_run if request.shape.stages == len(each.plan.stages)]:
+        can_run = wanted
+    if not can_run:
+        print(f"note: {path} is not written: no plan here can be run", file=sys.stderr)
+        return
+    write_plan(can_run[0].plan, path)
+    print(f"plan: {can_run[0].name}: {path}")
+
+
+def _asked_for(proposal: Proposal, request: PlanRequest) -> Candidate:
+    """The best of so many stages as were asked for; else the best of all."""
+    wanted = [each for each in proposal.candidates if request.shape.stages == len(each.plan.stages)]
+    return wanted[0] if wanted else proposal.best
+
+
+def _draw(candidate: Candidate, prefix: Path) -> None:
+    trace, picture = (prefix.with_name(prefix.name + suffix) for suffix in (".json", ".png"))
+    write_chrome_trace(candidate.step.events, trace)
+    print(f"timeline: {trace}")
+    draw_timeline(candidate.step.events, picture, title=f"One step of {candidate.name}, simulated")
+    print(f"timeline: {picture}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from dwconv.arguments import ArgumentParser, integers
 from dwconv.errors import NoPlan
-from dwconv.parallel.orders import SCHEDULES
-from dwconv.parallel.partition import Cluster, Shape, check_shape
-from dwconv.parallel.plan import Link
+from dwconv.parallel.planning.orders import SCHEDULES
+from dwconv.parallel.planning.partition import Cluster, Shape, check_shape
+from dwconv.parallel.planning.plan import Link
 
 _MICROBATCHES_A_RANK = 2
 _INTERLEAVED_STAGES_A_RANK = 2

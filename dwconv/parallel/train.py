@@ -18,14 +18,14 @@ from dwconv.errors import DwconvWarning, NoPlan
 from dwconv.models import load_model
 from dwconv.nn import convert
 from dwconv.parallel.agreement import agreed, run_on_ranks
-from dwconv.parallel.events import Event
 from dwconv.parallel.joining import Rank, ranks
-from dwconv.parallel.measured_events import measured_events
-from dwconv.parallel.pipeline import BatchNorm, Pipeline, StepTimes
-from dwconv.parallel.plan import Link, Plan
-from dwconv.parallel.plan_files import read_plan
-from dwconv.parallel.ranks_plan import LINK, check_batch, plan_for_ranks
-from dwconv.parallel.timeline import draw_timeline, write_chrome_trace
+from dwconv.parallel.pipeline.measured_events import measured_events
+from dwconv.parallel.pipeline.pipeline import BatchNorm, Pipeline, StepTimes
+from dwconv.parallel.pipeline.ranks_plan import LINK, check_batch, plan_for_ranks
+from dwconv.parallel.planning.events import Event
+from dwconv.parallel.planning.plan import Link, Plan
+from dwconv.parallel.planning.plan_files import read_plan
+from dwconv.parallel.planning.timeline import draw_timeline, write_chrome_trace
 from dwconv.parallel.train_arguments import parser_of_train
 
 _BATCHES = 4

@@ -9,9 +9,9 @@ from typing import get_args
 
 from dwconv.arguments import ArgumentParser
 from dwconv.parallel.agreement import ParserOfRanks
-from dwconv.parallel.orders import SCHEDULES
-from dwconv.parallel.pipeline import TIMEOUT_S, BatchNorm
-from dwconv.parallel.ranks_plan import LINK, MICROBATCHES_A_RANK
+from dwconv.parallel.pipeline.pipeline import TIMEOUT_S, BatchNorm
+from dwconv.parallel.pipeline.ranks_plan import LINK, MICROBATCHES_A_RANK
+from dwconv.parallel.planning.orders import SCHEDULES
 
 
 def parser_of_train() -> ArgumentParser:

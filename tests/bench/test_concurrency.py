@@ -16,8 +16,8 @@ from bench.concurrency_settings import RECOMMENDED
 from bench.concurrency_step import Setting
 from bench.concurrency_table import best_manual, computed_table, lines, summary
 from bench.concurrency_times import HurriedTimer
-from dwconv.concurrency.machine import Machine
-from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.scheduling.machine import Machine
+from dwconv.concurrency.scheduling.schedule import Placement, Schedule
 from dwconv.measure.timing import TRIAL, Lap
 
 

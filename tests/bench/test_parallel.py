@@ -12,7 +12,7 @@ from bench import parallel
 from bench.parallel_case import IMAGE_SETS, Case, Finding, Variant
 from bench.parallel_computed import computed
 from bench.resnets import resnet
-from dwconv.parallel.plan import LayerCost, Link
+from dwconv.parallel.planning.plan import LayerCost, Link
 
 CASE = Case(network="ResNet-18", images=IMAGE_SETS[0], world=2, batch=4, microbatches=2)
 

@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import dwconv
-from dwconv.concurrency import choosing, compiled_graph, explain, pair_times, task_timer
+from dwconv.concurrency import compiled_graph, explain
+from dwconv.concurrency.choosing import choose as choosing
+from dwconv.concurrency.times import pair_times, task_timer
 from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
 from dwconv.measure.timing import Lap
 from dwconv.records.record import Measurement

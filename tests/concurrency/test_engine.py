@@ -12,12 +12,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from traced_graphs import branches, branches_inputs, dealt, traced
 
-from dwconv.concurrency.engine import CpuEngine
-from dwconv.concurrency.gradient_pairs import split
-from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.schedule import Schedule
-from dwconv.concurrency.tasks import cut
-from dwconv.concurrency.workers import Workers
+from dwconv.concurrency.graph.gradient_pairs import split
+from dwconv.concurrency.graph.tasks import cut
+from dwconv.concurrency.running.engine import CpuEngine
+from dwconv.concurrency.running.lanes import one_at_a_time
+from dwconv.concurrency.running.workers import Workers
+from dwconv.concurrency.scheduling.schedule import Schedule
 from dwconv.errors import InvalidChoice
 
 INPUTS = branches_inputs()
@@ -218,8 +218,8 @@ import os, sys, torch
 sys.path[:0] = {path!r}
 torch.set_num_threads(1)
 from traced_graphs import branches, branches_inputs, dealt, traced
-from dwconv.concurrency.engine import CpuEngine
-from dwconv.concurrency.tasks import cut
+from dwconv.concurrency.running.engine import CpuEngine
+from dwconv.concurrency.graph.tasks import cut
 inputs = branches_inputs()
 graph = cut(traced(branches, inputs))
 engine = CpuEngine(graph, dealt(graph, workers=2))

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_graphs import curve, task
 
-from dwconv.concurrency.accuracy import accuracy, sweep
-from dwconv.concurrency.hill_climbing import HillClimbing
-from dwconv.concurrency.interpolation import amdahl_us, interpolated
+from dwconv.concurrency.times.accuracy import accuracy, sweep
+from dwconv.concurrency.times.hill_climbing import HillClimbing
+from dwconv.concurrency.times.interpolation import amdahl_us, interpolated
 
 
 class TimedCounts:

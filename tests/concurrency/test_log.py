@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dwconv.concurrency import log
-from dwconv.concurrency.choice import Choice, GradientTimes
-from dwconv.concurrency.schedule import Placement, Schedule
+from dwconv.concurrency.choosing import log
+from dwconv.concurrency.choosing.choice import Choice, GradientTimes
+from dwconv.concurrency.scheduling.schedule import Placement, Schedule
 from dwconv.errors import LogError
 from dwconv.records.record import Measurement
 

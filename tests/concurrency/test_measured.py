@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from dwconv.concurrency.measured import PLAIN, fastest, noise_us
+from dwconv.concurrency.choosing.measured import PLAIN, fastest, noise_us
 from dwconv.measure.timing import Lap
 from dwconv.records.record import Measurement
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from made_up_graphs import graph, problems
 from traced_graphs import branches, branches_inputs, traced
 
-from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.memory import in_step, peak_bytes, within
-from dwconv.concurrency.schedule import Placement, Schedule
-from dwconv.concurrency.stored import Stored
-from dwconv.concurrency.strategies import schedules
-from dwconv.concurrency.tasks import cut
+from dwconv.concurrency.graph.stored import Stored
+from dwconv.concurrency.graph.tasks import cut
+from dwconv.concurrency.running.lanes import one_at_a_time
+from dwconv.concurrency.scheduling.memory import in_step, peak_bytes, within
+from dwconv.concurrency.scheduling.schedule import Placement, Schedule
+from dwconv.concurrency.scheduling.strategies import schedules
 
 
 def serial(tasks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dwconv.concurrency.options import Options, read
+from dwconv.concurrency.choosing.options import Options, read
 from dwconv.errors import InvalidChoice
 
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 from made_up_graphs import check, curve, graph
 
-from dwconv.concurrency.gradient_pairs import Pair
-from dwconv.concurrency.pair_schedule import at_once_schedule
-from dwconv.concurrency.pair_times import PairTimes
+from dwconv.concurrency.choosing.pair_schedule import at_once_schedule
+from dwconv.concurrency.graph.gradient_pairs import Pair
+from dwconv.concurrency.times.pair_times import PairTimes
 
 
 def times(dgrad, wgrad, *, at_once_us):

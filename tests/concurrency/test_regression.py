@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from made_up_graphs import task
 
-from dwconv.concurrency import counters
-from dwconv.concurrency.accuracy import accuracy, sweep
-from dwconv.concurrency.learners import learners, learnt
-from dwconv.concurrency.regression import Regression
-from dwconv.concurrency.task_features import Profile, features
+from dwconv.concurrency.times import counters
+from dwconv.concurrency.times.accuracy import accuracy, sweep
+from dwconv.concurrency.times.learners import learners, learnt
+from dwconv.concurrency.times.regression import Regression
+from dwconv.concurrency.times.task_features import Profile, features
 from dwconv.errors import InvalidChoice
 
 

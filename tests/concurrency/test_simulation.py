@@ -12,12 +12,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from made_up_graphs import curve, graph, problems, task
 
-from dwconv.concurrency import hardware_threads
-from dwconv.concurrency.change_cost import change_cost_us
-from dwconv.concurrency.hardware_threads import measured_slots, sibling_pairs
-from dwconv.concurrency.machine import ExtraSlots, Machine
-from dwconv.concurrency.simulation import Form, computed, error, extrapolated, fitted, joined
-from dwconv.concurrency.strategies import combined
+from dwconv.concurrency.scheduling.machine import ExtraSlots, Machine
+from dwconv.concurrency.scheduling.simulation import Form, computed, error, extrapolated, fitted, joined
+from dwconv.concurrency.scheduling.strategies import combined
+from dwconv.concurrency.times import hardware_threads
+from dwconv.concurrency.times.change_cost import change_cost_us
+from dwconv.concurrency.times.hardware_threads import measured_slots, sibling_pairs
 from dwconv.errors import InvalidChoice
 from dwconv.measure.contention import allowed_cores
 
@@ -126,9 +126,9 @@ def test_threads_of_one_core_are_found_in_the_system_s_topology(tmp_path, monkey
         folder = tmp_path / f"cpu{processor}" / "topology"
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(f"{siblings}\n")
-    monkeypatch.setattr("dwconv.concurrency.hardware_threads.allowed_cores", lambda: {0, 1, 2, 3, 4})
+    monkeypatch.setattr("dwconv.concurrency.times.hardware_threads.allowed_cores", lambda: {0, 1, 2, 3, 4})
     assert sibling_pairs(topology=tmp_path) == [(0, 2), (1, 3)]
-    monkeypatch.setattr("dwconv.concurrency.hardware_threads.allowed_cores", lambda: {0, 1, 3})
+    monkeypatch.setattr("dwconv.concurrency.times.hardware_threads.allowed_cores", lambda: {0, 1, 3})
     assert sibling_pairs(topology=tmp_path) == [(1, 3)]
     (tmp_path / "cpu1" / "topology" / "thread_siblings_list").write_text("nonsense")
     (tmp_path / "cpu3" / "topology" / "thread_siblings_list").write_text("1-3")

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems
 
-from dwconv.concurrency import thread_counts
-from dwconv.concurrency.machine import ExtraSlots, Machine
-from dwconv.concurrency.strategies import STRATEGIES, checked, combined, manual, schedules
+from dwconv.concurrency.scheduling import thread_counts
+from dwconv.concurrency.scheduling.machine import ExtraSlots, Machine
+from dwconv.concurrency.scheduling.strategies import STRATEGIES, checked, combined, manual, schedules
 from dwconv.errors import InvalidChoice
 
 TWO = Machine(cores=2)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from traced_graphs import branches, branches_inputs, dealt, traced
 
-from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.streams import StreamEngine
-from dwconv.concurrency.tasks import cut
+from dwconv.concurrency.graph.tasks import cut
+from dwconv.concurrency.running.lanes import one_at_a_time
+from dwconv.concurrency.running.streams import StreamEngine
 
 INPUTS = branches_inputs()
 

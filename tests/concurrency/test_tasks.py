@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 from traced_graphs import branches, branches_inputs, cells, dealt, drops, traced
 
-from dwconv.concurrency.engine import CpuEngine
-from dwconv.concurrency.gradient_pairs import pairs, split
-from dwconv.concurrency.lanes import one_at_a_time
-from dwconv.concurrency.operators import is_free, kind_of
-from dwconv.concurrency.tasks import cut, digest_of
+from dwconv.concurrency.graph.gradient_pairs import pairs, split
+from dwconv.concurrency.graph.operators import is_free, kind_of
+from dwconv.concurrency.graph.tasks import cut, digest_of
+from dwconv.concurrency.running.engine import CpuEngine
+from dwconv.concurrency.running.lanes import one_at_a_time
 from dwconv.errors import CannotBeCut
 
 

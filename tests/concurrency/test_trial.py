@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from traced_graphs import branches, branches_inputs, traced
 
-from dwconv.concurrency.gradient_pairs import pairs, split
-from dwconv.concurrency.handover import handover_us
-from dwconv.concurrency.pair_times import pair_times
-from dwconv.concurrency.task_timer import TaskTimer, made_up
-from dwconv.concurrency.tasks import cut
-from dwconv.concurrency.trial import Trial
+from dwconv.concurrency.choosing.trial import Trial
+from dwconv.concurrency.graph.gradient_pairs import pairs, split
+from dwconv.concurrency.graph.tasks import cut
+from dwconv.concurrency.times.handover import handover_us
+from dwconv.concurrency.times.pair_times import pair_times
+from dwconv.concurrency.times.task_timer import TaskTimer, made_up
 from dwconv.measure.timing import Lap
 
 

@@ -19,7 +19,7 @@ import dwconv
 from dwconv.call.passes import PlannedPasses
 from dwconv.errors import DwconvWarning
 from dwconv.parallel import Communication, Rank, communication, data_parallel, run
-from dwconv.parallel.ways import COLLECTIVES
+from dwconv.parallel.data.ways import COLLECTIVES
 
 STEPS = 20
 BATCH = 8

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dwconv.parallel.plan import LayerCost, Link, Plan, Stage
-from dwconv.parallel.prices import FREE_LINK
+from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
+from dwconv.parallel.planning.prices import FREE_LINK
 
 
 def layer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dwconv.parallel.plan import LayerCost, Link, Plan, Stage
+from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
 
 
 def plan_of(

@@ -11,12 +11,13 @@ from parallel.jobs import Net
 from parallel.started_ranks import needs_gloo
 from torch import nn
 
-from dwconv.parallel import Communication, choosing, communication
-from dwconv.parallel.choosing import Contest, candidates, choose
-from dwconv.parallel.example_steps import TrainingExample
-from dwconv.parallel.hook import GradientHook
-from dwconv.parallel.turns import longer_by_us, take_turns
-from dwconv.parallel.ways import COLLECTIVES
+from dwconv.parallel import Communication, communication
+from dwconv.parallel.data import choose as choosing
+from dwconv.parallel.data.choose import Contest, candidates, choose
+from dwconv.parallel.data.example_steps import TrainingExample
+from dwconv.parallel.data.hook import GradientHook
+from dwconv.parallel.data.turns import longer_by_us, take_turns
+from dwconv.parallel.data.ways import COLLECTIVES
 
 pytestmark = needs_gloo
 LOCAL_S = 0.010

@@ -8,9 +8,9 @@ from torch import nn
 
 from dwconv.errors import CannotBeCut, DwconvWarning
 from dwconv.measure.timing import Effort
-from dwconv.parallel import costs
-from dwconv.parallel.costs import layer_costs
-from dwconv.parallel.pieces import pieces
+from dwconv.parallel.planning import costs
+from dwconv.parallel.planning.costs import layer_costs
+from dwconv.parallel.planning.pieces import pieces
 from dwconv.records.record import Measurement
 
 from .small_models import SmallMobileNet, SmallResNet

@@ -16,8 +16,8 @@ from waiting import eventually
 
 from dwconv.errors import DwconvError, InvalidChoice, InvalidSetting, NoDevice, RankLost
 from dwconv.parallel import ranks, run
+from dwconv.parallel.data.ways import COLLECTIVES
 from dwconv.parallel.joining import lost_ranks_told
-from dwconv.parallel.ways import COLLECTIVES
 
 pytestmark = needs_gloo
 SCRIPT = """

@@ -9,7 +9,7 @@ import pytest
 from torch.distributed.pipelining import schedules
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.orders import Place, actions, place_of, why_not
+from dwconv.parallel.planning.orders import Place, actions, place_of, why_not
 
 from .made_up_layers import layer, plan
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.partition import Cluster, Shape, bottleneck_us, memory_bytes, partition
-from dwconv.parallel.plan import LayerCost, Link, Plan, Stage
-from dwconv.parallel.prices import FREE_LINK
-from dwconv.parallel.simulation import simulate
+from dwconv.parallel.planning.partition import Cluster, Shape, bottleneck_us, memory_bytes, partition
+from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
+from dwconv.parallel.planning.prices import FREE_LINK
+from dwconv.parallel.planning.simulation import simulate
 
 from .made_up_layers import layer, plan
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import dwconv
 from dwconv.errors import CannotBeCut
-from dwconv.parallel.pieces import pieces
+from dwconv.parallel.planning.pieces import pieces
 
 from .small_models import SmallMobileNet, SmallResNet
 

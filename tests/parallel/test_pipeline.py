@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
-from dwconv.parallel.pipeline import BatchNorm, Pipeline
-from dwconv.parallel.plan import Plan
+from dwconv.parallel.pipeline.pipeline import BatchNorm, Pipeline
+from dwconv.parallel.planning.plan import Plan
 from tests.parallel.many_ranks import on_ranks
 from tests.parallel.plans import plan_of
 from tests.parallel.small_models import SmallMobileNet, SmallResNet

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from dwconv.parallel import __main__ as parallel
-from dwconv.parallel import plan_command
-from dwconv.parallel.plan_files import read_plan
+from dwconv.parallel import plan as plan_command
+from dwconv.parallel.planning.plan_files import read_plan
 
 from .made_up_layers import layer
 

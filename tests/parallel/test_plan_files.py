@@ -8,8 +8,8 @@ import json
 import pytest
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.plan import Link, Plan, Stage
-from dwconv.parallel.plan_files import check_plan, read_plan, write_plan
+from dwconv.parallel.planning.plan import Link, Plan, Stage
+from dwconv.parallel.planning.plan_files import check_plan, read_plan, write_plan
 
 from .made_up_layers import layer, plan
 

@@ -6,10 +6,10 @@ import dataclasses
 
 from rich.console import Console
 
-from dwconv.parallel.partition import Cluster, Shape
-from dwconv.parallel.plan import Link
-from dwconv.parallel.plan_text import print_proposal, recommendation
-from dwconv.parallel.planning import Proposal, propose
+from dwconv.parallel.planning.compare import Proposal, propose
+from dwconv.parallel.planning.partition import Cluster, Shape
+from dwconv.parallel.planning.plan import Link
+from dwconv.parallel.planning.plan_text import print_proposal, recommendation
 
 from .made_up_layers import layer
 

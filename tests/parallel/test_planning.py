@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.partition import Cluster, Shape
-from dwconv.parallel.plan import Link
-from dwconv.parallel.planning import propose
-from dwconv.parallel.prices import FREE_LINK
+from dwconv.parallel.planning.compare import propose
+from dwconv.parallel.planning.partition import Cluster, Shape
+from dwconv.parallel.planning.plan import Link
+from dwconv.parallel.planning.prices import FREE_LINK
 
 from .made_up_layers import layer
 

@@ -18,8 +18,8 @@ from waiting import eventually
 
 from dwconv.errors import InvalidChoice, NoDevice
 from dwconv.parallel import prefetch
-from dwconv.parallel.batches import with_tensors
-from dwconv.parallel.copies import StreamedCopies
+from dwconv.parallel.data.batches import with_tensors
+from dwconv.parallel.data.copies import StreamedCopies
 
 DEPTHS = [0, 1, 2, 5]
 

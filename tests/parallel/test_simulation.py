@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dwconv.parallel.orders import SCHEDULES
-from dwconv.parallel.plan import Link, Plan, Stage
-from dwconv.parallel.prices import COPIES_OF_PARAMETERS, FREE_LINK, buckets, sum_us
-from dwconv.parallel.simulation import simulate
+from dwconv.parallel.planning.orders import SCHEDULES
+from dwconv.parallel.planning.plan import Link, Plan, Stage
+from dwconv.parallel.planning.prices import COPIES_OF_PARAMETERS, FREE_LINK, buckets, sum_us
+from dwconv.parallel.planning.simulation import simulate
 
 from .made_up_layers import layer, plan
 

@@ -8,12 +8,12 @@ import torch.distributed as dist
 from torch import nn
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.boundary import Boundary, StageModule
 from dwconv.parallel.joining import ranks
-from dwconv.parallel.pipeline import Pipeline
-from dwconv.parallel.pipeline_schedules import check_runs
-from dwconv.parallel.replica_batch_norm import synchronise_batch_norms
-from dwconv.parallel.stage_gradients import StageGradients
+from dwconv.parallel.pipeline.boundary import Boundary, StageModule
+from dwconv.parallel.pipeline.pipeline import Pipeline
+from dwconv.parallel.pipeline.pipeline_schedules import check_runs
+from dwconv.parallel.pipeline.replica_batch_norm import synchronise_batch_norms
+from dwconv.parallel.pipeline.stage_gradients import StageGradients
 from tests.parallel.plans import plan_of
 from tests.parallel.started_ranks import needs_gloo
 

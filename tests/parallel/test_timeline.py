@@ -11,10 +11,10 @@ import pytest
 from matplotlib.image import imread
 
 from dwconv.errors import BrokenInstallation, NoPlan
-from dwconv.parallel.events import Event
-from dwconv.parallel.plan import Link
-from dwconv.parallel.simulation import simulate
-from dwconv.parallel.timeline import chrome_trace, draw_timeline, write_chrome_trace
+from dwconv.parallel.planning.events import Event
+from dwconv.parallel.planning.plan import Link
+from dwconv.parallel.planning.simulation import simulate
+from dwconv.parallel.planning.timeline import chrome_trace, draw_timeline, write_chrome_trace
 
 from .made_up_layers import layer, plan
 

@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from dwconv.parallel import agreement, ranks_plan, train
-from dwconv.parallel.plan_files import write_plan
+from dwconv.parallel import agreement, train
+from dwconv.parallel.pipeline import ranks_plan
+from dwconv.parallel.planning.plan_files import write_plan
 from tests.parallel.plans import plan_of
 from tests.parallel.ranks_of_train import ROOT, train_on
 from tests.parallel.started_ranks import needs_gloo

@@ -1,0 +1,100 @@
+"""The two gradients of a convolution: dgrad and wgrad read the same dy and do not need each other.
+
+AOTAutograd hands over one ``convolution_backward`` for both; ``split`` makes two of it, by its output mask. Those of
+dwconv are two already. ``pairs`` finds both sorts among the tasks of a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from dwconv.concurrency.graph.operators import kind_of
+from dwconv.concurrency.graph.tasks import CutGraph
+
+_BACKWARD = torch.ops.aten.convolution_backward.default
+_MASK = 10
+"""Which argument of it says what is wanted: the gradients of x, w and the bias."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The tasks of the two gradients of one convolution."""
+
+    name: str
+    """For people: the operator of dgrad."""
+    dgrad: int
+    wgrad: int
+    convolution: int | None
+    """Its place among those that were split; None for dwconv's own operators."""
+
+
+def split(module: GraphModule, *, kept_whole: Collection[int] = ()) -> GraphModule:
+    """The same graph with both gradients of each convolution apart. ``kept_whole``: those that stay one operator, by
+    their place among the convolutions of which both are wanted."""
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    both = [node for node in graph.nodes if node.target is _BACKWARD and node.args[_MASK][0] and node.args[_MASK][1]]
+    for place, node in enumerate(both):
+        if place in kept_whole:
+            continue
+        with graph.inserting_before(node):
+            halves = [_half(graph, node, mask) for mask in ((True, False, False), (False, True, node.args[_MASK][2]))]
+        for user in list(node.users):
+            user.replace_input_with(node, halves[0 if user.args[1] == 0 else 1])
+        graph.erase_node(node)
+        for half in halves:
+            half.meta["convolution"] = place
+    _keep_meta_of_results(module.graph, graph)
+    return GraphModule(module, graph, class_name=module.__class__.__name__)
+
+
+def _half(graph: Graph, node: Node, mask: tuple[bool, bool, bool]) -> Node:
+    half = graph.call_function(_BACKWARD, (*node.args[:_MASK], list(mask)))
+    given = node.meta["val"]
+    half.meta = {**node.meta, "val": tuple(each if kept else None for each, kept in zip(given, mask, strict=True))}
+    return half
+
+
+def _keep_meta_of_results(source: Graph, copied: Graph) -> None:
+    """``graph_copy`` leaves out what is known of the node that returns the results."""
+    *_, before = source.nodes
+    *_, after = copied.nodes
+    after.meta = dict(before.meta)
+
+
+def pairs(cut: CutGraph) -> list[Pair]:
+    """The pairs whose gradients are in two tasks, neither of which needs the other."""
+    owner = {node: index for index, group in enumerate(cut.nodes) for node in group}
+    by_reads: dict[Any, dict[str, Node]] = {}
+    for node in owner:
+        role, key = _role(node)
+        if role:
+            by_reads.setdefault(key, {})[role] = node
+    found = []
+    for roles in by_reads.values():
+        if len(roles) == 2:
+            dgrad, wgrad = owner[roles["dgrad"]], owner[roles["wgrad"]]
+            needs = {dgrad, wgrad} & {*cut.graph.tasks[dgrad].needs, *cut.graph.tasks[wgrad].needs}
+            if dgrad != wgrad and not needs:
+                convolution = roles["dgrad"].meta.get("convolution")
+                found.append(Pair(name=roles["dgrad"].name, dgrad=dgrad, wgrad=wgrad, convolution=convolution))
+    return found
+
+
+def _role(node: Node) -> tuple[str, Any]:
+    """``dgrad`` or ``wgrad`` and what both have in common; empty for another operator."""
+    if node.target is _BACKWARD:
+        mask: Any = node.args[_MASK]
+        role = {(True, False): "dgrad", (False, True): "wgrad"}.get((bool(mask[0]), bool(mask[1])), "")
+        return role, (node.args[0], node.args[1], node.args[2])
+    kind = kind_of(node)
+    if kind == "dwconv.dgrad":
+        return "dgrad", (node.args[0], *map(str, node.args[3:]))
+    if kind in ("dwconv.wgrad", "dwconv.wgrad_bias"):
+        return "wgrad", (node.args[1], *map(str, node.args[3:]))
+    return "", None

@@ -1,0 +1,171 @@
+"""Engine: runs a graph that was cut into tasks, as a schedule says.
+
+The calling thread is the first worker. Values go from task to task through one list. Where a task fails, the others
+stop before their next task, and its error reaches the caller as it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+
+from dwconv.concurrency.graph.tasks import CutGraph
+from dwconv.concurrency.running.lanes import Lanes, Step, lanes
+from dwconv.concurrency.running.workers import Workers, workers
+from dwconv.concurrency.scheduling.schedule import Schedule
+
+
+class Engine(Protocol):
+    """Runs one graph by one schedule."""
+
+    schedule: Schedule
+
+    def run(self, inputs: list[Any]) -> list[Any]:
+        """The graph's results. Empties ``inputs``: nobody but the tasks holds on to them."""
+        ...
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """One run, as all its lanes see it."""
+
+    values: list[Any]
+    tokens: dict[int, list[None]]
+    """By place that several lanes read, a token for every reader but the last."""
+    inference: bool
+    failure: BaseException | None = None
+    counts_changed: bool = False
+
+
+class CpuEngine:
+    """Runs the lanes of a schedule on threads, each with the number of intra-op threads that its tasks are placed
+    with."""
+
+    def __init__(self, cut: CutGraph, schedule: Schedule, *, pool: Workers = workers) -> None:
+        self.schedule = schedule
+        self._cut = cut
+        self._pool = pool
+        self._lanes: Lanes = lanes(cut, schedule)
+        self._in_order = sorted((step for lane in self._lanes.steps for step in lane), key=lambda step: step.task)
+
+    def run(self, inputs: list[Any]) -> list[Any]:
+        """The graph's results; empties ``inputs``. Where the workers are busy with another run, or somebody watches the
+        operators of this thread, everything runs on this thread."""
+        run = _Run(
+            values=self._cut.values(inputs),
+            tokens={place: [None] * (count - 1) for place, count in self._lanes.readers.items()},
+            inference=torch.is_inference_mode_enabled(),
+        )
+        inputs.clear()
+        others = self._lanes.steps[1:]
+        usual = torch.get_num_threads()
+        try:
+            with torch.no_grad():
+                if others and not _is_watched():
+                    with self._pool.lent(len(others)) as lent:
+                        if lent is not None:
+                            self._side_by_side(run, lent)
+                            return self._cut.results(run.values)
+                self._alone(run, usual)
+        finally:
+            if run.counts_changed or torch.get_num_threads() != usual:
+                torch.set_num_threads(usual)  # threads that start later inherit the count that was set last
+        return self._cut.results(run.values)
+
+    def _alone(self, run: _Run, usual: int) -> None:
+        """All tasks on this thread: a single lane in its own order and with its own counts."""
+        single = len(self._lanes.steps) == 1
+        current = usual
+        for step in self._lanes.steps[0] if single else self._in_order:
+            if single and step.threads != current:
+                current = step.threads
+                torch.set_num_threads(current)
+            step.function(run.values)
+            _free(run, step)
+
+    def _side_by_side(self, run: _Run, lent: Sequence[Any]) -> None:
+        first, *others = self._lanes.steps
+        done = threading.Semaphore(0)
+        started = 0
+        try:
+            for worker, steps in zip(lent, others, strict=True):
+                started += 1
+                worker.start(partial(self._lane_of_a_worker, run, steps, done))
+            self._lane(run, first)
+        except BaseException as error:  # noqa: BLE001  # ctrl-C at any moment: the workers end before the caller goes on
+            self._fail(run, error)
+        for _ in range(started):
+            self._wait_for(run, done)
+        if run.failure is not None:
+            self._lanes = lanes(self._cut, self.schedule)  # with new signals: some of the old ones are left over
+            failure, run.failure = run.failure, None
+            run.values.clear()
+            raise failure
+
+    def _wait_for(self, run: _Run, done: threading.Semaphore) -> None:
+        """Wait until a worker is done, Ctrl-C or not: it uses the values of this run."""
+        while True:
+            try:
+                done.acquire()
+                return
+            except KeyboardInterrupt as interrupt:
+                self._fail(run, interrupt)
+
+    def _lane_of_a_worker(self, run: _Run, steps: Sequence[Step], done: threading.Semaphore) -> None:
+        try:
+            if run.inference:
+                with torch.inference_mode():
+                    self._lane(run, steps)
+            else:
+                self._lane(run, steps)
+        finally:
+            done.release()
+
+    def _lane(self, run: _Run, steps: Sequence[Step]) -> None:
+        """Run the steps of one lane; an error ends the run."""
+        current = torch.get_num_threads()
+        try:
+            for step in steps:
+                for signal in step.waits:
+                    if not signal.get():
+                        return
+                if run.failure is not None:
+                    return
+                if step.threads != current:
+                    current = step.threads
+                    run.counts_changed = True
+                    torch.set_num_threads(current)
+                step.function(run.values)
+                for signal in step.signals:
+                    signal.put(True)
+                _free(run, step)
+        except BaseException as error:  # noqa: BLE001  # whatever a task raises belongs to the caller
+            self._fail(run, error)
+
+    def _fail(self, run: _Run, error: BaseException) -> None:
+        """Let the other lanes end: those that wait, and those that run a task."""
+        if run.failure is None:
+            run.failure = error
+        for signal in self._lanes.signals:
+            signal.put(False)
+
+
+def _free(run: _Run, step: Step) -> None:
+    values = run.values
+    for place in step.frees:
+        values[place] = None
+    for place in step.shared:
+        try:
+            run.tokens[place].pop()
+        except IndexError:
+            values[place] = None
+
+
+def _is_watched() -> bool:
+    """True if a dispatch mode of this thread wants to see every operator."""
+    return torch._C._len_torch_dispatch_stack() > 0

@@ -1,0 +1,126 @@
+"""Replicas: a model on every rank, whose gradients become their mean while others are still computed.
+
+On top of DistributedDataParallel, not of its composable successor ``replicate``. In PyTorch 2.13 that is in a private
+module, ``torch.distributed._composable``, and wraps a DistributedDataParallel that it makes at the first call, out of
+reach. The class itself has its buckets, hooks and ``no_sync`` in plain sight, and is what users know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.parallel.data.choose import DEFAULT, Contest, backend_of, choose, gradient_bytes, needs_hook
+from dwconv.parallel.data.example_steps import Loss, TrainingExample
+from dwconv.parallel.data.hook import GradientHook
+from dwconv.parallel.data.ways import Communication, CommunicationReport
+from dwconv.parallel.joining import group_timeout
+
+SECONDS = 60.0
+_reports: WeakKeyDictionary[nn.Module, CommunicationReport] = WeakKeyDictionary()
+
+
+def data_parallel(
+    model: nn.Module,
+    example_inputs: Any = None,
+    *,
+    communication: Communication | None = None,
+    compress: bool = False,
+    loss: Loss | None = None,
+    seconds: float = SECONDS,
+    **options: Any,
+) -> DistributedDataParallel:
+    """``model`` in a DistributedDataParallel, its gradients sent the way that was measured to be the fastest here.
+    ``communication(…)`` of the result tells which, and why. Every rank has to call it.
+
+    ``example_inputs``: as for ``dwconv.convert``, what a step of one rank gets: a tensor, a tuple of positional
+    arguments, or a dict of keyword arguments. Steps on it are timed for ``seconds``, about; afterwards parameters,
+    buffers, gradients and random numbers are what they were. ``loss``: from what the model returns, if the mean of its
+    outputs does not do. ``communication``: this way, and nothing is measured. Without either it is
+    DistributedDataParallel's default.
+
+    ``compress``: gradients may be sent, and summed, as bfloat16, where that is faster. This changes the results.
+    ``options`` are DistributedDataParallel's, such as ``process_group`` or ``find_unused_parameters``.
+
+    Raises InvalidChoice and InvalidWorkload."""
+    group = _group(model, options)
+    if not seconds > 0:
+        raise InvalidChoice(f"seconds={seconds:g} is no time to measure in; without an example nothing is measured")
+    report = _unmeasured(model, group, communication=communication, has_example=example_inputs is not None)
+    hook = None
+    if report is None or needs_hook(report.chosen):
+        hook = GradientHook(group, communication=report.chosen if report else DEFAULT, timeout=group_timeout())
+    if report is None:
+        assert hook is not None
+        example = TrainingExample.of(model, example_inputs, loss=loss)
+        report = choose(
+            Contest(
+                model=model, example=example, group=group, hook=hook, options=options, compress=compress,
+                seconds=seconds,
+            )
+        )  # fmt: skip
+    wrapped = DistributedDataParallel(model, bucket_cap_mb=report.chosen.bucket_mb, **options)
+    if hook is not None and needs_hook(report.chosen):
+        hook.communication = report.chosen
+        hook.register(wrapped)
+    elif hook is not None:
+        hook.close()
+    _reports[wrapped] = report
+    return wrapped
+
+
+def communication(model: nn.Module) -> CommunicationReport:
+    """How ``model``, which ``data_parallel`` gave, communicates, and why. Raises InvalidWorkload for another model."""
+    if model not in _reports:
+        raise InvalidWorkload(
+            f"{type(model).__name__} does not come from dwconv.parallel.data_parallel; give what that gave"
+        )
+    return _reports[model]
+
+
+def _group(model: nn.Module, options: dict[str, Any]) -> dist.ProcessGroup:
+    """The ranks that share the model, once all arguments are in order."""
+    if not dist.is_available() or not dist.is_initialized():
+        raise InvalidChoice("this process is no rank of a job yet; call it inside `with dwconv.parallel.ranks():`")
+    if isinstance(model, DistributedDataParallel):
+        raise InvalidWorkload("the model is in a DistributedDataParallel already; give its .module")
+    if "bucket_cap_mb" in options:
+        megabytes = options["bucket_cap_mb"]
+        raise InvalidChoice(
+            f"bucket_cap_mb={megabytes} would be overruled; use communication=Communication(bucket_mb={megabytes})"
+        )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InvalidWorkload(
+            f"no parameter of {type(model).__name__} is trained, so no gradient is sent; unfreeze one"
+        )
+    mesh = options.get("device_mesh")
+    found = mesh.get_group() if mesh is not None else options.get("process_group") or dist.group.WORLD
+    assert isinstance(found, dist.ProcessGroup)
+    return found
+
+
+def _unmeasured(
+    model: nn.Module, group: dist.ProcessGroup, *, communication: Communication | None, has_example: bool
+) -> CommunicationReport | None:
+    """What is known without a measurement; None if there is one to make."""
+    world = dist.get_world_size(group)
+    if communication is not None:
+        chosen, reason = communication, "as asked for"
+    elif not has_example:
+        chosen, reason = DEFAULT, "nothing was measured: there was no example"
+    elif world == 1:
+        chosen, reason = DEFAULT, "nothing was measured: there is one rank"
+    else:
+        return None
+    return CommunicationReport(
+        chosen=chosen,
+        reason=reason,
+        world=world,
+        backend=backend_of(group, next(model.parameters()).device),
+        gradient_bytes=gradient_bytes(model),
+    )

@@ -1,0 +1,1 @@
+"""Runs a plan on the ranks of a job, on torch.distributed.pipelining."""

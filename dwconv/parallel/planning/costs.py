@@ -1,0 +1,220 @@
+"""Measure what each piece of a model costs, for one microbatch: time of each pass, and bytes.
+
+A piece of several operations has one backward pass, in which the gradients of its parameters need those of its inner
+tensors. So two passes are timed: dgrad alone, and both together. What the second takes longer is wgrad, as a schedule
+that runs them apart has it.
+
+Alone, again and again, a piece finds its data in the cache. In a step it finds what the others left. So the whole step
+is timed in turns with them, and what it takes longer than their sum is shared out among them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dwconv.discovery.unchanged import unchanged
+from dwconv.errors import CannotBeCut, DwconvWarning
+from dwconv.measure.timing import CpuClock, Effort, time_in_turns
+from dwconv.parallel.planning.plan import LayerCost
+from dwconv.records.record import CONTENDED, Measurement
+
+_ROUND_S = 0.001
+_ROUNDS = 9
+_WHOLE_FORWARD, _WHOLE_STEP = "whole forward", "whole step"
+DEFAULT_SECONDS = 5.0
+
+
+def layer_costs(cut: nn.Sequential, microbatch: Tensor, *, seconds: float = DEFAULT_SECONDS) -> tuple[LayerCost, ...]:
+    """The cost of each piece of ``cut``, which ``pieces`` made, on one microbatch, on the device that it lies on.
+
+    All passes of all pieces are timed in turns, for about ``seconds`` in all. Times are medians. The data needs no
+    gradient, so the first piece has no dgrad. The model is as before afterwards. A DwconvWarning says so if other work
+    took much of the time. Raises CannotBeCut if a piece does not run on the microbatch.
+    """
+    with unchanged(cut, [microbatch]), torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DwconvWarning)  # of layers that run on PyTorch's op: they are only timed
+        ran = _run(cut, microbatch)
+        calls = _passes(ran) | _whole_step(cut, ran)
+        calls = {name: _finished(call, microbatch.device) for name, call in calls.items()}
+        effort = Effort(round_s=_ROUND_S, rounds=_ROUNDS, budget_s=seconds, patience_s=seconds / 2)
+        measured = time_in_turns(calls, clock=CpuClock(), effort=effort)
+    _warn_if_busy(measured)
+    times = _Times(median_us={name: each.median_us for name, each in measured.items()}, ran=ran)
+    return tuple(
+        LayerCost(
+            name=each.name,
+            forward_us=times.forward_us(each),
+            dgrad_us=times.dgrad_us(each),
+            wgrad_us=times.wgrad_us(each),
+            output_bytes=_size_bytes(each.output),
+            saved_bytes=each.saved_bytes,
+            parameter_bytes=sum(map(_size_bytes, each.parameters)),
+        )
+        for each in ran
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ran:
+    """A piece after its forward pass, with the graph that its backward pass needs."""
+
+    name: str
+    module: nn.Module
+    entry: Tensor
+    output: Tensor
+    parameters: tuple[Tensor, ...]
+    """Those that are trained."""
+    saved_bytes: int
+
+
+def _run(cut: nn.Sequential, microbatch: Tensor) -> list[_Ran]:
+    seen = {_storage(tensor) for tensor in (*cut.parameters(), *cut.buffers())}
+    found: list[_Ran] = []
+    entry = microbatch.detach()
+    for name, module in cut._modules.items():  # named_children leaves out what comes twice
+        assert module is not None
+        saved: list[Tensor] = []
+        with torch.autograd.graph.saved_tensors_hooks(_keeping(saved), _as_it_is):
+            try:
+                output = module(entry)
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                raise CannotBeCut(f"{name} does not run on a microbatch of {_shape(microbatch)}: {error}") from error
+        storages = {_storage(tensor): tensor.untyped_storage().nbytes() for tensor in saved}
+        found.append(
+            _Ran(
+                name=name,
+                module=module,
+                entry=entry,
+                output=output,
+                parameters=tuple(each for each in module.parameters() if each.requires_grad),
+                saved_bytes=sum(size for storage, size in storages.items() if storage not in seen),
+            )
+        )
+        seen.update(storages)
+        entry = output.detach()
+        if entry.is_floating_point():
+            entry.requires_grad_()
+    return found
+
+
+def _keeping(saved: list[Tensor]) -> Callable[[Tensor], Tensor]:
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(tensor.detach())
+        return tensor
+
+    return pack
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+class _Times:
+    """Times of pieces as they are in a step."""
+
+    def __init__(self, *, median_us: Mapping[str, float], ran: Sequence[_Ran]) -> None:
+        self._median_us = median_us
+        forward_us = sum(median_us[f"forward {each.name}"] for each in ran)
+        backward_us = sum(self._backward_us(each) for each in ran)
+        whole_forward_us = median_us[_WHOLE_FORWARD]
+        whole_backward_us = median_us.get(_WHOLE_STEP, whole_forward_us) - whole_forward_us
+        self._forward_factor = _factor(whole_forward_us, forward_us)
+        self._backward_factor = _factor(whole_backward_us, backward_us)
+
+    def forward_us(self, each: _Ran) -> float:
+        return self._forward_factor * self._median_us[f"forward {each.name}"]
+
+    def dgrad_us(self, each: _Ran) -> float:
+        return self._backward_factor * self._median_us.get(f"dgrad {each.name}", 0.0)
+
+    def wgrad_us(self, each: _Ran) -> float:
+        return self._backward_factor * self._backward_us(each) - self.dgrad_us(each)
+
+    def _backward_us(self, each: _Ran) -> float:
+        """Both gradients; not less than the one."""
+        dgrad_us = self._median_us.get(f"dgrad {each.name}", 0.0)
+        return max(dgrad_us, self._median_us.get(f"backward {each.name}", 0.0))
+
+
+def _factor(whole_us: float, alone_us: float) -> float:
+    """1 where other work has made nonsense of the times, such as a step that takes no longer than its forward pass."""
+    return whole_us / alone_us if whole_us > 0 and alone_us > 0 else 1.0
+
+
+def _warn_if_busy(measured: Mapping[str, Measurement]) -> None:
+    busy = statistics.median(each.contention for each in measured.values())
+    if busy > CONTENDED:
+        warnings.warn(
+            f"other work took {busy:.0%} of the time while layers were timed: the times may be far off; repeat it on a "
+            "quiet machine",
+            DwconvWarning,
+            stacklevel=3,
+        )
+
+
+def _passes(ran: Iterable[_Ran]) -> dict[str, Callable[[], object]]:
+    """The calls that are timed for each piece, by name."""
+    calls: dict[str, Callable[[], object]] = {}
+    for each in ran:
+        calls[f"forward {each.name}"] = _forward(each)
+        if each.output.requires_grad:
+            inputs = (each.entry,) if each.entry.requires_grad else ()
+            if inputs:
+                calls[f"dgrad {each.name}"] = _gradients(each, inputs)
+            if each.parameters:
+                calls[f"backward {each.name}"] = _gradients(each, (*inputs, *each.parameters))
+    return calls
+
+
+def _whole_step(cut: nn.Sequential, ran: Sequence[_Ran]) -> dict[str, Callable[[], object]]:
+    """All pieces one after the other, forward; and forward and backward."""
+    entry, output = ran[0].entry, ran[-1].output
+    parameters = [each for each in cut.parameters() if each.requires_grad]
+    gradient = torch.randn_like(output)
+
+    def step() -> object:
+        return torch.autograd.grad(cut(entry), parameters, gradient, allow_unused=True)
+
+    calls: dict[str, Callable[[], object]] = {_WHOLE_FORWARD: lambda: cut(entry)}
+    return calls | {_WHOLE_STEP: step} if parameters and output.requires_grad else calls
+
+
+def _forward(ran: _Ran) -> Callable[[], object]:
+    return lambda: ran.module(ran.entry)
+
+
+def _gradients(ran: _Ran, wanted: tuple[Tensor, ...]) -> Callable[[], object]:
+    gradient = torch.randn_like(ran.output)
+    return lambda: torch.autograd.grad(ran.output, wanted, gradient, retain_graph=True, allow_unused=True)
+
+
+def _finished(call: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """``call``, and wait for the device. Launches are part of what a step costs there, too."""
+    if device.type != "cuda":
+        return call
+
+    def and_wait() -> Any:
+        result = call()
+        torch.cuda.synchronize(device)
+        return result
+
+    return and_wait
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _size_bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _shape(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape))
