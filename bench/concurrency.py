@@ -30,6 +30,7 @@ from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines,
 from bench.concurrency_times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
+from dwconv.concurrency.choosing.measured import rest
 from dwconv.concurrency.choosing.planner import this_machine
 from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.times.counters import unavailable
@@ -153,24 +154,34 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
 def in_turns(calls: Mapping[str, Callable[[], object]], *, seconds: float) -> dict[str, Measurement]:
     """Each call once a turn, for about so many seconds. If other work took little in more than half of the turns, only
     those count. The calls have run before."""
-    clock, until_s = CpuClock(), time.monotonic() + seconds
-    turns: list[dict[str, Lap]] = []
+    clock, until_s = CpuClock(crowded=True), time.monotonic() + seconds  # every lane has threads of its own
+    turns: list[tuple[float, dict[str, Lap]]] = []
     while len(turns) < _LEAST_TURNS or (len(turns) < _MOST_TURNS and time.monotonic() < until_s):
         names = sorted(calls, reverse=len(turns) % 2 == 1)
-        turns.append({name: clock.lap(calls[name], times=1) for name in names})
-    calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
+        lost = clock.overall()
+        laps = {name: _lap(clock, calls[name]) for name in names}
+        turns.append((lost(), laps))
+    calm = [turn for turn in turns if turn[0] <= CONTENDED]
     kept = calm if 2 * len(calm) > len(turns) else turns
-    return {name: _measurement([turn[name] for turn in kept]) for name in calls}
+    contention = statistics.mean(share for share, _ in kept)
+    return {name: _measurement([laps[name] for _, laps in kept], contention=contention) for name in calls}
 
 
-def _measurement(laps: Sequence[Lap]) -> Measurement:
+def _lap(clock: CpuClock, call: Callable[[], object]) -> Lap:
+    """On threads of its own: what the last setting left would slow it down."""
+    rest()
+    call()  # starts the threads that it needs
+    return clock.lap(call, times=1)
+
+
+def _measurement(laps: Sequence[Lap], *, contention: float) -> Measurement:
     us = [lap.seconds * 1e6 for lap in laps]
     quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
     return Measurement(
         median_us=statistics.median(us),
         spread_us=three_quarters - quarter,
         rounds=len(us),
-        contention=round(statistics.mean(lap.lost for lap in laps), 3),
+        contention=round(contention, 3),
     )
 
 

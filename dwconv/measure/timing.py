@@ -83,11 +83,12 @@ class Clock(Protocol):
 
 
 class CpuClock:
-    """The wall clock, for kernels that run on PyTorch's threads."""
+    """The wall clock, for kernels that run on PyTorch's threads. ``crowded`` says that this process has more threads
+    than cores; by default it has as many as PyTorch now uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, crowded: bool | None = None) -> None:
         # Our own threads waiting for each other look like other work taking their cores.
-        self._crowded = bool(contention.crowding(torch.get_num_threads()))
+        self._crowded = bool(contention.crowding(torch.get_num_threads())) if crowded is None else crowded
 
     def ready(self, call: Call) -> Call:
         return call

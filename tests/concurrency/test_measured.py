@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from dwconv.concurrency.choosing import measured
 from dwconv.concurrency.choosing.measured import PLAIN, fastest, noise_us
 from dwconv.measure.timing import Lap
 from dwconv.records.record import Measurement
@@ -58,6 +59,17 @@ def test_the_fastest_schedule_wins():
 def test_what_is_within_the_noise_does_not_win(ms, wobble, said):
     ranking, _ = ranked({PLAIN: 10.0, "S1": ms}, wobble=wobble)
     assert ranking.winner == PLAIN and said in ranking.reason
+
+
+def test_no_threads_of_one_schedule_are_left_while_another_is_timed(monkeypatch):
+    events = []
+    monkeypatch.setattr(measured, "rest", lambda: events.append("rest"))
+    calls = {name: lambda name=name: events.append(name) for name in (PLAIN, "S1")}
+    for call, name in zip(calls.values(), calls, strict=True):
+        call.name = name
+    fastest(calls, clock=MadeUpClock({PLAIN: 10.0, "S1": 8.0}), seconds=60.0, fall_back=True)
+    assert events[:6] == ["rest", PLAIN, PLAIN, "rest", "S1", "S1"]  # the first call starts the threads that it needs
+    assert events.count("rest") == len(events) / 3
 
 
 def test_plain_execution_may_be_ruled_out():

@@ -1,6 +1,6 @@
 """Measured: plain execution and schedules, timed in turns, and which of them runs.
 
-    plain   S1   S3   S1+S3   gradients        a few steps of each, in turns
+    plain   S1   S3   S1+S3   gradients        a few steps of each, in turns, on threads of its own
     plain        S3                            the best one against plain, longer
     S3 runs, if it is faster than plain by more than the noise; else plain
 
@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dwconv.concurrency.running.workers import workers
 from dwconv.measure.timing import Call, Clock, Lap
 from dwconv.records.record import CONTENDED, Measurement
 
@@ -39,6 +40,13 @@ class Ranking:
     steps: dict[str, Measurement]
     trusted: bool
     """False if other work disturbed the times: they hold for now, and are not kept."""
+
+
+def rest() -> None:
+    """End the threads of the last run. Teams of OpenMP that idle workers still have count as threads of the process;
+    where these are more than the cores, OpenMP's threads sleep at every join, and plain execution takes up to twice as
+    long."""
+    workers.end()
 
 
 def noise_us(one: Measurement, other: Measurement) -> float:
@@ -82,14 +90,21 @@ def _reason(best: str, *, gained_us: float, noise: float, plain_us: float) -> st
 
 def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, seconds: float) -> dict[str, Measurement]:
     """A step is long, so a lap is one call. There are so many rounds, or fewer when the time is up, but some."""
+
+    def lap(call: Call) -> Lap:
+        rest()
+        call()  # starts the threads that it needs
+        return clock.lap(call, times=1)
+
     began = time.perf_counter()
     lost = clock.overall()
-    for call in calls.values():
-        call()  # what a first call builds is not timed
     taken: list[dict[str, Lap]] = []
+    calm: list[dict[str, Lap]] = []
     while len(taken) < rounds and (len(taken) < _LEAST_ROUNDS or time.perf_counter() - began < seconds):
-        taken.append({name: clock.lap(call, times=1) for name, call in calls.items()})
-    calm = [laps for laps in taken if not any(lap.disturbed for lap in laps.values())]
+        lost_in_round = clock.overall()
+        taken.append({name: lap(call) for name, call in calls.items()})
+        if lost_in_round() <= CONTENDED and not any(lap.disturbed for lap in taken[-1].values()):
+            calm.append(taken[-1])
     kept = calm if len(calm) >= _LEAST_ROUNDS else taken
     overall = lost()
     return {name: _measurement([laps[name] for laps in kept], lost=overall) for name in calls}

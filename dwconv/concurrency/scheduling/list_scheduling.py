@@ -192,8 +192,13 @@ class _Placing:
 
     def _begin(self, task: int, threads: int) -> None:
         busy = {run.worker for run in self._running}
-        idle = (worker for worker in range(self._rules.workers) if worker not in busy)
-        worker = min(idle, key=lambda worker: (self._delay_us(task, threads, worker), worker))
+        idle = [worker for worker in range(self._rules.workers) if worker not in busy]
+        # The first worker keeps the one large team of threads: with more threads than cores, OpenMP's no longer spin.
+        is_large = threads > 1 and 2 * threads > self._machine.cores
+        if is_large and 0 in idle:
+            worker = 0
+        else:
+            worker = min(idle, key=lambda worker: (self._delay_us(task, threads, worker), worker))
         start_us = self._handed_over_us(self._tasks[task], worker)
         took_us = self._change_us(threads, worker) + self._time_us(task, threads)
         self._threads_before[worker] = threads
