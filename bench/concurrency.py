@@ -30,7 +30,7 @@ from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines,
 from bench.concurrency_times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
-from dwconv.concurrency.choosing.measured import rest
+from dwconv.concurrency.choosing.measured import WARM_UP, rest
 from dwconv.concurrency.choosing.planner import this_machine
 from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.times.counters import unavailable
@@ -170,7 +170,8 @@ def in_turns(calls: Mapping[str, Callable[[], object]], *, seconds: float) -> di
 def _lap(clock: CpuClock, call: Callable[[], object]) -> Lap:
     """On threads of its own: what the last setting left would slow it down."""
     rest()
-    call()  # starts the threads that it needs
+    for _ in range(WARM_UP):
+        call()
     return clock.lap(call, times=1)
 
 

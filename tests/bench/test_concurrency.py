@@ -82,8 +82,8 @@ def test_bad_input_is_one_line(capsys):
 
 
 class PlannedClock:
-    """Laps as planned; each call says its own seconds and what other work takes. All calls come twice, the first time
-    untimed."""
+    """Laps as planned; each call says its own seconds and what other work takes. All calls come three times, the last one
+    timed."""
 
     def __init__(self, *, crowded):
         assert crowded, "lanes have threads of their own, and wait for each other"
@@ -107,13 +107,14 @@ def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
     def call(name, laps):
         def run():
             order.append(name)
-            return laps[(order.count(name) - 1) // 2 % len(laps)]
+            return laps[(order.count(name) - 1) // 3 % len(laps)]
 
         return run
 
     calls = {"a": call("a", [(1.0, 0.0)] * 2 + [(50.0, 0.9)]), "b": call("b", [(2.0, 0.0), (4.0, 0.0), (9.0, 0.0)])}
     found = concurrency.in_turns(calls, seconds=0)
-    assert order[::3] == ["rest"] * 6 and order[1::3] == order[2::3] == ["a", "b", "b", "a", "a", "b"]
+    assert order[::4] == ["rest"] * 6
+    assert order[1::4] == order[2::4] == order[3::4] == ["a", "b", "b", "a", "a", "b"]
     assert (found["a"].median_us, found["b"].median_us, found["b"].rounds) == (1e6, 3e6, 2)
     assert found["b"].spread_us == pytest.approx(1e6) and found["a"].contention == 0
 
