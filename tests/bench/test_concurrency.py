@@ -82,8 +82,8 @@ def test_bad_input_is_one_line(capsys):
 
 
 class PlannedClock:
-    """Laps as planned; each call says its own seconds and what other work takes. All calls come three times, the last one
-    timed."""
+    """Laps as planned; each call says its own seconds and what other work takes. All calls come three times, and the
+    last one is timed."""
 
     def __init__(self, *, crowded):
         assert crowded, "lanes have threads of their own, and wait for each other"
