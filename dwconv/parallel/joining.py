@@ -19,7 +19,8 @@ from dwconv import arguments, settings
 from dwconv.errors import BrokenInstallation, InvalidChoice, NoDevice, RankLost, one_line
 
 TIMEOUT_S = 600.0
-_OF_COMMUNICATION = re.compile(r"Connection (closed|reset) by peer|Timed out waiting|gloo/|NCCL")
+_LOST = r"Connection (?:closed|reset) by peer|Timed out waiting|Application timeout caused pair closure|Broken pipe"
+_OF_COMMUNICATION = re.compile(rf"{_LOST}|gloo/|NCCL")
 """In messages of PyTorch's RuntimeErrors: gloo has no class of errors, and DistributedDataParallel makes others of
 them."""
 _LONGEST_REASON = 160
@@ -104,9 +105,7 @@ def lost_ranks_told(here: Callable[[], str]) -> Iterator[None]:
 
 def _told_by_gloo(message: str) -> str:
     """Without the place in gloo's source, and without what was wrapped around it."""
-    found = re.search(
-        r"(Connection (?:closed|reset) by peer[^\n]*?|Timed out waiting[^\n]*?)(?: to Tensor)?$", message, re.M
-    )
+    found = re.search(rf"((?:{_LOST})[^\n]*?)(?: to Tensor)?$", message, re.M)
     return found[1] if found else message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -89,18 +90,25 @@ def test_a_rank_that_hangs_ends_the_others_after_the_timeout(tmp_path, collectiv
     assert any("Timed out" in rank.err for rank in left)
 
 
-def test_what_gloo_says_becomes_one_line():
-    wrapped = (
-        "Unable to cast [/pytorch/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234 to Tensor"
-    )
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[/pytorch/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234",
+        "Application timeout caused pair closure",
+        "[/pytorch/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 5000ms for recv operation to complete",
+        "[/pytorch/gloo/transport/tcp/pair.cc:425] writev [127.0.0.1]:1234: Broken pipe",
+    ],
+)
+def test_what_gloo_says_becomes_one_line(said):
+    reason = said.rpartition("] ")[2] if "Broken" not in said else "Broken pipe"
     with (
-        pytest.raises(
-            RankLost, match=r"^rank 0 lost touch with the others \(Connection closed by peer \[127"
-        ) as raised,
+        pytest.raises(RankLost, match=r"^rank 0 lost touch with the others \(") as raised,
         lost_ranks_told(lambda: "rank 0"),
     ):
-        raise RuntimeError(wrapped)
-    assert "Unable" not in str(raised.value) and isinstance(raised.value.__cause__, RuntimeError)
+        raise RuntimeError(f"Unable to cast {said} to Tensor")
+    told = str(raised.value)
+    assert reason.partition(" [")[0] in told and "Unable" not in told and "\n" not in told
+    assert isinstance(raised.value.__cause__, RuntimeError)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +153,8 @@ def test_under_torchrun(tmp_path):
     assert done.returncode == 0, done.stderr
     device = "cuda:{}" if torch.cuda.is_available() else "cpu"
     expected = [f"rank {rank} of 2 on {device.format(rank)}: 3" for rank in (0, 1)]
-    assert sorted(done.stdout.splitlines()) == expected
+    # Two ranks write to one pipe: their line ends may come late.
+    assert sorted(re.findall(r"rank \d of 2 on (?:cpu|cuda:\d): \d", done.stdout)) == expected
 
 
 @pytest.mark.slow
