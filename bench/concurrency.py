@@ -30,7 +30,7 @@ from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines,
 from bench.concurrency_times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.arguments import ArgumentParser, run
-from dwconv.concurrency.choosing.measured import WARM_UP, rest
+from dwconv.concurrency.choosing.measured import lap_apart, measurement
 from dwconv.concurrency.choosing.planner import this_machine
 from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.times.counters import unavailable
@@ -158,32 +158,13 @@ def in_turns(calls: Mapping[str, Callable[[], object]], *, seconds: float) -> di
     turns: list[tuple[float, dict[str, Lap]]] = []
     while len(turns) < _LEAST_TURNS or (len(turns) < _MOST_TURNS and time.monotonic() < until_s):
         names = sorted(calls, reverse=len(turns) % 2 == 1)
-        lost = clock.overall()
-        laps = {name: _lap(clock, calls[name]) for name in names}
-        turns.append((lost(), laps))
+        lost_in_turn = clock.overall()
+        laps = {name: lap_apart(clock, calls[name]) for name in names}
+        turns.append((lost_in_turn(), laps))
     calm = [turn for turn in turns if turn[0] <= CONTENDED]
     kept = calm if 2 * len(calm) > len(turns) else turns
-    contention = statistics.mean(share for share, _ in kept)
-    return {name: _measurement([laps[name] for _, laps in kept], contention=contention) for name in calls}
-
-
-def _lap(clock: CpuClock, call: Callable[[], object]) -> Lap:
-    """On threads of its own: what the last setting left would slow it down."""
-    rest()
-    for _ in range(WARM_UP):
-        call()
-    return clock.lap(call, times=1)
-
-
-def _measurement(laps: Sequence[Lap], *, contention: float) -> Measurement:
-    us = [lap.seconds * 1e6 for lap in laps]
-    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
-    return Measurement(
-        median_us=statistics.median(us),
-        spread_us=three_quarters - quarter,
-        rounds=len(us),
-        contention=round(contention, 3),
-    )
+    lost = statistics.mean(share for share, _ in kept)
+    return {name: measurement([laps[name] for _, laps in kept], lost=lost) for name in calls}
 
 
 def _same(settings: Sequence[Setting]) -> dict[str, str]:

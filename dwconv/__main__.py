@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
+
+from dwconv.arguments import run_one_of
 
 COMMANDS = {
     "tune": "find the fastest configuration of a workload on a device",
@@ -16,18 +17,7 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit code: 2 for bad input."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if arguments and arguments[0] in ("-h", "--help"):
-        print("usage: dwconv COMMAND …\n\ncommands (each has --help):")
-        for name, purpose in COMMANDS.items():
-            print(f"  {name:11}{purpose}")
-        return 0
-    if not arguments or arguments[0] not in COMMANDS:
-        given = f"command={arguments[0]} is unknown" if arguments else "no command given"
-        print(f"error: {given}; use one of {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
-    exit_code: int = importlib.import_module(f"dwconv.{arguments[0]}").main(arguments[1:])
-    return exit_code
+    return run_one_of(COMMANDS, argv, prog="dwconv", package="dwconv")
 
 
 if __name__ == "__main__":

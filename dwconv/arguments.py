@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
+import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
@@ -45,6 +47,23 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
     except BrokenPipeError:  # the reader of stdout, such as `head`, has gone: no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str, package: str) -> int:
+    """Run the command that ``argv`` begins with: ``main`` of the module of that name in ``package``. ``commands``: what
+    each does, by name. Returns the exit code: 2 for bad input."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(f"usage: {prog} COMMAND …\n\ncommands (each has --help):")
+        for name, purpose in commands.items():
+            print(f"  {name:11}{purpose}")
+        return 0
+    if not arguments or arguments[0] not in commands:
+        given = f"command={arguments[0]} is unknown" if arguments else "no command given"
+        print(f"error: {given}; use one of {', '.join(commands)}", file=sys.stderr)
+        return _BAD_INPUT_EXIT_CODE
+    exit_code: int = importlib.import_module(f"{package}.{arguments[0]}").main(arguments[1:])
+    return exit_code
 
 
 def _open_standard_streams() -> None:
@@ -173,6 +192,38 @@ def _pair(name: str, text: str) -> tuple[int, int]:
     if len(sizes) > 2:
         raise InvalidWorkload(f"{name}={text} has {len(sizes)} sizes; give one, or two (height,width)")
     return as_pair(name, sizes)
+
+
+def whole(text: str) -> int:
+    """The type of an option that takes 1, 2, 3, …"""
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return number
+
+
+def above_0(text: str) -> float:
+    """The type of an option that takes a finite number above 0."""
+    number = _finite(text)
+    if number is None or number <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def from_0(text: str) -> float:
+    """The type of an option that takes a finite number, 0 or more."""
+    number = _finite(text)
+    if number is None or number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
+    return number
+
+
+def _finite(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def integers(name: str, text: str) -> tuple[int, ...]:

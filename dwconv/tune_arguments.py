@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -11,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dwconv import settings
-from dwconv.arguments import ArgumentParser, add_workload_arguments, checked_pass, integers, workload_from
+from dwconv.arguments import (
+    ArgumentParser,
+    above_0,
+    add_workload_arguments,
+    checked_pass,
+    integers,
+    whole,
+    workload_from,
+)
 from dwconv.errors import InvalidWorkload
 from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
 from dwconv.workload import DTYPES, PASSES, DType, Pass, Workload
@@ -61,7 +68,7 @@ def _add_network(parser: ArgumentParser) -> None:
     network.add_argument(
         "--network", metavar="NAME", action="append", help="a network that dwconv lists, or FILE; may be repeated"
     )
-    network.add_argument("--batch", type=_whole, metavar="N", help="batch size, for layers that name none")
+    network.add_argument("--batch", type=whole, metavar="N", help="batch size, for layers that name none")
     network.add_argument(
         "--layers",
         type=Path,
@@ -111,18 +118,18 @@ def add_passes(parser: argparse._ActionsContainer) -> None:
 
 
 def _add_limits(search: argparse._ArgumentGroup) -> None:
-    search.add_argument("--trials", type=_whole, metavar="N", help="candidates a pass, known ones included")
-    search.add_argument("--seconds", type=_positive, metavar="S", help="seconds a pass")
+    search.add_argument("--trials", type=whole, metavar="N", help="candidates a pass, known ones included")
+    search.add_argument("--seconds", type=above_0, metavar="S", help="seconds a pass")
     search.add_argument(
         "--minutes",
-        type=_positive,
+        type=above_0,
         metavar="M",
         help="for all passes: what the log has confirmed is left out, and the others share the time by what there is "
         f"to win in them, S seconds at most, default {settings.SECONDS:g}",
     )
     search.add_argument(
         "--patience",
-        type=_whole,
+        type=whole,
         metavar="N",
         help=f"stop after N trials without improvement, default {settings.PATIENCE}",
     )
@@ -130,7 +137,7 @@ def _add_limits(search: argparse._ArgumentGroup) -> None:
 
 def _add_measuring(search: argparse._ArgumentGroup) -> None:
     search.add_argument("--seed", type=int, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
-    search.add_argument("--jobs", type=_whole, default=cores(), metavar="N", help="builds at a time, default all cores")
+    search.add_argument("--jobs", type=whole, default=cores(), metavar="N", help="builds at a time, default all cores")
     search.add_argument(
         "--caches",
         choices=_CACHES,
@@ -252,23 +259,6 @@ def _check_goes_with(
     for name in names:
         if getattr(args, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} goes with {other}{because}")
-
-
-def _whole(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return number
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
-    return number
 
 
 def cores() -> int:

@@ -55,7 +55,7 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8", "--kernel", "3", "--target", "rocm"], "target=rocm is unknown"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--passes", "fprop,bprop"], "pass=bprop is unknown"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--trials", "0"], "--trials: 0 is not a whole number"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--seconds", "nan"], "--seconds: nan is not a number of seconds"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--seconds", "nan"], "--seconds: nan is not a number above 0"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--search", "luck"], "invalid choice: 'luck'"),
         (["--shape", "1,8,8,8", "--kern", "3"], "--kern"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--trials", "5"], "no others; leave out --trials"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
+
+from dwconv.arguments import run_one_of
 
 COMMANDS = {
     "plan": "cut a model into pipeline stages for several ranks, and predict a step of it",
@@ -13,18 +14,7 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Returns the exit code: 2 for bad input."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if arguments and arguments[0] in ("-h", "--help"):
-        print("usage: python -m dwconv.parallel COMMAND …\n\ncommands (each has --help):")
-        for name, purpose in COMMANDS.items():
-            print(f"  {name:8}{purpose}")
-        return 0
-    if not arguments or arguments[0] not in COMMANDS:
-        given = f"command={arguments[0]} is unknown" if arguments else "no command given"
-        print(f"error: {given}; use one of {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
-    exit_code: int = importlib.import_module(f"dwconv.parallel.{arguments[0]}").main(arguments[1:])
-    return exit_code
+    return run_one_of(COMMANDS, argv, prog="python -m dwconv.parallel", package="dwconv.parallel")
 
 
 if __name__ == "__main__":

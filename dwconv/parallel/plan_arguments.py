@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv.arguments import ArgumentParser, integers
+from dwconv.arguments import ArgumentParser, above_0, from_0, integers, whole
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.orders import SCHEDULES
 from dwconv.parallel.planning.partition import Cluster, Shape, check_shape
@@ -75,9 +74,9 @@ def parser_of_plan() -> ArgumentParser:
     _add_ranks(parser.add_argument_group("ranks"))
     _add_pipeline(parser.add_argument_group("pipeline"))
     measuring = parser.add_argument_group("measuring")
-    measuring.add_argument("--threads", type=_whole, metavar="N", help="threads of a rank, default PyTorch's number")
+    measuring.add_argument("--threads", type=whole, metavar="N", help="threads of a rank, default PyTorch's number")
     measuring.add_argument(
-        "--seconds", type=_above_0, default=DEFAULT_SECONDS, metavar="S", help=f"default {DEFAULT_SECONDS:g}"
+        "--seconds", type=above_0, default=DEFAULT_SECONDS, metavar="S", help=f"default {DEFAULT_SECONDS:g}"
     )
     output = parser.add_argument_group("output")
     output.add_argument("--json", type=Path, metavar="FILE", help="write the best plan that can be run")
@@ -91,31 +90,31 @@ def parser_of_plan() -> ArgumentParser:
 
 
 def _add_ranks(ranks: argparse._ArgumentGroup) -> None:
-    ranks.add_argument("--world", type=_whole, required=True, metavar="N", help="ranks, one for each device")
+    ranks.add_argument("--world", type=whole, required=True, metavar="N", help="ranks, one for each device")
     ranks.add_argument(
-        "--link-gb-s", type=_above_0, required=True, metavar="GB", help="10⁹ bytes a second from one rank to another"
+        "--link-gb-s", type=above_0, required=True, metavar="GB", help="10⁹ bytes a second from one rank to another"
     )
     ranks.add_argument(
         "--link-latency-us",
-        type=_from_0,
+        type=from_0,
         default=DEFAULT_LATENCY_US,
         metavar="US",
         help=f"before the first byte comes, default {DEFAULT_LATENCY_US:g}",
     )
-    ranks.add_argument("--memory-gb", type=_above_0, metavar="GB", help="memory of a rank, default without limit")
+    ranks.add_argument("--memory-gb", type=above_0, metavar="GB", help="memory of a rank, default without limit")
 
 
 def _add_pipeline(pipeline: argparse._ArgumentGroup) -> None:
     pipeline.add_argument(
         "--microbatches",
-        type=_whole,
+        type=whole,
         metavar="M",
         help=f"that the whole batch is cut into, default {_MICROBATCHES_A_RANK} for each rank",
     )
     pipeline.add_argument(
         "--schedule", default="1f1b", metavar="|".join(SCHEDULES), help="order of the passes, default 1f1b"
     )
-    pipeline.add_argument("--stages", type=_whole, metavar="N", help="of the pipelines, default every number")
+    pipeline.add_argument("--stages", type=whole, metavar="N", help="of the pipelines, default every number")
 
 
 def request_from(args: argparse.Namespace) -> PlanRequest:
@@ -154,30 +153,3 @@ def request_from(args: argparse.Namespace) -> PlanRequest:
     )
     check_shape(request.cluster, request.shape)
     return request
-
-
-def _whole(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return number
-
-
-def _from_0(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
-    return number
-
-
-def _above_0(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return number

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import get_args
 
-from dwconv.arguments import ArgumentParser
+from dwconv.arguments import ArgumentParser, above_0, whole
 from dwconv.parallel.agreement import ParserOfRanks
 from dwconv.parallel.pipeline.pipeline import TIMEOUT_S, BatchNorm
 from dwconv.parallel.pipeline.ranks_plan import LINK, MICROBATCHES_A_RANK
@@ -25,12 +24,12 @@ def parser_of_train() -> ArgumentParser:
     _add_model(parser)
     _add_plan(parser)
     training = parser.add_argument_group("training")
-    training.add_argument("--steps", type=_whole, default=10, metavar="N", help="default 10")
-    training.add_argument("--rate", type=_above_0, default=0.01, metavar="X", help="learning rate, default 0.01")
+    training.add_argument("--steps", type=whole, default=10, metavar="N", help="default 10")
+    training.add_argument("--rate", type=above_0, default=0.01, metavar="X", help="learning rate, default 0.01")
     training.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and images, default 0")
     training.add_argument(
         "--timeout",
-        type=_above_0,
+        type=above_0,
         default=TIMEOUT_S,
         metavar="S",
         help=f"seconds to wait for another rank before all end, default {TIMEOUT_S:g}",
@@ -71,36 +70,19 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     plan = parser.add_argument_group("plan")
     plan.add_argument("--plan", type=Path, metavar="FILE", help="that python -m dwconv.parallel plan --json wrote")
-    plan.add_argument("--stages", type=_whole, metavar="N", help="default one for each rank of a pipeline")
-    plan.add_argument("--replicas", type=_whole, metavar="R", help="of each stage, default as many as ranks allow")
+    plan.add_argument("--stages", type=whole, metavar="N", help="default one for each rank of a pipeline")
+    plan.add_argument("--replicas", type=whole, metavar="R", help="of each stage, default as many as ranks allow")
     plan.add_argument("--schedule", default="1f1b", metavar="|".join(SCHEDULES), help="default 1f1b")
     plan.add_argument(
         "--microbatches",
-        type=_whole,
+        type=whole,
         metavar="M",
         help=f"that the whole batch is cut into, default {MICROBATCHES_A_RANK} for each rank",
     )
     plan.add_argument(
         "--link-gb-s",
-        type=_above_0,
+        type=above_0,
         default=LINK.gb_s,
         metavar="GB",
         help=f"10⁹ bytes a second from one rank to another, to cut by; default {LINK.gb_s:g}",
     )
-
-
-def _whole(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return number
-
-
-def _above_0(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return number

@@ -16,6 +16,7 @@ from bench.concurrency_settings import RECOMMENDED
 from bench.concurrency_step import Setting
 from bench.concurrency_table import best_manual, computed_table, lines, summary
 from bench.concurrency_times import HurriedTimer
+from dwconv.concurrency.choosing import measured
 from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.scheduling.schedule import Placement, Schedule
 from dwconv.measure.timing import TRIAL, Lap
@@ -102,7 +103,7 @@ class PlannedClock:
 def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
     monkeypatch.setattr(concurrency, "CpuClock", PlannedClock)
     order = []
-    monkeypatch.setattr(concurrency, "rest", lambda: order.append("rest"))
+    monkeypatch.setattr(measured, "rest", lambda: order.append("rest"))
 
     def call(name, laps):
         def run():

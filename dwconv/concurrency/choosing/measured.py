@@ -26,7 +26,7 @@ _MEDIAN_ERROR = 1.25 / 1.35
 _LEAST_GAIN = 0.01
 """A smaller gain is not worth a thing that can go wrong."""
 _LEAST_ROUNDS, _ROUNDS, _FINAL_ROUNDS = 3, 5, 15
-WARM_UP = 2
+_WARM_UP = 2
 """Calls before one that is timed: the first starts the threads that it needs, and the next still finds new memory."""
 _SHARE = 0.6
 """Of the time, what the first look may take."""
@@ -49,6 +49,14 @@ def rest() -> None:
     where these are more than the cores, OpenMP's threads sleep at every join, and plain execution takes up to twice as
     long."""
     workers.end()
+
+
+def lap_apart(clock: Clock, call: Call) -> Lap:
+    """One call of a step, on threads of its own, which some calls before have warmed up."""
+    rest()
+    for _ in range(_WARM_UP):
+        call()
+    return clock.lap(call, times=1)
 
 
 def noise_us(one: Measurement, other: Measurement) -> float:
@@ -92,28 +100,22 @@ def _reason(best: str, *, gained_us: float, noise: float, plain_us: float) -> st
 
 def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, seconds: float) -> dict[str, Measurement]:
     """A step is long, so a lap is one call. There are so many rounds, or fewer when the time is up, but some."""
-
-    def lap(call: Call) -> Lap:
-        rest()
-        for _ in range(WARM_UP):
-            call()
-        return clock.lap(call, times=1)
-
     began = time.perf_counter()
     lost = clock.overall()
     taken: list[dict[str, Lap]] = []
     calm: list[dict[str, Lap]] = []
     while len(taken) < rounds and (len(taken) < _LEAST_ROUNDS or time.perf_counter() - began < seconds):
         lost_in_round = clock.overall()
-        taken.append({name: lap(call) for name, call in calls.items()})
+        taken.append({name: lap_apart(clock, call) for name, call in calls.items()})
         if lost_in_round() <= CONTENDED and not any(lap.disturbed for lap in taken[-1].values()):
             calm.append(taken[-1])
     kept = calm if len(calm) >= _LEAST_ROUNDS else taken
     overall = lost()
-    return {name: _measurement([laps[name] for laps in kept], lost=overall) for name in calls}
+    return {name: measurement([laps[name] for laps in kept], lost=overall) for name in calls}
 
 
-def _measurement(laps: Sequence[Lap], *, lost: float) -> Measurement:
+def measurement(laps: Sequence[Lap], *, lost: float) -> Measurement:
+    """Of laps of one call each. ``lost``: the share of their time that other work took."""
     us = [lap.seconds * 1e6 for lap in laps]
     quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
     return Measurement(
