@@ -225,7 +225,7 @@ def _by_expectation(way: _Way, refusals: list[str]) -> DispatchDecision | None:
         templates_for(way.kernel, way.target)
     except NoTemplate:
         return None
-    expected = gain.expected(way.kernel, way.target, database().of_kind(way.kernel))
+    expected = gain.expected(way.kernel, way.target, database().bests_of_kind(way.kernel))
     return _from(expected, way) if expected else None
 
 

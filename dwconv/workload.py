@@ -217,6 +217,17 @@ class Workload:
             raise InvalidWorkload(f"not a workload: {error}") from error
 
 
+def layer_of(family: str) -> str:
+    """``Workload.layer`` of the workloads of a family."""
+    pass_, channels, _, sizeless = family.split("-", 3)
+    return f"{pass_}-{channels}-{sizeless}"
+
+
+def kind_of(family: str) -> tuple[str, ...]:
+    """The pass, type and layout of the workloads of a family."""
+    return (family.partition("-")[0], *family.removesuffix("-bias").rsplit("-", 2)[1:])
+
+
 def resolve_padding(
     padding: int | str | tuple[int, ...] | None, *, kernel: Pair, stride: Pair, dilation: Pair
 ) -> Padding:

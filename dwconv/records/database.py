@@ -8,20 +8,21 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
-from dwconv.records.log import TuningLog
+from dwconv.records.held import HeldFamilies, HeldRecords
+from dwconv.records.log import Damage, TuningLog
 from dwconv.records.record import Status, TuningRecord
-from dwconv.workload import DType, Layout, Pair, Pass, Workload
+from dwconv.workload import Workload, kind_of, layer_of
 
 IsCurrent = Callable[[TuningRecord], bool]
 """Was a record made with what is installed here? See ``validity``."""
-RecordsByFamily = dict[tuple[str, str], list[TuningRecord]]
+RecordsByFamily = Mapping[tuple[str, str], Sequence[TuningRecord]]
 """The records of one file, by device and family of workloads, in the order of the lines."""
 _Candidate = tuple[int, frozenset[tuple[str, int | str]]]
 """A candidate within a family of workloads: the batch size it was measured at, and its configuration."""
@@ -58,7 +59,7 @@ class Database:
                 seen.add(real)
                 if (records := _readable(path, problems)) is not None:
                     logs.append(path)
-                    files.append(_by_family(records))
+                    files.append(records)
             read.append(files)
         return cls(places=read, logs=logs, problems=problems)
 
@@ -75,7 +76,7 @@ class Database:
 
     def __iter__(self) -> Iterator[TuningRecord]:
         """Every record, place by place and file by file."""
-        return (record for place in self.places for file in place for records in file.values() for record in records)
+        return (record for _, records in self._families() for record in records)
 
     def records(self, workload: Workload, device: str) -> list[TuningRecord]:
         """All records of exactly this workload, batch size included, on ``device``, failures too: place by place and
@@ -88,38 +89,50 @@ class Database:
         key = (device, workload.family)
         return [record for place in self.places for file in place for record in file.get(key, ())]
 
-    def of_kind(self, workload: Workload) -> list[TuningRecord]:
-        """All records of workloads of the same pass, layout and type, of whatever sizes, versions and device, failures
-        too: place by place and file by file. Asking costs nothing after the first time."""
-        return self._by_kind.get((workload.pass_, workload.layout, workload.dtype), [])
+    def bests_of_kind(self, workload: Workload) -> list[TuningRecord]:
+        """The record of the best ``rank`` of each workload of the same pass, layout and type, of whatever sizes,
+        versions and device; one for each kind of arithmetic. Of equals it is the first; failures are left out. Asking
+        costs nothing after the first time."""
+        kind = kind_of(workload.family)
+        if kind not in self._bests:
+            bests: dict[tuple[Workload, bool], TuningRecord] = {}
+            for (_, family), records in self._families():
+                for record in _promising(records) if kind_of(family) == kind else ():
+                    best = bests.setdefault((record.workload, record.fast_math), record)
+                    if record.rank < best.rank:
+                        bests[record.workload, record.fast_math] = record
+            self._bests[kind] = list(bests.values())
+        return self._bests[kind]
 
     @cached_property
-    def _by_kind(self) -> dict[tuple[Pass, Layout, DType], list[TuningRecord]]:
-        kinds: dict[tuple[Pass, Layout, DType], list[TuningRecord]] = defaultdict(list)
-        for record in self:
-            kinds[record.workload.pass_, record.workload.layout, record.workload.dtype].append(record)
-        return dict(kinds)
+    def _bests(self) -> dict[tuple[str, ...], list[TuningRecord]]:
+        return {}
 
     def other_sizes(self, workload: Workload, device: str) -> list[Workload]:
         """The same layer at each other input size of which there are records on ``device``, at the batch size of
         ``workload``. Asking costs nothing after the first time."""
         known = self._by_layer.get((device, workload.layer), {})
-        return [other.with_batch(workload.batch) for size, other in known.items() if size != workload.input_size]
+        return [
+            records[0].workload.with_batch(workload.batch)
+            for family, records in known.items()
+            if family != workload.family
+        ]
 
     @cached_property
-    def _by_layer(self) -> dict[tuple[str, str], dict[Pair, Workload]]:
-        layers: dict[tuple[str, str], dict[Pair, Workload]] = defaultdict(dict)
-        for (device, _), records in (
-            (key, records) for place in self.places for file in place for key, records in file.items()
-        ):
-            workload = records[0].workload
-            layers[device, workload.layer].setdefault(workload.input_size, workload)
+    def _by_layer(self) -> dict[tuple[str, str], dict[str, Sequence[TuningRecord]]]:
+        layers: dict[tuple[str, str], dict[str, Sequence[TuningRecord]]] = defaultdict(dict)
+        for (device, family), records in self._families():
+            layers[device, layer_of(family)].setdefault(family, records)
         return dict(layers)
+
+    def _families(self) -> Iterator[tuple[tuple[str, str], Sequence[TuningRecord]]]:
+        """The records of every family, place by place and file by file."""
+        return (found for place in self.places for file in place for found in file.items())
 
     def devices(self, workload: Workload) -> list[str]:
         """Devices with records of this workload at any batch size."""
         family = workload.family
-        return sorted({device for place in self.places for file in place for device, each in file if each == family})
+        return sorted({device for (device, each), _ in self._families() if each == family})
 
     def best(self, workload: Workload, device: str) -> TuningRecord | None:
         """The fastest measured candidate for ``workload`` on ``device``; None if there is none."""
@@ -179,10 +192,17 @@ class _Word:
 
 
 def _by_family(records: Iterable[TuningRecord]) -> RecordsByFamily:
-    by_family: RecordsByFamily = defaultdict(list)
+    by_family: dict[tuple[str, str], list[TuningRecord]] = defaultdict(list)
     for record in records:
         by_family[record.device, record.workload.family].append(record)
     return dict(by_family)
+
+
+def _promising(records: Sequence[TuningRecord]) -> Iterable[TuningRecord]:
+    """Those that may be the best of their workload."""
+    if isinstance(records, HeldRecords):
+        return records.promising()
+    return (record for record in records if record.status is Status.OK)
 
 
 def _words(
@@ -214,15 +234,16 @@ def _files(paths: Iterable[Path], problems: list[str]) -> Iterator[Path]:
             problems.append(one_line(f"log={path} cannot be read: {error.strerror}; name another with --log"))
 
 
-def _readable(path: Path, problems: list[str]) -> list[TuningRecord] | None:
+def _readable(path: Path, problems: list[str]) -> RecordsByFamily | None:
     """The records of a log; None if it cannot be read. Adds one line to ``problems`` if something cannot be read."""
+    held, damage = HeldFamilies(), Damage()
     try:
-        loaded = TuningLog(path).load()
+        TuningLog(path).read(held.add, damage=damage)
     except LogError as error:
         problems.append(one_line(str(error)))
         return None
-    if loaded.damages:
-        first = loaded.damages[0]
-        damage = f"{loaded.damaged} damaged lines set aside; line {first.line}: {first.reason}"
-        problems.append(one_line(f"log={path}: {damage}; the rest counts, and python -m dwconv.merge leaves them out"))
-    return loaded.records
+    if damage.damages:
+        first = damage.damages[0]
+        said = f"{damage.damaged} damaged lines set aside; line {first.line}: {first.reason}"
+        problems.append(one_line(f"log={path}: {said}; the rest counts, and python -m dwconv.merge leaves them out"))
+    return held.by_family

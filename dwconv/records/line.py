@@ -1,7 +1,8 @@
 """The line: a TuningRecord as one JSON object, and back.
 
 Every line is checked while it is read: it holds integers, numbers and names, all of them bounded, and no text that
-does anything to a terminal when it is printed.
+does anything to a terminal when it is printed. A line that was checked can be kept packed, in a few hundred bytes, until
+its record is asked for; a record takes several times as much memory, and as long to make as to check.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -50,13 +52,30 @@ def encode(record: TuningRecord) -> bytes:
 
 def decode(line: bytes) -> TuningRecord:
     """The record in one line. Raises LogError, saying what is wrong, if there is none."""
+    return checked(line).to_record()
+
+
+def checked(line: bytes) -> RecordLine:
+    """What one line says, from which a record can be made. Raises LogError, saying what is wrong, if none can be."""
+    try:
+        read = _line_decoder.decode(line)
+        read.check()
+    except _REFUSALS as error:
+        raise LogError(_why_refused(line, error)) from error
+    return read
+
+
+def _why_refused(line: bytes, error: Exception) -> str:
     try:
         version = _version_decoder.decode(line).format
         if version != FORMAT:
-            raise LogError(f"format {version} is not known to this version of dwconv, which reads {FORMAT}")
-        return _line_decoder.decode(line).to_record()
-    except (msgspec.MsgspecError, InvalidWorkload, UnicodeDecodeError, RecursionError) as error:
-        raise LogError(one_line(f"not a tuning record: {error}", most=_REASON_CHARACTERS)) from error
+            return f"format {version} is not known to this version of dwconv, which reads {FORMAT}"
+    except _REFUSALS as unread:
+        error = unread
+    return one_line(f"not a tuning record: {error}", most=_REASON_CHARACTERS)
+
+
+_REFUSALS = (msgspec.MsgspecError, InvalidWorkload, UnicodeDecodeError, RecursionError)
 
 
 # -- the line ------------------------------------------------------------------------------------------------------
@@ -66,10 +85,10 @@ _Value = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 _Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
 _Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 _Pad = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-_FEW = msgspec.Meta(max_length=_MOST_NAMED)
+FEW = msgspec.Meta(max_length=_MOST_NAMED)
 
 
-class _WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"pass_": "pass"}):
+class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"pass_": "pass"}):
     """Unknown fields are refused: a workload with a property that we do not know is another workload."""
 
     pass_: Pass
@@ -90,7 +109,7 @@ class _WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
         return Workload(**msgspec.structs.asdict(self))
 
 
-class _MeasurementLine(msgspec.Struct):
+class MeasurementLine(msgspec.Struct):
     median_us: Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
     spread_us: _Microseconds
     rounds: _Count
@@ -101,7 +120,7 @@ class _MeasurementLine(msgspec.Struct):
         return Measurement(**msgspec.structs.asdict(self))
 
 
-class _VerdictLine(msgspec.Struct):
+class VerdictLine(msgspec.Struct):
     right: bool
     max_error: float | None
     allowed_error: float | None
@@ -116,32 +135,37 @@ class _VerdictLine(msgspec.Struct):
         )
 
 
-class _RecordLine(msgspec.Struct):
+class RecordLine(msgspec.Struct):
     """Other fields are ignored: later versions may tell more about a measurement."""
 
     format: Literal[1]
-    workload: _WorkloadLine
-    config: Annotated[dict[str, _Value | str], _FEW]
+    workload: WorkloadLine
+    config: Annotated[dict[str, _Value | str], FEW]
     device: str
     status: Status
-    measurement: _MeasurementLine | None = None
+    measurement: MeasurementLine | None = None
     confirmed: bool = False
     raced: bool = False
-    verdict: _VerdictLine | None = None
-    providers: Annotated[dict[str, _MeasurementLine], _FEW] = {}
-    resources: Annotated[dict[str, _Value], _FEW] = {}
+    verdict: VerdictLine | None = None
+    providers: Annotated[Mapping[str, MeasurementLine], FEW] = {}
+    resources: Annotated[dict[str, _Value], FEW] = {}
     detail: str = ""
-    versions: Annotated[dict[str, str], _FEW] = {}
+    versions: Annotated[dict[str, str], FEW] = {}
     created: str = ""
 
-    def to_record(self) -> TuningRecord:
-        knobs = dict(self.config)
-        template = knobs.pop("template", None)
-        if not isinstance(template, str):
+    def check(self) -> None:
+        """Raises ValidationError or InvalidWorkload if no record can be made."""
+        if not isinstance(self.config.get("template"), str):
             raise msgspec.ValidationError("config names no template")
         names = self._names()
         if max(map(len, names)) > _NAME_CHARACTERS or not "".join(names).isprintable():
             raise msgspec.ValidationError("a name is too long, or has characters that do not print")
+        self.workload.to_workload()
+
+    def to_record(self) -> TuningRecord:
+        """The record of a line that was checked."""
+        knobs = dict(self.config)
+        template = str(knobs.pop("template"))
         return TuningRecord(
             workload=self.workload.to_workload(),
             config=Config(template, tuple(knobs.items())),
@@ -170,4 +194,4 @@ class _VersionLine(msgspec.Struct):
 
 
 _version_decoder = msgspec.json.Decoder(_VersionLine)
-_line_decoder = msgspec.json.Decoder(_RecordLine)
+_line_decoder = msgspec.json.Decoder(RecordLine)

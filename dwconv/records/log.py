@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,10 +44,9 @@ class DamagedLine:
 
 
 @dataclass(kw_only=True)
-class LoadedLog:
-    """The content of a log: records in the order they were written, and the lines that could not be read."""
+class Damage:
+    """The lines of a log that could not be read."""
 
-    records: list[TuningRecord] = field(default_factory=list)
     damaged: int = 0
     """How many lines were set aside."""
     damages: list[DamagedLine] = field(default_factory=list)
@@ -57,6 +56,13 @@ class LoadedLog:
         self.damaged += 1
         if len(self.damages) < MOST_DAMAGES:
             self.damages.append(DamagedLine(line, reason))
+
+
+@dataclass(kw_only=True)
+class LoadedLog(Damage):
+    """The content of a log: records in the order they were written, and the lines that could not be read."""
+
+    records: list[TuningRecord] = field(default_factory=list)
 
 
 class TuningLog:
@@ -110,31 +116,36 @@ class TuningLog:
 
     def load(self) -> LoadedLog:
         """Everything readable; an empty result if there is no file. Raises LogError if it cannot be opened, or is not a
-        file.
-
-        Whatever the file holds, this ends, and takes little more memory than the records: a line of more than
-        ``MOST_LINE_BYTES`` is set aside unread, and so is what comes after ``MOST_BYTES``."""
+        file."""
         loaded = LoadedLog()
+        self.read(lambda line: loaded.records.append(decode(line)), damage=loaded)
+        return loaded
+
+    def read(self, take: Callable[[bytes], None], *, damage: Damage) -> None:
+        """Give ``take`` one line after the other; it raises LogError for those that are to be set aside. Raises
+        LogError if there is a file that cannot be opened, or something else in its place.
+
+        Whatever the file holds, this ends, and takes little memory itself: a line of more than ``MOST_LINE_BYTES`` is
+        set aside unread, and so is what comes after ``MOST_BYTES``."""
         try:
             with open_file(self.path) as file:
                 number = 0
                 for number, line in enumerate(lines(file), start=1):
                     if line is None:
-                        loaded.set_aside(number, f"longer than {_in_mib(MOST_LINE_BYTES)}, no tuning record")
-                    elif len(line) < LEAST_BYTES and len(loaded.damages) == MOST_DAMAGES:
-                        loaded.damaged += not line.isspace()  # at once: a file may have millions of them
+                        damage.set_aside(number, f"longer than {_in_mib(MOST_LINE_BYTES)}, no tuning record")
+                    elif len(line) < LEAST_BYTES and len(damage.damages) == MOST_DAMAGES:
+                        damage.damaged += not line.isspace()  # at once: a file may have millions of them
                     elif not line.isspace():
                         try:
-                            loaded.records.append(decode(line))
+                            take(line)
                         except LogError as error:
-                            loaded.set_aside(number, str(error))
+                            damage.set_aside(number, str(error))
                 if is_cut_off(file):
-                    loaded.set_aside(number + 1, f"what comes after {_in_mib(MOST_BYTES)} is not read")
+                    damage.set_aside(number + 1, f"what comes after {_in_mib(MOST_BYTES)} is not read")
         except FileNotFoundError:
             pass
         except OSError as error:
             raise self._refused("cannot be read", error) from error
-        return loaded
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:

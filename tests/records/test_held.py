@@ -1,0 +1,200 @@
+"""Held: what a database says of logs is what all of their records say; and few of those are ever made."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import tracemalloc
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from planted_records import record_of, workload_of
+
+import dwconv
+from dwconv import dispatch, versions
+from dwconv.records.condense import condensed
+from dwconv.records.database import Database
+from dwconv.records.held import HeldFamilies, HeldRecords
+from dwconv.records.line import RecordLine, encode
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Measurement, Status, TuningRecord
+from dwconv.schedules.space import Config
+from dwconv.untuned.similar import bests_of_similar
+from dwconv.workload import kind_of, layer_of
+
+DEVICES = ["here-2t", "here-8t", "elsewhere-2t"]
+WORKLOADS = [
+    workload_of(shape=(batch, 16, size, size), pass_=pass_, layout=layout, bias=bias)
+    for batch in (1, 8)
+    for size in (7, 14)
+    for pass_, layout, bias in (("fprop", "nhwc", False), ("fprop", "nhwc", True), ("wgrad", "nchw", False))
+]
+ASKED = [*WORKLOADS, *(workload.with_batch(3) for workload in WORKLOADS), workload_of(shape=(8, 16, 28, 28))]
+VERSIONS = [{}, {"torch": "1", "tvm": "2"}, {"torch": "1", "tvm": "2", "template": "3"}, {"math": "fast"}]
+
+
+def is_new(record: TuningRecord) -> bool:
+    return record.versions.get("torch") == "1"
+
+
+def drawn(draw: random.Random) -> TuningRecord:
+    """Few times and configurations, so that many records are of one candidate, and many are equally good."""
+    record = record_of(
+        draw.choice(WORKLOADS),
+        config=Config.of("cpu.made_up", block_h=draw.choice([1, 2, 4]), order=draw.choice(["chw", "hwc"])),
+        device=draw.choice(DEVICES),
+        median_us=draw.choice([3.0, 4.5, 9.0]),
+        baseline_us=draw.choice([None, 6.0, 7.0]),
+        status=draw.choice([*[Status.OK] * 8, *Status]),
+        predicted=draw.random() < 0.1,
+        created=str(draw.randrange(100)),
+    )
+    others = {"onednn-nchw": Measurement(median_us=5.0, spread_us=0.0, rounds=3, contention=draw.choice([0.0, 0.4]))}
+    return dataclasses.replace(
+        record,
+        confirmed=draw.random() < 0.3,
+        raced=draw.random() < 0.3,
+        providers={**record.providers, **(others if draw.random() < 0.3 else {})},
+        resources={"spill_bytes": draw.randrange(2)} if draw.random() < 0.5 else {},
+        versions=draw.choice(VERSIONS),
+    )
+
+
+def drawn_log(path: Path, draw: random.Random) -> int:
+    """Write a log; returns how many of its lines are damaged."""
+    records = [drawn(draw) for _ in range(draw.randrange(60))]
+    lines = [encode(record) for record in [*records, *draw.choices(records, k=5)]] if records else []
+    damaged = [line.replace(b'"format":1', b'"format":2') for line in lines[:2]]
+    damaged += [line[: draw.randrange(1, len(line))] for line in lines[2:4]]
+    damaged += [line.replace(b'"kernel":[3,3]', b'"kernel":[99,3]') for line in lines[4:6]]
+    damaged += [b"x" * (2**20 + 1), b"{}"][: draw.randrange(3)]
+    lines += [*damaged, b"", b"  "]
+    draw.shuffle(lines)
+    is_torn = draw.random() < 0.5 and bool(records)
+    path.write_bytes(b"".join(line + b"\n" for line in lines) + (encode(records[0])[:-9] if is_torn else b""))
+    return len(damaged) + is_torn
+
+
+def of_all_records(places: list[list[Path]]) -> Database:
+    """A database that has every record made."""
+    read: list[list[dict[tuple[str, str], list[TuningRecord]]]] = [[] for _ in places]
+    for files, paths in zip(read, places, strict=True):
+        for path in paths:
+            by_family = defaultdict(list)
+            for record in TuningLog(path).load().records:
+                by_family[record.device, record.workload.family].append(record)
+            files.append(dict(by_family))
+    return Database(places=read, logs=[], problems=[])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_database_says_what_all_records_say(tmp_path, seed):
+    draw = random.Random(seed)
+    places = [[tmp_path / f"{place}-{file}.jsonl" for file in range(draw.randrange(1, 3))] for place in range(2)]
+    damaged = {path: drawn_log(path, draw) for paths in places for path in paths}
+    found, made = Database.load(*places), of_all_records(places)
+    assert list(found) == list(made)
+    said = {path: count for path, count in damaged.items() if count}
+    assert len(found.problems) == len(said) and all(
+        f"{path}: {count} damaged lines set aside; line " in problem
+        for (path, count), problem in zip(said.items(), found.problems, strict=True)
+    )
+    for keep in (1, 3):
+        assert condensed(found, keep=keep) == condensed(made, keep=keep)
+    for workload in ASKED:
+        assert found.devices(workload) == made.devices(workload)
+        every = [record for record in made if kind_of(record.workload.family) == kind_of(workload.family)]
+        for fast in (False, True):
+            few, all_ = ([record for record in of if record.fast_math == fast]
+                         for of in (found.bests_of_kind(workload), every))  # fmt: skip
+            assert bests_of_similar(workload, few, count=99) == bests_of_similar(workload, all_, count=99)
+        for device in DEVICES:
+            for ask in (Database.family, Database.records, Database.other_sizes, Database.best):
+                assert ask(found, workload, device) == ask(made, workload, device)
+            sizes = {each.workload.input_size for each in made if each.device == device
+                     and each.workload.layer == workload.layer} - {workload.input_size}  # fmt: skip
+            assert {other.input_size for other in found.other_sizes(workload, device)} == sizes
+            for is_current in (is_new, lambda _: True):
+                assert found.ranked_by_batch(workload, device, is_current=is_current) == made.ranked_by_batch(
+                    workload, device, is_current=is_current
+                )
+
+
+def test_a_family_names_the_layer_and_the_kind():
+    odd = dataclasses.replace(WORKLOADS[0], padding=((0, 1), (2, 2)), dilation=(2, 1), multiplier=3, dtype="float16")
+    for workload in [*WORKLOADS, odd, *(dataclasses.replace(odd, pass_="dgrad", layout=each) for each in ("nchw",))]:
+        assert layer_of(workload.family) == workload.layer
+        assert kind_of(workload.family) == (workload.pass_, workload.dtype, workload.layout)
+
+
+def test_a_later_verdict_counts_among_more_records_than_are_kept(tmp_path):
+    """The fastest candidate was found wrong, at the very end of a long log."""
+    workload = WORKLOADS[0]
+    lines = [
+        encode(record_of(workload, config=Config.of("cpu.made_up", block_h=n), device="here", median_us=9 + n))
+        for n in range(3000)
+    ]
+    lines.append(encode(record_of(workload, config=Config.of("cpu.made_up", block_h=0), device="here", status="wrong")))
+    path = tmp_path / "log.jsonl"
+    for some in (lines[:-1], lines):
+        path.write_bytes(b"\n".join(some) + b"\n")
+        best = Database.load([path]).best(workload, "here")
+        assert best is not None and best.config.block_h == len(some) - len(lines) + 1
+
+
+# -- what it takes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def records_made(monkeypatch):
+    """Counts the records that were made."""
+    made: list[int] = []
+    real = RecordLine.to_record
+    monkeypatch.setattr(RecordLine, "to_record", lambda self: made.append(1) or real(self))
+    return made
+
+
+def long_log(path: Path, *, trials: int) -> int:
+    """A log of 60 workloads, each with one confirmed record after so many trials. Returns its size."""
+    with path.open("wb") as file:
+        for channels in range(1, 21):
+            for pass_ in ("fprop", "dgrad", "wgrad"):
+                workload = workload_of(shape=(8, 8 * channels, 14, 14), pass_=pass_)
+                line = encode(record_of(workload, baseline_us=10, created="2026-11-23T08:00:00+00:00"))
+                knob = line.replace(b'"block_h":4', b'"block_h":4,"tile_w":14,"order":"cwh","unroll":"kw","block_c":%d')
+                file.writelines(knob % trial + b"\n" for trial in range(trials))
+                file.write(line.replace(b'"confirmed":false', b'"confirmed":true') + b"\n")
+    return path.stat().st_size
+
+
+@pytest.mark.parametrize("channels", [40, 41], ids=["measured", "never measured"])
+def test_what_is_asked_is_made_however_long_the_log(logs, monkeypatch, records_made, channels):
+    """Of a workload that was measured its own records are made; for one that was not, the best of each of the pass."""
+    if channels == 41 and not versions.can_build():
+        pytest.skip("where nothing can be built, nothing is predicted")
+    monkeypatch.setenv("DWCONV_UNTUNED", "predict")
+    for trials in (4, 40):
+        long_log(logs / "log.jsonl", trials=trials)
+        records_made.clear()
+        dwconv.reset()
+        dispatch.decide(workload_of(shape=(8, channels, 14, 14)), "cpu")
+        assert len(records_made) == (trials + 1 if channels == 40 else 20)
+
+
+def test_a_log_is_held_in_less_than_its_own_size(tmp_path):
+    path = tmp_path / "log.jsonl"
+    size = long_log(path, trials=50)
+    held = HeldFamilies()
+    tracemalloc.start()
+    try:
+        lines = path.read_bytes().splitlines()
+        before, _ = tracemalloc.get_traced_memory()
+        for line in lines:
+            held.add(line)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(map(len, held.by_family.values())) == len(lines) == 60 * 51
+    assert after - before < 0.7 * size
+    assert all(isinstance(records, HeldRecords) for records in held.by_family.values())
