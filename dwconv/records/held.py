@@ -16,8 +16,7 @@ from dwconv.records.line import FEW, MeasurementLine, RecordLine, VerdictLine, W
 from dwconv.records.record import Status, TuningRecord
 
 _MOST_KEPT = 1024
-"""So many records are kept for the next time that somebody asks, since a decision asks several times. More are made
-anew."""
+"""A decision asks for the same records several times: up to so many are kept once they were made."""
 _LISTS_KEPT = 4
 
 

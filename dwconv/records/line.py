@@ -1,8 +1,8 @@
 """The line: a TuningRecord as one JSON object, and back.
 
 Every line is checked while it is read: it holds integers, numbers and names, all of them bounded, and no text that
-does anything to a terminal when it is printed. A line that was checked can be kept packed, in a few hundred bytes, until
-its record is asked for; a record takes several times as much memory, and as long to make as to check.
+does anything to a terminal when it is printed. To check a line takes less time than to make its record, and a record
+takes more memory than its line: ``held`` keeps lines that were checked until their records are asked for.
 """
 
 from __future__ import annotations
