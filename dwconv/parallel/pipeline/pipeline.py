@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.pipeline.pipeline_schedules import check_runs, make_schedule
+from dwconv.parallel.pipeline.pipeline_schedules import check_runs, check_splits, make_schedule
 from dwconv.parallel.pipeline.running_stage import Span
 from dwconv.parallel.pipeline.stages import boundaries, make_grid, make_stages
 from dwconv.parallel.planning.pieces import pieces
@@ -65,6 +65,7 @@ class Pipeline:
         device that this rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch
         on all replicas together. ``timeout_s``: how long to wait for another rank. Raises NoPlan."""
         check_runs(plan)
+        check_splits(plan, model)
         if batch_norm not in get_args(BatchNorm):
             raise NoPlan(f"batch_norm={batch_norm} is unknown; use one of {', '.join(get_args(BatchNorm))}")
         if plan.world != dist.get_world_size():

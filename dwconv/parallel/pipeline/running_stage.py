@@ -42,18 +42,19 @@ class RunningStage(PipelineStage):
         device: torch.device,
         group: dist.ProcessGroup,
         gradients: StageGradients,
+        given: Boundary,
         output: Boundary,
     ) -> None:
-        """``group``: the pipeline that it is part of. ``output``: what the last stage gives."""
+        """``group``: the pipeline that it is part of. ``given``: what the first stage gets. ``output``: what the last
+        one gives."""
         # With shapes given, PyTorch runs no trial step on memory that holds anything, which would go into the running
         # statistics of batch normalisation.
-        received = module.received
         super().__init__(
             module,
             index,
             count,
             device,
-            input_args=(received or output).sent,  # of the first stage, nothing is received
+            input_args=module.received.sent if module.received else given.given,
             output_args=(module.sent or output).sent,
             group=group,
         )

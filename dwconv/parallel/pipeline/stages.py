@@ -97,6 +97,7 @@ def make_stages(
             device=device,
             group=grid.pipeline,
             gradients=gradients,
+            given=edges[0],
             output=edges[-1],
         )
         made.append(MadeStage(running=running, names=own))
