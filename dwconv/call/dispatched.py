@@ -32,8 +32,8 @@ def _warn_unless_exporting() -> None:
     """Warn of a model that is compiled, not exported, and yet has PyTorch's op: of this a user would not hear."""
     if not torch.compiler.is_exporting():
         warn_once(
-            f"what was compiled runs its depthwise layers on PyTorch's own op: PyTorch {torch.__version__} takes it for "
-            "an export; use another version of PyTorch, or run these layers uncompiled"
+            "what was compiled runs its depthwise layers on PyTorch's own op: PyTorch "
+            f"{torch.__version__} takes it for an export; use another version, or do not compile these layers"
         )
 
 
