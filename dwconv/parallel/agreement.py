@@ -13,7 +13,7 @@ from torch import nn
 
 from dwconv import settings
 from dwconv.arguments import ArgumentParser, run
-from dwconv.errors import DwconvError, InvalidWorkload, RankLost
+from dwconv.errors import DwconvError, InvalidWorkload, RankLost, StageFailed
 
 _T = TypeVar("_T")
 _TO_PRINT_S = 5.0
@@ -82,7 +82,7 @@ def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str]) ->
     def silent(given: list[str] | None) -> int:
         try:
             return command(given)
-        except RankLost:
+        except (RankLost, StageFailed):  # which this rank alone may know
             raise
         except DwconvError as error:
             sys.stdout.flush()

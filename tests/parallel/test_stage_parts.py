@@ -62,13 +62,13 @@ def test_gradients_are_the_mean_over_microbatches_and_lie_as_their_parameters():
     sums = [torch.randn_like(weight) for weight in weights]
     for weight, total in zip(weights, sums, strict=True):
         weight.grad = total.clone()
-    gradients = StageGradients([*weights, unused], group=None, microbatches=4)
+    gradients = StageGradients([*weights, unused], group=None, divisor=4)
     gradients.start()
     times = gradients.finish()
     assert times.started_s == times.ended_s <= times.started_s + times.waited_s
     for weight, total in zip(weights, sums, strict=True):
         assert torch.equal(weight.grad, total / 4) and weight.grad.stride() == weight.stride()
-    assert torch.equal(unused.grad, torch.zeros(3))
+    assert unused.grad is None
 
 
 def test_batch_normalisation_over_one_replica_is_pytorchs():

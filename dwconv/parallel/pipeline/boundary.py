@@ -63,8 +63,6 @@ class StageModule(nn.Module):
             x = layer(x)
         if self.sent is not None:
             x = _Sent.apply(x, self.sent.channels_last)  # type: ignore[no-untyped-call]
-            if self.received is None and torch.is_grad_enabled() and not x.requires_grad:
-                x.requires_grad_()  # nothing here is trained, yet a gradient will come, to be put somewhere
         return x
 
 

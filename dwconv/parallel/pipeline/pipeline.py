@@ -11,6 +11,7 @@ whole batch, as one process would have them.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -149,7 +150,7 @@ class Pipeline:
         losses: list[Tensor] = []
         for stage in self._stages:
             stage.spans.clear()
-        with _random_numbers_of_its_own(self._device):
+        with _random_numbers_of_its_own(self._device), _no_schedule_printed():
             self._schedule.step(
                 *inputs, target=target if self._stages[-1].is_last else None, losses=losses, return_outputs=False
             )
@@ -219,6 +220,18 @@ class Pipeline:
         with torch.no_grad():
             for name, tensor in self._unused.items():
                 tensor.copy_(state[name])
+
+
+@contextlib.contextmanager
+def _no_schedule_printed() -> Iterator[None]:
+    """Where a step fails, PyTorch prints the whole schedule; the error says all that is known."""
+    logger = logging.getLogger("torch.distributed.pipelining.schedules")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextlib.contextmanager

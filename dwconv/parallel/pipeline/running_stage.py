@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage
 
+from dwconv.errors import DwconvError, StageFailed, described_error
 from dwconv.parallel.pipeline.boundary import Boundary, StageModule
 from dwconv.parallel.pipeline.stage_gradients import GradientTimes, StageGradients
 
@@ -102,7 +103,15 @@ class RunningStage(PipelineStage):
     @contextlib.contextmanager
     def _noted(self, work: Work, microbatch: int) -> Iterator[None]:
         start_s = time.perf_counter()
-        yield
+        try:
+            yield
+        except DwconvError:
+            raise
+        except Exception as error:  # noqa: BLE001  the layers are the user's
+            cause = error.__cause__ or error  # PyTorch's own error shows tensors, for pages
+            reason = described_error(cause)
+            said = f"{work} of microbatch {microbatch} in stage {self.stage_index} of {self.num_stages}: {reason}"
+            raise StageFailed(said) from cause
         self.spans.append(
             Span(
                 work=work,
