@@ -103,7 +103,7 @@ def test_alone_it_trains_with_one_stage(capsys):
             ("--model", f"{__name__}:failing"),
             f"model={__name__}:failing could not be made: KeyError: 'no weights here'",
         ),
-        (("--input", "8,4,8,8"), "SmallResNet, at stem, does not run on 2×4×8×8: RuntimeError: "),
+        (("--input", "8,4,8,8"), "SmallResNet, at conv1, does not run on 4×4×8×8: RuntimeError: "),
         (("--plan", "nosuch.json"), "plan=nosuch.json cannot be read"),
         (("--steps", 0), "0 is not a whole number of at least 1"),
         (("--batch-norm", "none"), "microbatch"),
