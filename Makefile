@@ -28,6 +28,26 @@ test: $(VENV)/installed  ## the test suite
 test-all: $(VENV)/installed  ## all of it: every template, pass and type on every odd shape, too
 	$(PYTEST) -m "slow or not slow"
 
+# The oldest and the newest PyTorch that the tests hold, each with a virtual environment of its own. On Linux their wheels
+# are those with CUDA, some gigabytes, which choose their own version of it.
+TORCH_VERSIONS ?= 2.11.0 2.15.0
+TESTS_OF_PYTORCH := tests/call tests/native tests/concurrency tests/reporting tests/test_active.py tests/test_discovery.py \
+  tests/test_nn.py tests/test_package.py tests/test_pytorch.py tests/test_readme.py tests/test_reverting.py \
+  tests/test_subclasses.py tests/parallel/test_pipeline.py tests/parallel/test_replicas.py
+
+.venv-torch-%/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	sed -e 's/^torch==.*/torch==$*/' -e '/^nvidia-/d' -e '/^cuda-/d' constraints.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt --editable '.[test]'
+	@touch $@
+
+test-versions: $(TORCH_VERSIONS:%=test-torch-%)  ## what touches PyTorch, with its oldest and newest version: TORCH_VERSIONS='2.11.0 2.15.0'
+
+test-torch-%: .venv-torch-%/installed
+	OMP_WAIT_POLICY=passive $(<D)/bin/python -m pytest -n logical --maxprocesses 8 --dist worksteal $(TESTS_OF_PYTORCH)
+
+.PRECIOUS: .venv-torch-%/installed
+
 lint: $(VENV)/installed  ## style, types, and who may import whom
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check

@@ -98,6 +98,11 @@ class RankLost(DwconvError):
     """Communication between the ranks of a job failed: another rank has ended, or does not answer."""
 
 
+class StageFailed(DwconvError, RuntimeError):
+    """The code of a model raised in a step of a pipeline; the message names the stage, and the error that is its
+    cause."""
+
+
 class CannotBeCaptured(DwconvError):
     """A call that a CUDA graph cannot hold; the message says why."""
 
@@ -152,6 +157,14 @@ class RequestFailed(WorkerError):
 
 class DwconvWarning(UserWarning):
     """A layer runs, but not as fast as it could: the message names the layer, the reason and the way out."""
+
+
+_MOST_OF_A_MESSAGE = 300
+
+
+def described_error(error: BaseException) -> str:
+    """The type and the message of an error in code of the user's, in one line."""
+    return one_line(f"{type(error).__name__}: {error}", most=_MOST_OF_A_MESSAGE)
 
 
 def one_line(text: str, *, most: int | None = None) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from dwconv.errors import BrokenInstallation, InvalidWorkload
+from dwconv.errors import BrokenInstallation, InvalidWorkload, described_error
 
 _CLOSE = 6
 """Names that are listed for one that is unknown."""
@@ -85,7 +85,12 @@ def _made_by(module: str, factory: str) -> Any:
     make = getattr(found, factory, None)
     if make is None:
         raise InvalidWorkload(f"model={module}:{factory}: {module} has no {factory}; name a class or function of it")
-    return make if isinstance(make, nn.Module) else make()
+    if isinstance(make, nn.Module):
+        return make
+    try:
+        return make()
+    except Exception as error:
+        raise InvalidWorkload(f"model={module}:{factory} could not be made: {described_error(error)}") from error
 
 
 def _library(name: str) -> Any:

@@ -258,6 +258,12 @@ def _is_first(name: str) -> bool:
     return first
 
 
+def warn_once(message: str) -> None:
+    """Warn, the first time in this process, where the user called."""
+    if _is_first(message):
+        _warn(message)
+
+
 def _warn(message: str) -> None:
     warnings.warn(message, DwconvWarning, stacklevel=_level_of_the_user())
 

@@ -52,7 +52,8 @@ def is_recorded_for_elsewhere() -> bool:
     """True under torch.export and torch.jit.trace, and whatever is built on them, as ONNX's exporters are: what they
     record runs in processes without dwconv, so it has PyTorch's own op."""
     if torch.compiler.is_compiling():  # a compiler understands nothing of the rest
-        return torch.compiler.is_exporting()
+        # Not is_exporting(): up to PyTorch 2.11 the compiler takes it for true in all that it compiles.
+        return torch.compiler._is_exporting_flag
     return _get_tracing_state() is not None
 
 

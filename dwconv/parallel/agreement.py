@@ -1,17 +1,19 @@
-"""What only the first rank decides or prints, and the others learn."""
+"""What all ranks have in common, and what only the first decides or prints, and the others learn."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, NoReturn, TypeVar
 
 import torch.distributed as dist
+from torch import nn
 
 from dwconv import settings
 from dwconv.arguments import ArgumentParser, run
-from dwconv.errors import DwconvError, RankLost
+from dwconv.errors import DwconvError, InvalidWorkload, RankLost, StageFailed
 
 _T = TypeVar("_T")
 _TO_PRINT_S = 5.0
@@ -41,6 +43,28 @@ def agreed(decide: Callable[[], _T]) -> _T:
     return decided
 
 
+def check_same(mine: Sequence[str], *, group: dist.ProcessGroup | None = None) -> None:
+    """Raises InvalidWorkload, on every rank of ``group``, unless all of them give the same lines. ``group``: None for
+    all ranks. Collectives on tensors that differ would end the process, or wait for each other."""
+    everyone: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(everyone, list(mine), group=group)
+    for rank, lines in enumerate(everyone):
+        if lines != everyone[0]:
+            first, other = next(pair for pair in zip_longest(everyone[0], lines) if pair[0] != pair[1])
+            raise InvalidWorkload(
+                f"rank {rank} has {other or 'nothing more'} where rank 0 has {first or 'nothing more'}; give every "
+                "rank the same model and plan"
+            )
+
+
+def described(model: nn.Module) -> list[str]:
+    """What replicas must have in common: names, types and sizes of parameters and buffers."""
+    return [
+        f"{name} of {str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]
+    ]
+
+
 class ParserOfRanks(ArgumentParser):
     """Prints errors on the first rank alone."""
 
@@ -58,7 +82,7 @@ def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str]) ->
     def silent(given: list[str] | None) -> int:
         try:
             return command(given)
-        except RankLost:
+        except (RankLost, StageFailed):  # which this rank alone may know
             raise
         except DwconvError as error:
             sys.stdout.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import statistics
 import warnings
 from collections.abc import Sequence
@@ -34,7 +33,6 @@ _BATCH_NORM: dict[BatchNorm, str] = {
     "microbatch": "batch normalisation: the statistics of each microbatch alone",
     "synchronised": "batch normalisation: the statistics of each microbatch on all replicas together",
 }
-_OF_MESSAGES = "torch.distributed.pipelining.schedules"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -43,8 +41,6 @@ def main(argv: Sequence[str]) -> int:
 
 def _train(argv: list[str] | None) -> int:
     arguments = parser_of_train().parse_args(argv)
-    # PyTorch prints a whole schedule when a rank is lost in the middle of one.
-    logging.getLogger(_OF_MESSAGES).setLevel(logging.CRITICAL)
     with ranks(timeout_s=arguments.timeout) as rank:
         pipeline, images = _prepared(arguments, rank)
         if rank.is_first:
@@ -114,7 +110,8 @@ def _steps(pipeline: Pipeline, images: Tensor, arguments: argparse.Namespace, *,
     classes = _classes(pipeline)
     torch.manual_seed(arguments.seed)
     targets = torch.randint(0, classes, images.shape[:2], device=images.device)
-    optimizer = torch.optim.SGD(pipeline.parameters(), lr=arguments.rate, momentum=0.9)
+    parameters = list(pipeline.parameters())  # none, where the layers of this rank have none
+    optimizer = torch.optim.SGD(parameters, lr=arguments.rate, momentum=0.9) if parameters else None
     times = []
     for step in range(arguments.steps):
         if arguments.timeline and step + 1 == arguments.steps:
@@ -123,7 +120,8 @@ def _steps(pipeline: Pipeline, images: Tensor, arguments: argparse.Namespace, *,
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if not tells else "default", DwconvWarning)
             loss = pipeline.step(_lying(x, arguments), target)
-        optimizer.step()
+        if optimizer is not None:
+            optimizer.step()
         assert pipeline.times is not None
         times.append(pipeline.times)
         if tells:

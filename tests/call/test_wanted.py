@@ -60,6 +60,7 @@ def test_only_the_passes_that_are_asked_for_run(ran, convolve):
     assert ran == ["wgrad", "dgrad"]
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="PyTorch's pipelining cannot split functions written in Python")
 @pytest.mark.parametrize("convolve", [quick, by_the_op])
 def test_a_pipeline_that_splits_the_backward_pass_runs_each_once(ran, convolve):
     x, w, dy = tensors()

@@ -133,5 +133,5 @@ def test_times_from_a_busy_machine_are_said_to_be(monkeypatch):
 
 
 def test_a_piece_that_does_not_run_is_named():
-    with pytest.raises(CannotBeCut, match="1 does not run on a microbatch of 2×3"):
+    with pytest.raises(CannotBeCut, match="1 does not run on 2×3: RuntimeError: "):
         layer_costs(nn.Sequential(nn.Linear(3, 4), nn.Linear(3, 4)), torch.randn(2, 3))

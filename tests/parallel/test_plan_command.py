@@ -120,6 +120,8 @@ def test_measured_for_real(capsys):
         (("--world", 4), "--link-gb-s"),
         ((*RANKS, "--model", "parallel.test_pieces:AroundNothing"), "has no AroundNothing"),
         ((*RANKS, "--model", "parallel.test_pieces:Branching"), "Branching cannot be traced: a branch needs the value"),
+        ((*RANKS, "--input", "16,3,12"), "does not run on 2×3×12: RuntimeError: "),
+        ((*RANKS, "--model", "parallel.test_train:failing"), "could not be made: KeyError: 'no weights here'"),
         ((*RANKS, "--device", "cuda"), "device=cuda: PyTorch finds no GPU here"),
         ((*RANKS, "--json", "no/folder/plan.json"), "plan=no/folder/plan.json cannot be written"),
     ],

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 
+import dwconv
 from dwconv.errors import NoPlan
 from dwconv.parallel.joining import ranks
 from dwconv.parallel.pipeline.boundary import Boundary, StageModule
 from dwconv.parallel.pipeline.pipeline import Pipeline
-from dwconv.parallel.pipeline.pipeline_schedules import check_runs
+from dwconv.parallel.pipeline.pipeline_schedules import check_runs, check_splits
 from dwconv.parallel.pipeline.replica_batch_norm import synchronise_batch_norms
 from dwconv.parallel.pipeline.stage_gradients import StageGradients
 from tests.parallel.plans import plan_of
@@ -59,13 +62,13 @@ def test_gradients_are_the_mean_over_microbatches_and_lie_as_their_parameters():
     sums = [torch.randn_like(weight) for weight in weights]
     for weight, total in zip(weights, sums, strict=True):
         weight.grad = total.clone()
-    gradients = StageGradients([*weights, unused], group=None, microbatches=4)
+    gradients = StageGradients([*weights, unused], group=None, divisor=4)
     gradients.start()
     times = gradients.finish()
     assert times.started_s == times.ended_s <= times.started_s + times.waited_s
     for weight, total in zip(weights, sums, strict=True):
         assert torch.equal(weight.grad, total / 4) and weight.grad.stride() == weight.stride()
-    assert torch.equal(unused.grad, torch.zeros(3))
+    assert unused.grad is None
 
 
 def test_batch_normalisation_over_one_replica_is_pytorchs():
@@ -121,3 +124,14 @@ def test_what_does_not_fit_a_pipeline_is_one_line():
 def test_plans_that_cannot_be_run_are_one_line(plan, said):
     with pytest.raises(NoPlan, match=said):
         check_runs(plan)
+
+
+@pytest.mark.parametrize(("version", "refused"), [("2.11.0+cu130", True), ("2.12.1", True), ("2.13.0", False)])
+def test_a_backward_pass_that_pytorch_cannot_split_is_refused(monkeypatch, version, refused):
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion(version))
+    plan = plan_of([1, 2], schedule="zero-bubble")
+    check_splits(plan, nn.Conv2d(8, 8, 3, groups=8))
+    model = dwconv.convert(nn.Sequential(nn.Conv2d(8, 8, 3, groups=8)))
+    check_splits(plan_of([1, 2], schedule="1f1b"), model)
+    with pytest.raises(NoPlan, match=r"needs PyTorch 2\.13 .* use 1f1b") if refused else contextlib.nullcontext():
+        check_splits(plan, model)

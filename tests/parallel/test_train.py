@@ -38,6 +38,29 @@ class Doomed(nn.Module):
         return x
 
 
+class Raises(nn.Module):
+    """Raises on rank 1 once it has trained for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 12
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.left -= 1
+        if not self.left and os.environ["RANK"] == "1":
+            raise ValueError("no room for this image\nand none for the next")
+        return x
+
+
+def raising() -> nn.Module:
+    """Its first stage has no parameters."""
+    return nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(192, 4), Raises())
+
+
+def failing() -> nn.Module:
+    raise KeyError("no weights here")
+
+
 def doomed() -> nn.Module:
     """Its last layer does not end well."""
     return nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.Linear(16, 4), Doomed())
@@ -76,6 +99,11 @@ def test_alone_it_trains_with_one_stage(capsys):
         (("--microbatches", 16), "a batch of 8 is not divisible by microbatches=16"),
         (("--input", "8,3,8"), "input=8,3,8 is not four sizes"),
         (("--model", "tests.parallel.small_models:NoSuch"), "has no NoSuch"),
+        (
+            ("--model", f"{__name__}:failing"),
+            f"model={__name__}:failing could not be made: KeyError: 'no weights here'",
+        ),
+        (("--input", "8,4,8,8"), "SmallResNet, at conv1, does not run on 4×4×8×8: RuntimeError: "),
         (("--plan", "nosuch.json"), "plan=nosuch.json cannot be read"),
         (("--steps", 0), "0 is not a whole number of at least 1"),
         (("--batch-norm", "none"), "microbatch"),
@@ -109,6 +137,30 @@ def test_a_lost_rank_ends_all_with_one_line(tmp_path):
     assert lost.exit_code == -signal.SIGKILL
     assert left.exit_code == 2
     assert "step   1" in left.out
+    (line,) = left.err.splitlines()
+    assert line.startswith("error: rank 0 of 2 lost touch with the others")
+
+
+def test_a_layer_that_raises_in_a_step_ends_all_with_one_line(tmp_path):
+    write_plan(plan_of([2, 4], schedule="zero-bubble"), tmp_path / "plan.json")
+    options = (
+        "--model",
+        f"{__name__}:raising",
+        "--input",
+        "8,3,8,8",
+        "--steps",
+        1000,
+        "--plan",
+        tmp_path / "plan.json",
+    )
+    left, raised = train_on(2, *options, "--timeout", 30, folder=tmp_path)
+    assert (left.exit_code, raised.exit_code) == (2, 2)
+    assert "step   1" in left.out
+    (line,) = raised.err.splitlines()
+    assert re.fullmatch(
+        r"error: forward of microbatch \d in stage 1 of 2: ValueError: no room for this image and none for the next",
+        line,
+    )
     (line,) = left.err.splitlines()
     assert line.startswith("error: rank 0 of 2 lost touch with the others")
 

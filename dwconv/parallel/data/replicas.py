@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.parallel.agreement import check_same, described
 from dwconv.parallel.data.choose import DEFAULT, Contest, backend_of, choose, gradient_bytes, needs_hook
 from dwconv.parallel.data.example_steps import Loss, TrainingExample
 from dwconv.parallel.data.hook import GradientHook
@@ -84,7 +85,7 @@ def communication(model: nn.Module) -> CommunicationReport:
 
 
 def _group(model: nn.Module, options: dict[str, Any]) -> dist.ProcessGroup:
-    """The ranks that share the model, once all arguments are in order."""
+    """The ranks that share the model, once all arguments are in order, and the model the same on all of them."""
     if not dist.is_available() or not dist.is_initialized():
         raise InvalidChoice("this process is no rank of a job yet; call it inside `with dwconv.parallel.ranks():`")
     if isinstance(model, DistributedDataParallel):
@@ -101,6 +102,7 @@ def _group(model: nn.Module, options: dict[str, Any]) -> dist.ProcessGroup:
     mesh = options.get("device_mesh")
     found = mesh.get_group() if mesh is not None else options.get("process_group") or dist.group.WORLD
     assert isinstance(found, dist.ProcessGroup)
+    check_same(described(model), group=found)
     return found
 
 

@@ -38,7 +38,13 @@ class Boundary:
     def sent(self) -> Tensor:
         """An example, without memory, of what is sent."""
         shape = [self.shape[axis] for axis in _TO_NHWC] if self.channels_last else self.shape
-        return torch.empty(shape, dtype=self.dtype, device="meta", requires_grad=True)
+        return torch.empty(shape, dtype=self.dtype, device="meta", requires_grad=self.dtype.is_floating_point)
+
+    @property
+    def given(self) -> Tensor:
+        """An example, without memory, of what the user gives to the first stage."""
+        memory_format = torch.channels_last if self.channels_last else torch.contiguous_format
+        return torch.empty(self.shape, dtype=self.dtype, device="meta", memory_format=memory_format)
 
 
 class StageModule(nn.Module):

@@ -4,14 +4,17 @@
     stage 0  rank 0     rank 1     the ranks of a column pass microbatches on to one another;
     stage 1  rank 2     rank 3     the ranks of a row have the same layers, and average their gradients
 
-Each replica takes its own share of the batch. ``step`` leaves in ``parameters()`` the gradients of the mean loss over
-the whole batch, as one process would have them.
+Each replica takes its own share of the batch. ``step`` leaves in ``parameters()`` the gradients of the loss of the
+whole batch, as one process would have them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -21,9 +24,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dwconv.errors import NoPlan
-from dwconv.parallel.pipeline.pipeline_schedules import check_runs, make_schedule
+from dwconv.parallel.agreement import check_same, described
+from dwconv.parallel.pipeline.batch_loss import BatchLoss, Loss, Reduction
+from dwconv.parallel.pipeline.pipeline_schedules import check_runs, check_splits, make_schedule
 from dwconv.parallel.pipeline.running_stage import Span
-from dwconv.parallel.pipeline.stages import boundaries, make_grid, make_stages
+from dwconv.parallel.pipeline.stages import as_on_the_first, boundaries, make_grid, make_stages
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.parallel.planning.plan import Plan
 
@@ -48,7 +53,10 @@ class StepTimes:
 class Pipeline:
     """A model, spread over the ranks of the default process group as ``plan`` says.
 
-    Every rank makes the same model (seed first), and calls ``step`` as often as the others do.
+    Every rank makes the same model, and calls ``step`` as often as the others do. What replicas are seeded with need
+    not be the same: they start from the values of the first. Layers may be frozen and unfrozen between steps, on all
+    ranks alike. In a step each rank draws random numbers of its own, such as masks of dropout, from a seed that the
+    process's generator gives it.
     """
 
     def __init__(
@@ -56,19 +64,28 @@ class Pipeline:
         model: nn.Module,
         plan: Plan,
         *,
-        loss: Callable[[Tensor, Tensor], Tensor],
+        loss: Loss,
         example: Tensor,
+        reduction: Reduction | None = None,
         batch_norm: BatchNorm = "microbatch",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """``loss(output, target)`` is a mean over its images. ``example``: one replica's share of a batch, on the
-        device that this rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch
-        on all replicas together. ``timeout_s``: how long to wait for another rank. Raises NoPlan."""
+        """``loss(output, target)`` is one number, a mean or a sum over its images. ``reduction``: which of them; by
+        default what a loss of PyTorch's says itself, else ``mean``, and the first step raises NoPlan if that is not
+        so, as for a mean in which images count differently. ``example``: one replica's share of a batch, on the device
+        that this rank computes on. ``batch_norm``: statistics of each microbatch alone, or of that microbatch on all
+        replicas together. ``timeout_s``: how long to wait for another rank. Raises NoPlan, and InvalidWorkload if ranks
+        have different models."""
         check_runs(plan)
+        check_splits(plan, model)
         if batch_norm not in get_args(BatchNorm):
             raise NoPlan(f"batch_norm={batch_norm} is unknown; use one of {', '.join(get_args(BatchNorm))}")
         if plan.world != dist.get_world_size():
             raise NoPlan(f"the plan is for {plan.world} ranks, and {dist.get_world_size()} run")
+        self._loss = BatchLoss(loss, reduction)
+        ends = ", ".join(str(stage.last) for stage in plan.stages)
+        about = f"{plan.schedule} of {plan.microbatches} microbatches, their {self._loss.reduction}"
+        check_same([*described(model), f"{about}, stages that end at layers {ends}"])
         if example.shape[0] % plan.microbatches:
             raise NoPlan(
                 f"a replica's share of {example.shape[0]} images is not divisible by {plan.microbatches} microbatches"
@@ -88,27 +105,36 @@ class Pipeline:
         edges = boundaries(model, layers, plan, microbatch)
         self.output_shape = edges[-1].shape
         """What the model gives for a microbatch."""
+        state = model.state_dict(keep_vars=True)
+        names: defaultdict[int, tuple[str, ...]] = defaultdict(tuple)
+        for name, tensor in state.items():
+            names[id(tensor)] += (name,)
         made = make_stages(
             layers,
             plan,
-            names={id(tensor): name for name, tensor in model.state_dict(keep_vars=True).items()},
+            names=names,
             grid=grid,
             edges=edges,
             device=example.device,
             synchronised=batch_norm == "synchronised",
+            divisor=self._parts if self._loss.reduction == "mean" else 1,
         )
         self._stages = [each.running for each in made]
         self._names = [each.names for each in made]
-        self._schedule = make_schedule(plan, self._stages, loss)
+        used = {id(tensor) for piece in layers for tensor in piece.state_dict(keep_vars=True).values()}
+        self._unused = {name: tensor for name, tensor in state.items() if id(tensor) not in used}
+        as_on_the_first(self._unused.values(), _all_ranks())
+        self._keys = list(state)
+        self._schedule = make_schedule(plan, self._stages, self._loss)
         self.times: StepTimes | None = None
         """Of the last step."""
 
     # -- what a training loop calls -----------------------------------------------------------------------------------
 
     def step(self, x: Tensor | None, target: Tensor | None) -> float:
-        """Forward and backward of this replica's share of a batch; returns the mean loss over all of it. Gradients in
-        ``parameters()`` are replaced. Ranks without the first stage may give no ``x``, those without the last no
-        ``target``."""
+        """Forward and backward of this replica's share of a batch; returns the loss of all of it. Gradients in
+        ``parameters()`` are replaced; None where nothing was trained. Ranks without the first stage may give no ``x``,
+        those without the last no ``target``."""
         start_s = time.perf_counter()
         inputs: tuple[Tensor, ...] = ()
         if self._stages[0].is_first:
@@ -124,9 +150,10 @@ class Pipeline:
         losses: list[Tensor] = []
         for stage in self._stages:
             stage.spans.clear()
-        self._schedule.step(
-            *inputs, target=target if self._stages[-1].is_last else None, losses=losses, return_outputs=False
-        )
+        with _random_numbers_of_its_own(self._device), _no_schedule_printed():
+            self._schedule.step(
+                *inputs, target=target if self._stages[-1].is_last else None, losses=losses, return_outputs=False
+            )
         synced = [stage.finish() for stage in self._stages]
         self.times = StepTimes(
             started_s=start_s,
@@ -135,13 +162,23 @@ class Pipeline:
             exposed_s=sum(each.waited_s for each in synced),
             spans=tuple(span for stage in self._stages for span in stage.spans),
         )
-        return self._mean_over_ranks(losses)
+        return self._over_ranks(losses)
 
-    def _mean_over_ranks(self, losses: list[Tensor]) -> float:
-        total = torch.zeros((), device=self._device)
+    @property
+    def _parts(self) -> int:
+        """How many microbatches a batch has, of all replicas."""
+        return self.plan.microbatches * self.plan.stages[0].replicas
+
+    def _over_ranks(self, losses: list[Tensor]) -> float:
+        """The loss of the batch. Raises NoPlan, on every rank, if it is not what its microbatches give together."""
+        flaw = self._loss.flaw()
+        told = torch.tensor([0.0, bool(flaw)], device=self._device)
         for loss in losses:
-            total += loss.detach() / (self.plan.microbatches * self.plan.stages[0].replicas)
-        dist.all_reduce(total)
+            told[0] += loss.detach() / (self._parts if self._loss.reduction == "mean" else 1)
+        dist.all_reduce(told)
+        total, flaws = told.tolist()
+        if flaws:
+            raise NoPlan(flaw or "the loss is not what its microbatches give together: see a rank of the last stage")
         return float(total)
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -157,18 +194,61 @@ class Pipeline:
         return batch.chunk(replicas)[self.mesh.get_local_rank("data")]
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the whole model, under its own names, on every rank (on the CPU). Running statistics are those
-        of this rank's replica."""
+        """The state of the whole model, as its own ``state_dict()`` has it, on every rank (on the CPU). Running
+        statistics are those of this rank's replica."""
         mine = {
-            stage.stage_index: {names[name]: tensor.cpu() for name, tensor in stage.submod.state_dict().items()}
+            name: tensor.cpu()
             for stage, names in zip(self._stages, self._names, strict=True)
+            for own, tensor in stage.submod.state_dict().items()
+            for name in names[own]
         }
-        all_of_them: list[dict[int, dict[str, Any]]] = [{} for _ in range(self.plan.groups)]
+        all_of_them: list[dict[str, Any]] = [{} for _ in range(self.plan.groups)]
         dist.all_gather_object(all_of_them, mine, group=self.mesh.get_group("pipeline"))
-        stages = {index: state for part in all_of_them for index, state in part.items()}
-        return {name: tensor for _, state in sorted(stages.items()) for name, tensor in state.items()}
+        found = {name: tensor.detach().cpu() for name, tensor in self._unused.items()}
+        for part in all_of_them:
+            found |= part
+        return {key: found[key] for key in self._keys}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load the state of the whole model, of which this rank keeps its part."""
+        """Load the state of the whole model, of which this rank keeps its part. Raises NoPlan for another model's."""
+        for where, keys in (("lacks", set(self._keys) - set(state)), ("has", set(state) - set(self._keys))):
+            if keys:
+                other = "which the model has" if where == "lacks" else "which the model lacks"
+                raise NoPlan(f"the state {where} {', '.join(sorted(keys)[:3])}, {other}; load that of the same model")
         for stage, names in zip(self._stages, self._names, strict=True):
-            stage.submod.load_state_dict({mine: state[name] for mine, name in names.items()})
+            stage.submod.load_state_dict({own: state[known[-1]] for own, known in names.items()})
+        with torch.no_grad():
+            for name, tensor in self._unused.items():
+                tensor.copy_(state[name])
+
+
+@contextlib.contextmanager
+def _no_schedule_printed() -> Iterator[None]:
+    """Where a step fails, PyTorch prints the whole schedule; the error says all that is known."""
+    logger = logging.getLogger("torch.distributed.pipelining.schedules")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextlib.contextmanager
+def _random_numbers_of_its_own(device: torch.device) -> Iterator[None]:
+    """Where ranks were seeded alike, each draws other numbers inside: replicas have other images, and stages other
+    layers. The process's generator gives one seed, and goes on from there. Alone, a rank draws as one process does."""
+    if dist.get_world_size() == 1:
+        yield
+        return
+    seed = int(torch.randint(2**62, ())) + dist.get_rank()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        yield
+
+
+def _all_ranks() -> dist.ProcessGroup:
+    assert dist.group.WORLD is not None
+    return dist.group.WORLD

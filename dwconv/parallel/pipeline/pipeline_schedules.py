@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import (
     Schedule1F1B,
@@ -37,6 +39,16 @@ def check_runs(plan: Plan) -> None:
         raise NoPlan(f"{plan.schedule} runs one stage a rank, not {plan.stages_per_rank}; use interleaved")
     if why := why_not(plan):
         raise NoPlan(f"{why}; use a multiple of {plan.groups}, or gpipe")
+
+
+def check_splits(plan: Plan, model: nn.Module) -> None:
+    """Raises NoPlan, in one line, if this PyTorch cannot split the backward pass of the layers of ``model`` in two."""
+    splits = plan.schedule == "zero-bubble" and plan.groups > 1
+    if splits and torch.__version__ < "2.13" and any("plain_class" in vars(type(each)) for each in model.modules()):
+        raise NoPlan(
+            f"schedule=zero-bubble needs PyTorch 2.13 to split the backward pass of dwconv's layers, and this is "
+            f"{torch.__version__}; use 1f1b, or dwconv.revert the model"
+        )
 
 
 def make_schedule(

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage
 
+from dwconv.errors import DwconvError, StageFailed, described_error
 from dwconv.parallel.pipeline.boundary import Boundary, StageModule
 from dwconv.parallel.pipeline.stage_gradients import GradientTimes, StageGradients
 
@@ -42,18 +43,19 @@ class RunningStage(PipelineStage):
         device: torch.device,
         group: dist.ProcessGroup,
         gradients: StageGradients,
+        given: Boundary,
         output: Boundary,
     ) -> None:
-        """``group``: the pipeline that it is part of. ``output``: what the last stage gives."""
+        """``group``: the pipeline that it is part of. ``given``: what the first stage gets. ``output``: what the last
+        one gives."""
         # With shapes given, PyTorch runs no trial step on memory that holds anything, which would go into the running
         # statistics of batch normalisation.
-        received = module.received
         super().__init__(
             module,
             index,
             count,
             device,
-            input_args=(received or output).sent,  # of the first stage, nothing is received
+            input_args=module.received.sent if module.received else given.given,
             output_args=(module.sent or output).sent,
             group=group,
         )
@@ -101,7 +103,15 @@ class RunningStage(PipelineStage):
     @contextlib.contextmanager
     def _noted(self, work: Work, microbatch: int) -> Iterator[None]:
         start_s = time.perf_counter()
-        yield
+        try:
+            yield
+        except DwconvError:
+            raise
+        except Exception as error:  # noqa: BLE001  the layers are the user's
+            cause = error.__cause__ or error  # PyTorch's own error shows tensors, for pages
+            reason = described_error(cause)
+            said = f"{work} of microbatch {microbatch} in stage {self.stage_index} of {self.num_stages}: {reason}"
+            raise StageFailed(said) from cause
         self.spans.append(
             Span(
                 work=work,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -59,23 +59,25 @@ class MadeStage:
     """A stage of this rank."""
 
     running: RunningStage
-    names: dict[str, str]
-    """The model's names of what the stage calls otherwise: parameters and buffers."""
+    names: dict[str, tuple[str, ...]]
+    """The model's names of what the stage calls otherwise: parameters and buffers. One that is shared has several."""
 
 
 def make_stages(
     pieces: Sequence[nn.Module],
     plan: Plan,
     *,
-    names: Mapping[int, str],
+    names: Mapping[int, tuple[str, ...]],
     grid: Grid,
     edges: Sequence[Boundary],
     device: torch.device,
     synchronised: bool,
+    divisor: int,
 ) -> list[MadeStage]:
-    """The stages that this rank runs. ``pieces``: the layers of the plan, made of the model's own parameters.
-    ``names``: what the model calls its tensors, by id. ``edges``: what ``boundaries`` found. ``synchronised``: batch
-    normalisation with the statistics of all replicas."""
+    """The stages that this rank runs, which start on all replicas as on the first. ``pieces``: the layers of the plan,
+    made of the model's own parameters. ``names``: what the model calls its tensors, by id. ``edges``: what
+    ``boundaries`` found. ``synchronised``: batch normalisation with the statistics of all replicas. ``divisor``: of
+    the gradients."""
     mine, made = range(grid.pipeline.rank(), len(plan.stages), plan.groups), []
     for group, index in zip(grid.gradients, mine, strict=True):
         stage, last = plan.stages[index], index + 1 == len(plan.stages)
@@ -85,11 +87,10 @@ def make_stages(
             sent=None if last else edges[index + 1],
         )
         own = {name: names[id(tensor)] for name, tensor in module.state_dict(keep_vars=True).items()}
+        as_on_the_first([*module.parameters(), *module.buffers()], group)
         if synchronised and grid.statistics.size() > 1:
             synchronise_batch_norms(module, grid.statistics)
-        gradients = StageGradients(
-            module.parameters(), group=group if group.size() > 1 else None, microbatches=plan.microbatches
-        )
+        gradients = StageGradients(module.parameters(), group=group if group.size() > 1 else None, divisor=divisor)
         running = RunningStage(
             module,
             index=index,
@@ -97,10 +98,22 @@ def make_stages(
             device=device,
             group=grid.pipeline,
             gradients=gradients,
+            given=edges[0],
             output=edges[-1],
         )
         made.append(MadeStage(running=running, names=own))
     return made
+
+
+@torch.no_grad()
+def as_on_the_first(tensors: Iterable[Tensor], group: dist.ProcessGroup) -> None:
+    """Give ``tensors`` the values that they have on the first rank of ``group``: ranks may be seeded differently."""
+    if group.size() == 1:
+        return
+    for tensor in tensors:
+        dense = tensor.detach().contiguous()
+        dist.broadcast(dense, group=group, group_src=0)
+        tensor.copy_(dense)
 
 
 def boundaries(model: nn.Module, pieces: Sequence[nn.Module], plan: Plan, example: Tensor) -> list[Boundary]:

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from dwconv.discovery.unchanged import unchanged
-from dwconv.errors import CannotBeCut, DwconvWarning
+from dwconv.errors import DwconvWarning
 from dwconv.measure.timing import CpuClock, Effort, time_in_turns
 from dwconv.parallel.planning.plan import LayerCost
+from dwconv.parallel.planning.tracing import runs
 from dwconv.records.record import CONTENDED, Measurement
 
 _ROUND_S = 0.001
@@ -81,11 +82,8 @@ def _run(cut: nn.Sequential, microbatch: Tensor) -> list[_Ran]:
     for name, module in cut._modules.items():  # named_children leaves out what comes twice
         assert module is not None
         saved: list[Tensor] = []
-        with torch.autograd.graph.saved_tensors_hooks(_keeping(saved), _as_it_is):
-            try:
-                output = module(entry)
-            except (RuntimeError, ValueError, TypeError, IndexError) as error:
-                raise CannotBeCut(f"{name} does not run on a microbatch of {_shape(microbatch)}: {error}") from error
+        with torch.autograd.graph.saved_tensors_hooks(_keeping(saved), _as_it_is), runs(name, microbatch):
+            output = module(entry)
         storages = {_storage(tensor): tensor.untyped_storage().nbytes() for tensor in saved}
         found.append(
             _Ran(
@@ -214,7 +212,3 @@ def _storage(tensor: Tensor) -> int:
 
 def _size_bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
-
-
-def _shape(tensor: Tensor) -> str:
-    return "×".join(map(str, tensor.shape))

@@ -20,7 +20,7 @@ from torch import Tensor, fx, nn
 
 from dwconv.discovery.unchanged import unchanged
 from dwconv.errors import CannotBeCut
-from dwconv.parallel.planning.tracing import has_hooks, operation_name, traced
+from dwconv.parallel.planning.tracing import has_hooks, operation_name, runs, traced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,8 @@ def _checked(found: Sequence[_Piece], example: Tensor, *, name: str) -> list[_Pi
         else:
             groups.append(_Group(pieces=[piece], entry=value))
         versions = [_version(group.entry) for group in groups]
-        value = piece.module(value)
+        with runs(f"{name}, at {piece.name}," if piece.name else name, example):
+            value = piece.module(value)
         changed = [number for number, group in enumerate(groups) if _version(group.entry) != versions[number]]
         if changed and len(groups) > 1:
             begin = max(0, changed[0] - 1)

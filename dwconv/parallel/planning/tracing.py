@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
-from dwconv.errors import CannotBeCut, one_line
+from dwconv.errors import CannotBeCut, DwconvError, described_error, one_line
 
 _TORCH = str(Path(torch.__file__).parent)
 _MOST_SHOWN = 120
@@ -26,6 +28,18 @@ def has_hooks(module: nn.Module) -> bool:
 def takes_functions(module: nn.Module) -> bool:
     """True if ``dwconv.convert`` made its class, to take the functions that its code calls; a trace would lose that."""
     return "plain_class" in vars(type(module))
+
+
+@contextmanager
+def runs(name: str, example: Tensor) -> Iterator[None]:
+    """Makes CannotBeCut, one line, of whatever the code of the model raises inside."""
+    try:
+        yield
+    except DwconvError:
+        raise
+    except Exception as error:
+        sizes = "×".join(map(str, example.shape))
+        raise CannotBeCut(f"{name} does not run on {sizes}: {described_error(error)}") from error
 
 
 def traced(module: nn.Module) -> fx.GraphModule:
