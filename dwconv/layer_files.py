@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import InvalidWorkload
-from dwconv.new_file import replace_file
+from dwconv.new_file import check_name, replace_file
 from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Padding, Pair, Pass, Workload
 
 _REQUIRED = ("C", "I", "K", "S", "P")
+_MOST_BYTES = 2**26
 _KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "causal", "n")
 
 
@@ -123,6 +124,11 @@ def networks_in(path: Path) -> list[str]:
 
 def _networks(path: Path) -> dict[str, Any]:
     try:
+        check_name(path)
+        if path.exists() and not path.is_file():
+            raise InvalidWorkload(f"layers={path} is no file")
+        if path.stat().st_size > _MOST_BYTES:
+            raise InvalidWorkload(f"layers={path} is larger than {_MOST_BYTES // 2**20} MiB")
         networks = json.loads(path.read_text())
     except OSError as error:
         raise InvalidWorkload(f"layers={path}: {error.strerror or error}") from error

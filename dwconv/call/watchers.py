@@ -50,7 +50,7 @@ def _has_memory(tensor: Tensor) -> bool:
     """False where nothing can be read at its address: known to be zero without any memory, freed, or laid out as a
     library or a list of tensors is."""
     try:
-        return not tensor.is_nested and tensor.data_ptr() != 0
+        return not tensor.is_nested and (tensor.data_ptr() != 0 or tensor.numel() == 0)
     except RuntimeError:
         return False
 
@@ -75,13 +75,12 @@ def is_unknown_to_our_ops(x: Tensor, w: Tensor) -> bool:
 
 
 def is_foreign(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
-    """True if one of them is not numbers at strides: sparse, nested, quantized, laid out as MKLDNN does, known to be
-    zero without any memory, or of sizes alone. What PyTorch's own op makes of them is for it to say."""
+    """True if one of them is not numbers at strides: sparse, nested, quantized, laid out as MKLDNN does, or known to be
+    zero without any memory. What PyTorch's own op makes of them is for it to say."""
     return any(
         tensor.layout is not torch.strided
         or tensor.is_nested
         or tensor.is_quantized
-        or tensor.device.type == "meta"
         or tensor._is_zerotensor()
         for tensor in (x, w, bias)
         if isinstance(tensor, Tensor)
