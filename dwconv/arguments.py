@@ -114,7 +114,9 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
         help="default (kernel-1)*dilation/2 rounded down: what keeps the size for an odd kernel",
     )
     group.add_argument("--dilation", metavar="D|DH,DW", default="1", help="default 1")
-    group.add_argument("--multiplier", metavar="M", type=whole, default=1, help="output channels per channel, default 1")
+    group.add_argument(
+        "--multiplier", metavar="M", type=whole, default=1, help="output channels per channel, default 1"
+    )
     group.add_argument("--dtype", default="float32", metavar="|".join(DTYPES), help="default float32")
     group.add_argument(
         "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
@@ -236,16 +238,16 @@ def whole(text: str) -> int:
 
 def above_0(text: str) -> float:
     """The type of an option that takes a finite number above 0."""
-    number = _finite(text)
-    if number <= 0:
+    number = _number(text)
+    if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return number
 
 
 def from_0(text: str) -> float:
     """The type of an option that takes a finite number, 0 or more."""
-    number = _finite(text)
-    if number < 0:
+    number = _number(text)
+    if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
     return number
 
@@ -257,8 +259,13 @@ def _integer(text: str) -> int:
     return int(text)
 
 
+def _number(text: str) -> float:
+    """NaN for what is none."""
+    return float(text) if re.fullmatch(r"-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?", text) else math.nan
+
+
 def _finite(text: str) -> float:
-    number = float(text) if re.fullmatch(r"-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?", text) else math.nan
+    number = _number(text)
     if not math.isfinite(number):
         raise argparse.ArgumentTypeError(f"{text} is not a finite number")
     return number

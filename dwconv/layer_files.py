@@ -11,7 +11,9 @@ none after. The padding of a 2-D layer may be four: top, bottom, left, right.
 from __future__ import annotations
 
 import difflib
+import errno
 import json
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,10 +127,11 @@ def networks_in(path: Path) -> list[str]:
 def _networks(path: Path) -> dict[str, Any]:
     try:
         check_name(path)
-        if path.exists() and not path.is_file():
-            raise InvalidWorkload(f"layers={path} is no file")
-        if path.stat().st_size > _MOST_BYTES:
-            raise InvalidWorkload(f"layers={path} is larger than {_MOST_BYTES // 2**20} MiB")
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode) and not path.is_dir():
+            raise OSError(errno.EINVAL, "is no file")  # a device or a pipe may never end
+        if facts.st_size > _MOST_BYTES:
+            raise OSError(errno.EFBIG, f"is larger than {_MOST_BYTES // 2**20} MiB")
         networks = json.loads(path.read_text())
     except OSError as error:
         raise InvalidWorkload(f"layers={path}: {error.strerror or error}") from error

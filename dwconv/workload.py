@@ -155,9 +155,7 @@ class Workload:
         outs, taps = (self.output_size[axis], self.stride[axis]), (self.kernel[axis], self.dilation[axis])
         (few, far), (many, near) = sorted((outs, taps))
         reaches = (before - step * far for step in range(few))
-        return sum(
-            max(0, min(many, (size - 1 + reach) // near + 1) - max(0, -(-reach // near))) for reach in reaches
-        )
+        return sum(max(0, min(many, (size - 1 + reach) // near + 1) - max(0, -(-reach // near))) for reach in reaches)
 
     # -- names -------------------------------------------------------------------------------------------------
 

@@ -78,10 +78,7 @@ def is_foreign(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
     """True if one of them is not numbers at strides: sparse, nested, quantized, laid out as MKLDNN does, or known to be
     zero without any memory. What PyTorch's own op makes of them is for it to say."""
     return any(
-        tensor.layout is not torch.strided
-        or tensor.is_nested
-        or tensor.is_quantized
-        or tensor._is_zerotensor()
+        tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor._is_zerotensor()
         for tensor in (x, w, bias)
         if isinstance(tensor, Tensor)
     )

@@ -195,7 +195,7 @@ def test_freed_memory_is_not_read(way, how):
             if trains:
                 given = [each.clone().requires_grad_() for each in given]
             given[place] = without_memory((X, W, B)[place], how)
-            with pytest.raises(RuntimeError, match="memory|allocated"):
+            with pytest.raises(RuntimeError, match=r"memory|allocated"):
                 ours(*given, 1, 1)
     expected = theirs(X, W, B, 1, 1)
     torch.testing.assert_close(ours(X, W, B, 1, 1), expected, rtol=1e-4, atol=1e-4)
@@ -208,7 +208,7 @@ def test_nor_what_was_freed_before_the_backward_pass(way, place):
     storage = leaves[place].untyped_storage()
     size = storage.nbytes()
     storage.resize_(0)
-    with pytest.raises(RuntimeError, match="memory|allocated"):
+    with pytest.raises(RuntimeError, match=r"memory|allocated"):
         torch.autograd.grad(y.sum(), leaves, retain_graph=True)
     storage.resize_(size)
     leaves[place].data.copy_((X, W)[place])  # as FSDP brings it back
@@ -224,5 +224,5 @@ def test_nor_a_gradient_that_was_freed(way, how):
         pytest.skip("PyTorch's own op dies of gaps")
     leaves = [each.clone().requires_grad_() for each in (X, W, B)]
     y = ours(*leaves, 1, 1)
-    with pytest.raises(RuntimeError, match="memory|allocated"):
+    with pytest.raises(RuntimeError, match=r"memory|allocated"):
         torch.autograd.grad(y, leaves, without_memory(torch.ones_like(y), how))
