@@ -277,8 +277,8 @@ class _Operand:
 def _freed(tensor: torch.Tensor) -> InvalidCall:
     """Said of memory that was given back, as FSDP does between two uses of a weight."""
     return InvalidCall(
-        f"a tensor of {by(tensor.shape)} has no memory: its storage was freed or made smaller; bring it back before the "
-        "call, and before its gradient"
+        f"a tensor of {by(tensor.shape)} has no memory: its storage was freed or made smaller; bring it back before "
+        "the call, and before its gradient"
     )
 
 

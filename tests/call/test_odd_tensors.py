@@ -110,7 +110,7 @@ def outcome(convolve, kind, places, *, trains):
             given = [each.requires_grad_() for each in given]
         y = convolve(*given, 1, 1)
         found = [y, *(torch.autograd.grad(y.abs().sum(), given) if trains else ())]
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever PyTorch raises
         return error
     return [(type(each), each.device, each.layout, plain(each)) for each in found]
 
@@ -163,12 +163,12 @@ def test_a_gradient_of_any_kind(way, convolve):
             dy = KINDS[kind](torch.ones_like(y))
             try:
                 found.append([(type(dx), dx.device, dx.layout, plain(dx)) for dx in torch.autograd.grad(y, leaves, dy)])
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 found.append(error)
         assert agrees(*found), (kind, found)
 
 
-# -- memory that is gone ------------------------------------------------------------------------------------------------
+# -- memory that is gone ----------------------------------------------------------------------------------------------
 
 
 def without_memory(each, how):
