@@ -77,7 +77,7 @@ def _networks(arguments: argparse.Namespace) -> list[Network]:
 def _worlds(given: str) -> list[int]:
     """Raises InvalidChoice."""
     parts = given.split(",")
-    if not all(part.isdigit() and int(part) > 1 for part in parts):
+    if not all(part.isascii() and part.isdigit() and int(part) > 1 for part in parts):
         raise InvalidChoice(f"--ranks {given}: write numbers above 1, such as 2,4")
     return [int(part) for part in parts]
 

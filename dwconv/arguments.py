@@ -5,32 +5,46 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
+import io
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
-from dwconv.workload import DTYPES, LAYOUTS, PASSES, Padding, Pair, Pass, Workload, as_pair, resolve_padding
+from dwconv.new_file import check_name
+from dwconv.workload import DTYPES, LAYOUTS, PASSES, Padding, Pair, Pass, Workload, as_pair, by, resolve_padding
 
 if TYPE_CHECKING:
     from dwconv.target import Target
 
 INTERRUPTED_EXIT_CODE = 130
 _BAD_INPUT_EXIT_CODE = 2
+_MOST_SAID = 1000
+"""Characters of an error that are said, and as many of its end: it may quote all of a bad value."""
+_NO_ELEMENTS = 2**31
+_NO_TAPS = 2**40
+"""Pairs of a row of the output and a row of the kernel, or of columns."""
+_MOST_DIGITS = 18
+"""A number that fits into 64 bits."""
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """An argparse parser whose errors are one line, ``error: …``, and exit code 2; names cannot be shortened."""
+    """An argparse parser whose errors are one line, ``error: …``, and exit code 2; names cannot be shortened. The types
+    ``int``, ``float`` and ``Path`` take what people write as a number or a name, and no more."""
 
     def __init__(self, *, prog: str, description: str, epilog: str | None = None, keep_lines: bool = False) -> None:
         """``keep_lines``: show description and epilog as they are, instead of filling lines."""
         shown = argparse.RawDescriptionHelpFormatter if keep_lines else argparse.HelpFormatter
         super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=shown, allow_abbrev=False)
+        for type_, read in ((int, _integer), (float, _finite), (Path, _path)):
+            self.register("type", type_, read)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(_BAD_INPUT_EXIT_CODE, f"error: {message} (see {self.prog} --help)\n")
+        self.exit(_BAD_INPUT_EXIT_CODE, f"error: {_told(message)} (see {self.prog} --help)\n")
 
 
 def run(command: Callable[[list[str] | None], int], argv: list[str] | None = None) -> int:
@@ -39,7 +53,7 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
     try:
         return command(argv)
     except DwconvError as error:
-        print(f"error: {one_line(str(error))}", file=sys.stderr)
+        print(f"error: {_told(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -47,6 +61,12 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
     except BrokenPipeError:  # the reader of stdout, such as `head`, has gone: no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _told(message: str) -> str:
+    """As one line; what is too long without its middle."""
+    told = one_line(message)
+    return told if len(told) <= 2 * _MOST_SAID else f"{told[:_MOST_SAID]} … {told[-_MOST_SAID:]}"
 
 
 def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str, package: str) -> int:
@@ -76,6 +96,8 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  lives as long as the process
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be text that can be printed
 
 
 def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: bool = True) -> None:
@@ -92,7 +114,9 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
         help="default (kernel-1)*dilation/2 rounded down: what keeps the size for an odd kernel",
     )
     group.add_argument("--dilation", metavar="D|DH,DW", default="1", help="default 1")
-    group.add_argument("--multiplier", metavar="M", type=int, default=1, help="output channels per channel, default 1")
+    group.add_argument(
+        "--multiplier", metavar="M", type=whole, default=1, help="output channels per channel, default 1"
+    )
     group.add_argument("--dtype", default="float32", metavar="|".join(DTYPES), help="default float32")
     group.add_argument(
         "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
@@ -130,7 +154,17 @@ def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
         layout=args.layout,
         bias=args.bias,
     )
+    _check_elements(problem)
     return problem.for_pass(checked_pass(pass_))
+
+
+def _check_elements(problem: Workload) -> None:
+    """Raises InvalidWorkload for tensors that no kernel can index."""
+    for name in ("x", "w", "y"):
+        if math.prod(shape := problem.shape_of(name)) >= _NO_ELEMENTS:
+            raise InvalidWorkload(f"{name} of {by(shape)} has more elements than kernels can index; use smaller sizes")
+    if any(out * taps >= _NO_TAPS for out, taps in zip(problem.output_size, problem.kernel, strict=True)):
+        raise InvalidWorkload(f"kernel={by(problem.kernel)} is too large for an output of {by(problem.output_size)}")
 
 
 def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
@@ -196,7 +230,7 @@ def _pair(name: str, text: str) -> tuple[int, int]:
 
 def whole(text: str) -> int:
     """The type of an option that takes 1, 2, 3, …"""
-    number = int(text) if text.isdecimal() else 0
+    number = _integer(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return number
@@ -204,33 +238,54 @@ def whole(text: str) -> int:
 
 def above_0(text: str) -> float:
     """The type of an option that takes a finite number above 0."""
-    number = _finite(text)
-    if number is None or number <= 0:
+    number = _number(text)
+    if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return number
 
 
 def from_0(text: str) -> float:
     """The type of an option that takes a finite number, 0 or more."""
-    number = _finite(text)
-    if number is None or number < 0:
+    number = _number(text)
+    if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
     return number
 
 
-def _finite(text: str) -> float | None:
+def _integer(text: str) -> int:
+    """Not what Python alone reads as a number: ``1_000``, ``+3``, digits of other scripts."""
+    if not re.fullmatch(rf"-?[0-9]{{1,{_MOST_DIGITS}}}", text):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of up to {_MOST_DIGITS} digits")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    """NaN for what is none."""
+    return float(text) if re.fullmatch(r"-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?", text) else math.nan
+
+
+def _finite(text: str) -> float:
+    number = _number(text)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
+    return number
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
     try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+        check_name(text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
+    return Path(text)
 
 
 def integers(name: str, text: str) -> tuple[int, ...]:
     """``3,5`` as numbers. Raises InvalidWorkload, which calls them ``name``."""
     try:
-        return tuple(int(size) for size in text.split(","))
-    except ValueError:
+        return tuple(_integer(size.strip()) for size in text.split(","))
+    except argparse.ArgumentTypeError:
         raise InvalidWorkload(f"{name}={text} is not whole numbers separated by commas") from None
 
 

@@ -149,7 +149,8 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
             if reason := why_not_faster(record, target, sweeps=way.sweeps):
                 helps = way.sweeps and not why_not_faster(record, target, sweeps=False)
                 command = _unknown(way.asked, way.target).command if helps else ""
-                return _pytorch(reason + out, record=record, command=command)
+                where = way.where(record, target)
+                return _pytorch(reason + (f", measured{where}" if where else "") + out, record=record, command=command)
             try:
                 config, changes = legality.runnable(record, target, adopts=adopts)
             except InvalidConfig as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +75,7 @@ def _known(args: argparse.Namespace) -> Database:
     from dwconv.records.database import Database
 
     for path in args.log or ():
-        if not path.exists():
+        if not os.path.exists(path):  # noqa: PTH110  Path's raises for a name that is too long
             raise LogError(f"log={path} is not there; name one that is")
     known = Database.load(args.log) if args.log else Database.usual()
     for problem in known.problems:

@@ -11,17 +11,20 @@ none after. The padding of a 2-D layer may be four: top, bottom, left, right.
 from __future__ import annotations
 
 import difflib
+import errno
 import json
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dwconv.errors import InvalidWorkload
-from dwconv.new_file import replace_file
+from dwconv.new_file import check_name, replace_file
 from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Padding, Pair, Pass, Workload
 
 _REQUIRED = ("C", "I", "K", "S", "P")
+_MOST_BYTES = 2**26
 _KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "causal", "n")
 
 
@@ -123,6 +126,12 @@ def networks_in(path: Path) -> list[str]:
 
 def _networks(path: Path) -> dict[str, Any]:
     try:
+        check_name(path)
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode) and not path.is_dir():
+            raise OSError(errno.EINVAL, "is no file")  # a device or a pipe may never end
+        if facts.st_size > _MOST_BYTES:
+            raise OSError(errno.EFBIG, f"is larger than {_MOST_BYTES // 2**20} MiB")
         networks = json.loads(path.read_text())
     except OSError as error:
         raise InvalidWorkload(f"layers={path}: {error.strerror or error}") from error

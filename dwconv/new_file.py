@@ -7,6 +7,7 @@ name. Readers never see half a file, and a process that is killed leaves no more
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,16 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FLAGS |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Raises OSError for what no file can be called, where Python itself raises other errors."""
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise OSError(errno.EINVAL, "half of a character is in its name") from None
+    if b"\0" in name:
+        raise OSError(errno.EINVAL, "a NUL is in its name")
+
+
 @contextlib.contextmanager
 def new_file(
     path: Path, content: Iterable[bytes], *, durable: bool, private: bool = False, folder: int | None = None
@@ -27,6 +38,7 @@ def new_file(
 
     ``durable``: the content survives a power cut. ``private``: nobody but this user may read it, whatever the umask.
     ``folder``: descriptor of the folder that ``path`` and the yielded name are relative to."""
+    check_name(path)
     part = str(path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}"))
     descriptor = os.open(part, _FLAGS, 0o600 if private else 0o666, dir_fd=folder)
     try:

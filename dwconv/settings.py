@@ -173,7 +173,7 @@ def local_rank() -> int:
     """The place of this process among those of its job on this machine: ``LOCAL_RANK``, which ``torchrun`` sets; or 0.
     Raises InvalidSetting."""
     value = os.environ.get("LOCAL_RANK") or "0"
-    if not value.isdigit():
+    if not (value.isascii() and value.isdigit()):
         raise InvalidSetting(f"LOCAL_RANK={one_line(value, most=_MOST_SHOWN)} is no number; torchrun sets it")
     return int(value)
 

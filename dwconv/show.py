@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dwconv.arguments import ArgumentParser, add_workload_arguments, run, with_arithmetic, workload_from
-from dwconv.errors import InvalidConfig
+from dwconv.errors import InvalidConfig, LogError
 from dwconv.workload import PASSES
 
 if TYPE_CHECKING:
@@ -135,7 +136,12 @@ def _records(workload: Workload, target: Target, *, log: Path | None) -> list[Tu
     """The records of the workload with the arithmetic that was asked for."""
     from dwconv.records.database import Database
 
-    found = Database.usual(log).records(workload, target.device)
+    if log and not os.path.lexists(log):
+        raise LogError(f"log={log} is not there; name one that is")
+    known = Database.usual(log)
+    for problem in known.problems:
+        print(f"note: {problem}", file=sys.stderr)
+    found = known.records(workload, target.device)
     return [record for record in found if record.fast_math == target.fast_math]
 
 

@@ -51,12 +51,15 @@ def tune(
     """
     check_can_build()  # first: what is imported next may be missing, too
     from dwconv.call.functional import reset
+    from dwconv.records.log import TuningLog
     from dwconv.tune_model import counts_and_target
     from dwconv.tuner.campaign import Choices, tune_all
 
     choices = Choices(
         minutes=minutes, trials=trials, seconds=seconds, jobs=cores(), log=None if log is None else Path(log)
     )
+    if choices.log is not None:
+        TuningLog(choices.log)  # checked first: a step of the model may take long
     counts, target = counts_and_target(model, example_inputs, trains=trains)
     tuned = tune_all(counts, target, choices, network=True)
     reset()

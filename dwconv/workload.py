@@ -151,13 +151,11 @@ class Workload:
 
     def _taps_in_bounds(self, axis: int) -> int:
         """Pairs of (output position, tap) along ``axis`` that read inside the input."""
-        size, stride, dilation = self.input_size[axis], self.stride[axis], self.dilation[axis]
-        before = self.padding[axis][0]
-        return sum(
-            0 <= out * stride + tap * dilation - before < size
-            for out in range(self.output_size[axis])
-            for tap in range(self.kernel[axis])
-        )
+        size, before = self.input_size[axis], self.padding[axis][0]
+        outs, taps = (self.output_size[axis], self.stride[axis]), (self.kernel[axis], self.dilation[axis])
+        (few, far), (many, near) = sorted((outs, taps))
+        reaches = (before - step * far for step in range(few))
+        return sum(max(0, min(many, (size - 1 + reach) // near + 1) - max(0, -(-reach // near))) for reach in reaches)
 
     # -- names -------------------------------------------------------------------------------------------------
 

@@ -154,3 +154,10 @@ def test_what_the_logs_say_is_printed_harmlessly(paths, capsys):
     assert merge(paths) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable() and "1 damaged lines set aside; line 4: not a tuning record" in line
+
+
+def test_a_name_that_is_no_text_is_printed_all_the_same(paths):
+    out = os.fsencode(paths[1].with_name("out")) + b"\xff.jsonl"
+    done = subprocess.run([sys.executable, "-m", "dwconv.merge", paths[0], "--out", out], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"out\\udcff.jsonl: " in done.stdout

@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
+import dwconv
+from dwconv.errors import DwconvError, InvalidWorkload
+from dwconv.layer_files import read_layers
 from dwconv.new_file import UNFINISHED, new_file, replace_file
+from dwconv.records.log import TuningLog
 
 
 def test_new_content_takes_the_place_of_the_old_at_once(tmp_path: Path) -> None:
@@ -54,3 +60,28 @@ def test_it_is_on_disk_before_its_name_is(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "fsync", lambda file: synced.append([path.suffix for path in tmp_path.iterdir()]))
     replace_file(tmp_path / "it.json", [b"content"], durable=True)
     assert synced == [[UNFINISHED], [".json"]]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300])
+def test_what_no_file_can_be_called_is_one_line(logs, tmp_path, name):
+    path = str(tmp_path / name)
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, groups=8))
+    x = torch.randn(1, 8, 5, 5)
+    layers, report = dwconv.layers(model, x), dwconv.report(dwconv.convert(model), x)
+    for act in (
+        lambda: dwconv.tune(nn.Identity(), None, log=path),
+        lambda: TuningLog(path).check_writable(),
+        lambda: dwconv.load_pack(path),
+        lambda: layers.save(path),
+        lambda: report.to_html(path),
+    ):
+        with pytest.raises(DwconvError, match=r"in its name|too long") as raised:
+            act()
+        assert "\n" not in str(raised.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["logs"]
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full"])
+def test_a_device_is_no_file_of_layers(path):
+    with pytest.raises(InvalidWorkload, match=f"^layers={path}: is no file"):
+        read_layers(Path(path), network="any")

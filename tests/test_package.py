@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -107,6 +108,15 @@ def test_unknown_command_is_one_line():
     done = subprocess.run([sys.executable, "-m", "dwconv", "fly"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: command=fly is unknown; use one of tune, show, merge, export, portfolio\n"
+
+
+def test_patterns_end_where_the_text_ends():
+    """``$`` takes a line break after it: what is checked is matched as a whole, or up to ``\\Z``."""
+    sources = [path for folder in ("dwconv", "bench", "schedules") for path in (ROOT / folder).rglob("*.py")]
+    lines = [(path, line) for path in sources for line in path.read_text().splitlines()]
+    assert len(lines) > 10_000
+    ending = re.compile(r"""(?<!\\)\$["']""")
+    assert [(path.name, line) for path, line in lines if ending.search(line) and "re.M" not in line] == []
 
 
 def test_importing_dwconv_leaves_tvm_alone():

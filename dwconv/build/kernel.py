@@ -23,9 +23,9 @@ import torch
 
 from dwconv import native
 from dwconv.build.artifact import Artifact, times_and_over
-from dwconv.errors import BuildError
+from dwconv.errors import BuildError, InvalidCall
 from dwconv.memory_format import MEMORY_FORMAT
-from dwconv.workload import IMAGES, Layout, Workload
+from dwconv.workload import IMAGES, Layout, Workload, by
 
 ALIGNMENT_BYTES = {"cpu": 4, "cuda": 16}
 """Where a tensor must start, by kind of kernel. A CPU loads vectors from any address: measured, a vector across two
@@ -113,6 +113,9 @@ class Kernel:
         if self._is_cuda and first.get_device() != torch.cuda.current_device():
             with torch.cuda.device(first.device):
                 return self.on_dense(*inputs)
+        for tensor in inputs:
+            if tensor.untyped_storage().nbytes() < tensor.nbytes:
+                raise _freed(tensor)
         batch = first.shape[0]
         result: Any
         if self._one is not None:
@@ -259,6 +262,8 @@ class _Operand:
             raise BuildError(f"{self.name} is {tensor.dtype}, not {self.dtype}")
         if tensor.device.type != self.device:
             raise BuildError(f"{self.name} is on {tensor.device}, not on a {self.device}")
+        if elements and not tensor.untyped_storage().nbytes():
+            raise _freed(tensor)
         if not tensor.is_contiguous(memory_format=self.lies):
             tensor = tensor.contiguous(memory_format=self.lies)
         if tensor.data_ptr() % self.alignment:
@@ -267,6 +272,14 @@ class _Operand:
 
     def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
         return like.new_empty_strided((batch, *self.shape) if self.is_image else self.shape, self.strides)
+
+
+def _freed(tensor: torch.Tensor) -> InvalidCall:
+    """Said of memory that was given back, as FSDP does between two uses of a weight."""
+    return InvalidCall(
+        f"a tensor of {by(tensor.shape)} has no memory: its storage was freed or made smaller; bring it back before "
+        "the call, and before its gradient"
+    )
 
 
 def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None:

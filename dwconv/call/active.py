@@ -61,6 +61,7 @@ def is_depthwise(given: Arguments) -> bool:
     input, weight, axes, groups = given.input, given.weight, given.axes, given.groups
     return (
         groups != 1
+        and not (input.is_nested or weight.is_nested)  # which have no shape
         and input.dim() in (axes + 1, axes + 2)
         and input.shape[-axes - 1] == groups
         and weight.dim() == axes + 2

@@ -51,7 +51,8 @@ class Arguments(NamedTuple):
     def on_pytorch(self) -> Tensor:
         """The result of PyTorch's own op, with PyTorch's own derivative."""
         input, weight, bias, stride, padding, dilation, groups, axes = self
-        groups = input.shape[-axes - 1] if groups is None else groups
+        if groups is None:
+            groups = input.size(-axes - 1) if input.dim() > axes else 1
         if has_sides(padding):
             (rows, columns), surplus = pytorch.split_padding(_sides(padding, axes=axes))
             input, padding = pytorch.padded(input, surplus), (rows, columns)[-axes:]

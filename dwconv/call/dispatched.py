@@ -8,7 +8,7 @@ from torch import Tensor
 from dwconv.call import torch_ops
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.plan import plan_for, warn_once
-from dwconv.call.watchers import is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
+from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
 
 
 def convolve(given: Arguments) -> Tensor:
@@ -16,6 +16,8 @@ def convolve(given: Arguments) -> Tensor:
     if is_recorded_for_elsewhere():
         if torch.compiler.is_compiling():
             _warn_unless_exporting()
+        return given.on_pytorch()
+    if not torch.compiler.is_compiling() and is_foreign(*given[:3]):  # a compiler has made sure that they are not
         return given.on_pytorch()
     call = Call.of(given)
     if is_unknown_to_our_ops(call.x, call.w):

@@ -63,7 +63,8 @@ class Plan:
         self.problem = problem
         self.memory_format = MEMORY_FORMAT[problem.layout]
         self.device = device
-        self._target = target
+        self.target = target
+        """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""
         self.tally = Tally()
         self.kernels = _BuiltWhenFirstUsed(self._build)
         """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
@@ -110,7 +111,7 @@ class Plan:
         amiss, and ``explain`` names the command."""
         if self.device.type == "cpu" and self.problem.dtype in _LOWERED and _is_first(_LOWERED_ON_CPU):
             _warn(_LOWERED_ON_CPU)
-        if self._target is None or self._refused:
+        if self.target is None or self._refused:
             return
         workload = self.problem.workload("fprop")
         sizes = workload.for_pass("dgrad").family  # without its bias, as dgrad asks for a layer that has one

@@ -27,25 +27,32 @@ def is_watched(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
         or type(w) not in _PLAIN
         or x.is_neg()
         or w.is_neg()
-        or (bias is not None and (type(bias) not in _PLAIN or bias.is_neg()))
+        or not _has_memory(x)
+        or not _has_memory(w)
+        or (bias is not None and (type(bias) not in _PLAIN or bias.is_neg() or not _has_memory(bias)))
     )
 
 
 def is_watched_backward(dy: Tensor) -> bool:
     """True if the gradients computed from ``dy`` may be differentiated again or are watched, or if ``dy`` is not just
     numbers in memory: it may be a batch of gradients, or known to be zero without any memory."""
-    if (
+    return bool(
         torch.is_grad_enabled()
         or _len_torch_dispatch_stack()
         or _are_functorch_transforms_active()
         or type(dy) not in _PLAIN
         or dy.is_neg()
-    ):
-        return True
+        or not _has_memory(dy)
+    )
+
+
+def _has_memory(tensor: Tensor) -> bool:
+    """False where nothing can be read at its address: known to be zero without any memory, freed, or laid out as a
+    library or a list of tensors is."""
     try:
-        return dy.data_ptr() == 0
+        return not tensor.is_nested and (tensor.data_ptr() != 0 or tensor.numel() == 0)
     except RuntimeError:
-        return True
+        return False
 
 
 def is_recorded_for_elsewhere() -> bool:
@@ -66,6 +73,16 @@ def is_unknown_to_our_ops(x: Tensor, w: Tensor) -> bool:
     """True for complex numbers, and under torch.func's transforms and forward-mode derivatives: only PyTorch's own op
     knows them."""
     return x.is_complex() or _are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def is_foreign(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
+    """True if one of them is not numbers at strides: sparse, nested, quantized, laid out as MKLDNN does, or known to be
+    zero without any memory. What PyTorch's own op makes of them is for it to say."""
+    return any(
+        tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor._is_zerotensor()
+        for tensor in (x, w, bias)
+        if isinstance(tensor, Tensor)
+    )
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)

@@ -67,7 +67,7 @@ Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const 
 // dy as the kernels read it.
 Tensor dense(const Tensor& dy, const TunedCall& call) {
   if (dy.strides() == c10::IntArrayRef(call.y.strides) && call.dgrad->is_aligned(dy)) return dy;
-  return call.y.empty_like(dy).copy_(dy);
+  return call.y.empty_like(dy).copy_(readable(dy));
 }
 
 Tensor bias_gradient(const Tensor& dy, const TunedCall& call) {

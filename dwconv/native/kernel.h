@@ -25,6 +25,16 @@ inline at::Tensor empty_strided(
   return at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(device));
 }
 
+// The tensor, if its memory is there: it may have been given back, as FSDP does between two uses of a weight.
+inline const at::Tensor& readable(const at::Tensor& tensor) {
+  const size_t end = at::detail::computeStorageNbytes(
+      tensor.sizes(), tensor.strides(), tensor.itemsize(), static_cast<size_t>(tensor.storage_offset()));
+  TORCH_CHECK(
+      end <= tensor.storage().nbytes(), "a tensor of ", tensor.sizes(),
+      " has no memory: its storage was freed or made smaller; bring it back before the call, and before its gradient");
+  return tensor;
+}
+
 // A tensor that a kernel reads or writes, as PyTorch sees it. The first size of an image is the batch: any.
 struct Operand {
   bool is_image;
@@ -117,7 +127,7 @@ class Kernel {
   void run(int64_t batch, at::ArrayRef<at::Tensor> inputs, at::ArrayRef<at::Tensor> results) const {
     RECORD_FUNCTION(name_.c_str(), c10::ArrayRef<const c10::IValue>{});
     c10::SmallVector<void*, 8> addresses;
-    for (const auto& input : inputs) addresses.push_back(input.data_ptr());
+    for (const auto& input : inputs) addresses.push_back(readable(input).data_ptr());
     for (const auto& result : results) addresses.push_back(result.data_ptr());
     int64_t bytes = 0;
     for (const auto& workspace : workspaces_) {

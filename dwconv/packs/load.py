@@ -16,8 +16,9 @@ from pathlib import Path
 from dwconv import cpu_facts, native, packed, versions
 from dwconv.build.load import openmp_is_here
 from dwconv.call.functional import reset
-from dwconv.errors import DwconvError, LogError, PackError
+from dwconv.errors import DwconvError, LogError, PackError, one_line
 from dwconv.native.compile import bound_to
+from dwconv.new_file import check_name
 from dwconv.packs.manifest import MANIFEST, File, MadeFor, Manifest, decode
 from dwconv.records.line import decode as decode_record
 from dwconv.records.record import TuningRecord
@@ -59,7 +60,7 @@ def load_pack(path: str | os.PathLike[str], *, sha256: str | None = None, unmeas
     try:
         return _load(folder, sha256=sha256, unmeasured=unmeasured)
     except DwconvError as error:
-        raise PackError(f"pack={folder}: {error}") from error
+        raise PackError(one_line(f"pack={folder}: {error}")) from error
 
 
 def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
@@ -99,6 +100,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
 def _content(path: Path, *, most_bytes: int) -> bytes:
     """Raises PackError if it is no file, cannot be read, or is larger."""
     try:
+        check_name(path)
         with open(path, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise PackError(f"{path.name} is no file")

@@ -19,9 +19,9 @@ FORMAT: Literal[1] = 1
 MANIFEST = "manifest.json"
 RECORDS = "records.jsonl"
 
-_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.\-+ ():/]{1,200}$")]
-_Path = Annotated[str, msgspec.Meta(pattern=r"^(kernels/|native/)?[A-Za-z0-9_\-][A-Za-z0-9_.\-+]{0,199}$")]
+_Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.\-+ ():/]{1,200}\Z")]
+_Path = Annotated[str, msgspec.Meta(pattern=r"^(kernels/|native/)?[A-Za-z0-9_\-][A-Za-z0-9_.\-+]{0,199}\Z")]
 """Of a file in the pack: no way leads out of it."""
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Bytes = Annotated[int, msgspec.Meta(ge=1, le=2**28)]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
-from dwconv.new_file import sync_folder
+from dwconv.new_file import check_name, sync_folder
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.reading import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
 from dwconv.records.record import TuningRecord
@@ -73,6 +73,7 @@ class TuningLog:
         self._held: int | None = None
         self._has_said_that_it_waits = False
         try:
+            check_name(path)
             is_folder = self.path.is_dir()
         except OSError as error:
             raise self._refused("cannot be read", error) from error
@@ -213,7 +214,7 @@ class TuningLog:
             return False
 
     def _refused(self, what: str, error: OSError) -> LogError:
-        return LogError(f"log={self.path} {what}: {error.strerror}; name another file with --log")
+        return LogError(one_line(f"log={self.path} {what}: {error.strerror}; name another file with --log"))
 
 
 def log_path(target: Target) -> Path:

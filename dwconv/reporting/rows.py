@@ -16,6 +16,7 @@ from dwconv.knowledge import database
 from dwconv.problem import Problem
 from dwconv.reporting.ran import Ran
 from dwconv.schedules.template import Candidate
+from dwconv.target import CpuTarget, Target
 from dwconv.tuner.stakes import Stakes
 from dwconv.workload import PASSES, Pass
 
@@ -48,6 +49,8 @@ class PassRow:
     basis: Basis
     batch: int | None
     """The batch size of the measurement, if it is another than the call's: the times are scaled."""
+    threads: int | None
+    """The threads of the measurement, if they are others than the call's: the times are of these."""
     to_win_us: float
     """What tuning is expected to win of one call."""
 
@@ -132,12 +135,14 @@ def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
     """What is known of everything that ran."""
     stakes = cache(lambda target: Stakes(target, database()))
     latest = {(plan.problem, plan.device): plan for plan in plans()}
+    latest_here = {(plan.problem, plan.device, plan.target): plan for plan in plans()}
     rows = []
     for each in ran:
-        plan = latest.get((each.problem, each.device))
         decisions, target = dispatch.decisions(each.problem, each.device)
+        sizes = each.problem, each.device
+        plan = latest_here.get((*sizes, target)) or latest.get(sizes)  # with other threads, if none ran with these
         if plan:
-            decisions = {pass_: _as_it_ran(plan, pass_) for pass_ in PASSES}
+            decisions, target = {pass_: _as_it_ran(plan, pass_) for pass_ in PASSES}, plan.target
         known = stakes(target) if target else None
         passes = [pass_ for pass_ in PASSES if pass_ in each.per_step]
         rows.append(
@@ -145,7 +150,7 @@ def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
                 names=each.names,
                 problem=each.problem,
                 device=target.device if target else str(each.device),
-                passes=tuple(_pass_row(each, pass_, decisions[pass_], known) for pass_ in passes),
+                passes=tuple(_pass_row(each, pass_, decisions[pass_], known, target) for pass_ in passes),
                 counted_for=each.counted_for,
             )
         )
@@ -162,8 +167,10 @@ def _as_it_ran(plan: Plan, pass_: Pass) -> DispatchDecision:
     return dataclasses.replace(decision, provider="pytorch", reason=f"its kernel could not be built: {why}")
 
 
-def _pass_row(ran: Ran, pass_: Pass, decision: DispatchDecision, stakes: Stakes | None) -> PassRow:
-    times = _times(decision, ran.problem, pass_)
+def _pass_row(
+    ran: Ran, pass_: Pass, decision: DispatchDecision, stakes: Stakes | None, target: Target | None
+) -> PassRow:
+    times = _times(decision, ran.problem, pass_, target)
     provider, reason, why = decision.provider, decision.reason, _why(decision)
     if ran.why_pytorch:
         provider = "pytorch"
@@ -182,6 +189,7 @@ def _pass_row(ran: Ran, pass_: Pass, decision: DispatchDecision, stakes: Stakes 
         pytorch=times.pytorch,
         basis=times.basis,
         batch=times.batch,
+        threads=times.threads,
         to_win_us=to_win_us,
     )
     return row if row.now_us is None else dataclasses.replace(row, to_win_us=min(to_win_us, row.now_us))
@@ -206,9 +214,10 @@ class _Times:
     pytorch: str = ""
     basis: Basis = "not known"
     batch: int | None = None
+    threads: int | None = None
 
 
-def _times(decision: DispatchDecision, problem: Problem, pass_: Pass) -> _Times:
+def _times(decision: DispatchDecision, problem: Problem, pass_: Pass, target: Target | None) -> _Times:
     """What the decision is based on, for one call of the problem."""
     record, hoped = decision.record, decision.expected
     if record and record.measurement:
@@ -221,7 +230,14 @@ def _times(decision: DispatchDecision, problem: Problem, pass_: Pass) -> _Times:
             pytorch=other[0] if other else "",
             basis="predicted" if hoped else "measured",
             batch=record.workload.batch if scale != 1 else None,
+            threads=_other_threads(record.device, target),
         )
     if hoped:
         return _Times(ours_us=hoped.us, pytorch_us=hoped.us * hoped.gain, basis="predicted")
     return _Times()
+
+
+def _other_threads(device: str, target: Target | None) -> int | None:
+    """The threads in a CPU's name, if they are others than those of ``target``."""
+    measured = target.named(device) if isinstance(target, CpuTarget) and device != target.device else None
+    return measured.threads if measured else None

@@ -93,8 +93,9 @@ def calls(row: LayerRow, each: PassRow) -> str:
 
 
 def basis(each: PassRow) -> str:
-    """``measured``, ``measured at batch 8``"""
-    return each.basis + (f" at batch {each.batch}" if each.batch else "")
+    """``measured``, ``measured at batch 8 on 2 threads``"""
+    said = each.basis + (f" at batch {each.batch}" if each.batch else "")
+    return said + (f" on {each.threads} thread{'s' if each.threads > 1 else ''}" if each.threads else "")
 
 
 def numbered(reasons: Sequence[str]) -> dict[str, int]:

@@ -39,6 +39,25 @@ def test_it_is_compiled_once(compiler: StubCompiler) -> None:
     assert {path.suffix for path in kept().parent.iterdir()} == {".sealed", ".lock"}
 
 
+BUILT_FOR_CUDA = """
+import torch
+
+torch.cuda._is_compiled = lambda: True
+torch.cuda.is_available = lambda: False
+from dwconv.native.compile import load_compiled
+
+print(load_compiled().module.run())
+"""
+
+
+def test_a_pytorch_for_cuda_says_nothing_of_a_gpu_that_is_not_here(compiler: StubCompiler, tmp_path: Path) -> None:
+    environment = {**os.environ, "CUDA_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILT_FOR_CUDA], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "42", "")
+
+
 DAMAGED = """
 import os, sys
 from pathlib import Path

@@ -75,7 +75,7 @@ def test_a_manifest_that_was_changed_or_cut_off_is_refused(pack):
     refused(pack, "manifest.json cannot be read: No such file")
 
 
-@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "kernels/../../outside", "kernels/.."])
+@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "kernels/../../outside", "kernels/..", "a\n"])
 def test_no_file_outside_of_the_pack_is_read(pack, path):
     outside = pack.parent / "outside"
     outside.write_bytes(b"outside")

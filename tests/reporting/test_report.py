@@ -81,6 +81,36 @@ def test_another_batch_and_a_sweep_for_the_bias_are_reckoned_in(logs):
     assert "measured at batch 2" in str(dwconv.report(layer(bias=True), torch.cat([X, X])))
 
 
+@pytest.fixture
+def threads():
+    """Another number of threads, from then on."""
+    before = torch.get_num_threads()
+    yield lambda: torch.set_num_threads(before + 1)
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("baseline_us", [1e5, 1.0], ids=["dwconv", "pytorch"])
+def test_times_of_another_number_of_threads_are_said_to_be(logs, threads, baseline_us):
+    plant(logs / "log.jsonl", [workload_of()], baseline_us=baseline_us)
+    model, tuned_for = layer(), cpu_target()
+    model(X)
+    threads()
+    (row,) = dwconv.report(model).rows
+    assert (row.device, row.passes[0].threads) == (tuned_for.device, None), "as the calls ran"
+    model(X)
+    words = f"measured on {tuned_for.threads} thread" + "s" * (tuned_for.threads > 1)
+    for report in (dwconv.report(model), dwconv.report(model, X)):
+        (row,) = report.rows
+        assert row.device == cpu_target().device != tuned_for.device
+        assert {(each.basis, each.threads) for each in row.passes} == {("measured", tuned_for.threads)}
+        assert words in str(report) and words in report.to_html()
+    explained = dwconv.explain(X, model[1].weight, padding=1)
+    assert all(words.removeprefix("measured ") in each.reason for each in explained.passes)
+    torch.set_num_threads(tuned_for.threads)
+    (row,) = dwconv.report(model).rows
+    assert (row.device, row.passes[0].threads) == (tuned_for.device, None)
+
+
 def test_what_runs_often_takes_more_of_a_step(logs):
     class Often(nn.Module):
         def __init__(self):
