@@ -35,7 +35,7 @@ LIMIT_S = 300.0
 
 @contextlib.contextmanager
 def _no_cuda_named() -> Iterator[None]:
-    """Builds of PyTorch for CUDA say, when this part of them is imported, that there is no GPU. Nobody asked for one."""
+    """PyTorch's builds for CUDA say, when this part of them is imported, that there is no GPU; nobody asked."""
     logger = logging.getLogger("torch.utils.cpp_extension")
     before = logger.level
     logger.setLevel(logging.ERROR)

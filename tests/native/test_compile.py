@@ -42,7 +42,7 @@ def test_it_is_compiled_once(compiler: StubCompiler) -> None:
 BUILT_FOR_CUDA = """
 import torch
 
-torch.cuda._is_compiled = lambda: True
+torch.version.cuda, torch.cuda._is_compiled = "13.0", lambda: True
 torch.cuda.is_available = lambda: False
 from dwconv.native.compile import load_compiled
 
