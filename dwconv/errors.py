@@ -64,6 +64,10 @@ class CannotBeCut(DwconvError):
     the message names the operator."""
 
 
+class OutOfTime(DwconvError):
+    """The seconds that measuring may take are over."""
+
+
 class NoPlan(DwconvError, ValueError):
     """Devices, microbatches or memory that no plan of a pipeline fits; or a plan that cannot be run."""
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
 from torch.fx import GraphModule
 
 from dwconv.concurrency.choosing.options import read
 from dwconv.concurrency.compiled_graph import CompiledGraph
-from dwconv.errors import CannotBeCut, DwconvWarning, InvalidChoice
+from dwconv.errors import DwconvWarning, InvalidChoice, one_line
 
+_MOST_SHOWN = 300
 _KNOWN_TENSORS = (Tensor, torch.nn.Parameter, torch.nn.Buffer, torch._subclasses.FakeTensor)
 
 
@@ -31,13 +33,18 @@ def dwconv_concurrent(
         chosen = read(options)
     except InvalidChoice as error:
         return _that_raises(error)
-    graph = CompiledGraph(module, chosen)
+    graph = CompiledGraph(chosen, why_plain=_why_plain(inputs))
     try:
-        _check(inputs)
-        graph.trace(inputs)
-    except CannotBeCut as error:
-        graph.run_plainly(str(error))
-        _say_once(str(error))
+        graph.trace(module, inputs)
+    except TorchDynamoException:
+        raise
+    except RuntimeError as error:  # tracing names the operator that it cannot follow
+        if any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in module.graph.nodes):
+            raise  # called as it is, it may compute something else
+        said = one_line(str(error), most=_MOST_SHOWN)
+        graph.leave_untraced(module, f"AOTAutograd cannot trace the graph: {said}")
+    if graph.why_plain:
+        _say_once(graph.why_plain)
 
     def run(*args: Any) -> Any:
         return graph(*args)
@@ -45,16 +52,14 @@ def dwconv_concurrent(
     return run
 
 
-def _check(inputs: Sequence[Any]) -> None:
-    """Raises CannotBeCut for a graph that no schedule can be made for."""
+def _why_plain(inputs: Sequence[Any]) -> str:
+    """Why no schedule can be made for a graph of such inputs; empty if one can."""
     for each in inputs:
         if isinstance(each, torch.SymInt) or (isinstance(each, Tensor) and _has_symbols(each)):
-            raise CannotBeCut(
-                "a graph of sizes that change runs plainly; torch.compile(…, dynamic=False) makes one for each size"
-            )
+            return "a graph of sizes that change runs plainly; torch.compile(…, dynamic=False) makes one for each size"
         if isinstance(each, Tensor) and type(each) not in _KNOWN_TENSORS:
-            kind = type(each).__name__
-            raise CannotBeCut(f"a graph takes a {kind} and runs plainly; schedules are for plain tensors")
+            return f"a graph takes a {type(each).__name__} and runs plainly; schedules are for plain tensors"
+    return ""
 
 
 def _has_symbols(tensor: Tensor) -> bool:

@@ -1,8 +1,10 @@
 """CompiledGraph: one graph that torch.compile hands over, and what runs it: plain execution, or a schedule of tasks.
 
-first call    a choice from the log, if it fits; else measure and choose
-later calls   plain: the graph as torch.compile has it, with PyTorch's own autograd
-              else:  AOTAutograd's forward and backward graph, each by its schedule
+first call    the schedule that the options name; else a choice from the log, if it fits; else measure and choose
+later calls   AOTAutograd's forward and backward graph, each plainly or by its schedule
+
+Plain execution is not the graph as torch.compile found it: some of its operators, such as those of a checkpoint, mean
+something else when they are called than what AOTAutograd makes of them.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from torch.fx import GraphModule
 from dwconv.concurrency.choosing import log
 from dwconv.concurrency.choosing.choice import Choice
 from dwconv.concurrency.choosing.choose import Chooser, device_name, kept_versions
-from dwconv.concurrency.choosing.measured import PLAIN
-from dwconv.concurrency.choosing.options import Options
+from dwconv.concurrency.choosing.forced import forced_schedule
+from dwconv.concurrency.choosing.options import PLAIN, Options
 from dwconv.concurrency.choosing.trial import Trial
 from dwconv.concurrency.graph.tasks import digest_of
-from dwconv.concurrency.running.program import Boxed, Program
+from dwconv.concurrency.running.program import Boxed, Program, plainly
 from dwconv.errors import CannotBeCut, InvalidChoice, LogError, one_line
 
 _numbers = count()
@@ -35,42 +37,39 @@ graphs: weakref.WeakSet[CompiledGraph] = weakref.WeakSet()
 
 
 class CompiledGraph:
-    """Runs ``module`` plainly until something else was chosen."""
+    """Runs one graph plainly until something else was chosen."""
 
-    def __init__(self, module: GraphModule, options: Options) -> None:
-        self.module = module
+    def __init__(self, options: Options, *, why_plain: str = "") -> None:
         self.options = options
         self.choice: Choice | None = None
         self.source = ""
         """Where the choice comes from."""
-        self.why_plain = ""
+        self.why_plain = why_plain
         """Why there is nothing to choose; empty if there is."""
         self.forward: Program | None = None
         self.backward: Program | None = None
-        self._compiled: Callable[..., Any] | None = None
+        self._compiled: Callable[..., Any]
         self._digest = ""
         self._written: tuple[int, ...] = ()
         self._is_choosing = False
         self._reads_log = options.log
-        self._parameters: list[weakref.ref[Tensor]] = []
+        self._parameters: list[weakref.ref[Tensor]] | None = None
         self.number = next(_numbers)
         graphs.add(self)
 
     # -- tracing -------------------------------------------------------------------------------------------------------
 
-    def trace(self, inputs: Sequence[Any]) -> None:
-        """Have AOTAutograd trace the graph, and cut it. Raises CannotBeCut."""
+    def trace(self, module: GraphModule, inputs: Sequence[Any]) -> None:
+        """Have AOTAutograd trace the graph, and cut it."""
         compiler = aot_autograd(
             fw_compiler=self._compile_forward, bw_compiler=self._compile_backward, partition_fn=self._parted
         )
-        try:
-            self._compiled = compiler(self.module, inputs)
-        except CannotBeCut:
-            raise
-        except RuntimeError as error:  # tracing names the operator that it cannot follow
-            raise CannotBeCut(
-                f"AOTAutograd cannot trace the graph: {one_line(str(error), most=_MOST_SHOWN)}"
-            ) from error
+        self._compiled = compiler(module, inputs)
+
+    def leave_untraced(self, module: GraphModule, reason: str) -> None:
+        """AOTAutograd cannot trace the graph: it runs as torch.compile found it, with PyTorch's own autograd."""
+        self.run_plainly(reason)
+        self._compiled = module
 
     def _parted(self, joint: GraphModule, inputs: Sequence[Any], **rest: Any) -> Any:
         """Forward and backward graph; what the forward pass has computed is kept for the backward pass, as plain
@@ -84,50 +83,62 @@ class CompiledGraph:
         if context is not None and context.fw_metadata is not None:
             infos = enumerate(context.fw_metadata.input_info)
             self._written = tuple(place for place, info in infos if info.mutates_data or info.mutates_metadata)
-        self.forward = Program(module)
-        return self.forward.boxed()
+            # No engine writes to what was saved for the backward pass: nothing is donated, whatever was chosen, and a
+            # backward pass may run again with retain_graph=True.
+            context.fw_metadata.bw_donated_idxs = []
+        self.forward = self._cut(module)
+        return self.forward.boxed() if self.forward else plainly(module)
 
     def _compile_backward(self, module: GraphModule, inputs: Sequence[Any]) -> Boxed:
         """Comes with the first backward pass."""
-        try:
-            self.backward = Program(module)
-        except CannotBeCut as error:
-            self.run_plainly(str(error))
-            return _uncut(module)
-        if self.choice is not None and not self._follow(self.choice):
+        self.backward = self._cut(module)
+        if self.backward is None:
+            return plainly(module)
+        if self.options.schedule:
+            self._force(self.options.schedule)
+        elif self.choice is not None and not self._follow(self.choice):
             self.choice = None
         return self.backward.boxed()
+
+    def _cut(self, module: GraphModule) -> Program | None:
+        """The graph in tasks; None if it has to run plainly."""
+        if self.why_plain:
+            return None
+        try:
+            return Program(module)
+        except CannotBeCut as error:
+            self.run_plainly(str(error))
+            return None
 
     # -- running -------------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any) -> Any:
-        if self.why_plain or self._is_choosing:
-            if not self._parameters:
-                self.remember(args)
-            return self.module(*args)
-        if self.choice is None:
+        if self._parameters is None:
+            self._parameters = [weakref.ref(arg) for arg in args if isinstance(arg, torch.nn.Parameter)]
+        if self.choice is None and not self.why_plain and not self._is_choosing:
             self._decide(args)
-        if self.choice is None or self.choice.is_plain or self._compiled is None:
-            return self.module(*args)
         return self._compiled(*args)
 
     def run_plainly(self, reason: str) -> None:
         """There is nothing to choose, from now on."""
         self.why_plain = reason
+        for program in self._programs():
+            program.run_plainly()
 
-    def uses(self, model: torch.nn.Module) -> bool:
-        """True if one of the model's parameters went into the graph."""
-        used = {id(found) for each in self._parameters if (found := each()) is not None}
-        return any(id(parameter) in used for parameter in model.parameters())
+    def _programs(self) -> list[Program]:
+        return [program for program in (self.forward, self.backward) if program is not None]
 
-    def remember(self, args: Sequence[Any]) -> None:
-        """Remember the parameters among the arguments."""
-        self._parameters = [weakref.ref(arg) for arg in args if isinstance(arg, torch.nn.Parameter)]
+    @property
+    def parameters(self) -> set[int]:
+        """The parameters that went into the graph, by id."""
+        return {id(found) for each in self._parameters or () if (found := each()) is not None}
 
     def _decide(self, args: Sequence[Any]) -> None:
         """Use what is known of the graph, or measure it now. For another number of threads torch.compile makes another
         graph."""
-        self.remember(args)
+        if self.options.schedule:
+            self._force(self.options.schedule)
+            return
         if self._reads_log and self._recall():
             return
         self._is_choosing = True
@@ -155,48 +166,57 @@ class CompiledGraph:
 
     def _follow(self, choice: Choice) -> bool:
         """Let the programs that are there run by ``choice``; False if it does not fit them."""
-        programs = [self.forward, self.backward]
+        programs = self._programs()
+        for program in programs:
+            program.run_plainly()
         try:
             for program, schedule in zip(programs, choice.schedules, strict=False):
-                if program is None:
-                    continue
                 if program is self.backward and program.kept_whole != choice.kept_whole:
                     program.split_all_but(choice.kept_whole)
                 program.engine = program.prepared(schedule)
         except InvalidChoice:
             self._reads_log = False
             for program in programs:
-                if program is not None:
-                    program.run_one_at_a_time()
+                program.run_plainly()
             return False
         return True
 
+    def _force(self, name: str) -> None:
+        """Let the programs that are there run by the schedule of this name."""
+        cores = torch.get_num_threads()
+        for part, program in enumerate(self._programs() if name != PLAIN else []):
+            schedule = forced_schedule(program.cut, part=part, options=self.options, cores=cores, on_gpu=program.on_gpu)
+            program.engine = program.prepared(schedule)
+        self._choose_unmeasured(name, f"the option schedule={name!r} says so", cores=cores)
+
     def _measure(self, args: Sequence[Any]) -> None:
-        assert self.forward is not None and self._compiled is not None
         cores = torch.get_num_threads()
         if self.options.seconds == 0:
-            self._choose_plain("nothing was measured: seconds=0", cores=cores)
+            self._choose_unmeasured(PLAIN, "nothing was measured: seconds=0", cores=cores)
             return
         trial = Trial(args, written=self._written)
+        step = trial.step(self._compiled)
         with trial.unchanged():
-            trial.step(self._compiled)()  # compiles the backward graph
-            programs = [each for each in (self.forward, self.backward) if each is not None]
-            if self.why_plain or all(len(program.cut.graph.tasks) < 2 for program in programs):
-                self._choose_plain(self.why_plain or "there are no two tasks", cores=cores)
+            step()  # compiles the backward graph
+            programs = self._programs()
+            if self.why_plain:
+                return
+            if all(len(program.cut.graph.tasks) < 2 for program in programs):
+                self._choose_unmeasured(PLAIN, "there are no two tasks", cores=cores)
                 return
             chooser = Chooser(programs, options=self.options, cores=cores)
-            ranking, winner = chooser.choose(trial, plain=self.module, compiled=self._compiled)
+            ranking, winner = chooser.choose(step)
         found = chooser.choice(ranking, winner, graph=self._digest)
         self._follow(found)
         self.choice, self.source = found, "measured in this process"
-        if found.trusted and self.options.log:
+        if not found.trusted:
+            self.source += ", and not kept"
+        elif self.options.log:
             self._keep(found)
-        elif not found.trusted:
-            self.source += " while other work disturbed it: not kept"
 
-    def _choose_plain(self, reason: str, *, cores: int) -> None:
+    def _choose_unmeasured(self, winner: str, reason: str, *, cores: int) -> None:
         self.choice = Choice(
-            graph=self._digest, device="", cores=cores, asked=self.options.asked, winner=PLAIN, reason=reason,
+            graph=self._digest, device="", cores=cores, asked=self.options.asked, winner=winner, reason=reason,
             trusted=False,
         )  # fmt: skip
         self.source = "not measured"
@@ -208,16 +228,3 @@ class CompiledGraph:
             self.source += f"; not kept: {error}"
         else:
             self.source += f", kept in {path}"
-
-
-def _uncut(module: GraphModule) -> Boxed:
-    """Runs a traced graph as it is."""
-
-    def call(inputs: list[Any]) -> list[Any]:
-        given = inputs[:]
-        inputs.clear()
-        results: list[Any] = module.forward(*given)
-        return results
-
-    call._boxed_call = True  # type: ignore[attr-defined]
-    return call

@@ -9,12 +9,13 @@ import torch
 
 from dwconv.advantage import in_us
 from dwconv.concurrency.choosing.choice import Choice
-from dwconv.concurrency.choosing.measured import PLAIN
+from dwconv.concurrency.choosing.options import PLAIN
 from dwconv.concurrency.compiled_graph import CompiledGraph, graphs
 from dwconv.errors import InvalidWorkload
 from dwconv.records.record import Measurement
 
 _MOST_GRADIENTS = 5
+_MOST_LAYERS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +82,11 @@ class Explanation:
     """The graphs of a model. Prints as a short report."""
 
     graphs: tuple[GraphExplanation, ...]
+    left_out: str = ""
+    """Which parts of the model torch.compile has left out, as their parameters tell; empty if none."""
 
     def __str__(self) -> str:
-        return "\n".join(str(graph) for graph in self.graphs)
+        return "\n".join([*map(str, self.graphs), *([self.left_out] if self.left_out else [])])
 
 
 def explain(model: torch.nn.Module | None = None) -> Explanation:
@@ -91,14 +94,40 @@ def explain(model: torch.nn.Module | None = None) -> Explanation:
     graph belongs to the model whose parameters it takes.
 
     Raises InvalidWorkload for a model that has not run with the backend."""
-    found = [graph for graph in graphs if model is None or graph.uses(model)]
-    if model is not None and not found:
-        name = type(getattr(model, "_orig_mod", model)).__name__
-        raise InvalidWorkload(
-            f'{name} has not run with torch.compile(model, backend="dwconv_concurrent") in this process, '
-            "or nothing in it was compiled"
-        )
-    return Explanation(graphs=tuple(_explained(graph) for graph in sorted(found, key=lambda each: each.number)))
+    found = sorted(graphs, key=lambda each: each.number)
+    left_out = ""
+    if model is not None:
+        model = getattr(model, "_orig_mod", model)
+        mine = {id(parameter) for parameter in model.parameters()}
+        found = [graph for graph in found if not mine.isdisjoint(graph.parameters)]
+        left_out = _left_out(model, used=set().union(*(graph.parameters for graph in found)))
+        if not found and not any(isinstance(part, torch.nn.RNNBase) for part in model.modules()):
+            raise InvalidWorkload(
+                f'{type(model).__name__} has not run with torch.compile(model, backend="dwconv_concurrent") in this '
+                "process, or nothing in it was compiled"
+            )
+    return Explanation(graphs=tuple(_explained(graph) for graph in found), left_out=left_out)
+
+
+def _left_out(model: torch.nn.Module, *, used: set[int]) -> str:
+    """Which layers' parameters went into no graph, in a line."""
+    layers = []
+    for name, layer in model.named_modules():
+        own = [id(parameter) for parameter in layer.parameters(recurse=False)]
+        if own and used.isdisjoint(own):
+            layers.append((name or "the model", layer))
+    if not layers:
+        return ""
+    total = len(list(model.parameters()))
+    missing = total - len(used & {id(parameter) for parameter in model.parameters()})
+    shown = ", ".join(f"{name} ({type(layer).__name__})" for name, layer in layers[:_MOST_LAYERS])
+    more = f" and {len(layers) - _MOST_LAYERS} more" if len(layers) > _MOST_LAYERS else ""
+    recurrent = sorted({type(layer).__name__ for _, layer in layers if isinstance(layer, torch.nn.RNNBase)})
+    why = f"; torch.compile does not capture {' and '.join(recurrent)}" if recurrent else ""
+    return (
+        f"no graph has {missing} of {total} parameters, of {shown}{more}: "
+        f"what torch.compile left out, or has not run yet, runs as without it{why}"
+    )
 
 
 def _explained(graph: CompiledGraph) -> GraphExplanation:

@@ -14,7 +14,8 @@ from torch import nn
 import dwconv
 from dwconv.concurrency import compiled_graph, explain
 from dwconv.concurrency.choosing import choose as choosing
-from dwconv.concurrency.times import pair_times, task_timer
+from dwconv.concurrency.choosing.trial import Trial
+from dwconv.concurrency.times import budget, pair_times, task_timer
 from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
 from dwconv.measure.timing import Lap
 from dwconv.records.record import Measurement
@@ -23,11 +24,15 @@ ALWAYS = {"fall_back": False, "seconds": 1}
 
 
 class StillClock:
-    """Every lap takes as long, and nothing disturbs it."""
+    """Every lap takes as long, of the time that there is for measuring too, and other work takes ``lost`` of it."""
+
+    lost = 0.0
+    now_s = 0.0
 
     def lap(self, call, *, times):
         call()
-        return Lap(seconds=1e-3)
+        StillClock.now_s += 0.02
+        return Lap(seconds=1e-3, lost=self.lost)
 
     def overall(self):
         return lambda: 0.0
@@ -46,6 +51,8 @@ def quick_and_alone(tmp_path, monkeypatch):
     """Nothing of other tests is known, times are made up, and results are the same bit by bit."""
     monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path))
     monkeypatch.setattr(choosing, "clock_of_steps", StillClock)
+    monkeypatch.setattr(StillClock, "now_s", 0.0)
+    monkeypatch.setattr(budget, "now_s", lambda: StillClock.now_s)
     monkeypatch.setattr(task_timer, "time_in_turns", once)
     torch._dynamo.reset()
     before = torch.get_num_threads()
@@ -101,11 +108,13 @@ def steps(model, run, x, *, count=3):
     return [*losses, *grads, *(tensor.detach().clone() for tensor in model.state_dict().values()), torch.rand(1)]
 
 
-def train_both(model, x, options):
-    """``steps`` of the model as it is, and of a copy that is compiled; and what runs the copy."""
+def train_both(model, x, options, *, like=None):
+    """``steps`` of the model as it is, or with the backend ``like``; of a copy that is compiled; and what runs that."""
     twin = copy.deepcopy(model)
+    expected = steps(model, torch.compile(model, backend=like) if like else model, x)
+    torch._dynamo.reset()
     compiled = torch.compile(twin, backend="dwconv_concurrent", options=options)
-    return steps(model, model, x), steps(twin, compiled, x), explain(compiled)
+    return expected, steps(twin, compiled, x), explain(compiled)
 
 
 def placed(schedule):
@@ -128,9 +137,9 @@ def test_training_is_that_of_plain_execution(make, shape):
 
 
 def test_measuring_changes_nothing():
-    """Where plain execution is chosen, one step after it was all measured is that of a model never compiled."""
+    """Where plain execution is chosen, steps after it was all measured are those of aot_eager."""
     torch.manual_seed(0)
-    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), {"seconds": 1})
+    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), {"seconds": 1}, like="aot_eager")
     assert what.graphs[0].runs == "plain" and len(what.graphs[0].steps) > 2
     assert all(map(torch.equal, found, expected))
 
@@ -288,6 +297,7 @@ def test_an_operator_that_cannot_be_traced_is_named_and_runs_plainly(monkeypatch
     x = torch.randn(2, 3)
     with pytest.warns(DwconvWarning, match="aten.strange.default has no meaning here"):
         torch.testing.assert_close(compiled(x), model(x))
+    torch.testing.assert_close(compiled(x), model(x))
 
 
 def _fails(module):
@@ -300,9 +310,123 @@ def test_where_measuring_fails_the_graph_runs_plainly(monkeypatch):
 
     monkeypatch.setattr(compiled_graph, "Chooser", no_memory)
     torch.manual_seed(0)
-    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), ALWAYS)
+    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), ALWAYS, like="aot_eager")
     assert all(map(torch.equal, found, expected))
     assert what.graphs[0].runs == "plain" and "not enough memory" in what.graphs[0].reason
+
+
+def test_choosing_takes_no_longer_than_it_may(monkeypatch, tmp_path):
+    """On a machine under load every step takes 1.8 s, and every task 0.1 s."""
+
+    def slow(make, seconds):
+        def made(*args, **kwargs):
+            call = make(*args, **kwargs)
+
+            def run():
+                StillClock.now_s += seconds
+                return call()
+
+            return run
+
+        return made
+
+    monkeypatch.setattr(Trial, "step", slow(Trial.step, 1.8))
+    monkeypatch.setattr(task_timer.TaskTimer, "call", slow(task_timer.TaskTimer.call, 0.1))
+    torch.manual_seed(0)
+    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), {**ALWAYS, "seconds": 2}, like="aot_eager")
+    (graph,) = what.graphs
+    assert 2 <= StillClock.now_s <= 1.8 + 2 + 1.8  # the first step compiles the backward graph
+    assert (graph.runs, graph.reason) == ("plain", "seconds=2 are too few to measure it here; give it more")
+    assert "not kept" in graph.source and list(tmp_path.iterdir()) == []
+    assert all(map(torch.equal, found, expected))
+
+
+def test_tasks_that_there_is_no_time_for_are_estimated(monkeypatch):
+    """Tasks take so long that the time does for few of them; steps are measured all the same."""
+    timed = []
+
+    def slow(calls, *, clock, effort):
+        timed.append("whole" in calls)
+        StillClock.now_s += 0.3
+        return once(calls, clock=clock, effort=effort)
+
+    monkeypatch.setattr(task_timer, "time_in_turns", slow)
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Conv2d(width, width + 1, 3, padding=1) for width in range(8, 14)))
+    expected, found, what = train_both(model, torch.randn(4, 8, 9, 9), {**ALWAYS, "seconds": 2})
+    (graph,) = what.graphs
+    assert graph.runs != "plain" and len(graph.steps) >= 2
+    assert timed == [True, True, False, False] and StillClock.now_s < 2.1
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_choice_that_is_not_kept_is_not_used_either(monkeypatch, tmp_path):
+    monkeypatch.setattr(StillClock, "lost", 0.2)
+    torch.manual_seed(0)
+    expected, found, what = train_both(Branches(), torch.randn(4, 8, 9, 9), ALWAYS, like="aot_eager")
+    (graph,) = what.graphs
+    assert graph.runs == "plain" and len(graph.steps) > 2 and list(tmp_path.iterdir()) == []
+    assert "other work took 20% of the time" in str(what) and "not kept" in str(what)
+    assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("options", [{"schedule": "plain"}, {"schedule": "random:1"}, ALWAYS])
+@pytest.mark.parametrize("first", [False, True])
+def test_a_backward_pass_may_run_again_whatever_runs(options, first):
+    torch.manual_seed(0)
+    model, x = Branches(), torch.randn(4, 8, 9, 9)
+    compiled = torch.compile(model, backend="dwconv_concurrent", options=options)
+    if first:  # compiles the backward graph for values that are used once
+        compiled(x).sum().backward()
+        model.zero_grad()
+    loss = compiled(x).square().mean()
+    loss.backward(retain_graph=True)
+    once = [parameter.grad.clone() for parameter in model.parameters()]
+    loss.backward()
+    torch.testing.assert_close([parameter.grad for parameter in model.parameters()], [2 * grad for grad in once])
+    (graph,) = explain(model).graphs
+    assert (graph.runs == "plain") == (options == {"schedule": "plain"})
+
+
+@pytest.mark.parametrize("schedule", ["plain", "random:1"])
+def test_gradients_of_gradients_are_refused_whatever_runs(schedule):
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    x = torch.randn(2, 3, requires_grad=True)
+    y = torch.compile(model, backend="dwconv_concurrent", options={"schedule": schedule})(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        gradient.sum().backward()
+
+
+def test_explain_says_what_torch_compile_has_left_out():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.cells, self.last = nn.Linear(4, 4), nn.LSTM(4, 5), nn.Linear(5, 2)
+
+        def forward(self, x):
+            return self.rest(self.before(x))
+
+        def before(self, x):
+            return self.first(x).relu()
+
+        def rest(self, x):
+            return self.last(self.cells(x)[0])
+
+    model = Recurrent()
+    compiled = torch.compile(model, backend="dwconv_concurrent", options={"schedule": "plain"})
+    compiled(torch.randn(3, 2, 4))
+    *captured, said = str(explain(compiled)).splitlines()
+    assert "cells (LSTM)" in said and "torch.compile does not capture LSTM" in said
+    assert bool(captured) == ("first" not in said)
+    torch._dynamo.reset()
+    lstm = nn.LSTM(2, 2)
+    torch.compile(lstm, backend="dwconv_concurrent")(torch.randn(1, 1, 2))
+    assert str(explain(lstm)).startswith("no graph has 4 of 4 parameters, of the model (LSTM)")
+    torch._dynamo.reset()
+    whole = nn.Linear(2, 2)
+    torch.compile(whole, backend="dwconv_concurrent", options={"schedule": "plain"})(torch.randn(1, 2))
+    assert explain(whole).left_out == ""
 
 
 def test_explain_knows_only_what_has_run():

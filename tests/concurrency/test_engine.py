@@ -10,6 +10,7 @@ import threading
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 from traced_graphs import branches, branches_inputs, dealt, traced
 
 from dwconv.concurrency.graph.gradient_pairs import split
@@ -17,6 +18,7 @@ from dwconv.concurrency.graph.tasks import cut
 from dwconv.concurrency.running.engine import CpuEngine
 from dwconv.concurrency.running.lanes import one_at_a_time
 from dwconv.concurrency.running.workers import Workers
+from dwconv.concurrency.scheduling.drawn import drawn
 from dwconv.concurrency.scheduling.schedule import Schedule
 from dwconv.errors import InvalidChoice
 
@@ -72,6 +74,29 @@ def test_any_schedule_gives_the_same_bits(graph, expected, seed):
     for _ in range(5):
         found = in_time(lambda: engine.run([*INPUTS]))
         assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_schedule_in_another_order_gives_the_same_bits_with_workers_and_without(graph, expected, seed):
+    """Where somebody watches, as AOTAutograd does the first run of a graph, all tasks run on the caller's thread."""
+    engine = CpuEngine(graph, drawn(graph.graph, cores=1, workers=1 + seed % 4, seed=str(seed)))
+    with FlopCounterMode(display=False):
+        alone = engine.run([*INPUTS])
+    for found in (alone, in_time(lambda: engine.run([*INPUTS]))):
+        assert all(map(torch.equal, found, expected))
+
+
+def test_workers_flush_denormal_numbers_where_the_caller_does():
+    tiny = torch.full((4,), 1e-38)
+    graph = cut(traced(lambda x: [(x * 1e-3).sum(), (x * 1e-4).sum()], [tiny]))
+    engines = [CpuEngine(graph, dealt(graph, workers=2, seed=seed)) for seed in range(4)]
+    for flushes in (False, True, False):
+        assert torch.set_flush_denormal(flushes)
+        try:
+            found = [each for engine in engines for each in engine.run([tiny])]
+        finally:
+            torch.set_flush_denormal(False)
+        assert {bool(each) for each in found} == {not flushes}  # a thread that flushes would say False to all
 
 
 def test_tasks_run_on_workers_that_stay_with_their_threads(graph):

@@ -22,6 +22,19 @@ from dwconv.errors import InvalidChoice
         ({"memory": float("nan")}, "memory=nan is negative"),
         ({"seconds": "x"}, "option seconds='x' is no number of seconds"),
         ({"fall_back": 1}, "option fall_back=1 is no True or False"),
+        (
+            {"schedule": "S7"},
+            "schedule 'S7' is unknown; use plain, gradients, strategies such as S1+S3, or random:SEED",
+        ),
+        ({"schedule": "S1+S1"}, "schedule 'S1+S1' is unknown"),
+        ({"schedule": "S1+gradients"}, "is unknown"),
+        ({"schedule": "random:"}, "schedule 'random:' is unknown"),
+        ({"schedule": "random:x"}, "schedule 'random:x' is unknown"),
+        ({"schedule": "random:-1"}, "schedule 'random:-1' is unknown"),
+        ({"schedule": "random:²"}, "with a whole number"),
+        ({"schedule": ""}, "schedule '' is unknown"),
+        ({"schedule": "plain\n" * 99}, "is unknown"),
+        ({"schedule": 3}, "option schedule=3 is no name"),
         ({"strategy": "S1"}, "option 'strategy' is unknown; use any of fall_back, log, memory, model"),
         ({"a\nb" * 99: 1}, "unknown"),
     ],
@@ -39,3 +52,5 @@ def test_good_options_are_taken():
     assert (found.strategies, found.workers, found.memory) == (("S3", "S1"), 3, 0)
     assert found.asked == read({"strategies": ["S1", "S3"], "model": "regression", "workers": 3, "memory": 0}).asked
     assert found.asked != Options().asked
+    for name in ("plain", "gradients", "S1", "S4", "S1+S3", "S3+S1", "random:0", "random:123456789012345678901"):
+        assert read({"schedule": name}).schedule == name

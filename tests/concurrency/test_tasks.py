@@ -83,6 +83,26 @@ def test_random_operators_keep_their_order():
         assert before in found.graph.tasks[after].needs
 
 
+def test_operators_of_others_keep_their_order_too():
+    """Nobody knows whether they draw random numbers, or count."""
+
+    @torch.library.custom_op("dwconv_tests::noisy", mutates_args=())
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand(x.shape)
+
+    noisy.register_fake(lambda x: torch.empty_like(x))
+    x = torch.ones(512, 512)
+    found = cut(traced(lambda x: [noisy(x.sin()) @ x, torch.rand_like(x) @ x, noisy(x.cos()) @ x], [x]))
+    drawing = [
+        index
+        for index, nodes in enumerate(found.nodes)
+        if any(kind_of(node) in ("dwconv_tests.noisy", "aten.rand_like") for node in nodes)
+    ]
+    assert len(drawing) == 3
+    for before, after in itertools.pairwise(drawing):
+        assert before in found.graph.tasks[after].needs
+
+
 def test_equal_graphs_have_one_name():
     inputs = branches_inputs()
     name = digest_of(traced(branches, inputs))
@@ -164,6 +184,12 @@ def test_what_cannot_be_cut_is_named():
 
     with pytest.raises(CannotBeCut, match=r"operator aten.add_.Tensor writes"):
         cut(traced(writes, [x]))
+
+    def sets_the_state(state, x):
+        return [torch.ops.higher_order.run_with_rng_state(state, torch.ops.aten.rand_like.default, x)]
+
+    with pytest.raises(CannotBeCut, match="run_with_rng_state is a higher-order operator"):
+        cut(make_fx(sets_the_state)(torch.get_rng_state(), x))
 
     with pytest.raises(CannotBeCut, match="sizes that change"):
         cut(make_fx(lambda x: [x * 2], tracing_mode="symbolic")(torch.randn(4, 5)))

@@ -18,6 +18,7 @@ from dwconv.concurrency.graph.tasks import CutGraph
 from dwconv.concurrency.running.lanes import one_at_a_time
 from dwconv.concurrency.scheduling.memory import peak_bytes, within
 from dwconv.concurrency.scheduling.schedule import Schedule
+from dwconv.concurrency.times.budget import Budget
 from dwconv.concurrency.times.pair_times import PairTimes
 
 MOST_MEASURED = 5
@@ -56,17 +57,17 @@ def combinations_of(strategies: Sequence[str]) -> list[tuple[str, ...]]:
     return [chosen for count in range(1, len(names) + 1) for chosen in combinations(names, count)]
 
 
-def candidates(parts: Sequence[Part], *, options: Options, planner: Planner) -> list[Candidate]:
-    """The schedules worth measuring, the most promising first."""
-    made = {
-        "+".join(names): [planner.schedule(part.cut.graph, part.curves, strategies=names) for part in parts]
-        for names in combinations_of(options.strategies)
-    }
+def candidates(parts: Sequence[Part], *, options: Options, planner: Planner, budget: Budget) -> list[Candidate]:
+    """The schedules worth measuring, the most promising first; those that can be made in the time that there is."""
+    made: dict[str, list[Schedule]] = {}
+    for names in combinations_of(options.strategies):
+        if budget.left_s:
+            made["+".join(names)] = [planner.schedule(part.cut.graph, part.curves, strategies=names) for part in parts]
     if GRADIENTS in options.strategies and any(pair.at_once_wins for part in parts for pair in part.pairs):
         made[GRADIENTS] = [
             at_once_schedule(part.cut, part.curves, part.pairs, cores=planner.machine.cores) for part in parts
         ]
-    found = [_bounded(name, parts, schedules, options) for name, schedules in made.items()]
+    found = [bounded(name, parts, schedules, options) for name, schedules in made.items()]
     found.sort(key=lambda each: each.expected_us)
     distinct: dict[object, Candidate] = {}
     for candidate in found:
@@ -86,7 +87,7 @@ def _shape(schedule: Schedule) -> object:
     return tuple((each.task, each.worker, each.threads) for each in order)
 
 
-def _bounded(name: str, parts: Sequence[Part], schedules: Sequence[Schedule], options: Options) -> Candidate:
+def bounded(name: str, parts: Sequence[Part], schedules: Sequence[Schedule], options: Options) -> Candidate:
     """The schedules, cut back to what memory they may take."""
     kept, peaks, cuts = [], [], []
     for part, schedule in zip(parts, schedules, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dwconv.concurrency.choosing.measured import PLAIN
+from dwconv.concurrency.choosing.options import PLAIN
 from dwconv.concurrency.scheduling.schedule import Schedule
 from dwconv.records.record import Measurement
 

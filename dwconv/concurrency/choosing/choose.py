@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import time
+import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from dwconv import versions
 from dwconv.concurrency.choosing.candidates import Candidate, Part, candidates
 from dwconv.concurrency.choosing.choice import Choice, GradientTimes
-from dwconv.concurrency.choosing.measured import PLAIN, Ranking, fastest
-from dwconv.concurrency.choosing.options import Options
+from dwconv.concurrency.choosing.measured import Ranking, fastest
+from dwconv.concurrency.choosing.options import PLAIN, Options
 from dwconv.concurrency.choosing.planner import Planner, gpu, this_machine
-from dwconv.concurrency.choosing.trial import Trial
 from dwconv.concurrency.graph.task_graph import Task
 from dwconv.concurrency.running.lanes import one_at_a_time
 from dwconv.concurrency.running.program import Program
+from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.scheduling.memory import peak_bytes
-from dwconv.concurrency.times.pair_times import Known, pair_times
+from dwconv.concurrency.times.budget import Budget
+from dwconv.concurrency.times.estimate import estimated_us
+from dwconv.concurrency.times.hill_climbing import Timed
+from dwconv.concurrency.times.pair_times import Known, PairTimes, pair_times
 from dwconv.concurrency.times.task_timer import TaskTimer
+from dwconv.errors import OutOfTime
 from dwconv.measure.stamp import now
 from dwconv.measure.timing import Call, Clock, CpuClock
 from dwconv.target import cpu_target, cuda_target
 
 clock_of_steps: Callable[[], Clock] = partial(CpuClock, crowded=True)
 """Makes the clock that steps are timed with. Every lane of a schedule has threads of its own."""
+_PAIRS_SHARE, _TASKS_SHARE, _PLANNING_SHARE = 0.2, 0.3, 0.2
+"""Of the time that is left, what timing pairs of gradients, tasks, and making schedules may take."""
 
 
 def device_name(*, on_gpu: bool, cores: int) -> str:
@@ -45,22 +50,24 @@ class Chooser:
         self._programs = programs
         self._options = options
         self._cores = cores
-        self._started = time.perf_counter()
-        machine = gpu() if programs[0].on_gpu else this_machine(cores)
-        self._planner = Planner(machine, options)
+        self._found: list[Candidate] = []
+        self._gradients: tuple[GradientTimes, ...] = ()
+        self._machine = Machine(cores=cores)
 
-    def choose(self, trial: Trial, *, plain: Callable[..., Any], compiled: Callable[..., Any]) -> tuple[Ranking, Any]:
-        """The ranking, and the candidate that won, or None for plain execution."""
-        self._found = candidates(self._parts(), options=self._options, planner=self._planner)
-        calls = {PLAIN: trial.step(plain)}
-        calls |= {each.name: self._step(each, trial.step(compiled)) for each in self._found}
-        left_s = self._options.seconds - (time.perf_counter() - self._started)
-        ranking = fastest(
-            calls,
-            clock=clock_of_steps(),
-            seconds=max(left_s, self._options.seconds / 2),
-            fall_back=self._options.fall_back,
-        )
+    def choose(self, step: Call) -> tuple[Ranking, Candidate | None]:
+        """The ranking, and the candidate that won, or None for plain execution. ``step`` runs the programs."""
+        budget = Budget(self._options.seconds)
+        try:
+            self._machine = gpu() if self._programs[0].on_gpu else this_machine(self._cores, budget=budget)
+            planner = Planner(self._machine, self._options)
+            parts = self._parts(planner, budget)
+            self._found = candidates(parts, options=self._options, planner=planner, budget=budget.part(_PLANNING_SHARE))
+            calls = {PLAIN: self._plain_step(step)}
+            calls |= {each.name: self._step(each, step) for each in self._found}
+            ranking = fastest(calls, clock=clock_of_steps(), budget=budget, fall_back=self._options.fall_back)
+        except OutOfTime:
+            said = f"seconds={self._options.seconds:g} are too few to measure it here; give it more"
+            ranking = Ranking(winner=PLAIN, reason=said, steps={}, trusted=False)
         return ranking, next((each for each in self._found if each.name == ranking.winner), None)
 
     def choice(self, ranking: Ranking, winner: Candidate | None, *, graph: str) -> Choice:
@@ -79,48 +86,70 @@ class Chooser:
             peaks={PLAIN: max(self._plain_peak(program) for program in self._programs), **peaks},
             notes={each.name: each.note for each in self._found if each.note},
             gradients=self._gradients,
-            handover_us=self._planner.machine.handover_us,
-            change_us=self._planner.machine.change_us,
+            handover_us=self._machine.handover_us,
+            change_us=self._machine.change_us,
             trusted=ranking.trusted,
             versions=kept_versions(),
             created=now(),
         )
 
-    def _parts(self) -> list[Part]:
+    def _parts(self, planner: Planner, budget: Budget) -> list[Part]:
         """The graphs with the times of their tasks; gradients apart where that costs nothing."""
         known: Known = {}
-        pairs, timers = [], []
+        pairs = []
+        for_pairs = budget.part(_PAIRS_SHARE)
         for program in self._programs:
-            timer = TaskTimer(program.cut)
-            found = pair_times(program.cut, timer, cores=self._planner.machine.cores, known=known)
+            found = self._pairs(program, for_pairs, known)
             whole = {each.pair.convolution for each in found if each.is_better_whole}
             if kept := [place for place in whole if place is not None]:
                 program.split_all_but(kept)
-                timer = TaskTimer(program.cut)
-                found = pair_times(program.cut, timer, cores=self._planner.machine.cores, known=known)
+                found = self._pairs(program, for_pairs, known)
             pairs.append(found)
-            timers.append(timer)
         self._gradients = tuple(
             GradientTimes(name=each.name, serial_us=each.serial_us, at_once_us=each.at_once_us)
             for found in pairs
             for each in found
         )
         graphs = [program.cut.graph for program in self._programs]
-        home = {
-            task.signature: (timer, task)
-            for graph, timer in zip(graphs, timers, strict=True)
-            for task in reversed(graph.tasks)
-        }
-
-        def timed(task: Task, threads: int) -> float:
-            timer, same = home[task.signature]
-            return timer.timed(same, threads)
-
-        curves = self._planner.curves(graphs, timed)
+        curves = planner.curves(graphs, self._timed(budget.part(_TASKS_SHARE)))
         return [
             Part(cut=program.cut, curves=curve, pairs=found)
             for program, curve, found in zip(self._programs, curves, pairs, strict=True)
         ]
+
+    def _pairs(self, program: Program, budget: Budget, known: Known) -> list[PairTimes]:
+        timer = TaskTimer(program.cut, budget=budget)
+        return pair_times(program.cut, timer, cores=self._machine.cores, known=known)
+
+    def _timed(self, budget: Budget) -> Timed:
+        """Times any task of the graphs. Once the budget is used up, it estimates them, by those that were timed."""
+        home: dict[str, tuple[TaskTimer, Task]] = {}
+        for program in self._programs:
+            timer = TaskTimer(program.cut, budget=budget)
+            home |= {task.signature: (timer, task) for task in reversed(program.cut.graph.tasks)}
+        ratios = [1.0]
+
+        def timed(task: Task, threads: int) -> float:
+            timer, same = home[task.signature]
+            estimate_us = estimated_us(task, threads)
+            try:
+                us = timer.timed(same, threads)
+            except OutOfTime:
+                return estimate_us * statistics.median(ratios)
+            ratios.append(us / estimate_us)
+            return us
+
+        return timed
+
+    def _plain_step(self, step: Call) -> Call:
+        """A step of plain execution."""
+
+        def run() -> object:
+            for program in self._programs:
+                program.run_plainly()
+            return step()
+
+        return run
 
     def _step(self, candidate: Candidate, step: Call) -> Call:
         """A step by the schedules of a candidate."""

@@ -11,6 +11,8 @@ from dwconv.errors import InvalidChoice, one_line
 MODELS = ("hill_climbing", "regression")
 GRADIENTS = "gradients"
 STRATEGIES = ("S1", "S2", "S3", "S4", GRADIENTS)
+PLAIN = "plain"
+RANDOM = "random:"
 _SHOWN = 60
 
 
@@ -33,6 +35,9 @@ class Options:
     """Plain execution runs where nothing is faster. False: the fastest schedule runs, whatever plain takes."""
     log: bool = True
     """Keep what was chosen, and use what is kept."""
+    schedule: str | None = None
+    """This one runs, and nothing is measured: ``plain``, strategies such as ``S1+S3``, ``gradients``, or one drawn by
+    chance, such as ``random:7``."""
 
     @property
     def asked(self) -> str:
@@ -47,11 +52,25 @@ class Options:
                 raise InvalidChoice(f"strategy {_shown(name)} is unknown; use any of {', '.join(STRATEGIES)}")
         if self.model not in MODELS:
             raise InvalidChoice(f"model {_shown(self.model)} is unknown; use one of {', '.join(MODELS)}")
+        if self.schedule is not None and not _is_schedule(self.schedule):
+            raise InvalidChoice(
+                f"schedule {_shown(self.schedule)} is unknown; use {PLAIN}, {GRADIENTS}, strategies such as S1+S3, "
+                f"or {RANDOM}SEED with a whole number"
+            )
         if self.workers is not None and self.workers < 1:
             raise InvalidChoice(f"workers={self.workers} is none; use 1 or more")
         for name in ("memory", "seconds"):
             if not getattr(self, name) >= 0:
                 raise InvalidChoice(f"{name}={getattr(self, name)} is negative; use 0 or more")
+
+
+def _is_schedule(name: str) -> bool:
+    if name.startswith(RANDOM):
+        seed = name.removeprefix(RANDOM)
+        return seed.isascii() and seed.isdecimal()
+    parts = name.split("+")
+    combined = all(each in STRATEGIES and each != GRADIENTS for each in parts) and len(set(parts)) == len(parts)
+    return name in (PLAIN, GRADIENTS) or combined
 
 
 def read(given: Mapping[str, Any] | None) -> Options:
@@ -71,11 +90,11 @@ def read(given: Mapping[str, Any] | None) -> Options:
 
 _MEANT = {
     "model": "name", "workers": "whole number", "memory": "share, such as 0.2", "seconds": "number of seconds",
-    "fall_back": "True or False", "log": "True or False",
+    "fall_back": "True or False", "log": "True or False", "schedule": "name",
 }  # fmt: skip
 _TYPES: dict[str, Collection[type]] = {
     "model": (str,), "workers": (int, type(None)), "memory": (int, float), "seconds": (int, float),
-    "fall_back": (bool,), "log": (bool,),
+    "fall_back": (bool,), "log": (bool,), "schedule": (str, type(None)),
 }  # fmt: skip
 
 

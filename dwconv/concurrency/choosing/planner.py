@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 
 from dwconv.concurrency.choosing.options import Options
 from dwconv.concurrency.graph.task_graph import ScalingCurve, TaskGraph
 from dwconv.concurrency.scheduling import strategies
 from dwconv.concurrency.scheduling.machine import ExtraSlots, Machine
 from dwconv.concurrency.scheduling.schedule import Schedule
+from dwconv.concurrency.times.budget import Budget
 from dwconv.concurrency.times.change_cost import change_cost_us
+from dwconv.concurrency.times.estimate import estimated_us
 from dwconv.concurrency.times.handover import handover_us
 from dwconv.concurrency.times.hardware_threads import measured_slots, sibling_pairs
 from dwconv.concurrency.times.hill_climbing import HillClimbing, Timed
 from dwconv.concurrency.times.regression import Regression
+from dwconv.measure.timing import Call
 
 STREAMS = 2
 """Tasks of a GPU at a time, unless the options say otherwise. To the strategies a stream is a core."""
@@ -35,6 +37,8 @@ class Planner:
         tasks = [task for graph in graphs for task in graph.tasks]
         if isinstance(self._model, Regression) and tasks:
             self._model.fit(tasks, timed)
+        for task in sorted(tasks, key=lambda task: -estimated_us(task, 1)):  # the time may not do for all of them
+            self._model.curve(task, timed)
         return [{task.index: self._model.curve(task, timed) for task in graph.tasks} for graph in graphs]
 
     def schedule(self, graph: TaskGraph, curves: Mapping[int, ScalingCurve], *, strategies: Sequence[str]) -> Schedule:
@@ -45,11 +49,19 @@ class Planner:
 _schedules = strategies.schedules
 
 
-@cache
-def this_machine(cores: int) -> Machine:
-    """This machine with so many threads, as it was measured once in this process."""
-    machine = Machine(cores=cores, handover_us=handover_us(), change_us=change_cost_us(cores=cores))
-    return replace(machine, slots=measured_slots(sibling_pairs())) if cores > 1 else machine
+_measured: dict[int, Machine] = {}
+
+
+def this_machine(cores: int, *, budget: Budget | None = None) -> Machine:
+    """This machine with so many threads, as it was measured once in this process. Raises OutOfTime."""
+    if cores not in _measured:
+        bounded: Callable[[Call], Call] = budget.bounded if budget else lambda call: call
+        machine = Machine(
+            cores=cores, handover_us=handover_us(bounded), change_us=change_cost_us(cores=cores, bounded=bounded)
+        )
+        slots = measured_slots(sibling_pairs()) if cores > 1 else ExtraSlots()
+        _measured[cores] = replace(machine, slots=slots)
+    return _measured[cores]
 
 
 def gpu() -> Machine:

@@ -47,9 +47,12 @@ class Group:
 
 def estimate_us(node: Node) -> float:
     """Roughly what the operator takes, on a core or a few."""
-    if is_free(node):
-        return 0.0
-    return _CALL_US + max(flops(node) / _FLOPS_PER_US, moved_bytes(node) / _BYTES_PER_US)
+    return 0.0 if is_free(node) else work_us(flops=flops(node), bytes=moved_bytes(node))
+
+
+def work_us(*, flops: float, bytes: int, threads: int = 1) -> float:
+    """Roughly what so much work takes."""
+    return _CALL_US + max(flops / _FLOPS_PER_US, bytes / _BYTES_PER_US) / threads
 
 
 def groups(nodes: Sequence[Node]) -> list[list[Node]]:

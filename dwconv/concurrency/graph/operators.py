@@ -17,6 +17,8 @@ from torch.utils.flop_counter import flop_registry
 from dwconv.errors import CannotBeCut, one_line
 
 _MOST_SHOWN = 80
+_KNOWN = ("aten", "prims", "dwconv")
+"""Whose operators are known to do nothing but compute, unless they say so."""
 
 
 def kind_of(node: Node) -> str:
@@ -35,11 +37,11 @@ def is_free(node: Node) -> bool:
 
 def keeps_order(node: Node) -> bool:
     """True if it must run after those of its sort that come before it in the graph: it draws random numbers, talks to
-    other processes, or acts on something else than its result."""
+    other processes, acts on something else than its result, or is somebody's own, of which nobody knows."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         is_random = torch.Tag.nondeterministic_seeded in target.tags
-        return is_random or "c10d" in target.namespace or node.is_impure()
+        return is_random or target.namespace not in _KNOWN or node.is_impure()
     return target is not operator.getitem
 
 
@@ -51,8 +53,11 @@ def check(node: Node) -> None:
         raise CannotBeCut(f"operator {shown} was not traced down to PyTorch's own; the graph runs plainly")
     if node.op == "call_function":
         target = node.target
-        if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
-            raise CannotBeCut(f"operator {shown} writes to its arguments; the graph runs plainly")
+        if isinstance(target, torch._ops.OpOverload):
+            if target._schema.is_mutable:
+                raise CannotBeCut(f"operator {shown} writes to its arguments; the graph runs plainly")
+        elif target is not operator.getitem:  # such as those that keep and set the state of random numbers
+            raise CannotBeCut(f"{shown} is a higher-order operator; the graph runs plainly")
     for value in values_of(node):
         if not isinstance(value, Tensor):
             if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):

@@ -16,8 +16,8 @@ from dwconv.concurrency.graph.stored import Stored, stored
 from dwconv.concurrency.graph.task_code import Slots, TaskFunction, compile_task
 from dwconv.concurrency.graph.task_graph import Task, TaskGraph
 
-VERSION = 1
-"""Raised when graphs are cut in another way: schedules that were kept fit no more."""
+VERSION = 2
+"""Raised when graphs are cut in another way, or plain execution is another: choices that were kept fit no more."""
 
 
 @dataclass(frozen=True, kw_only=True)

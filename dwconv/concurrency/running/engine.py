@@ -19,11 +19,12 @@ from dwconv.concurrency.running.lanes import Lanes, Step, lanes
 from dwconv.concurrency.running.workers import Workers, workers
 from dwconv.concurrency.scheduling.schedule import Schedule
 
+_LEAST = 5e-324
+"""A denormal number, which a thread that flushes them takes for 0."""
+
 
 class Engine(Protocol):
-    """Runs one graph by one schedule."""
-
-    schedule: Schedule
+    """Runs one graph."""
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """The graph's results. Empties ``inputs``: nobody but the tasks holds on to them."""
@@ -38,6 +39,8 @@ class _Run:
     tokens: dict[int, list[None]]
     """By place that several lanes read, a token for every reader but the last."""
     inference: bool
+    flushes: bool
+    """Whether the caller's thread takes denormal numbers for 0 (``torch.set_flush_denormal``)."""
     failure: BaseException | None = None
     counts_changed: bool = False
 
@@ -51,7 +54,6 @@ class CpuEngine:
         self._cut = cut
         self._pool = pool
         self._lanes: Lanes = lanes(cut, schedule)
-        self._in_order = sorted((step for lane in self._lanes.steps for step in lane), key=lambda step: step.task)
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """The graph's results; empties ``inputs``. Where the workers are busy with another run, or somebody watches the
@@ -60,6 +62,7 @@ class CpuEngine:
             values=self._cut.values(inputs),
             tokens={place: [None] * (count - 1) for place, count in self._lanes.readers.items()},
             inference=torch.is_inference_mode_enabled(),
+            flushes=_LEAST == 0.0,
         )
         inputs.clear()
         others = self._lanes.steps[1:]
@@ -81,7 +84,7 @@ class CpuEngine:
         """All tasks on this thread: a single lane in its own order and with its own counts."""
         single = len(self._lanes.steps) == 1
         current = usual
-        for step in self._lanes.steps[0] if single else self._in_order:
+        for step in self._lanes.in_order:
             if single and step.threads != current:
                 current = step.threads
                 torch.set_num_threads(current)
@@ -118,6 +121,8 @@ class CpuEngine:
 
     def _lane_of_a_worker(self, run: _Run, steps: Sequence[Step], done: threading.Semaphore) -> None:
         try:
+            if run.flushes != (_LEAST == 0.0):
+                torch.set_flush_denormal(run.flushes)
             if run.inference:
                 with torch.inference_mode():
                     self._lane(run, steps)

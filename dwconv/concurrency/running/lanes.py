@@ -44,6 +44,8 @@ class Lanes:
     steps: tuple[tuple[Step, ...], ...]
     readers: Mapping[int, int]
     """By place that several lanes read, how many tasks read it."""
+    in_order: tuple[Step, ...]
+    """All steps, in an order in which one thread can run them. It keeps each lane's, by which values are freed."""
 
     @property
     def signals(self) -> list[Signal]:
@@ -62,6 +64,7 @@ def one_at_a_time(cut: CutGraph, *, threads: int) -> Schedule:
 def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
     """``schedule`` made ready to run ``cut``. Raises InvalidChoice if it does not fit the graph, or could not end."""
     placed = _by_worker(cut, schedule)
+    order = _order_to_the_end(cut, placed)
     lane_of = {each.task: number for number, lane in enumerate(placed) for each in lane}
     edges: dict[tuple[int, int], Signal] = {}
     waits: dict[int, list[Signal]] = {}
@@ -84,7 +87,8 @@ def lanes(cut: CutGraph, schedule: Schedule) -> Lanes:
         )
         for lane in placed
     )  # fmt: skip
-    return Lanes(steps=steps, readers=readers)
+    by_task = {step.task: step for lane in steps for step in lane}
+    return Lanes(steps=steps, readers=readers, in_order=tuple(by_task[task] for task in order))
 
 
 def _by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:
@@ -95,27 +99,26 @@ def _by_worker(cut: CutGraph, schedule: Schedule) -> list[list[Placement]]:
     by_worker: dict[int, list[Placement]] = {0: []}
     for each in sorted(schedule.placements, key=lambda each: (each.start_us, each.task)):
         by_worker.setdefault(each.worker, []).append(each)
-    placed = [by_worker[worker] for worker in sorted(by_worker)]
-    _check_that_it_ends(cut, placed)
-    return placed
+    return [by_worker[worker] for worker in sorted(by_worker)]
 
 
-def _check_that_it_ends(cut: CutGraph, placed: Sequence[Sequence[Placement]]) -> None:
-    """Raises InvalidChoice if the lanes would wait for each other."""
-    done: set[int] = set()
+def _order_to_the_end(cut: CutGraph, placed: Sequence[Sequence[Placement]]) -> list[int]:
+    """An order in which all tasks can run. Raises InvalidChoice if the lanes would wait for each other."""
+    done: dict[int, None] = {}
     at = [0] * len(placed)
     moved = True
     while moved:
         moved = False
         for number, lane in enumerate(placed):
-            while at[number] < len(lane) and done.issuperset(cut.graph.tasks[lane[at[number]].task].needs):
-                done.add(lane[at[number]].task)
+            while at[number] < len(lane) and done.keys() >= {*cut.graph.tasks[lane[at[number]].task].needs}:
+                done[lane[at[number]].task] = None
                 at[number] += 1
                 moved = True
     stuck = next((lane[at[number]].task for number, lane in enumerate(placed) if at[number] < len(lane)), None)
     if stuck is not None:
         name = cut.graph.tasks[stuck].name
         raise InvalidChoice(f"task {name} would start before what it needs; give it a later start")
+    return list(done)
 
 
 def _waits(

@@ -8,21 +8,26 @@ from collections.abc import Callable
 
 import torch
 
+from dwconv.measure.timing import Call
+
 _ROUNDS = 41
 _ELEMENTS = 1 << 17
 """Enough for PyTorch to use its threads, little enough to take microseconds."""
 
 
-def change_cost_us(*, cores: int, operator: Callable[[], object] | None = None) -> float:
+def change_cost_us(
+    *, cores: int, operator: Callable[[], object] | None = None, bounded: Callable[[Call], Call] = lambda call: call
+) -> float:
     """Microseconds by which an operator takes longer if the one before ran with another number of threads: 1 and
     ``cores`` in turns, against the mean of each kept for a while. 0 with one core, and never less.
 
-    Threads of the pool may be ended and started by a change; the caches are cold for those that join."""
+    Threads of the pool may be ended and started by a change; the caches are cold for those that join. ``bounded``: of a
+    budget."""
     if cores < 2:
         return 0.0
     values = torch.ones(_ELEMENTS)
     result = torch.empty_like(values)
-    call = operator or (lambda: torch.add(values, 1.0, out=result))
+    call = bounded(operator or (lambda: torch.add(values, 1.0, out=result)))
     before = torch.get_num_threads()
     try:
         kept_us = [_kept_us(call, count) for count in (1, cores)]

@@ -18,6 +18,7 @@ from torch.fx import Node
 from dwconv.concurrency.graph.gradient_pairs import Pair, pairs
 from dwconv.concurrency.graph.tasks import CutGraph
 from dwconv.concurrency.times.task_timer import TaskTimer, made_up
+from dwconv.errors import OutOfTime
 from dwconv.measure.threads import on_threads
 from dwconv.measure.timing import Call, Effort
 
@@ -60,7 +61,8 @@ Known = dict[object, dict[str, float]]
 
 
 def pair_times(cut: CutGraph, timer: TaskTimer, *, cores: int, known: Known | None = None) -> list[PairTimes]:
-    """Measure the pairs of ``cut`` that are not ``known`` yet. Nothing is measured with a single core."""
+    """Measure the pairs of ``cut`` that are not ``known`` yet, as long as the timer has time; others are left out.
+    Nothing is measured with a single core."""
     if cores < 2:
         return []
     known = {} if known is None else known
@@ -69,8 +71,11 @@ def pair_times(cut: CutGraph, timer: TaskTimer, *, cores: int, known: Known | No
         tasks = [cut.graph.tasks[each] for each in (pair.dgrad, pair.wgrad)]
         key = tuple(task.signature for task in tasks)
         if key not in known:
-            with on_threads(cores):
-                known[key] = timer.in_turns(_calls(cut, timer, pair, cores=cores), effort=_EFFORT)
+            try:
+                with on_threads(cores):
+                    known[key] = timer.in_turns(_calls(cut, timer, pair, cores=cores), effort=_EFFORT)
+            except OutOfTime:
+                continue
         taken = known[key]
         found.append(
             PairTimes(

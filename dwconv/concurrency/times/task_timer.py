@@ -18,6 +18,7 @@ from dwconv.concurrency.graph.task_graph import Task, TaskGraph
 from dwconv.concurrency.graph.tasks import CutGraph
 from dwconv.concurrency.running.engine import CpuEngine
 from dwconv.concurrency.scheduling.schedule import Placement, Schedule
+from dwconv.concurrency.times.budget import Budget
 from dwconv.measure.threads import on_threads
 from dwconv.measure.timing import Call, Clock, CpuClock, Effort, time_in_turns
 
@@ -26,10 +27,12 @@ QUICK = Effort(round_s=0.0005, rounds=5, budget_s=0.02, patience_s=0.03)
 
 
 class TaskTimer:
-    """Times the tasks of ``cut``; what it is told of one task holds for all of its signature."""
+    """Times the tasks of ``cut``; what it is told of one task holds for all of its signature. Raises OutOfTime once the
+    budget is used up."""
 
-    def __init__(self, cut: CutGraph, *, clock: Clock | None = None) -> None:
+    def __init__(self, cut: CutGraph, *, clock: Clock | None = None, budget: Budget | None = None) -> None:
         self._cut = cut
+        self._budget = budget
         self._clock = clock or CpuClock()
         self._known_us: dict[tuple[str, int], float] = {}
 
@@ -43,6 +46,8 @@ class TaskTimer:
 
     def call(self, task: int) -> Call:
         """Runs the task once on made-up inputs."""
+        if self._budget:
+            self._budget.check()
         function, given = self._cut.functions[task], made_up_inputs(self._cut, task)
         is_on_gpu = any(isinstance(each, Tensor) and each.is_cuda for each in given)
 
@@ -75,6 +80,8 @@ class TaskTimer:
 
     def in_turns(self, calls: dict[str, Call], *, effort: Effort) -> dict[str, float]:
         """The median of each call, in microseconds, measured in turns."""
+        if self._budget:
+            calls = {name: self._budget.bounded(call) for name, call in calls.items()}
         with torch.no_grad():
             taken = time_in_turns(calls, clock=self._clock, effort=effort)
         return {name: measurement.median_us for name, measurement in taken.items()}

@@ -1,0 +1,207 @@
+"""Any schedule gives what the backend aot_eager gives, bit by bit: results, gradients, buffers, random numbers."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from dwconv.concurrency import compiled_graph, explain
+from dwconv.concurrency.graph import cutting
+
+STEPS = 2
+
+
+@pytest.fixture(autouse=True)
+def one_thread(tmp_path, monkeypatch):
+    """Sums are rounded alike only with as many threads. Every operator is a task. Nothing is measured, nothing kept."""
+    monkeypatch.setenv("DWCONV_CONCURRENCY_LOGS", str(tmp_path))
+    monkeypatch.setattr(compiled_graph, "Chooser", None)
+    monkeypatch.setattr(cutting, "SMALL_US", 0.0)
+    monkeypatch.setattr(cutting, "LARGE_US", 0.0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+    torch._dynamo.reset()
+    assert list(tmp_path.iterdir()) == []
+
+
+class Convolutions(nn.Module):
+    """Branches of every sort of convolution, batch norms, and a dropout in each."""
+
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList([
+            nn.Conv2d(8, 8, 1, bias=False), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 5, padding=2, groups=8),
+            nn.ConvTranspose2d(8, 8, 3, padding=1),
+        ])  # fmt: skip
+        self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in self.convs)
+        self.drops = nn.ModuleList(nn.Dropout(0.2 + 0.1 * place) for place in range(len(self.convs)))
+        self.head = nn.Linear(32, 5)
+
+    def forward(self, x):
+        branches = zip(self.convs, self.norms, self.drops, strict=True)
+        return self.head(torch.cat([drop(norm(conv(x)).relu()) for conv, norm, drop in branches], 1).mean((2, 3)))
+
+    example = staticmethod(lambda: torch.randn(3, 8, 7, 7))
+
+
+class Cells(nn.Module):
+    """An LSTM written out, two directions that share their weights, dropout between the steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.there = nn.LSTMCell(6, 7)
+        self.back, self.drop, self.decode = self.there, nn.Dropout(0.3), nn.Linear(14, 6)
+        self.decode_again = nn.Linear(14, 6)
+        self.decode_again.weight = self.decode.weight
+
+    def forward(self, x):
+        ends = []
+        for cell, steps in ((self.there, x.unbind(1)), (self.back, x.flip(1).unbind(1))):
+            state = None
+            for step in steps:
+                state = cell(self.drop(step), state)
+            ends.append(state[0])
+        y = torch.cat(ends, 1)
+        return self.decode(y) * self.decode_again(self.drop(y))
+
+    example = staticmethod(lambda: torch.randn(3, 4, 6))
+
+
+class Checkpointed(nn.Module):
+    """What is computed again in the backward pass draws what it drew, beside dropout that is not."""
+
+    def __init__(self, *, keep_rng=True):
+        super().__init__()
+        self.first, self.second = (
+            nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.4), nn.Linear(32, 16)) for _ in range(2)
+        )
+        self.drop, self.keep_rng = nn.Dropout(0.3), keep_rng
+
+    def forward(self, x):
+        y = checkpoint(self.first, x, use_reentrant=False, preserve_rng_state=self.keep_rng)
+        return self.drop(y) + checkpoint(self.second, x.sin(), use_reentrant=False) * self.second(self.drop(x))
+
+    example = staticmethod(lambda: torch.randn(8, 16))
+
+
+class Recomputed(nn.Module):
+    """A checkpoint that draws nothing can be cut."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16)) for _ in range(2))
+
+    def forward(self, x):
+        return checkpoint(self.first, x, use_reentrant=False) * checkpoint(self.second, x, use_reentrant=False)
+
+    example = staticmethod(Checkpointed.example)
+
+
+class Attention(nn.Module):
+    """Attention with dropout, layer norm, and a random number of its own; half of it in bfloat16."""
+
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
+        self.norm, self.feed = nn.LayerNorm(8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.feed(x).float() + torch.rand(8)
+        return self.norm(x + self.attend(x, x, x, need_weights=False)[0]) * F.dropout(y, 0.2, self.training)
+
+    example = staticmethod(lambda: torch.randn(2, 5, 8))
+
+
+class Changing(nn.Module):
+    """Buffers and a part of the input are written to; some results are views or not used."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.register_buffer("seen", torch.zeros(6))
+
+    def forward(self, x):
+        state = x.detach().clone()
+        self.seen.mul_(0.5).add_(state.mean(0))
+        state[:, 0] += 1
+        y, unused = self.first(state).relu(), self.second(x).tanh()
+        z = y * unused + self.seen
+        return z[:, 1:].t() + unused.view(-1)[0]
+
+    example = staticmethod(lambda: torch.randn(4, 6))
+
+
+MODELS = [Convolutions, Cells, Checkpointed, lambda: Checkpointed(keep_rng=False), Recomputed, Attention, Changing]
+
+
+def trained(model, run, start, example):
+    """Everything that some steps from ``start`` give and leave behind."""
+    model.load_state_dict(start)
+    torch.manual_seed(7)
+    found = []
+    x = example.clone().requires_grad_()
+    for _ in range(STEPS):
+        y = run(x)
+        y.square().mean().backward()
+        found += [y.detach(), x.grad.clone(), *(parameter.grad.clone() for parameter in model.parameters())]
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+                parameter.grad = None
+    return [*found, *(tensor.clone() for tensor in model.state_dict().values()), torch.get_rng_state()]
+
+
+def graphs_of(model):
+    mine = {id(parameter) for parameter in model.parameters()}
+    return [graph for graph in compiled_graph.graphs if not mine.isdisjoint(graph.parameters)]
+
+
+def force(model, schedule, *, workers):
+    """Have the graphs of the model, which is compiled, run by another schedule."""
+    for graph in graphs_of(model):
+        graph.options = replace(graph.options, schedule=schedule, workers=workers)
+        graph.choice = None
+
+
+def check(make, schedules, *, workers):
+    torch.manual_seed(0)
+    model = make()
+    start, example = copy.deepcopy(model.state_dict()), model.example()
+    torch._dynamo.reset()
+    expected = trained(model, torch.compile(model, backend="aot_eager"), start, example)
+    torch._dynamo.reset()
+    twin = copy.deepcopy(model)
+    options = {"schedule": schedules[0], "workers": workers}
+    run = torch.compile(twin, backend="dwconv_concurrent", options=options)
+    for schedule in schedules:
+        force(twin, schedule, workers=workers)
+        found = trained(twin, run, start, example)
+        assert all(map(torch.equal, found, expected)), schedule
+        (graph,) = graphs_of(twin)
+        if isinstance(model, Checkpointed):
+            assert "run_and_save_rng_state" in graph.why_plain
+            continue
+        assert explain(twin).graphs[0].runs == schedule
+        if schedule.startswith("random"):
+            for program in (graph.forward, graph.backward):
+                assert len({each.worker for each in program.engine.schedule.placements}) > 1
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_any_schedule_computes_what_aot_eager_computes(make):
+    check(make, ["random:0", "plain", "random:1", "random:2", "S1+S3", "gradients"], workers=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", MODELS)
+def test_many_schedules_compute_what_aot_eager_computes(make):
+    check(make, ["S1", "S2", "S3", "S4", "S2+S4", *(f"random:{seed}" for seed in range(3, 53))], workers=4)
