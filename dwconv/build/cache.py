@@ -21,7 +21,7 @@ from dwconv.build import build
 from dwconv.build.artifact import Artifact
 from dwconv.build.entry import key_of, read_entry, write_entry
 from dwconv.schedules.template import Candidate
-from dwconv.target import Target
+from dwconv.target import CpuTarget, Target
 from dwconv.versions import check_can_build, installed
 
 
@@ -64,7 +64,8 @@ def remember_checked(artifact: Artifact, target: Target, *, threads: Iterable[in
 
 
 def _checked_path(artifact: Artifact, target: Target) -> Path:
-    found_by = (dataclasses.replace(artifact, build_s=0.0), target, installed(), _source())
+    machine = dataclasses.replace(target, threads=1) if isinstance(target, CpuTarget) else target
+    found_by = (dataclasses.replace(artifact, build_s=0.0), machine, installed(), _source())
     return settings.cache_folder() / "kernels" / f"{key_of(*found_by)}.checked"
 
 

@@ -1,9 +1,9 @@
 """First use: a kernel runs only once it was found right on this machine.
 
-    a kernel that a race or a search confirmed here         is remembered as right: nothing is done
-    a kernel that was checked here before                   is remembered as right, or as wrong
-    any other: predicted, from a record of another machine  is checked, and that is remembered with its artifact
-    or of other versions, the nearest legal one, a pack's
+a kernel that a race or a search confirmed here         is remembered as right: nothing is done
+a kernel that was checked here before                   is remembered as right, or as wrong
+any other: predicted, from a record of another machine  is checked, and that is remembered with its artifact
+or of other versions, the nearest legal one, a pack's
 """
 
 from __future__ import annotations

@@ -109,7 +109,9 @@ def _case(workload: Workload, *, data: Data, device: torch.device) -> Case:
             Answer(
                 expected=_repeated(workload, name, answer.expected, channels),
                 allowed=None if answer.allowed is None else _repeated(workload, name, answer.allowed, channels),
-                may_be_nan=None if answer.may_be_nan is None else _repeated(workload, name, answer.may_be_nan, channels),
+                may_be_nan=None
+                if answer.may_be_nan is None
+                else _repeated(workload, name, answer.may_be_nan, channels),
             )
             for name, answer in zip(workload.results, answers, strict=True)
         )
