@@ -52,7 +52,7 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
         return kernel
 
 
-class _NotNow(Exception):  # noqa: N818  it is no error
+class _NotNow(Exception):
     """A kernel cannot be checked now: PyTorch's op runs in its place, this time."""
 
 

@@ -250,8 +250,9 @@ def test_a_kernel_is_checked_once_and_again_only_for_more_threads(planted, check
     assert sorted(checks[3:]) == [(pass_, [1, 3]) for pass_ in sorted(PASSES)]
     torch.set_num_threads(2)
     train()
+    kernel = plan_for(Problem.of(WORKLOAD), CPU).kernels["fprop"]
     torch.set_num_threads(1)
-    train()
+    assert first_use.fault_of(kernel, cpu_target(), CPU) == ""
     assert len(checks) == 6
 
 
