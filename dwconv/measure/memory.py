@@ -1,4 +1,4 @@
-"""How much memory there is: a GPU's, or the machine's; or less if the control group of this process has a lower limit."""
+"""How much memory there is: a GPU's; the machine's, or less if a control group of this process has a lower limit."""
 
 from __future__ import annotations
 
