@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dwconv.workload import Workload
 
 broken: dict[Candidate, str] = {}
-"""Why kernels could not be built in this process."""
+"""Why kernels are not used in this process: they could not be built, or were wrong when they were checked."""
 predicted: dict[tuple[str, str], Candidate] = {}
 """The predicted kernels of this process, by family of workloads and device. Each runs at other batch sizes too: nobody
 should wait for another build at the last, smaller batch of an epoch."""
@@ -49,7 +49,7 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Con
 
     A pack's kernel is built already: it was legal where that was done, on the same device.
 
-    Raises InvalidConfig, saying why, if there is none, if the record is damaged, or if that could not be built."""
+    Raises InvalidConfig, saying why, if there is none, if the record is damaged, or if that is broken."""
     if packed.has(record.workload, record.config, target):
         _check_not_broken(record.workload, record.config)
         return record.config, ""
@@ -67,7 +67,7 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool) -> tuple[Con
 
 
 def check(candidate: Candidate, target: Target) -> None:
-    """Raises InvalidConfig, saying why, if a candidate that no record names is not legal, or could not be built."""
+    """Raises InvalidConfig, saying why, if a candidate that no record names is not legal, or is broken."""
     _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())
     _check_not_broken(candidate.workload, candidate.config)
 

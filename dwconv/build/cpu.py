@@ -6,6 +6,7 @@ installation is needed.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from functools import cache
@@ -36,10 +37,16 @@ def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
     return Artifact(
         candidate=candidate,
         kind="cpu",
-        source=library.mod.inspect_source("ll"),
+        source=_without_addresses(library.mod.inspect_source("ll")),
         arguments=tuple(describe(buffer) for buffer in function.params),
         build_s=time.perf_counter() - started,
     )
+
+
+def _without_addresses(ir: str) -> str:
+    """The same IR in every process: TVM names buffers, for LLVM's analysis of aliases, by their place in its memory."""
+    names: dict[str, str] = {}
+    return re.sub(r'(?<=!")0x[0-9a-f]+', lambda address: names.setdefault(address[0], f"buffer{len(names)}"), ir)
 
 
 def pass_context() -> Any:

@@ -18,6 +18,7 @@ import torch
 
 from dwconv import legality, packed, settings, versions
 from dwconv.build.cpu import first_line
+from dwconv.call import first_use
 from dwconv.call.tally import Tally
 from dwconv.dispatch import DispatchDecision, decisions, tune_command
 from dwconv.errors import DwconvWarning, Untuned
@@ -44,8 +45,15 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
         self._build = build
 
     def __missing__(self, pass_: Pass) -> Kernel | None:
-        kernel = self[pass_] = self._build(pass_)
+        try:
+            kernel = self[pass_] = self._build(pass_)
+        except _NotNow:
+            return None
         return kernel
+
+
+class _NotNow(Exception):
+    """A kernel cannot be checked now: PyTorch's op runs in its place, this time."""
 
 
 class Plan:
@@ -95,11 +103,14 @@ class Plan:
             legality.predicted.setdefault((workload.family, target.device), chosen)
         candidate = Candidate(workload, self._on_all_threads(config, workload, target))
         kernel, reason = _attempt(lambda: _kernel(candidate, target, self.device))
-        if kernel is None:
-            legality.broken[chosen] = reason
+        fault = f"could not be built: {reason}" if kernel is None else _fault(kernel, target, self.device)
+        if fault:
+            legality.broken[chosen] = f"it {fault}"
             known = "predicted" if decision.expected else "tuned"
-            _warn(f"{workload.key} runs on PyTorch's own op: its {known} kernel could not be built: {reason}")
-        return kernel
+            refused = f"{workload.key} runs on PyTorch's own op: its {known} kernel {fault}"
+            if _is_first(refused):
+                _warn(refused)
+        return None if fault else kernel
 
     def _on_all_threads(self, config: Config, measured: Workload, target: Target) -> Config:
         """The configuration; if it was fastest on few threads, with all of them at a larger batch."""
@@ -219,6 +230,7 @@ def forget() -> None:
         _named.clear()
         database.cache_clear()
         _kernels.clear()
+        first_use.forget()
         legality.broken.clear()
         legality.predicted.clear()
         legality.foreseen_sizes.clear()
@@ -250,6 +262,16 @@ def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kerne
                     packed.artifact_of(candidate, target) or build_cached(candidate, target)
                 )
         return _kernels[candidate, device]
+
+
+def _fault(kernel: Kernel, target: Target, device: torch.device) -> str:
+    """What is wrong with a kernel, before it is used; empty if nothing is. Raises _NotNow."""
+    fault, error = _attempt(lambda: first_use.fault_of(kernel, target, device))
+    if error:
+        return f"could not be checked: {error}"
+    if fault is None:
+        raise _NotNow
+    return f"gave wrong results when it was checked here: {fault}" if fault else ""
 
 
 def _is_first(name: str) -> bool:

@@ -14,8 +14,8 @@ import torch
 from dwconv.build.artifact import Artifact
 from dwconv.build.kernel import ALIGNMENT_BYTES
 from dwconv.measure.cases import Case
-from dwconv.measure.device import free_bytes
 from dwconv.measure.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
+from dwconv.measure.memory import free_bytes
 from dwconv.measure.threads import on_threads
 from dwconv.workload import IMAGES, Layout, Workload
 

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import torch
 
-from dwconv.measure.device import free_bytes
+from dwconv.measure.memory import free_bytes
 from dwconv.target import Target
 from dwconv.workload import ITEMSIZE, Workload
 

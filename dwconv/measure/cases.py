@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.measure.device import free_bytes
+from dwconv.measure.memory import free_bytes
 from dwconv.measure.threads import on_threads, to_handle
 from dwconv.reference import Answer, Data, operands, repeated, right_answers
 from dwconv.workload import IMAGES, Workload

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from dwconv import native, settings
-from dwconv.measure import memory
 from dwconv.measure.cuda_clock import CudaClock
 from dwconv.measure.timing import Clock, CpuClock
 from dwconv.target import Target
@@ -27,12 +26,6 @@ def get_ready(target: Target, *, compiles_calls: bool = True) -> None:
         native.native(limit_s=0.8 * settings.WORKER_START_TIMEOUT_S)
     elif native.native(may_compile=False) is None:
         native.leave_out("it is not compiled yet, and nobody waits for it here")
-
-
-def free_bytes(kind: str) -> int:
-    """Memory that tensors can still take: a GPU's own for ``cuda``, else the machine's."""
-    free: int = torch.cuda.mem_get_info()[0] if kind == "cuda" else memory.available_bytes()
-    return free
 
 
 def synchronize(target: Target) -> None:

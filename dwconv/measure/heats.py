@@ -21,7 +21,7 @@ from dwconv.build.artifact import Artifact
 from dwconv.errors import WorkerError
 from dwconv.measure.cases import CASES_OF_A_FINALIST
 from dwconv.measure.measuring import Heat, LineUp, Measured
-from dwconv.measure.outcomes import failed_to_build, measured_record
+from dwconv.measure.outcomes import failed_to_build, measured_record, remember_right
 from dwconv.measure.runner import LocalRunner, Workers, is_vandalism
 from dwconv.records.record import TuningRecord, Verdict
 from dwconv.schedules.template import Candidate
@@ -173,6 +173,7 @@ class Heats:
         if verdict is None:
             return self._confirmed_alone(artifact)
         if verdict.right:
+            remember_right(artifact, self._target)
             return [dataclasses.replace(record, verdict=verdict, confirmed=True, raced=True)]
         if is_vandalism(verdict):
             self._workers.measurer.kill()

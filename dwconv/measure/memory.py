@@ -1,12 +1,11 @@
-"""How much memory there is: the machine's, or less if the control group of this process has a lower limit."""
+"""How much memory there is: a GPU's; the machine's, or less if a control group of this process has a lower limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
+from typing import NamedTuple
 
 LITTLE_BYTES = 1 << 30
 """With less than this available, a process that runs out of memory is not to blame."""
@@ -29,16 +28,41 @@ _V1 = _Files(limit="memory.limit_in_bytes", used="memory.usage_in_bytes", reclai
 _V2 = _Files(limit="memory.max", used="memory.current", reclaimable="inactive_file")
 
 
+def free_bytes(kind: str) -> int:
+    """Memory that tensors can still take: a GPU's own for ``cuda``, else the machine's."""
+    if kind != "cuda":
+        return available_bytes()
+    import torch  # late: build workers do without it
+
+    free: int = torch.cuda.mem_get_info()[0]
+    return free
+
+
 def available_bytes() -> int:
     """Memory that this process and its children can still take."""
-    machine: int = psutil.virtual_memory().available
+    machine = _machine().available
     return max(0, min([machine, *(limit - used for limit, used in _groups())]))
 
 
 def total_bytes() -> int:
     """Memory that this process and its children could take if nothing else ran."""
-    machine: int = psutil.virtual_memory().total
+    machine = _machine().total
     return min([machine, *(limit for limit, _ in _groups())])
+
+
+class _Machine(NamedTuple):
+    available: int
+    total: int
+
+
+def _machine() -> _Machine:
+    try:
+        import psutil
+    except ImportError:  # where kernels come from packs it may be missing
+        sizes = dict(line.split()[:2] for line in Path("/proc/meminfo").read_text().splitlines())
+        return _Machine(*(int(sizes[name]) << 10 for name in ("MemAvailable:", "MemTotal:")))
+    memory = psutil.virtual_memory()
+    return _Machine(memory.available, memory.total)
 
 
 def _groups() -> Iterator[tuple[int, int]]:

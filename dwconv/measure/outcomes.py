@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from dwconv.build.artifact import Artifact
+from dwconv.build.cache import remember_checked
 from dwconv.errors import WorkerDied, WorkerError
 from dwconv.measure.measuring import Measured
 from dwconv.measure.stamp import new_record, status_after
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.target import Target
+from dwconv.target import CpuTarget, Target
 
 
 def measured_record(artifact: Artifact, measured: Measured, *, target: Target) -> TuningRecord:
@@ -40,3 +41,9 @@ def failed_to_run(artifact: Artifact, error: WorkerError, *, target: Target) -> 
     status = status_after(error, otherwise=Status.RUNTIME_ERROR)
     known = new_record(artifact.candidate, target, status=status)
     return dataclasses.replace(known, resources=artifact.resources, detail=str(error))
+
+
+def remember_right(artifact: Artifact, target: Target) -> None:
+    """A finalist was right: who trains with its kernel need not check it again."""
+    threads = {target.threads, 1} if isinstance(target, CpuTarget) else set[int]()
+    remember_checked(artifact, target, threads=threads)

@@ -35,7 +35,7 @@ from dwconv.measure.measuring import (
     Request,
     Trial,
 )
-from dwconv.measure.outcomes import failed_to_build, failed_to_run, measured_record
+from dwconv.measure.outcomes import failed_to_build, failed_to_run, measured_record, remember_right
 from dwconv.measure.pool import Pool
 from dwconv.measure.process import IsolatedProcess
 from dwconv.records.record import Measurement, TuningRecord, Verdict
@@ -210,6 +210,7 @@ class LocalRunner:
                     continue
                 alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
                 record = measured_record(artifact, alone, target=self._target)
+                remember_right(artifact, self._target)
                 yield dataclasses.replace(record, confirmed=not record.contended)
         elif len(finalists) == 1:
             yield failed_to_run(finalists[0][0], outcome, target=self._target)

@@ -158,13 +158,13 @@ def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
 
 
 def _as_it_ran(plan: Plan, pass_: Pass) -> DispatchDecision:
-    """The decision; PyTorch's op where the kernel could not be built."""
+    """The decision; PyTorch's op where the kernel could not be built, or was wrong."""
     decision = plan.decisions[pass_]
     if decision.provider == "pytorch" or plan.kernels.get(pass_, decision) is not None:
         return decision
     assert decision.workload is not None and decision.config is not None, "decided together with the provider"
     why = legality.broken.get(Candidate(decision.workload, decision.config), "")
-    return dataclasses.replace(decision, provider="pytorch", reason=f"its kernel could not be built: {why}")
+    return dataclasses.replace(decision, provider="pytorch", reason=f"its kernel is out: {why}")
 
 
 def _pass_row(

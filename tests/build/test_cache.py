@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +75,27 @@ def test_a_cache_that_cannot_be_written_is_no_error(built, tmp_path, monkeypatch
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "file"))
     assert cache.build_cached(CANDIDATE, TARGET).source == "source 1"
     assert cache.build_cached(CANDIDATE, TARGET).source == "source 2"
+
+
+BUILD_ELSEWHERE = """
+from dwconv.build import build, cache
+from dwconv.schedules.template import Candidate, template
+from dwconv.target import cpu_target
+from dwconv.workload import Workload
+workload = Workload(pass_="wgrad", batch=2, channels=8, input_size=(9, 9), kernel=(3, 3), layout="nhwc", bias=True)
+candidate = Candidate(workload, template("cpu.wgrad_nhwc").space(workload, cpu_target()).default)
+artifact = build(candidate, cpu_target())
+print(cache._checked_path(artifact, cpu_target()), '!"0x' in artifact.source)
+"""
+
+
+def test_what_is_remembered_of_a_kernel_is_found_wherever_it_was_built():
+    """A search builds its kernels outside of the cache, and remembers those that it confirmed."""
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", BUILD_ELSEWHERE], check=True, capture_output=True, text=True, timeout=300,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert told[0] == told[1] and told[0].endswith(" False\n")

@@ -99,7 +99,10 @@ def test_a_predicted_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_
         assert plan_of(batch=batch).kernels["fprop"] is None
     assert said() == [f"{WORKLOAD.key} runs on PyTorch's own op: its predicted kernel could not be built: no such luck"]
     explained = dwconv.explain(*tensors(grad=False), padding=1)["fprop"]
-    assert (explained.provider, explained.reason) == ("pytorch", "the predicted kernel is out: no such luck")
+    assert (explained.provider, explained.reason) == (
+        "pytorch",
+        "the predicted kernel is out: it could not be built: no such luck",
+    )
 
 
 # -- PyTorch's op, or an error -----------------------------------------------------------------------------------------

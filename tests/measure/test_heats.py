@@ -7,6 +7,7 @@ import pytest
 from planted_kernels import artifact, candidate, workload
 
 from dwconv import settings
+from dwconv.build import cache
 from dwconv.measure.heats import _AHEAD, Heats
 from dwconv.measure.measuring import Check, Heat, LineUp, Measured, Measurer, MeasureSetup
 from dwconv.measure.runner import Workers, _misfit
@@ -25,8 +26,9 @@ def workers():
 
 
 @pytest.fixture(autouse=True)
-def nothing_disturbs(monkeypatch):
-    """Whatever else this machine does."""
+def nothing_disturbs(monkeypatch, tmp_path):
+    """Whatever else this machine does, and whatever other tests have found right."""
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
     monkeypatch.setattr(record_module, "CONTENDED", 2.0)
     monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
 
@@ -51,6 +53,8 @@ def test_the_winner_of_each_heat_is_confirmed(workers):
     assert [record.workload for record in second] == [of, of]
     assert sorted(record.confirmed for record in second) == [False, True]
     assert all(record.status is Status.OK and record.resources for record in (*first, *second))
+    winner, other = (cache.checked(artifact(candidate(fault)), TARGET) for fault in ("none", "slow"))
+    assert (winner, other) == (cache.Checked(threads=frozenset({1})), None), "who trains with it need not check it"
 
 
 def test_what_is_not_worth_it_is_not_verified_further(workers):
@@ -60,6 +64,7 @@ def test_what_is_not_worth_it_is_not_verified_further(workers):
 
 def test_a_winner_that_is_wrong_as_a_finalist_is_told(workers):
     ((slow_one, winner),) = raced(workers, [candidate("slow"), candidate("wrong at batch 1")])
+    assert cache.checked(artifact(candidate("wrong at batch 1")), TARGET) is None
     assert (winner.status, winner.measurement) == (Status.WRONG, None)
     assert winner.detail.endswith("(at batch size 1, extreme data)")
     assert slow_one.status is Status.OK and not slow_one.confirmed

@@ -7,9 +7,10 @@ from math import nan
 import planted_kernels
 import psutil
 import pytest
-from planted_kernels import candidate, workload
+from planted_kernels import artifact, candidate, workload
 
 from dwconv import settings
+from dwconv.build import cache
 from dwconv.errors import EnvironmentFailure, WorkerCannotStart
 from dwconv.measure import memory
 from dwconv.measure import runner as runner_module
@@ -139,6 +140,8 @@ def test_a_finalist_that_goes_wrong_while_it_is_timed_is_not_confirmed(runner):
     wrong = records["wrong when timed for long"]
     assert wrong.status is Status.WRONG and not wrong.confirmed and wrong.measurement is None
     assert wrong.detail.startswith("value: ") and wrong.detail.endswith("(after it was timed)")
+    assert cache.checked(artifact(candidate()), TARGET).threads >= {1}
+    assert cache.checked(artifact(candidate("wrong when timed for long")), TARGET) is None
 
 
 def test_only_an_error_that_broke_the_device_costs_the_worker(runner, workers):

@@ -37,7 +37,10 @@ def same(model: nn.Module, other: nn.Module) -> None:
 @pytest.mark.parametrize("side_stream", [False, True])
 def test_a_step_is_right_and_runs_tuned_kernels_where_it_should(side_stream: bool) -> None:
     model = network()
-    ours, launches = converted(model), Launches()
+    ours = converted(model)
+    loss_of(ours, data(0).to("cuda")).backward()  # kernels are checked at their first use
+    ours.zero_grad()
+    launches = Launches()
     x, on_gpu = data(1).requires_grad_(), data(1).to("cuda").requires_grad_()
     stream = torch.cuda.Stream() if side_stream else torch.cuda.current_stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -68,6 +71,7 @@ def test_a_step_in_a_graph_is_the_same_step_on_other_data() -> None:
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
+    loss_of(ours, x).backward()  # kernels are checked at their first use
     eager = Launches()
     with torch.cuda.stream(stream):
         for _ in range(WARM_UPS):

@@ -1,0 +1,530 @@
+"""First use: a kernel that nothing on this machine vouches for is checked before it runs, once, and out of the way."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from planted_gain import plant_gain
+from planted_records import plant, workload_of
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import dwconv
+from dwconv.build import cache, load
+from dwconv.build.kernel import Kernel
+from dwconv.call import first_use
+from dwconv.call.plan import plan_for
+from dwconv.dispatch import decisions
+from dwconv.errors import DwconvWarning
+from dwconv.measure import first_use as check
+from dwconv.measure.outcomes import remember_right
+from dwconv.problem import Problem
+from dwconv.records.log import TuningLog
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.target import cpu_target
+from dwconv.workload import PASSES
+
+pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
+WORKLOAD = workload_of(bias=True)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A cache of these tests' own: what they plant has the artifact of a kernel that is right."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def cached(built, monkeypatch):
+    """The cache, in which nothing is remembered of its kernels."""
+    for path in built.rglob("*.checked"):
+        path.unlink()
+    monkeypatch.setenv("DWCONV_CACHE", str(built))
+    return built
+
+
+@pytest.fixture
+def planted(cached, logs, monkeypatch):
+    """Everything is predicted, with two threads."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield plant_gain(monkeypatch)
+    torch.set_num_threads(usual)
+
+
+@pytest.fixture
+def said():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield lambda: [str(each.message) for each in caught if each.category is DwconvWarning]
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """The candidates that were checked, and on how many threads."""
+    made = []
+
+    def count(kernel, device, *, threads, **options):
+        made.append((kernel.artifact.candidate.workload.pass_, sorted(threads)))
+        return real(kernel, device, threads=threads, **options)
+
+    real = check.fault_at_first_use
+    monkeypatch.setattr(check, "fault_at_first_use", count)
+    return made
+
+
+def tensors(*, batch=2):
+    x = torch.randn(batch, 8, 9, 7).to(memory_format=torch.channels_last).requires_grad_()
+    return x, torch.randn(8, 1, 3, 3, requires_grad=True), torch.randn(8, requires_grad=True)
+
+
+def step(convolve, x, w, bias, **more):
+    y = convolve(x, w, bias, padding=1, **more)
+    return [y.detach(), *torch.autograd.grad(y.sin().sum(), (x, w, bias))]
+
+
+def train(*, batch=2):
+    """A step, which must give what PyTorch's own gives."""
+    given = tensors(batch=batch)
+    torch.testing.assert_close(step(dwconv.conv2d, *given), step(F.conv2d, *given, groups=8), rtol=1e-4, atol=1e-4)
+
+
+# -- what is found -----------------------------------------------------------------------------------------------------
+
+
+def plant_fault(monkeypatch, pass_, harm, *, most_threads=None):
+    """The kernels of a pass run, and then ``harm`` their results: it gets (batch, threads, results by name as PyTorch
+    shapes them in the kernel's layout, the same as they were before the run). ``most_threads``: only where the
+    configuration says so."""
+
+    def load_faulty(artifact):
+        call, entry = real(artifact)
+        candidate = artifact.candidate
+        if candidate.workload.pass_ != pass_ or most_threads not in (None, load.most_threads(artifact)):
+            return call, entry
+
+        def faulty(batch, *addresses):
+            results = {}
+            for argument, address in zip(artifact.arguments, addresses, strict=False):
+                shape = argument.shape_at(batch)
+                memory = (ctypes.c_float * math.prod(shape)).from_address(address)
+                results[argument.name] = torch.frombuffer(memory, dtype=torch.float32).view(shape)
+            before = {name: tensor.clone() for name, tensor in results.items()}
+            call(batch, *addresses)
+            harm(batch, torch.get_num_threads(), results, before)
+
+        return faulty, 0
+
+    real = load.load_cpu
+    monkeypatch.setattr(load, "load_cpu", load_faulty)
+
+
+def last_channel(batch, threads, results, before):
+    results["y"][..., -1] += 1
+
+
+def at_batch_1(batch, threads, results, before):
+    results["y"][0, 0, 0, 0] += batch == 1
+
+
+def above_batch_1(batch, threads, results, before):
+    results["dx"][1:] = results["dx"][0]
+
+
+def weight_gradient(batch, threads, results, before):
+    results["dw"].view(-1)[5] *= 1.001
+
+
+def bias_gradient(batch, threads, results, before):
+    results["dbias"][3] += 1
+
+
+def on_two_threads(batch, threads, results, before):
+    results["dw"] *= 2.0 if threads == 2 else 1.0
+
+
+def not_written(batch, threads, results, before):
+    results["dx"][-1, -1] = before["dx"][-1, -1]
+
+
+def writes_an_input(batch, threads, results, before):
+    results["w"].view(-1)[-1] += 1
+
+
+def loses_nan(batch, threads, results, before):
+    results["y"].nan_to_num_(nan=0.0)
+
+
+FAULTS = [
+    ("fprop", last_channel, "value: "), ("fprop", at_batch_1, "at batch size 1"),
+    ("dgrad", above_batch_1, "value: "), ("wgrad", weight_gradient, "elements of dw"),
+    ("wgrad", bias_gradient, "1 of 8 elements of dbias"), ("wgrad", on_two_threads, "threads=2"),
+    ("dgrad", not_written, "not written: 56 of "), ("fprop", writes_an_input, "input changed: w"),
+    ("fprop", loses_nan, "extreme data"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pass_", "harm", "seen"), FAULTS, ids=lambda each: getattr(each, "__name__", None))
+def test_a_wrong_kernel_never_runs_and_is_named_once(planted, said, checks, monkeypatch, pass_, harm, seen):
+    plant_fault(monkeypatch, pass_, harm)
+    for batch in (2, 1, 2, 3):
+        train(batch=batch)
+    (message,) = said()
+    workload = WORKLOAD.for_pass(pass_)
+    start = (
+        f"{workload.key} runs on PyTorch's own op: its predicted kernel gave wrong results when it was checked here: "
+    )
+    assert message.startswith(start) and seen in message and "\n" not in message
+    plan = plan_for(Problem.of(WORKLOAD), CPU)
+    assert {name: type(plan.kernels[name]) for name in PASSES} == {
+        name: type(None) if name == pass_ else Kernel for name in PASSES
+    }
+    explained = dwconv.explain(*tensors(), padding=1)
+    assert [each.provider for each in explained.passes] == ["pytorch" if name == pass_ else "dwconv" for name in PASSES]
+    assert explained[pass_].reason.startswith("the predicted kernel is out: it gave wrong results when it was ch")
+    assert checks.count((pass_, [1, 2])) == 1
+
+
+def test_what_a_record_names_is_no_exception(planted, logs, said, monkeypatch):
+    """It may have been measured on another machine of the same device, as the records that are shipped were."""
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    dwconv.reset()
+    plant_fault(monkeypatch, "fprop", last_channel)
+    train()
+    (message,) = said()
+    assert "its tuned kernel gave wrong results when it was checked here: value: " in message
+    assert "it gave wrong results" in dwconv.explain(*tensors(), padding=1)["fprop"].reason
+
+
+def test_the_configuration_for_all_threads_is_checked_as_it_runs(planted, logs, said, checks, monkeypatch):
+    plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop"], baseline_us=1e6)
+    (record,) = TuningLog(logs / "log.jsonl").load().records
+    alone = Config.of(record.config.template, **{**dict(record.config.values), "threads": 1})
+    TuningLog(logs / "log.jsonl").append(dataclasses.replace(record, config=alone, confirmed=True))
+    dwconv.reset()
+
+    plant_fault(monkeypatch, "fprop", last_channel, most_threads=2)
+    train(batch=2)
+    assert said() == [] and len(checks) == len(PASSES)
+    train(batch=3)
+    assert len(said()) == 1 and plan_for(Problem.of(WORKLOAD.with_batch(3)), CPU).kernels["fprop"] is None
+
+
+def test_a_kernel_that_fails_when_it_is_checked_does_not_run(planted, said, monkeypatch):
+    def fail(batch, threads, results, before):
+        raise MemoryError("it needs 9.0 GiB for its tensors, 1.0 GiB are free")
+
+    plant_fault(monkeypatch, "fprop", fail)
+    train()
+    (message,) = said()
+    assert message.endswith(
+        "its predicted kernel could not be checked: it needs 9.0 GiB for its tensors, 1.0 GiB are free"
+    )
+    assert not [each for each in first_use._seen.values() if each.fault], "it may be right, where there is memory"
+
+
+# -- what is remembered ------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_is_checked_once_and_again_only_for_more_threads(planted, checks):
+    for _ in range(2):
+        train()
+        dwconv.reset()  # as a new process: what is on disk stays
+    assert sorted(checks) == [(pass_, [1, 2]) for pass_ in sorted(PASSES)]
+    torch.set_num_threads(3)
+    for _ in range(2):
+        train(batch=3)
+        dwconv.reset()
+    assert sorted(checks[3:]) == [(pass_, [1, 3]) for pass_ in sorted(PASSES)]
+    torch.set_num_threads(2)
+    train()
+    kernel = plan_for(Problem.of(WORKLOAD), CPU).kernels["fprop"]
+    torch.set_num_threads(1)
+    assert first_use.fault_of(kernel, cpu_target(), CPU) == ""
+    assert len(checks) == 6
+
+
+def test_where_nothing_can_be_kept_a_process_checks_once(planted, checks, monkeypatch):
+    monkeypatch.setattr(cache, "write_entry", lambda path, value: None)
+    train(batch=2)
+    train(batch=3)
+    assert len(checks) == 3
+    dwconv.reset()
+    train()
+    assert len(checks) == 6
+
+
+def test_what_a_search_confirmed_here_is_not_checked(planted, checks):
+    made, target = decisions(Problem.of(WORKLOAD), CPU)
+    for decision in made.values():
+        artifact = cache.build_cached(Candidate(decision.workload, decision.config), target)
+        remember_right(artifact, target)
+    train()
+    assert checks == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage" * 20, None])
+def test_a_damaged_memory_is_no_memory(planted, checks, cached, damage):
+    train()
+    for path in cached.rglob("*.checked"):
+        path.write_bytes(damage if damage is not None else path.read_bytes()[:-1] + b"x")
+    dwconv.reset()
+    train()
+    assert len(checks) == 6
+
+
+def test_another_artifact_or_version_is_checked_anew(planted, checks, monkeypatch):
+    train()
+    dwconv.reset()
+    monkeypatch.setattr(cache, "installed", lambda: {"tvm": "99"})
+    train()
+    assert len(checks) == 6
+    target = cpu_target()
+    artifact = first_use_artifact()
+    assert cache.checked(artifact, target) is not None
+    assert cache.checked(dataclasses.replace(artifact, source=artifact.source + "\n"), target) is None
+    assert cache.checked(dataclasses.replace(artifact, build_s=9.9), target) is not None
+
+
+def first_use_artifact():
+    return plan_for(Problem.of(WORKLOAD), CPU).kernels["fprop"].artifact
+
+
+# -- where the first call happens --------------------------------------------------------------------------------------
+
+
+class Watching(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_sees_nothing_of_it(planted, checks):
+    seen = []
+    for _ in range(2):
+        with Watching() as mode:
+            train()
+        seen.append(mode.seen)
+    assert seen[0] == seen[1] and len(checks) == 3
+
+
+def test_fake_tensors_neither_check_nor_spoil_anything(planted, checks):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        x = torch.empty(2, 8, 9, 7).to(memory_format=torch.channels_last)
+        assert dwconv.conv2d(x, torch.empty(8, 1, 3, 3), padding=1).shape == (2, 8, 9, 7)
+    assert checks == []
+    train()
+    assert len(checks) == 3
+
+
+def test_the_first_call_in_inference_mode_leaves_training_right(planted, checks, said):
+    x, w, bias = (tensor.detach() for tensor in tensors())
+    with torch.inference_mode():
+        assert dwconv.conv2d(x, w, bias, padding=1).is_inference()
+    assert [pass_ for pass_, _ in checks] == ["fprop"]
+    train()
+    assert len(checks) == 3 and said() == []
+
+
+def test_the_first_backward_may_be_in_any_thread(planted, checks, said):
+    outcome = []
+    y, given = None, tensors()
+    y = dwconv.conv2d(*given, padding=1)
+    worker = threading.Thread(target=lambda: outcome.append(torch.autograd.grad(y.sin().sum(), given)))
+    worker.start()
+    worker.join()
+    torch.testing.assert_close(list(outcome[0]), step(F.conv2d, *given, groups=8)[1:], rtol=1e-4, atol=1e-4)
+    assert len(checks) == 3 and said() == []
+
+
+def test_a_transform_sees_nothing_of_it(planted, said):
+    x, w, bias = (tensor.detach() for tensor in tensors())
+    many = torch.stack([x, x])
+    torch.testing.assert_close(
+        torch.func.vmap(lambda each: dwconv.conv2d(each, w, bias, padding=1))(many)[0],
+        F.conv2d(x, w, bias, padding=1, groups=8), rtol=1e-4, atol=1e-4,
+    )  # fmt: skip
+    assert said() == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_the_state_of_the_process_stays_and_changes_no_verdict(planted, checks, said, dtype):
+    given = tensors()
+    torch.manual_seed(7)
+    torch.set_default_dtype(dtype)
+    torch.use_deterministic_algorithms(True)
+    torch.set_flush_denormal(True)
+    try:
+        before = _state()
+        dwconv.conv2d(*given, padding=1)
+        after = _state()
+        tiny = torch.tensor([1e-39], dtype=torch.float32)
+        flushes = (tiny * 0.5).item() == 0.0
+    finally:
+        torch.set_flush_denormal(False)
+        torch.use_deterministic_algorithms(False)
+        torch.set_default_dtype(torch.float32)
+    assert before[0].equal(after[0]) and before[1:] == after[1:] and flushes
+    train()
+    assert len(checks) == 3 and said() == []
+
+
+def _state():
+    return (
+        torch.get_rng_state(), torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), _threads_of_a_new_thread(),
+    )  # fmt: skip
+
+
+def _threads_of_a_new_thread():
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    return seen[0]
+
+
+def test_while_a_graph_is_captured_pytorchs_op_runs_and_the_next_call_checks(planted, monkeypatch):
+    real = first_use.fault_of
+    monkeypatch.setattr(first_use, "fault_of", lambda *arguments: None)
+    plan = plan_for(Problem.of(WORKLOAD), CPU)
+    train()
+    assert plan.kernels["fprop"] is None and "fprop" not in plan.kernels
+    monkeypatch.setattr(first_use, "fault_of", real)
+    train()
+    assert isinstance(plan.kernels["fprop"], Kernel)
+
+
+def test_nothing_is_checked_while_a_stream_is_captured(planted, cached, checks, monkeypatch):
+    kernel = plan_for(Problem.of(WORKLOAD), CPU).kernels["fprop"]
+    for path in cached.rglob("*.checked"):
+        path.unlink()
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert first_use.fault_of(kernel, cpu_target(), torch.device("cuda")) is None
+    assert len(checks) == 1
+
+
+# -- what a case covers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multiplier", [1, 2])
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+@pytest.mark.parametrize("pass_", PASSES)
+def test_the_answers_of_repeated_channels_are_those_of_all(pass_, layout, multiplier, monkeypatch):
+    workload = dataclasses.replace(
+        workload_of(shape=(2, 11, 9, 7), layout=layout, bias=True, multiplier=multiplier).for_pass(pass_)
+    )
+    monkeypatch.setattr(check, "_PRODUCTS", 1)
+    from dwconv.reference import right_answers
+
+    for data in ("integers", "extreme"):
+        case = check._case(workload, data=data, device=CPU)
+        for answer, whole in zip(case.answers, right_answers(workload, *case.inputs), strict=True):
+            assert torch.equal(answer.expected.nan_to_num(), whole.expected.nan_to_num())
+            assert (answer.allowed is None) == (whole.allowed is None)
+        first, other = case.inputs[0][:, 0], case.inputs[0][:, 1]
+        assert not torch.equal(first, other), "neighbours differ"
+
+
+def test_large_layers_are_checked_on_fewer_images():
+    def cases(side):
+        return check._cases(workload_of(shape=(32, 64, side, side)), fast_math=False)
+
+    assert cases(14) == [(1, "integers"), (3, "integers"), (2, "extreme")]
+    assert cases(112) == [(1, "integers"), (2, "integers")]
+    assert cases(512) == [(1, "integers")]
+    assert (2, "normal") in check._cases(workload_of(), fast_math=True)
+
+
+# -- a template that is wrong ------------------------------------------------------------------------------------------
+
+
+PROGRAM = """
+import shutil, sys, warnings
+from pathlib import Path
+import pytest, torch
+import dwconv
+import dwconv.schedules.cpu as cpu
+from dwconv.measure import first_use
+from planted_gain import plant_gain
+
+cpu.__path__.append(sys.argv[1])
+from dwconv.schedules.template import template
+from dwconv.target import cpu_target
+from planted_records import workload_of
+
+checked = []
+real = first_use.fault_at_first_use
+def count(kernel, *arguments, **options):
+    checked.append(kernel.artifact.candidate.config.template)
+    return real(kernel, *arguments, **options)
+first_use.fault_at_first_use = count
+
+with pytest.MonkeyPatch.context() as monkeypatch, warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    gain = plant_gain(monkeypatch)
+    gain.knows = lambda workload: workload.pass_ == "fprop"
+    gain.config = template("cpu.fprop_nhwc_example").space(workload_of(), cpu_target()).default
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False), torch.nn.ReLU())
+    x = torch.randn(4, 8, 9, 7).to(memory_format=torch.channels_last)
+    expected = torch.autograd.grad(model(x).square().sum(), model.parameters())
+    dwconv.convert(model)
+    for _ in range(2):
+        got = torch.autograd.grad(model(x).square().sum(), model.parameters())
+        torch.testing.assert_close(got, expected)
+    reason = dwconv.explain(x, model[0].weight, padding=1)["fprop"].reason
+    report = str(dwconv.report(model))
+print([str(each.message) for each in caught if "wrong results" in str(each.message)])
+print(reason)
+print(checked)
+print("it gave wrong results" in report)
+"""
+
+
+def test_a_wrong_template_does_not_train_and_the_next_process_knows_it(tmp_path):
+    """An index of the image is forgotten: right with one image."""
+    family = Path(__file__).parents[1] / "schedules" / "example_family"
+    folder = tmp_path / "templates" / "example"
+    folder.mkdir(parents=True)
+    for file in family.glob("*.py"):
+        text = file.read_text()
+        (folder / file.name).write_text(text.replace("value = x[image, x_row", "value = x[0, x_row"))
+    assert "x[0, x_row" in (folder / "templates.py").read_text()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "DWCONV_CACHE": str(tmp_path / "cache"),
+        "DWCONV_NATIVE": "0",
+        "DWCONV_TUNING_LOGS": str(tmp_path / "logs"),
+    }
+    (tmp_path / "logs").mkdir()
+    for checked in (["cpu.fprop_nhwc_example"], []):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(tmp_path / "templates")],
+            env=environment, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said, reason, names, reported = done.stdout.splitlines()
+        assert said.count("gave wrong results when it was checked here: value: ") == 1, said
+        assert "(at batch size 3, integers data" in said
+        assert reason.startswith("the predicted kernel is out: it gave wrong results when it was checked here: value")
+        assert (names, reported) == (str(checked), "True")
