@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv import legality, packed, settings, versions
+from dwconv import forks, legality, packed, settings, versions
 from dwconv.build.cpu import first_line
 from dwconv.call.tally import Tally
 from dwconv.dispatch import DispatchDecision, decisions, tune_command
@@ -44,8 +44,10 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
         self._build = build
 
     def __missing__(self, pass_: Pass) -> Kernel | None:
-        kernel = self[pass_] = self._build(pass_)
-        return kernel
+        with _lock:
+            if pass_ not in self:  # no other thread was faster
+                self[pass_] = self._build(pass_)
+            return self[pass_]
 
 
 class Plan:
@@ -87,6 +89,9 @@ class Plan:
         decision = self.decisions[pass_]
         workload, config, target = decision.workload, decision.config, decision.target
         assert workload is not None and config is not None and target is not None, "decided together with the provider"
+        if _lock.abandoned:
+            _warn(f"{workload.key} runs on PyTorch's own op: {_ABANDONED}")
+            return None
         from dwconv.schedules.template import Candidate
 
         chosen = Candidate(workload, config)
@@ -191,7 +196,7 @@ def plans() -> list[Plan]:
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what it raises is meant for the user; other errors of deciding stop no training step
-    made, reason = _attempt(lambda: decisions(problem, device))
+    made, reason = (None, _ABANDONED) if _lock.abandoned else _attempt(lambda: decisions(problem, device))
     if made is None and _is_first(reason):
         _warn(f"everything runs on PyTorch's own op: {reason}")
     chosen, target = made or (dict.fromkeys(PASSES, DispatchDecision(provider="pytorch", reason=reason)), None)
@@ -225,7 +230,9 @@ def forget() -> None:
 
 # -- what this process has --------------------------------------------------------------------------------------------
 
-_lock = threading.RLock()
+_lock = forks.Lock(threading.RLock, holds_up_forks=True)
+"""Who decides or builds imports TVM and runs LLVM: a child that is forked in the middle of it can do neither."""
+_ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 _met: set[str] = set()

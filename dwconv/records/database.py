@@ -10,11 +10,11 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
+from dwconv.forks import cached_property
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status, TuningRecord
 from dwconv.workload import DType, Layout, Pair, Pass, Workload
