@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from enum import Enum
 
 
@@ -152,6 +154,14 @@ class RequestFailed(WorkerError):
 
 class DwconvWarning(UserWarning):
     """A layer runs, but not as fast as it could: the message names the layer, the reason and the way out."""
+
+
+def warn(message: str) -> None:
+    """Give a DwconvWarning for the line that called into PyTorch or dwconv."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("dwconv", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, DwconvWarning, stacklevel=level)
 
 
 def one_line(text: str, *, most: int | None = None) -> str:

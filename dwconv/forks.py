@@ -16,8 +16,9 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+Value = TypeVar("Value")
 MOST_WAIT_S = 10.0
 """For what a fork waits. Whoever is in the middle for longer has hung, or works on a very busy machine."""
 
@@ -46,7 +47,7 @@ class Lock:
         if holds_up_forks:
             _held_up_by.append(self)
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002  # as threading's
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # as threading's
         if not self._lock.acquire(blocking, timeout):
             return False
         if self._depth == 0:
@@ -113,17 +114,17 @@ class Descriptor:
         os.close(number)
 
 
-class cached_property(functools.cached_property[Any]):  # noqa: N801  # as functools has it
+class cached_property(functools.cached_property[Value]):  # as functools has it
     """The same. Before Python 3.12 it holds a lock, one for all instances."""
 
-    def __init__(self, make: Callable[[Any], Any]) -> None:
+    def __init__(self, make: Callable[[Any], Value]) -> None:
         super().__init__(make)
         if hasattr(self, "lock"):
             self.lock = Lock(threading.RLock)
 
 
 def in_child(forget: Callable[[], None]) -> None:
-    """Call ``forget`` in every child that is forked from now on, after its locks are free and its descriptors closed."""
+    """Call ``forget`` in every child that is forked from now on, when its locks are free and its descriptors closed."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=forget)
 

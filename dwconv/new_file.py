@@ -7,6 +7,7 @@ name. Readers never see half a file, and a process that is killed leaves no more
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -50,6 +51,12 @@ def replace_file(path: Path, content: Iterable[bytes], *, durable: bool) -> None
         Path(written).replace(path)
     if durable:
         sync_folder(path.parent)
+
+
+def no_folder(path: Path) -> NotADirectoryError:
+    """The error where a folder should be made, and something else has its name."""
+    what = "a link that leads nowhere" if path.is_symlink() else "no folder"
+    return NotADirectoryError(errno.ENOTDIR, f"{path} is {what}", str(path))
 
 
 def sync_folder(folder: Path | int) -> None:

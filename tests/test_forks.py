@@ -145,7 +145,7 @@ def test_a_descriptor_is_closed_once_and_in_a_child_at_once() -> None:
 
 def test_what_nobody_needs_is_not_remembered() -> None:
     before = len(forks._locks), len(forks._descriptors)
-    forks.Lock(), forks.Descriptor(-1)  # noqa: B018
+    forks.Lock(), forks.Descriptor(-1)
     gc.collect()
     assert (len(forks._locks), len(forks._descriptors)) == before
 

@@ -8,9 +8,7 @@ stopped by a workload that was never measured.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +18,8 @@ from dwconv import forks, legality, packed, settings, versions
 from dwconv.build.cpu import first_line
 from dwconv.call.tally import Tally
 from dwconv.dispatch import DispatchDecision, decisions, tune_command
-from dwconv.errors import DwconvWarning, Untuned
+from dwconv.errors import Untuned
+from dwconv.errors import warn as _warn
 from dwconv.knowledge import database
 from dwconv.memory_format import MEMORY_FORMAT
 from dwconv.problem import Problem
@@ -263,15 +262,3 @@ def _is_first(name: str) -> bool:
     first = name not in _named
     _named.add(name)
     return first
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, DwconvWarning, stacklevel=_level_of_the_user())
-
-
-def _level_of_the_user() -> int:
-    """The stack level, as seen from the caller, of the line that called into PyTorch or dwconv."""
-    level, frame = 2, sys._getframe(2)
-    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("dwconv", "torch"):
-        level, frame = level + 1, frame.f_back
-    return level

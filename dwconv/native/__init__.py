@@ -24,7 +24,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from dwconv import forks, settings
+from dwconv import forks, private_files, settings
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native.attempt import Attempt
 from dwconv.native.background import Background
@@ -181,6 +181,8 @@ def _warn_if_not_kept() -> None:
     global _not_kept
     if _not_kept:
         not_kept, _not_kept = _not_kept, ""
+        if not private_files.is_first_not_kept():
+            return
         warnings.warn(
             f"the short way of calls was compiled for this process alone, and every other takes half a minute for it, "
             f"too: {not_kept}, or do without it: DWCONV_NATIVE=0",

@@ -121,4 +121,3 @@ class Attempt:
                 raise OutOfTime(f"{command[0]} took more than {timeout_s:.0f} s") from None
         self.pause(0)
         return process.returncode, complaints.splitlines()
-

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dwconv import forks, settings
 from dwconv.errors import LogError, one_line
-from dwconv.new_file import sync_folder
+from dwconv.new_file import no_folder, sync_folder
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.reading import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
 from dwconv.records.record import TuningRecord
@@ -166,6 +166,8 @@ class TuningLog:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             is_new = not self.path.exists()
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        except FileExistsError as error:
+            raise self._refused("cannot be written", no_folder(Path(error.filename))) from error
         except OSError as error:
             raise self._refused("cannot be written", error) from error
         mode = os.fstat(file).st_mode

@@ -83,6 +83,44 @@ def test_an_unwritable_log_is_one_line(tmp_path, act):
         act(log)
 
 
+UNUSABLE = {
+    "a link that leads nowhere": "{0} is a link that leads nowhere",
+    "below a link that leads nowhere": "{0.parent} is a link that leads nowhere",
+    "a loop of links": "{0} is a link that leads nowhere",
+    "a file": "{0} is no folder",
+    "a very long name": "File name too long",
+    "/proc": "No such file or directory",
+}
+
+
+def unusable(tmp_path, what):
+    """A folder that cannot be there."""
+    folder = tmp_path / "folder"
+    if what == "a loop of links":
+        folder.symlink_to("folder")
+    elif what == "a file":
+        folder.touch()
+    elif what.endswith("a link that leads nowhere"):
+        folder.symlink_to(tmp_path / "unmounted" / "disk")
+    elif what == "/proc":
+        return Path("/proc/nobody-has-this")
+    else:
+        return tmp_path / ("n" * 300)
+    return folder / "logs" if what.startswith("below") else folder
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+def test_a_folder_that_cannot_be_there_is_one_line(tmp_path, what):
+    folder = unusable(tmp_path, what)
+    if what == "/proc" and not Path("/proc/self").exists():
+        pytest.skip("only Linux has it")
+    with pytest.raises(LogError) as caught:
+        TuningLog(folder / "log.jsonl").append(RECORD)
+    cannot = "read" if what == "a very long name" else "written"
+    reason = UNUSABLE[what].format(folder)
+    assert str(caught.value) == f"log={folder}/log.jsonl cannot be {cannot}: {reason}; name another file with --log"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_log_is_one_line(tmp_path):
     log = TuningLog(tmp_path / "log.jsonl")
