@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -172,6 +173,14 @@ def cpp_compiler() -> str | None:
 def linker() -> str:
     """The compiler that links the kernels of a pack, whatever ``DWCONV_NATIVE`` says: ``CXX`` if set, else ``c++``."""
     return os.environ.get("CXX") or "c++"
+
+
+def program(name: str) -> str | None:
+    """The path of a program that is run here, such as a compiler; None if there is none. A folder of ``PATH`` that is
+    named relative to the working directory, as by an empty entry, does not count: what lies there may be anybody's."""
+    if os.sep in name:  # the user's own words
+        return shutil.which(str(Path(name).absolute()))
+    return shutil.which(name, path=os.pathsep.join(each for each in os.get_exec_path() if Path(each).is_absolute()))
 
 
 def rank_is_given() -> bool:

@@ -99,14 +99,15 @@ class Attempt:
             raise OutOfTime("this process ended before it was compiled")
 
     def run(self, command: Sequence[str], *, folder: Path, timeout_s: float) -> tuple[int, list[str]]:
-        """Exit status, as a shell has it, and lines of stderr. Temporary files go to ``folder``. Raises OutOfTime if it
-        takes longer; then, and after ctrl-C, nothing of it goes on: what a compiler is asked to do is done by its
-        children."""
+        """Exit status, as a shell has it, and lines of stderr. It runs in ``folder``, which takes its temporary files, and
+        where nobody has left a program for it to find. Raises OutOfTime if it takes longer; then, and after ctrl-C,
+        nothing of it goes on: what a compiler is asked to do is done by its children."""
         niceness = str(_NICENESS if self.in_background else 0)
         try:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", _SCRIPT, "sh", str(folder), niceness, *command], stdin=self._read_end.number,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+                cwd=folder,
             )  # fmt: skip
         except OSError as error:
             raise BuildError(f"{command[0]} cannot be run: {error.strerror}") from error
