@@ -166,6 +166,9 @@ class TuningLog:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             is_new = not self.path.exists()
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+            if fcntl is not None and file <= 2:  # a standard stream is closed: what is printed would go to the log
+                low, file = file, fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+                os.close(low)
         except FileExistsError as error:
             raise self._refused("cannot be written", no_folder(Path(error.filename))) from error
         except OSError as error:

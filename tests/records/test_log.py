@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -406,6 +407,22 @@ def test_a_child_neither_closes_nor_keeps_its_parents_file(tmp_path):
         os.waitpid(child, 0)
         os.close(read)
         os.close(write)
+
+
+@needs_fork
+def test_what_is_printed_to_a_closed_stream_does_not_go_to_the_log(tmp_path):
+    log = TuningLog(tmp_path / "log.jsonl")
+
+    def write():
+        os.closerange(0, 3)
+        with log.locked():
+            for stream in (1, 2):
+                with contextlib.suppress(OSError):
+                    os.write(stream, b"of a library")
+            log.append(RECORD)
+
+    assert forked(write) == 0
+    assert log.path.read_bytes() == LINE + b"\n"
 
 
 @needs_fork
