@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from enum import Enum
 
 
@@ -169,6 +171,14 @@ _MOST_OF_A_MESSAGE = 300
 def described_error(error: BaseException) -> str:
     """The type and the message of an error in code of the user's, in one line."""
     return one_line(f"{type(error).__name__}: {error}", most=_MOST_OF_A_MESSAGE)
+
+
+def warn(message: str) -> None:
+    """Give a DwconvWarning for the line that called into PyTorch or dwconv."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("dwconv", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, DwconvWarning, stacklevel=level)
 
 
 def one_line(text: str, *, most: int | None = None) -> str:

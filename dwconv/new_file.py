@@ -64,6 +64,12 @@ def replace_file(path: Path, content: Iterable[bytes], *, durable: bool) -> None
         sync_folder(path.parent)
 
 
+def no_folder(path: Path) -> NotADirectoryError:
+    """The error where a folder should be made, and something else has its name."""
+    what = "a link that leads nowhere" if path.is_symlink() else "no folder"
+    return NotADirectoryError(errno.ENOTDIR, f"{path} is {what}", str(path))
+
+
 def sync_folder(folder: Path | int) -> None:
     """Make the names in a folder, given by its path or its descriptor, survive a power cut too. Not every file system
     can; then nothing happens."""

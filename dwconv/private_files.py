@@ -26,8 +26,8 @@ from functools import cache
 from pathlib import Path
 
 from dwconv import settings
-from dwconv.errors import NotKept
-from dwconv.new_file import new_file, sync_folder
+from dwconv.errors import NotKept, warn
+from dwconv.new_file import new_file, no_folder, sync_folder
 
 _KEY_BYTES = 32
 _DIGEST = "sha256"
@@ -84,6 +84,23 @@ def open_lock(path: Path) -> int:
         raise _not_kept("cache", path, error, variable="DWCONV_CACHE") from error
 
 
+def is_first_not_kept() -> bool:
+    """True the first time in this process that something cannot be kept in the cache folder: one line is enough."""
+    folder = settings.cache_folder()
+    first = folder not in _not_kept_in
+    _not_kept_in.add(folder)
+    return first
+
+
+_not_kept_in: set[Path] = set()
+
+
+def tell_not_kept(error: NotKept) -> None:
+    """Warn of it, if it is the first."""
+    if is_first_not_kept():
+        warn(f"what is compiled or measured is not kept, and the next process takes its time for it again: {error}")
+
+
 def check_private(folder: Path) -> None:
     """Raises NotKept unless only this user can write in ``folder``."""
     try:
@@ -126,14 +143,16 @@ def _opened(folder: Path, *, make: bool = False) -> Iterator[int]:
 def _make(folder: Path) -> None:
     """Make all missing levels, for this user alone whatever the umask."""
     try:
-        folder.mkdir(0o700)
-    except FileNotFoundError:
-        if folder.parent == folder:
-            raise
-        _make(folder.parent)
-        _make(folder)
+        try:
+            folder.mkdir(0o700)
+        except FileNotFoundError:
+            if folder.parent == folder:
+                raise
+            _make(folder.parent)
+            folder.mkdir(0o700)  # once more, and no more: what is there may be a link that leads nowhere, or /proc
     except FileExistsError:
-        return
+        if not folder.is_dir():
+            raise no_folder(folder) from None
     else:
         folder.chmod(0o700)
 

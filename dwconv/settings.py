@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, get_args
@@ -94,14 +95,14 @@ def written_log_path() -> Path:
 
 def own_log_folder() -> Path:
     """The folder of the user's own logs, whatever the working directory and however dwconv is installed."""
-    return Path(platformdirs.user_data_dir("dwconv")) / "tuning_logs"
+    return _own_folder(platformdirs.user_data_dir) / "tuning_logs"
 
 
 def concurrency_log_folder() -> Path:
     """The folder of the user's own logs of schedules: ``DWCONV_CONCURRENCY_LOGS`` if set, else beside those of
     tuning."""
     named = os.environ.get("DWCONV_CONCURRENCY_LOGS")
-    return Path(named) if named else Path(platformdirs.user_data_dir("dwconv")) / "concurrency_logs"
+    return Path(named) if named else _own_folder(platformdirs.user_data_dir) / "concurrency_logs"
 
 
 def shipped_log_folder() -> Path:
@@ -115,13 +116,23 @@ def cache_folder() -> Path:
     """The folder for measured device limits and compiled code: the user's cache, or a folder of this user's own inside
     ``DWCONV_CACHE``, which several users may share."""
     named = os.environ.get("DWCONV_CACHE")
-    return Path(named, _user_name()) if named else Path(platformdirs.user_cache_dir("dwconv"))
+    return Path(named, _user_name()) if named else _own_folder(platformdirs.user_cache_dir)
 
 
 def cache_key_path() -> Path:
     """The file with the key that signs this user's files in the cache. Not in ``DWCONV_CACHE``, which others may
     see."""
-    return Path(platformdirs.user_state_dir("dwconv"), "cache-key")
+    return _own_folder(platformdirs.user_state_dir) / "cache-key"
+
+
+def _own_folder(of_kind: Callable[[str], str]) -> Path:
+    """The user's own folder of a kind. Who has no home gets one that never can be: nothing is kept there, and whoever
+    would keep something says so."""
+    try:
+        folder = of_kind("dwconv")
+    except RuntimeError:  # no HOME, and a user whom the system does not know
+        folder = "~"
+    return Path(os.devnull, "no-home", "dwconv") if folder.startswith("~") else Path(folder)
 
 
 def _user_name() -> str:
@@ -162,6 +173,14 @@ def cpp_compiler() -> str | None:
 def linker() -> str:
     """The compiler that links the kernels of a pack, whatever ``DWCONV_NATIVE`` says: ``CXX`` if set, else ``c++``."""
     return os.environ.get("CXX") or "c++"
+
+
+def program(name: str) -> str | None:
+    """The path of a program that is run here, such as a compiler; None if there is none. A folder of ``PATH`` that is
+    named relative to the working directory, as by an empty entry, does not count: what lies there may be anybody's."""
+    if os.sep in name:  # the user's own words
+        return shutil.which(str(Path(name).absolute()))
+    return shutil.which(name, path=os.pathsep.join(each for each in os.get_exec_path() if Path(each).is_absolute()))
 
 
 def rank_is_given() -> bool:

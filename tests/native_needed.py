@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import threading
 
 import pytest
 
-from dwconv import native, settings
+from dwconv import forks, native, settings
 
 _soon = native.soon
 
@@ -41,4 +40,4 @@ def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_settled", False)
     monkeypatch.setattr(native, "_background", None)
     monkeypatch.setattr(native, "_not_kept", "")
-    monkeypatch.setattr(native, "_lock", threading.Lock())
+    monkeypatch.setattr(native, "_lock", forks.Lock())

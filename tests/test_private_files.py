@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,10 +17,18 @@ from pathlib import Path
 import pytest
 
 from dwconv import private_files, settings
-from dwconv.errors import NotKept
+from dwconv.build.entry import write_entry
+from dwconv.errors import DwconvWarning, LogError, NotKept
+from dwconv.measure import limits
 from dwconv.private_files import check_private, open_lock, read, read_sealed, write, write_sealed
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog
+from dwconv.target import Limits
 
 ANOTHER = os.geteuid() + 1
+KEPT = limits.Kept(
+    limits=Limits(memory_gb_per_s=1.0, cache_gb_per_s=1.0, cache_bytes=1, peak_gflop_per_s=1.0), readings=1
+)
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +117,99 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [path.name for path in tmp_path.iterdir()] == ["it"] and read(tmp_path / "it") == b"before"
+
+
+# -- folders that cannot be there ------------------------------------------------------------------------------------
+
+
+def unusable(tmp_path: Path, what: str) -> Path:
+    """What DWCONV_CACHE names."""
+    cache = tmp_path / "cache"
+    if what == "a link that leads nowhere":  # a home on a disk that is not mounted
+        cache.symlink_to(tmp_path / "unmounted" / "disk")
+    elif what == "a loop of links":
+        cache.symlink_to("cache")
+    elif what == "a file":
+        cache.touch()
+    else:
+        cache = Path("/proc") if what == "/proc" else tmp_path / ("n" * 300)
+    return cache
+
+
+UNUSABLE = {
+    "a link that leads nowhere": "{cache} is a link that leads nowhere",
+    "a loop of links": "Too many levels of symbolic links",
+    "a file": "Not a directory",
+    "/proc": "No such file or directory",
+    "a very long name": "File name too long",
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+def test_where_no_folder_can_be_nothing_is_kept_and_one_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    cache = unusable(tmp_path, what)
+    monkeypatch.setenv("DWCONV_CACHE", str(cache))
+    folder, reason = settings.cache_folder() / "kernels", UNUSABLE[what].format(cache=cache)
+    told = f"cache={folder} cannot be used: {reason}; name a folder of your own in DWCONV_CACHE"
+    for attempt in (lambda: write(folder / "it", b"new", durable=True), lambda: open_lock(folder / "lock")):
+        with pytest.raises(NotKept) as caught:
+            attempt()
+        assert str(caught.value) == told
+    assert read(folder / "it") is read_sealed(folder / "it") is None
+    with pytest.raises(NotKept, match="cannot be used"):
+        check_private(folder)
+    with pytest.warns(DwconvWarning) as warned:
+        for _ in range(2):
+            write_entry(folder / "it.kernel", {"content": 1})
+            limits._write(settings.cache_folder() / "limits" / "device.json", KEPT)
+    (line,) = (str(warning.message) for warning in warned)
+    assert line == f"what is compiled or measured is not kept, and the next process takes its time for it again: {told}"
+    assert warned[0].filename == __file__
+
+
+def test_a_folder_that_goes_while_the_process_runs_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "kernels"
+    write_sealed(folder / "it", b"content", durable=False)
+    shutil.rmtree(tmp_path / "cache")
+    assert read_sealed(folder / "it") is None
+    write_sealed(folder / "it", b"content", durable=False)
+    assert read_sealed(folder / "it") == b"content"
+
+
+def test_a_relative_folder_is_one_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_sealed(Path("near/by/it"), b"content", durable=True)
+    assert read_sealed(tmp_path / "near" / "by" / "it") == b"content"
+
+
+@pytest.mark.parametrize("home", ["raises", "~/.cache/dwconv"])
+def test_without_a_home_nothing_is_kept_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    """As in a container that runs as a user whom its system does not know. Versions of platformdirs differ."""
+
+    def folder(name: str) -> str:
+        if home == "raises":
+            raise RuntimeError("could not determine the home directory")
+        return home
+
+    monkeypatch.chdir(tmp_path)
+    for variable in ("DWCONV_CACHE", "DWCONV_TUNING_LOGS", "DWCONV_CONCURRENCY_LOGS"):
+        monkeypatch.delenv(variable, raising=False)
+    for kind in ("cache", "data", "state"):
+        monkeypatch.setattr(settings.platformdirs, f"user_{kind}_dir", folder)
+    assert settings.shipped_log_folder() in settings.tuning_log_paths()
+    with pytest.raises(NotKept, match=r"^cache=.* cannot be used: Not a directory; name a folder of your own"):
+        write(settings.cache_folder() / "kernels" / "it", b"new", durable=False)
+    with pytest.raises(NotKept, match=r"^state=.*; name a folder of your own in XDG_STATE_HOME"):
+        write_sealed(tmp_path / "cache" / "it", b"new", durable=False)
+    for path in (settings.written_log_path(), settings.concurrency_log_folder()):
+        with pytest.raises(LogError, match=r"^log=.* cannot be written: "):
+            TuningLog(path / "device.jsonl").check_writable()
+    assert Database.usual().problems == []
+    assert list(tmp_path.rglob("*")) == []
 
 
 # -- whose it is -----------------------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ and launch it with the grid, block, shared bytes and arguments listed, in that o
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dwconv import forks
 from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.build.cpu import describe, first_line
 from dwconv.build.nvrtc import compile_cubin
@@ -96,7 +96,7 @@ def _compiled_by_nobody() -> Iterator[None]:
                 tvm_ffi.register_global_func(name, usual, override=True)
 
 
-_LOWERING = threading.Lock()
+_LOWERING = forks.Lock()
 """The callback belongs to the whole process, so only one thread may replace it at a time."""
 
 

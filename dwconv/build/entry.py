@@ -35,9 +35,13 @@ def read_entry(path: Path) -> object | None:
 
 
 def write_entry(path: Path, value: object) -> None:
-    """All of it or nothing: other processes may be reading. A folder that cannot be written is no error."""
-    with contextlib.suppress(NotKept):
+    """All of it or nothing: other processes may be reading. A folder that cannot be written is no error; a
+    warning names it."""
+    try:
         private_files.write_sealed(path, wire.encode(value), durable=False)  # made again in no time
+    except NotKept as error:
+        private_files.tell_not_kept(error)
+    else:
         _make_room(path.parent, suffix=path.suffix)
 
 

@@ -11,7 +11,6 @@ brings.
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tempfile
 from importlib import resources
@@ -31,19 +30,21 @@ _POINTER = re.compile(r"^@(__TVM\w+) = linkonce .*\bglobal ptr null", re.MULTILI
 _TIMEOUT_S = 60.0
 
 
-def check_linker() -> None:
-    """Raises BrokenInstallation if nothing can link a library here."""
-    if shutil.which(settings.linker()) is None:
+def check_linker() -> str:
+    """What links a library here. Raises BrokenInstallation if nothing can."""
+    linker = settings.program(settings.linker())
+    if linker is None:
         raise BrokenInstallation(
             f"a pack for a CPU is linked by a C++ compiler, and there is no {settings.linker()}; install one, or name "
             "it in CXX; who loads the pack needs none"
         )
+    return linker
 
 
 def shared_library(artifact: Artifact) -> bytes:
     """The library of a CPU artifact. Raises BrokenInstallation without a linker, BuildError for what LLVM or the linker
     refuses."""
-    check_linker()
+    linker = check_linker()
     runtime = _runtime_ir(artifact)
     for name in _POINTER.findall(artifact.source):
         if f"@{name} = " not in runtime:  # it would be called, and be null
@@ -54,11 +55,12 @@ def shared_library(artifact: Artifact) -> bytes:
         objects = [_object(folder / "kernel.ll", kernel), _object(folder / "runtime.ll", runtime)]
         visible, library = folder / "visible.map", folder / "kernel.so"
         visible.write_text(_VISIBLE)
-        command = [settings.linker(), *_FLAGS, f"-Wl,--version-script={visible}", *map(str, objects), *_LIBRARIES]
+        command = [linker, *_FLAGS, f"-Wl,--version-script={visible}", *map(str, objects), *_LIBRARIES]
         try:
             done = subprocess.run(
-                [*command, "-o", str(library)], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S
-            )
+                [*command, "-o", str(library)], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S,
+                cwd=folder,
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise BuildError(f"{settings.linker()} did not link a kernel within {_TIMEOUT_S:.0f} s") from None
         if done.returncode or not library.exists():

@@ -8,20 +8,19 @@ stopped by a workload that was never measured.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv import legality, packed, settings, versions
+from dwconv import forks, legality, packed, settings, versions
 from dwconv.build.cpu import first_line
 from dwconv.call import first_use
 from dwconv.call.tally import Tally
 from dwconv.dispatch import DispatchDecision, decisions, tune_command
-from dwconv.errors import DwconvWarning, Untuned
+from dwconv.errors import Untuned
+from dwconv.errors import warn as _warn
 from dwconv.knowledge import database
 from dwconv.memory_format import MEMORY_FORMAT
 from dwconv.problem import Problem
@@ -45,11 +44,13 @@ class _BuiltWhenFirstUsed(dict[Pass, "Kernel | None"]):
         self._build = build
 
     def __missing__(self, pass_: Pass) -> Kernel | None:
-        try:
-            kernel = self[pass_] = self._build(pass_)
-        except _NotNow:
-            return None
-        return kernel
+        with _lock:
+            if pass_ not in self:  # no other thread was faster
+                try:
+                    self[pass_] = self._build(pass_)
+                except _NotNow:
+                    return None
+            return self[pass_]
 
 
 class _NotNow(Exception):
@@ -96,6 +97,9 @@ class Plan:
         decision = self.decisions[pass_]
         workload, config, target = decision.workload, decision.config, decision.target
         assert workload is not None and config is not None and target is not None, "decided together with the provider"
+        if _lock.abandoned:
+            _warn(f"{workload.key} runs on PyTorch's own op: {_ABANDONED}")
+            return None
         from dwconv.schedules.template import Candidate
 
         chosen = Candidate(workload, config)
@@ -203,7 +207,7 @@ def plans() -> list[Plan]:
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what it raises is meant for the user; other errors of deciding stop no training step
-    made, reason = _attempt(lambda: decisions(problem, device))
+    made, reason = (None, _ABANDONED) if _lock.abandoned else _attempt(lambda: decisions(problem, device))
     if made is None and _is_first(reason):
         _warn(f"everything runs on PyTorch's own op: {reason}")
     chosen, target = made or (dict.fromkeys(PASSES, DispatchDecision(provider="pytorch", reason=reason)), None)
@@ -238,7 +242,9 @@ def forget() -> None:
 
 # -- what this process has --------------------------------------------------------------------------------------------
 
-_lock = threading.RLock()
+_lock = forks.Lock(threading.RLock, holds_up_forks=True)
+"""Who decides or builds imports TVM and runs LLVM: a child that is forked in the middle of it can do neither."""
+_ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 _met: set[str] = set()
@@ -285,15 +291,3 @@ def warn_once(message: str) -> None:
     """Warn, the first time in this process, where the user called."""
     if _is_first(message):
         _warn(message)
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, DwconvWarning, stacklevel=_level_of_the_user())
-
-
-def _level_of_the_user() -> int:
-    """The stack level, as seen from the caller, of the line that called into PyTorch or dwconv."""
-    level, frame = 2, sys._getframe(2)
-    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in ("dwconv", "torch"):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -7,7 +7,6 @@ first can be used at once, and the first few runs measure again.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -144,5 +143,7 @@ def _is_sound(limits: Limits) -> bool:
 
 def _write(path: Path, kept: Kept) -> None:
     """Write the file. If the folder cannot be written, the next run measures again."""
-    with contextlib.suppress(NotKept):
+    try:
         private_files.write(path, msgspec.json.encode(kept), durable=True)
+    except NotKept as error:
+        private_files.tell_not_kept(error)

@@ -20,13 +20,11 @@ so they do in a process that was forked from one which was compiling.
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from dwconv import settings
+from dwconv import forks, private_files, settings
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native.attempt import Attempt
 from dwconv.native.background import Background
@@ -55,7 +53,7 @@ run: Any = _no_result
 module: Any | None = None
 """The compiled module once it is there. Set after the four functions: who sees it may use them."""
 
-_lock = threading.Lock()
+_lock = forks.Lock()
 """Held while it is loaded or compiled."""
 _settled = False
 """True if it is there, or will not be in this process."""
@@ -183,6 +181,8 @@ def _warn_if_not_kept() -> None:
     global _not_kept
     if _not_kept:
         not_kept, _not_kept = _not_kept, ""
+        if not private_files.is_first_not_kept():
+            return
         warnings.warn(
             f"the short way of calls was compiled for this process alone, and every other takes half a minute for it, "
             f"too: {not_kept}, or do without it: DWCONV_NATIVE=0",
@@ -193,11 +193,8 @@ def _warn_if_not_kept() -> None:
 
 def _after_fork() -> None:
     """A child has no thread that would go on. It does not begin anew: half of a library may be loaded."""
-    global _lock
-    if not _settled and (_background is not None or _lock.locked()):
+    if not _settled and (_background is not None or _lock.abandoned):
         _settle("this process was forked from one that was compiling it")
-    _lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+forks.in_child(_after_fork)

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dwconv import forks
 from dwconv.errors import BuildError
 
 # The shell says nothing of its own: what is written to stderr is the compiler's.
@@ -60,11 +61,8 @@ class Attempt:
         self.limit_s = limit_s
         self.in_background = in_background
         self._given_up = threading.Event()
-        self._at_work = threading.Lock()
-        self._read_end, write_end = os.pipe()
-        # Each is taken out before it is closed, by whichever thread comes first: its number may soon be another file's.
-        self._read_ends, self._write_ends = [self._read_end], [write_end]
-        _open.add(self)
+        self._at_work = forks.Lock()
+        self._read_end, self._write_end = map(forks.Descriptor, os.pipe())
 
     def __enter__(self) -> Attempt:
         return self
@@ -74,15 +72,16 @@ class Attempt:
 
     def close(self) -> None:
         """End what still runs."""
-        _open.discard(self)
-        _close(self._write_ends)
-        _close(self._read_ends)
+        self._write_end.close()
+        self._read_end.close()
 
     def give_up(self) -> None:
         """The same from another thread, when the process ends: whoever makes the attempt gets OutOfTime. Waits only for
         what must not be interrupted: a compiler on a busy machine takes seconds to die."""
+        if not self._write_end.is_open:  # it is over; or this is a child, whose parent makes the attempt
+            return
         self._given_up.set()
-        _close(self._write_ends)  # the other end may be in use
+        self._write_end.close()  # the other end may be in use
         if self._at_work.acquire(timeout=_END_S):
             self._at_work.release()
 
@@ -100,14 +99,15 @@ class Attempt:
             raise OutOfTime("this process ended before it was compiled")
 
     def run(self, command: Sequence[str], *, folder: Path, timeout_s: float) -> tuple[int, list[str]]:
-        """Exit status, as a shell has it, and lines of stderr. Temporary files go to ``folder``. Raises OutOfTime if it
-        takes longer; then, and after ctrl-C, nothing of it goes on: what a compiler is asked to do is done by its
-        children."""
+        """Exit status, as a shell has it, and lines of stderr. It runs in ``folder``, where nobody has left a program
+        for it to find, and temporary files go there. Raises OutOfTime if it takes longer; then, and after ctrl-C,
+        nothing of it goes on: what a compiler is asked to do is done by its children."""
         niceness = str(_NICENESS if self.in_background else 0)
         try:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", _SCRIPT, "sh", str(folder), niceness, *command], stdin=self._read_end,
+                ["/bin/sh", "-c", _SCRIPT, "sh", str(folder), niceness, *command], stdin=self._read_end.number,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+                cwd=folder,
             )  # fmt: skip
         except OSError as error:
             raise BuildError(f"{command[0]} cannot be run: {error.strerror}") from error
@@ -122,22 +122,3 @@ class Attempt:
                 raise OutOfTime(f"{command[0]} took more than {timeout_s:.0f} s") from None
         self.pause(0)
         return process.returncode, complaints.splitlines()
-
-
-_open: set[Attempt] = set()
-
-
-def _close(descriptors: list[int]) -> None:
-    with contextlib.suppress(IndexError):
-        os.close(descriptors.pop())
-
-
-def _close_in_child() -> None:
-    """The attempts of the process that forked this one are its own: they end with it."""
-    for attempt in tuple(_open):
-        attempt._at_work = threading.Lock()
-        attempt.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)

@@ -99,14 +99,15 @@ class Extension:
     def prepare(self) -> None:
         """Import all that ``compile`` needs to know, which may then run in another thread: if the process is forked
         meanwhile, no module is left half imported. Raises BuildError without a compiler."""
-        if shutil.which(self._compiler) is None:
+        compiler = settings.program(self._compiler)
+        if compiler is None:
             raise BuildError(f"there is no C++ compiler {self._compiler}; install one, or name it in CXX")
         import torch
 
         with _no_cuda_named():
             from torch.utils.cpp_extension import include_paths, library_paths
         self._command = [
-            self._compiler, *_FLAGS, *(f"-I{include}" for include in (*include_paths(), sysconfig.get_path("include"))),
+            compiler, *_FLAGS, *(f"-I{include}" for include in (*include_paths(), sysconfig.get_path("include"))),
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
             *(f"-L{library}" for library in library_paths()),
         ]  # fmt: skip

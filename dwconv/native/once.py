@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv import private_files
+from dwconv import forks, private_files
 from dwconv.errors import BuildError, NotKept
 from dwconv.native.attempt import Attempt, OutOfTime
 
@@ -59,7 +58,7 @@ def made_once(
     where = " in the background" if attempt.in_background else ""
     suffixes = (".background", ".lock") if attempt.in_background else (".lock",)
     try:
-        locks = [private_files.open_lock(path.with_suffix(suffix)) for suffix in suffixes]
+        locks = [forks.Descriptor(private_files.open_lock(path.with_suffix(suffix))) for suffix in suffixes]
     except NotKept as error:
         _log.warning("dwconv: compiling %s%s for this process alone: about half a minute", what, where)
         return Made(content=make(attempt.limit_s), not_kept=str(error))
@@ -91,7 +90,9 @@ def made_once(
 
 
 @contextlib.contextmanager
-def _turn(own: int, *others: int, what: str, attempt: Attempt, deadline: float) -> Iterator[bool]:
+def _turn(
+    own: forks.Descriptor, *others: forks.Descriptor, what: str, attempt: Attempt, deadline: float
+) -> Iterator[bool]:
     """Has the lock ``own`` when ``others`` have been free. Closes all. Whether any was another process's at first."""
     waiting = list(others)
     try:
@@ -102,17 +103,16 @@ def _turn(own: int, *others: int, what: str, attempt: Attempt, deadline: float) 
             yield waited
     finally:
         for lock in waiting:
-            os.close(lock)
+            lock.close()
 
 
 @contextlib.contextmanager
-def _locked(lock: int, *, what: str, attempt: Attempt, deadline: float) -> Iterator[bool]:
+def _locked(lock: forks.Descriptor, *, what: str, attempt: Attempt, deadline: float) -> Iterator[bool]:
     """Closes ``lock`` in the end. Whether another process had it at first. Raises OutOfTime."""
     waited = False
     then = "used here when it is there" if attempt.in_background else "waiting for it, about half a minute"
-    _held.add(lock)
     try:
-        while not _try_lock(lock):
+        while not _try_lock(lock.number):
             if not waited:
                 _log.warning("dwconv: another process compiles %s: %s", what, then)
             waited = True
@@ -121,24 +121,10 @@ def _locked(lock: int, *, what: str, attempt: Attempt, deadline: float) -> Itera
             attempt.pause(_POLL_S)
         yield waited
     finally:
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile may hold the file open
-        _held.discard(lock)
-        os.close(lock)
-
-
-_held: set[int] = set()
-"""Descriptors of locks."""
-
-
-def _close_in_child() -> None:
-    """A lock is free when every process that has its file open has closed it: a child must not keep it."""
-    while _held:
-        os.close(_held.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)
+        if lock.is_open:
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock.number, fcntl.LOCK_UN)  # a child that was just being forked may hold the file open
+            lock.close()
 
 
 def _try_lock(lock: int) -> bool:

@@ -179,9 +179,10 @@ def _compiler(target: Target) -> dict[str, str]:
     """The version of what made machine code out of what TVM generates; empty where nothing can have."""
     if target.kind == "cuda":
         return {"nvrtc": metadata.version("nvidia-cuda-nvrtc")}
-    if shutil.which(settings.linker()) is None:  # no kernel is in the pack: PyTorch's ops are faster
+    linker = settings.program(settings.linker())
+    if linker is None:  # no kernel is in the pack: PyTorch's ops are faster
         return {}
-    said = subprocess.run([settings.linker(), "--version"], capture_output=True, text=True, errors="replace").stdout
+    said = subprocess.run([linker, "--version"], capture_output=True, text=True, errors="replace").stdout
     found = re.search(r"\d+\.\d+(\.\d+)?", said)
     return {"linker": found[0] if found else "unknown"}
 

@@ -10,11 +10,11 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
+from dwconv.forks import cached_property
 from dwconv.records.held import HeldFamilies, HeldRecords
 from dwconv.records.log import Damage, TuningLog
 from dwconv.records.record import Status, TuningRecord

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dwconv import settings
+from dwconv import forks, settings
 from dwconv.errors import LogError, one_line
-from dwconv.new_file import check_name, sync_folder
+from dwconv.new_file import check_name, no_folder, sync_folder
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.reading import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
 from dwconv.records.record import TuningRecord
@@ -70,7 +70,9 @@ class TuningLog:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._held: int | None = None
+        self._turn = forks.Lock(threading.RLock)
+        """Of this process's threads: one at a time has the file."""
+        self._held: forks.Descriptor | None = None
         self._has_said_that_it_waits = False
         try:
             check_name(path)
@@ -152,21 +154,23 @@ class TuningLog:
     def locked(self) -> Iterator[int]:
         """The file, open for appending and locked against other writers. Waits for them if need be, and says so once;
         inside the block ``append`` does not wait. Raises LogError."""
-        if self._held is not None:
-            yield self._held
-            return
-        file = self._opened()
-        try:
-            self._lock(file)
-            while not self._is_current(file):  # while we waited, another file took its name
-                replaced, file = file, self._opened()
-                os.close(replaced)
-                self._lock(file)
-            self._held = file
-            yield file
-        finally:
-            self._held = None
-            os.close(file)  # and with it the lock
+        with self._turn:
+            if self._held is not None and self._held.is_open:
+                yield self._held.number
+                return
+            file = forks.Descriptor(self._opened())
+            try:
+                self._lock(file.number)
+                while not self._is_current(file.number):  # while we waited, another file took its name
+                    file.close()
+                    file = forks.Descriptor(self._opened())
+                    self._lock(file.number)
+                self._held = file
+                yield file.number
+            finally:
+                self._held = None
+                self._unlock(file)
+                file.close()
 
     def _opened(self) -> int:
         """The file, open for appending."""
@@ -174,6 +178,11 @@ class TuningLog:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             is_new = not self.path.exists()
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+            if fcntl is not None and file <= 2:  # a standard stream is closed: what is printed would go to the log
+                low, file = file, fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+                os.close(low)
+        except FileExistsError as error:
+            raise self._refused("cannot be written", no_folder(Path(error.filename))) from error
         except OSError as error:
             raise self._refused("cannot be written", error) from error
         mode = os.fstat(file).st_mode
@@ -198,6 +207,12 @@ class TuningLog:
                     fcntl.flock(file, fcntl.LOCK_EX)
                 finally:
                     speaker.cancel()
+
+    def _unlock(self, file: forks.Descriptor) -> None:
+        """A child that was just being forked may hold the file open."""
+        if fcntl is not None and file.is_open:
+            with contextlib.suppress(OSError):
+                fcntl.flock(file.number, fcntl.LOCK_UN)
 
     def _say_that_it_waits(self) -> None:
         if not self._has_said_that_it_waits:

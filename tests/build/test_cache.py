@@ -13,6 +13,7 @@ import pytest
 from dwconv import settings
 from dwconv.build import cache
 from dwconv.build.artifact import Artifact
+from dwconv.errors import DwconvWarning
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.target import cpu_target
@@ -73,7 +74,8 @@ def test_a_torn_or_changed_entry_is_built_again(built, damage):
 def test_a_cache_that_cannot_be_written_is_no_error(built, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "file"))
-    assert cache.build_cached(CANDIDATE, TARGET).source == "source 1"
+    with pytest.warns(DwconvWarning, match=r"not kept, and the next process .*: cache=.*file.* cannot be used"):
+        assert cache.build_cached(CANDIDATE, TARGET).source == "source 1"
     assert cache.build_cached(CANDIDATE, TARGET).source == "source 2"
 
 

@@ -125,6 +125,17 @@ def test_a_kernel_that_cannot_be_built_leaves_its_pass_to_pytorch_and_is_named_o
     assert "no such luck" in dwconv.explain(*tensors(), padding=1)["fprop"].reason
 
 
+def test_without_a_cache_kernels_are_built_and_one_line_says_that_they_are_not_kept(
+    logs, caught, tmp_path, monkeypatch
+):
+    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
+    (tmp_path / "home").symlink_to(tmp_path / "unmounted")
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "home" / "cache"))
+    assert all(isinstance(plan_of().kernels[pass_], Kernel) for pass_ in PASSES)
+    (message,) = said(caught)
+    assert "is not kept" in message and f"{tmp_path / 'home'} is a link that leads nowhere" in message
+
+
 def test_a_broken_tvm_does_not_stop_a_training_step(logs, caught, monkeypatch):
     plant(logs / "log.jsonl", [WORKLOAD])
 

@@ -200,6 +200,29 @@ def test_what_takes_too_long_ends_with_all_its_children(
     assert loads()  # it was no failure to remember
 
 
+@pytest.mark.parametrize("entry", ["", ".", "here"])
+def test_no_program_of_the_working_directory_is_run(
+    compiler: StubCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    """As where PATH has an empty entry, by a colon too many: what lies in a folder of data may be anybody's."""
+    data, tools = tmp_path / "data", tmp_path / "tools"
+    planted = data / entry
+    planted.mkdir(parents=True)
+    tools.mkdir()
+    for name in ("c++", "nice", "rm", "as", "ld", "cc1plus"):
+        (planted / name).write_text(f'#!/bin/sh\necho "$0" >> "{tmp_path}/ran"\nexit 1\n')
+        (planted / name).chmod(0o755)
+    (tools / "c++").symlink_to(compiler.path)
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", os.pathsep.join([entry, str(tools), os.environ["PATH"]]))
+    monkeypatch.chdir(data)
+    assert loads() and compiler.calls == 1
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.setenv("PATH", entry)
+    assert settings.program("c++") is None
+    assert settings.program("./c++") == (str(data / "c++") if entry != "here" else None)
+
+
 def test_a_missing_compiler_is_not_waited_for(compiler: StubCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "nowhere-c++")
     monkeypatch.setattr(compiling, "made_once", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -81,6 +82,44 @@ def test_an_unwritable_log_is_one_line(tmp_path, act):
     log = TuningLog(tmp_path / "file" / "log.jsonl")
     with pytest.raises(LogError, match=f"^log={log.path} cannot be written: .*; name another file with --log$"):
         act(log)
+
+
+UNUSABLE = {
+    "a link that leads nowhere": "{0} is a link that leads nowhere",
+    "below a link that leads nowhere": "{0.parent} is a link that leads nowhere",
+    "a loop of links": "{0} is a link that leads nowhere",
+    "a file": "{0} is no folder",
+    "a very long name": "File name too long",
+    "/proc": "No such file or directory",
+}
+
+
+def unusable(tmp_path, what):
+    """A folder that cannot be there."""
+    folder = tmp_path / "folder"
+    if what == "a loop of links":
+        folder.symlink_to("folder")
+    elif what == "a file":
+        folder.touch()
+    elif what.endswith("a link that leads nowhere"):
+        folder.symlink_to(tmp_path / "unmounted" / "disk")
+    elif what == "/proc":
+        return Path("/proc/nobody-has-this")
+    else:
+        return tmp_path / ("n" * 300)
+    return folder / "logs" if what.startswith("below") else folder
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+def test_a_folder_that_cannot_be_there_is_one_line(tmp_path, what):
+    folder = unusable(tmp_path, what)
+    if what == "/proc" and not Path("/proc/self").exists():
+        pytest.skip("only Linux has it")
+    with pytest.raises(LogError) as caught:
+        TuningLog(folder / "log.jsonl").append(RECORD)
+    cannot = "read" if what == "a very long name" else "written"
+    reason = UNUSABLE[what].format(folder)
+    assert str(caught.value) == f"log={folder}/log.jsonl cannot be {cannot}: {reason}; name another file with --log"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -257,3 +296,146 @@ def test_a_log_that_is_replaced_while_a_writer_waits_is_the_one_written(lock, mo
     lock.release()
     writer.join(60)
     assert log.load().records == [RECORD, RECORD]
+
+
+# -- threads and forked processes ------------------------------------------------------------------------------------
+
+
+def test_threads_that_share_a_log_lose_nothing_and_write_into_no_other_file(tmp_path):
+    """Long lines, and another thread that opens and closes files all the while: it gets the numbers of descriptors that
+    are free."""
+    log, others, over = TuningLog(tmp_path / "log.jsonl"), [], threading.Event()
+    failures = []
+
+    def write(name):
+        try:
+            for batch in range(1, 26):
+                record = record_of(workload_of(shape=(batch, 8, 9, 7)), device=name)
+                log.append(dataclasses.replace(record, detail="x" * 5_000))
+        except Exception as error:  # noqa: BLE001  # a thread would print it, and go
+            failures.append(error)
+
+    def open_files():
+        while not over.is_set():
+            others.append(tmp_path / f"other-{len(others)}")
+            with others[-1].open("w") as file:
+                file.write("mine")
+
+    threads = [threading.Thread(target=write, args=(f"thread-{number}",)) for number in range(8)]
+    opener = threading.Thread(target=open_files)
+    for thread in (*threads, opener):
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+    over.set()
+    opener.join(60)
+    assert failures == []
+    loaded = log.load()
+    assert (len(loaded.records), loaded.damaged) == (8 * 25, 0)
+    for number in range(8):
+        written = [r.workload.batch for r in loaded.records if r.device == f"thread-{number}"]
+        assert written == list(range(1, 26))
+    assert {other.read_text() for other in others} == {"mine"}
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+def forked(act):
+    """The exit status of a child that runs ``act``, and then ends without cleaning up, as PyTorch's data loaders do."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(60)
+            status = act() or 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@needs_fork
+def test_a_child_that_is_forked_while_a_thread_writes_writes_too(tmp_path):
+    log, inside, go = TuningLog(tmp_path / "log.jsonl"), threading.Event(), threading.Event()
+
+    def write():
+        with log.locked():
+            inside.set()
+            go.wait(60)
+            log.append(RECORD)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # it waits for its parent, as another process does, but not for a thread that it does not have
+        log.append(RECORD)
+        os._exit(0)
+    go.set()
+    writer.join(60)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    log.append(RECORD)
+    assert (log.load().records, log.load().damaged) == ([RECORD] * 3, 0)
+
+
+@needs_fork
+def test_a_child_neither_closes_nor_keeps_its_parents_file(tmp_path):
+    """Forked inside the block: what leaves it in the child must not close a number that is another file's by then, and
+    a child that lives on must not keep the log locked."""
+    log, other = TuningLog(tmp_path / "log.jsonl"), tmp_path / "other"
+    read, write = os.pipe()
+    with log.locked() as file:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            taken = os.open(other, os.O_WRONLY | os.O_CREAT)
+            while taken < file:  # until it has the number of the log
+                taken = os.dup(taken)
+            os.write(write, b"there" if taken == file else b"elsewhere")
+    if child == 0:
+        status = os.write(taken, b"still open") - 10
+        signal.pause() if status == 0 else os._exit(status)
+    try:
+        assert os.read(read, 100) == b"there"
+        handle = os.open(log.path, os.O_RDWR)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # though the child lives
+        os.close(handle)
+        until(lambda: other.read_text() == "still open")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(read)
+        os.close(write)
+
+
+@needs_fork
+def test_what_is_printed_to_a_closed_stream_does_not_go_to_the_log(tmp_path):
+    log = TuningLog(tmp_path / "log.jsonl")
+
+    def write():
+        os.closerange(1, 3)
+        with log.locked():
+            for stream in (1, 2):
+                with contextlib.suppress(OSError):
+                    os.write(stream, b"of a library")
+            log.append(RECORD)
+
+    assert forked(write) == 0
+    assert log.path.read_bytes() == LINE + b"\n"
+
+
+@needs_fork
+def test_parent_and_children_append_to_one_log(tmp_path):
+    log = TuningLog(tmp_path / "log.jsonl")
+
+    def write():
+        for _ in range(20):
+            log.append(dataclasses.replace(RECORD, detail="x" * 20_000))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    statuses = [forked(write) for _ in range(3)]
+    writer.join(60)
+    assert statuses == [0, 0, 0]
+    assert (len(log.load().records), log.load().damaged) == (80, 0)

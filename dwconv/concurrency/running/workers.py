@@ -7,13 +7,14 @@ those that work.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
 import torch
+
+from dwconv import forks
 
 Job = Callable[[], None]
 
@@ -46,7 +47,7 @@ class Workers:
     """The workers of this process. One run at a time has them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._workers: list[Worker] = []
 
     @contextmanager
@@ -71,10 +72,9 @@ class Workers:
 
     def forget(self) -> None:
         """For a process that was forked: the threads have stayed in its parent."""
-        self.__init__()  # type: ignore[misc]
+        self._workers = []
 
 
 workers = Workers()
 atexit.register(workers.end)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=workers.forget)
+forks.in_child(workers.forget)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from dwconv import settings
 from dwconv.build.artifact import Launch
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.measure.simulator.translate import translate
@@ -71,13 +71,14 @@ def compile_kernels(source: str, launches: Sequence[Launch], *, folder: Path) ->
 
 def source_lines(library: Path, offsets: Sequence[int]) -> list[int]:
     """The line of the CUDA source that each of these places in ``library`` was compiled from; 0 if unknown."""
-    if not offsets or shutil.which("addr2line") is None:
+    reader = settings.program("addr2line")
+    if not offsets or reader is None:
         return [0] * len(offsets)
     # A hook knows its return address: the call is just before it.
     places = [hex(max(offset - 1, 0)) for offset in offsets]
     found: list[int] = []
     for place in places:  # one by one: an answer has as many lines as functions were inlined
-        done = subprocess.run(["addr2line", "-i", "-e", str(library), place], capture_output=True, text=True)
+        done = subprocess.run([reader, "-i", "-e", str(library), place], capture_output=True, text=True)
         line = re.search(r"kernel\.cc:(\d+)", done.stdout)
         found.append(int(line[1]) if line else 0)
     return found
@@ -125,8 +126,8 @@ def check_compiler() -> None:
 @cache
 def _version() -> int:
     """Major version of g++; 0 without one."""
-    if shutil.which("g++") is None:
+    if (compiler := settings.program("g++")) is None:
         return 0
-    done = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True)
+    done = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True)
     number = done.stdout.partition(".")[0]
     return int(number) if number.isdecimal() else 0
