@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -66,14 +66,37 @@ def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = 
     ``cpu`` or ``cuda``; by default the one that the inputs are on."""
     results = _of_the_batch(workload, *inputs)
     if _sums_are_exact(workload, *inputs):
-        # float32 in between: a kernel sums in float32 and rounds once, and so may not round twice from float64
-        return tuple(Answer(expected=result.float().to(_dtype(workload)), allowed=None) for result in results)
+        return tuple(_exact(workload, result) for result in results)
     magnitudes = _of_the_batch(workload, *(tensor.abs() for tensor in inputs))
     may_be_nan = [_may_be_nan(workload, *inputs, kind=kind or inputs[0].device.type), None]  # dbias meets no padding
     return tuple(
         Answer(expected=result, allowed=_allowed(workload, result, magnitude), may_be_nan=nan)
         for result, magnitude, nan in zip(results, magnitudes, may_be_nan, strict=False)
     )
+
+
+def exact_answers(workload: Workload, batches: Sequence[int], *inputs: torch.Tensor) -> list[tuple[Answer, ...]] | None:
+    """The answers at each of these batch sizes, whose images are those of the inputs: one reference serves all. None if
+    float32 sums may round at the largest."""
+    first, second, *_ = inputs
+    images = len(first)
+    if not _sums_are_exact(workload.with_batch(max(batches)), *inputs):
+        return None
+    orders = [repeated(batch, images).to(first.device) for batch in batches]
+    if workload.pass_ == "wgrad":  # a sum over images: of each alone, and how often it counts
+        alone = [reference(workload.with_batch(1), first[k : k + 1], second[k : k + 1]) for k in range(images)]
+        of_images = [torch.stack(results) for results in zip(*alone, strict=True)]
+        times = [torch.bincount(order, minlength=images).double() for order in orders]
+        answers = [tuple(torch.tensordot(counts, each, dims=1) for each in of_images) for counts in times]
+    else:
+        (of_image,) = (result.float() for result in reference(workload.with_batch(images), *inputs))
+        answers = [(_laid_out(workload, of_image[order]),) for order in orders]
+    return [tuple(_exact(workload, result) for result in results) for results in answers]
+
+
+def _exact(workload: Workload, result: torch.Tensor) -> Answer:
+    """float32 in between: a kernel sums in float32 and rounds once, and so may not round twice from float64."""
+    return Answer(expected=result.float().to(_dtype(workload)), allowed=None)
 
 
 def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
@@ -98,8 +121,11 @@ def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tens
 
 
 def repeated(batch: int, images: int) -> torch.Tensor:
-    """For each image of a batch, which of the ``images`` different ones it is."""
-    return torch.arange(batch) % images
+    """For each image of a batch, which of the ``images`` different ones it is. They repeat in an order without a
+    period, so that a kernel that takes one image for another shows."""
+    number = torch.arange(batch)
+    round_ = number // images
+    return (number + round_ + round_ // images) % images
 
 
 def _may_be_nan(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.Tensor | None:
@@ -254,6 +280,8 @@ def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, 
     planes = second.view(-1, len(owner), second.shape[-2] * second.shape[-1])
     chosen = (owner % 5 == _NOT_FINITE_SECOND)[None, :, None].expand(len(planes), -1, 1)
     _strew(planes, chosen, seed=seed, generator=generator)
+    _zero_every_other(planes, (kind == _NOT_FINITE).flatten(1).any(0).repeat_interleave(len(owner) // first.shape[1]))
+    _zero_every_other(first.view(*first.shape[:2], -1), chosen[0, :: len(owner) // first.shape[1], 0])
     for values in bias:
         values[::2] = 0.0  # added to a bias, tiny sums would vanish
 
@@ -265,6 +293,14 @@ def _strew(planes: torch.Tensor, chosen: torch.Tensor, *, seed: int, generator: 
     values = torch.tensor([math.inf, math.nan, -math.inf])[number % 3][..., None]
     at = torch.randint(elements, (images, channels, 1), generator=generator)
     planes.scatter_(2, at, values.where(chosen, planes.gather(2, at)))
+
+
+def _zero_every_other(planes: torch.Tensor, chosen: torch.Tensor) -> None:
+    """Every other element of the ``chosen`` channels of ``planes`` (images, channels, elements) becomes 0, in place,
+    for 0 · ∞ is NaN."""
+    _, channels, elements = planes.shape
+    checkered = (torch.arange(channels)[:, None] + torch.arange(elements)) % 2 == 0
+    planes.masked_fill_(checkered & chosen[:, None], 0.0)
 
 
 # -- the three sums --------------------------------------------------------------------------------------------------

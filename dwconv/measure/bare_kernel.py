@@ -1,7 +1,7 @@
 """Run a bare kernel on memory laid out to show its faults.
 
 Results and workspaces are filled with NaNs and lie between guard bands; inputs lie between bands of NaN and are
-compared afterwards; inputs and results start as far from a cache line as they may.
+compared afterwards; each starts where it may start, off a cache line.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from dwconv.measure.memory import free_bytes
 from dwconv.measure.threads import on_threads
 from dwconv.workload import IMAGES, Layout, Workload
 
+_STARTS = (1, 2, 4, 8)
+"""How far tensors start after a cache line, in multiples of the least alignment. Vectors may be loaded in another way
+at each."""
+
 
 class LoadedKernel(Protocol):
     """A kernel that can be verified, such as dwconv.build.kernel.Kernel."""
@@ -35,16 +39,18 @@ class LoadedKernel(Protocol):
 class Bench:
     """A kernel with its arguments in its own layout, each between guard bands."""
 
-    def __init__(self, kernel: LoadedKernel, case: Case) -> None:
+    def __init__(self, kernel: LoadedKernel, case: Case, *, place: int = 0) -> None:
+        """``place``: a number for where inputs and results start. At the first few all start alike, at different places
+        of a cache line; then each of them elsewhere."""
         self._kernel, self._case = kernel, case
         artifact, device, batch = kernel.artifact, case.inputs[0].device, case.workload.batch
         self._layout = artifact.candidate.template.layout
-        _check_memory(artifact, batch=batch, device=device)
-        offset_bytes = ALIGNMENT_BYTES[artifact.kind]
-        self._inputs, self._out = (
-            [Guarded(argument, batch=batch, device=device, offset_bytes=offset_bytes) for argument in some]
-            for some in (artifact.inputs, artifact.results)
-        )
+        arguments = (*artifact.inputs, *artifact.results)
+        tensors = [
+            Guarded(argument, batch=batch, device=device, offset_bytes=_offset_bytes(place, number, kind=artifact.kind))
+            for number, argument in enumerate(arguments)
+        ]
+        self._inputs, self._out = tensors[: len(artifact.inputs)], tensors[len(artifact.inputs) :]
         self._workspaces = [Guarded(argument, batch=batch, device=device) for argument in artifact.workspaces]
         for own, tensor in zip(self._inputs, case.inputs, strict=True):
             original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
@@ -87,8 +93,14 @@ class Bench:
         return None
 
 
-def _check_memory(artifact: Artifact, *, batch: int, device: torch.device) -> None:
-    needed, free = artifact.bytes_at(batch), free_bytes(device.type)
+def _offset_bytes(place: int, number: int, *, kind: str) -> int:
+    """How far the tensor of that number starts after a cache line."""
+    return ALIGNMENT_BYTES[kind] * _STARTS[(place + place // len(_STARTS) * number) % len(_STARTS)]
+
+
+def check_memory(artifact: Artifact, case: Case) -> None:
+    """Raises MemoryError if a kernel needs more for this case than there is."""
+    needed, free = artifact.bytes_at(case.workload.batch), free_bytes(case.inputs[0].device.type)
     if needed > free:
         raise MemoryError(f"it needs {needed / 2**30:.1f} GiB for its tensors, {free / 2**30:.1f} GiB are free")
 

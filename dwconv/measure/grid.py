@@ -16,6 +16,13 @@ from dwconv.schedules.template import Candidate
 IMAGES = 3
 """Different images that candidates of a race are verified on at first, as in the cases of finalists."""
 
+_LATE = "after it was timed"
+
+
+def is_late(verdict: Verdict) -> bool:
+    """True of a wrong verdict from after the timing; others came before it."""
+    return verdict.reason.endswith(f"({_LATE})")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
@@ -61,7 +68,7 @@ class Grid:
         for candidate in right:
             last = verify_call(self._kernels[candidate], self._prepared.exact)
             if not last.right:
-                self._verdicts[candidate] = explained(last, "after it was timed")
+                self._verdicts[candidate] = explained(last, _LATE)
         return Timed(
             verdicts=tuple(self._verdicts[candidate] for candidate in candidates),
             kernels=tuple(taken[right[c]] for c in candidates if self._verdicts[c].right),

@@ -6,7 +6,7 @@
 
 Nothing is built while something is timed; what is built waits for its turn. Where a request fails, or a kernel wrote
 where it must not, the heat is taken apart: each of its candidates is tried alone, as in a search, so that a bad one
-costs itself only.
+costs itself only. The measuring worker is replaced after any that was wrong.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from dwconv import settings
 from dwconv.build.artifact import Artifact
 from dwconv.errors import WorkerError
 from dwconv.measure.cases import CASES_OF_A_FINALIST
+from dwconv.measure.grid import is_late
 from dwconv.measure.measuring import Heat, LineUp, Measured
 from dwconv.measure.outcomes import failed_to_build, measured_record, remember_right
-from dwconv.measure.runner import LocalRunner, Workers, is_vandalism
+from dwconv.measure.runner import LocalRunner, Workers, found_wrong, is_vandalism
 from dwconv.records.record import TuningRecord, Verdict
 from dwconv.schedules.template import Candidate
 
@@ -135,9 +136,12 @@ class Heats:
         measurer = self._workers.measurer
         measurer.submit(Heat(artifacts=artifacts), timeout_s=settings.RUN_TIMEOUT_S * len(artifacts))
         answer = self._answer()
-        if answer is not None and any(is_vandalism(verdict) for verdict in answer.verdicts_after):
+        if answer is not None and found_wrong(answer):
             measurer.kill()
-            answer = None
+            if any(is_vandalism(verdict) for verdict in answer.verdicts_after):
+                answer = None
+            elif sum(not verdict.right for verdict in answer.verdicts_after) > 1:  # perhaps one made the others wrong
+                return self._without_the_first_wrong(built, answer)
         if answer is None:
             return _Ran(records=[*built.records, *self._one_by_one(artifacts)], winner=None)
         taken = iter(answer.kernels)
@@ -152,6 +156,14 @@ class Heats:
             return _Ran(records=[*built.records, *(record for _, record in records)], winner=None)
         others = [record for _, record in records if record is not best]
         return _Ran(records=[*built.records, *others], winner=(artifact, best))
+
+    def _without_the_first_wrong(self, built: _Built, answer: Measured) -> _Ran:
+        """The verdict on that one stays, the others are tried alone."""
+        verdicts = list(enumerate(answer.verdicts_after))
+        first, verdict = min((each for each in verdicts if not each[1].right), key=lambda each: is_late(each[1]))
+        wrong = measured_record(built.artifacts[first], Measured(verdict=verdict), target=self._target)
+        others = [artifact for number, artifact in enumerate(built.artifacts) if number != first]
+        return _Ran(records=[*built.records, wrong, *self._one_by_one(others)], winner=None)
 
     def _answer(self) -> Measured | None:
         """What the measuring worker answers; None if it does not."""
@@ -175,8 +187,7 @@ class Heats:
         if verdict.right:
             remember_right(artifact, self._target)
             return [dataclasses.replace(record, verdict=verdict, confirmed=True, raced=True)]
-        if is_vandalism(verdict):
-            self._workers.measurer.kill()
+        self._workers.measurer.kill()
         return [measured_record(artifact, Measured(verdict=verdict), target=self._target)]
 
     def _one_by_one(self, artifacts: Sequence[Artifact]) -> list[TuningRecord]:

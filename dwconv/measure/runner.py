@@ -204,8 +204,13 @@ class LocalRunner:
         outcome = self._request(Final(artifacts=tuple(artifact for artifact, _ in finalists)), share=len(finalists))
         if isinstance(outcome, Measured):
             results = zip(finalists, outcome.kernels, outcome.verdicts_after, strict=True)
+            suspect = False
             for (artifact, verdict), measurement, after in results:
+                if not after.right and suspect:  # perhaps only for what a wrong one did to their process
+                    yield from self._time_together([(artifact, verdict)])
+                    continue
                 if not after.right:
+                    suspect = True
                     yield measured_record(artifact, Measured(verdict=after), target=self._target)
                     continue
                 alone = Measured(verdict=verdict, kernels=(measurement,), providers=outcome.providers)
@@ -244,8 +249,7 @@ class LocalRunner:
                 if patience.again(error):
                     continue
                 return error
-            verdicts = [verdict for verdict in (answer.verdict, *answer.verdicts_after) if verdict is not None]
-            if any(is_vandalism(verdict) for verdict in verdicts):
+            if found_wrong(answer):
                 measurer.kill()
             return answer
 
@@ -274,6 +278,12 @@ class LocalRunner:
 def is_vandalism(verdict: Verdict) -> bool:
     """True if a kernel wrote where it must not: the memory of its process is not to be trusted any more."""
     return verdict.reason.startswith(_VANDALISM)
+
+
+def found_wrong(answer: Measured) -> bool:
+    """True if it judges a kernel wrong. What that did to its process, to how its threads compute for one, must not
+    make others wrong: the process is to be replaced. The verdict stays."""
+    return any(not verdict.right for verdict in (answer.verdict, *answer.verdicts_after) if verdict is not None)
 
 
 def _misfit(request: Request, answer: object) -> str:

@@ -1,62 +1,87 @@
 """Is a kernel right? Every candidate is verified before it is timed, in the process that will time it.
 
     verify           a candidate: a run and a call
-    verify_finalist  more of both, on other data, at other batch sizes, on several numbers of threads, and with tensors
-                     laid out as users' tensors may be
+    verify_finalist  more of both, on other data, at other batch sizes, on several numbers of threads, from another
+                     thread, and with tensors laid out as users' tensors may be
     verify_call      a kernel that was verified and has run since: one more call
     verify_once      one run, in a simulator
 
 A run is of the bare kernel, on memory that shows its faults (``bare_kernel``); a call is made the way a user makes it.
-All runs and calls must give the same bits.
+All runs and calls must give the same bits, and leave the thread's rounding and denormals as they were.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
-from dwconv.measure.bare_kernel import Bench, LoadedKernel
+from dwconv.measure.bare_kernel import Bench, LoadedKernel, check_memory
 from dwconv.measure.cases import Case
+from dwconv.measure.float_mode import MODE_CHANGED, mode, team_keeps_denormals
 from dwconv.measure.guarded import have_same_bits
 from dwconv.measure.judge import judge_all, wrong
 from dwconv.measure.threads import on_threads, to_handle
 from dwconv.records.record import Verdict
+from dwconv.workload import IMAGES
+
+_T = TypeVar("_T")
 
 
 def verify(kernel: LoadedKernel, case: Case) -> Verdict:
     """Run ``kernel`` on ``case`` and call it; judge both. Raises MemoryError if it needs more memory than there is, and
     the kernel's own errors."""
     usual = torch.get_num_threads()
+    check_memory(kernel.artifact, case)
     return _verify(kernel, case, runs=[usual], calls=[(usual, "PyTorch's tensors")])
 
 
 def verify_finalist(kernel: LoadedKernel, cases: Sequence[Case]) -> Verdict:
-    """Like ``verify`` on every one of ``cases``, with more runs: on as many threads as PyTorch uses, on one, and on one
-    more than that. The cases share out the calls: with tensors that start anywhere, have gaps or are expanded. Gives
-    the first wrong verdict, which says on what, or the last one."""
+    """Like ``verify`` on every one of ``cases``. They share out the numbers of threads, the places where tensors start
+    and the ways of calling: not each is tried with each. Gives the first wrong verdict, which says on what, or the last
+    one."""
     usual = torch.get_num_threads()
-    threads = [usual, 1, usual + 1] if cases[0].inputs[0].device.type == "cpu" else [usual] * 3
-    calls = list(zip(threads, _WAYS, strict=True))
+    on_cpu = cases[0].inputs[0].device.type == "cpu"
+    others = [count for count in dict.fromkeys((16, 4, 8, 5, usual + 1, 3, 2, 1)) if count != usual]
+    counts = [*others[:3], usual, *others[3:]] if on_cpu else [usual]  # the large batch comes fourth
+    check_memory(kernel.artifact, max(cases, key=lambda case: case.workload.batch))
     verdict: Verdict | None = None
     for number, case in enumerate(cases):
-        chosen = [call for turn, call in enumerate(calls) if turn % len(cases) == number % len(calls)]
-        verdict = _verify(kernel, case, runs=threads, calls=chosen)
-        if verdict.right and number == 0 and not _takes_expanded(kernel, case):
-            verdict = wrong("value: called with an expanded tensor it gives another result than with a copy of it")
+        runs = _share(counts, number, of=len(cases))
+        if not (on_cpu and case.is_exact):  # where the answers cost more than the runs, or runs cost little
+            runs = [usual, *runs]
+        called_on = usual if not on_cpu else 1 if case.is_exact else usual + 1
+        calls = [(called_on, way) for way in _share(list(_WAYS), number, of=len(cases))]
+        verdict = _verify(kernel, case, runs=runs, calls=calls, place=number)
+        if verdict.right and number == 0:
+            verdict = _verdict_on_expanded(kernel, case) or verdict
         if not verdict.right:
-            return explained(verdict, f"at batch size {case.workload.batch}, {case.data} data")
+            first = "" if runs[0] == usual else f", threads={runs[0]}"
+            return explained(verdict, f"at batch size {case.workload.batch}, {case.data} data{first}")
     assert verdict is not None
-    return verdict
+    return verdict if team_keeps_denormals() else wrong(MODE_CHANGED)
 
 
-def _takes_expanded(kernel: LoadedKernel, case: Case) -> bool:
-    first, *others = case.inputs
-    expanded = first[..., :1, :1].expand_as(first)
-    copied = torch.empty_like(first).copy_(expanded)
-    return have_same_bits(_results(kernel(expanded, *others)), _results(kernel(copied, *others)))
+def _share(everything: Sequence[_T], number: int, *, of: int) -> list[_T]:
+    """What falls to the case ``number`` of so many: something in any case, and nothing is left."""
+    return [each for turn, each in enumerate(everything) if turn % of == number % len(everything)]
+
+
+def _verdict_on_expanded(kernel: LoadedKernel, case: Case) -> Verdict | None:
+    """None if it takes expanded tensors."""
+    first, second, *bias = case.inputs
+    lines = second[..., :1, :1] if case.workload.inputs[1] in IMAGES else second[:1]
+    for given in ((first[..., :1, :1].expand_as(first), second), (first, lines.expand_as(second))):
+        copied = [torch.empty_like(like).copy_(tensor) for like, tensor in zip((first, second), given, strict=True)]
+        with on_threads(1):
+            taken = have_same_bits(_results(kernel(*given, *bias)), _results(kernel(*copied, *bias)))
+        if not taken:
+            return wrong("value: called with an expanded tensor it gives another result than with a copy of it")
+    return None
 
 
 def verify_call(kernel: LoadedKernel, case: Case) -> Verdict:
@@ -73,6 +98,7 @@ def explained(verdict: Verdict, when: str) -> Verdict:
 
 def verify_once(kernel: LoadedKernel, case: Case) -> Verdict:
     """Judge a single run of the bare kernel, for a machine that always runs a kernel the same way."""
+    check_memory(kernel.artifact, case)
     bench = Bench(kernel, case)
     bench.run()
     if fault := bench.fault():
@@ -80,11 +106,14 @@ def verify_once(kernel: LoadedKernel, case: Case) -> Verdict:
     return judge_all(bench.results, case)
 
 
-def _verify(kernel: LoadedKernel, case: Case, *, runs: Sequence[int], calls: Sequence[tuple[int, str]]) -> Verdict:
+def _verify(
+    kernel: LoadedKernel, case: Case, *, runs: Sequence[int], calls: Sequence[tuple[int, str]], place: int = 0
+) -> Verdict:
     """``runs``: the number of threads of each run. ``calls``: the number of threads of each call, and which of
-    ``_WAYS`` lays out its tensors."""
+    ``_WAYS`` lays out its tensors. ``place``: where the tensors of runs start."""
+    before = mode()
     with on_threads(to_handle(case.elements)):
-        bench = Bench(kernel, case)
+        bench = Bench(kernel, case, place=place)
         bench.run(threads=runs[0])
         if fault := bench.fault():
             return wrong(fault)
@@ -96,12 +125,12 @@ def _verify(kernel: LoadedKernel, case: Case, *, runs: Sequence[int], calls: Seq
         for threads, way in calls:
             inputs = [_WAYS[way](tensor) for tensor in case.inputs]
             with on_threads(threads):
-                called = kernel(*inputs)
+                called = _in_another_thread(kernel, inputs) if way == _ELSEWHERE else kernel(*inputs)
             if changed := bench.changed_input(inputs):
                 return wrong(f"input changed: {changed}, when called with {way}")
             if not have_same_bits(_results(called), bench.results):
                 return wrong(f"value: called with {way}, threads={threads}, it gives another result than on its own")
-        return verdict
+        return verdict if mode() == before else wrong(MODE_CHANGED)
 
 
 def _fault_of_more_runs(bench: Bench, runs: Sequence[int]) -> str | None:
@@ -116,26 +145,49 @@ def _fault_of_more_runs(bench: Bench, runs: Sequence[int]) -> str | None:
     return bench.fault()  # the results were whole, and are the same; what was written elsewhere stays there
 
 
-# -- layouts of users' tensors ---------------------------------------------------------------------------------------
+# -- ways of calling -------------------------------------------------------------------------------------------------
+
+
+def _in_another_thread(kernel: LoadedKernel, inputs: Sequence[torch.Tensor]) -> Any:
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(torch.inference_mode(torch.is_inference_mode_enabled())(kernel), *inputs).result()
 
 
 def _as_they_are(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _off_a_cache_line(tensor: torch.Tensor) -> torch.Tensor:
-    memory = tensor.new_empty(tensor.numel() + 1)
-    return memory.as_strided(tensor.shape, tensor.stride(), 1).copy_(tensor)
+def _off_a_cache_line(tensor: torch.Tensor, *, offset_bytes: int = 0) -> torch.Tensor:
+    """By one element at least."""
+    offset = max(1, offset_bytes // tensor.itemsize)
+    return tensor.new_empty(tensor.numel() + offset).as_strided(tensor.shape, tensor.stride(), offset).copy_(tensor)
 
 
 def _with_gaps(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.new_empty(*tensor.shape[:-1], 2 * tensor.shape[-1])[..., ::2].copy_(tensor)
 
 
+def _in_the_other_layout(tensor: torch.Tensor) -> torch.Tensor:
+    """A weight lies the same in both, and has other strides."""
+    if tensor.dim() < 4:
+        return tensor
+    other = torch.channels_last if tensor.is_contiguous() else torch.contiguous_format
+    return torch.empty_like(tensor, memory_format=other).copy_(tensor)
+
+
+_ELSEWHERE = "PyTorch's tensors in another thread"
 _WAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "tensors in the other layout": _in_the_other_layout,
+    "tensors with gaps": _with_gaps,
+    _ELSEWHERE: _as_they_are,
     "PyTorch's tensors": _as_they_are,
     "tensors that start off a cache line": _off_a_cache_line,
-    "tensors with gaps": _with_gaps,
+    **{
+        f"tensors that start {offset_bytes} bytes off a cache line": partial(
+            _off_a_cache_line, offset_bytes=offset_bytes
+        )
+        for offset_bytes in (8, 16, 32)
+    },
 }
 
 

@@ -74,6 +74,8 @@ def load(built):
 
 
 class PlantedKernel:
+    process_is_poisoned = False
+
     def __init__(self, built):
         self.artifact = built
         self.fault = built.candidate.config.fault
@@ -109,7 +111,7 @@ class PlantedKernel:
             "wrong from the 3rd call on": self.calls >= 3,
             "wrong every 10th run": self.runs % 10 == 0,
         }
-        if is_wrong.get(self.fault):
+        if is_wrong.get(self.fault) or self.process_is_poisoned:
             (result[0] if isinstance(result, tuple) else result)[0, 0, 0, 0] += 1
         return result
 
@@ -142,8 +144,13 @@ class PlantedKernel:
 
     def spoil(self, inputs, out, workspaces, stale):
         values, bits, batch = out.view(-1), out.view(torch.int32).view(-1), inputs[0].shape[0]
+        if "flushes denormals from then on" in self.fault:
+            torch.set_flush_denormal(True)
+        if self.fault == "makes all wrong from then on":
+            PlantedKernel.process_is_poisoned = True
+        values[5] += self.process_is_poisoned
         match self.fault:
-            case "wrong value":
+            case "wrong value" | "wrong, and flushes denormals from then on":
                 values[5] += 1
             case fault if fault == f"wrong at batch {batch}":
                 values[5] += 1
@@ -181,7 +188,7 @@ class PlantedKernel:
                 values[0] += 0.0 * stale
             case "writes before":
                 ctypes.memset(values.data_ptr() - 4, 0, 4)
-            case "writes after in a later run" if self.runs == 3:
+            case "writes after in a later run" if self.runs == 2:
                 ctypes.memset(values.data_ptr() + 4 * values.numel(), 0, 4)
             case "writes after":
                 ctypes.memset(values.data_ptr() + 4 * values.numel(), 0, 4)

@@ -72,12 +72,21 @@ def test_a_winner_that_is_wrong_as_a_finalist_is_told(workers):
 
 FAULTS = {
     "no schedule": Status.COMPILE_ERROR,
-    "wrong value": Status.WRONG,
-    "wrong from the 3rd call on": Status.WRONG,
     "raises": Status.RUNTIME_ERROR,
 }
-ENDED = {"segfaults": Status.CRASHED, "writes after": Status.WRONG, "dies when timed": Status.CRASHED}
+ENDED = {
+    "wrong from the 3rd call on": Status.WRONG,
+    "segfaults": Status.CRASHED,
+    "writes after": Status.WRONG,
+    "dies when timed": Status.CRASHED,
+}
 """Each takes a worker with it, whose start takes seconds."""
+WRONG_ONES = (
+    "wrong, and flushes denormals from then on",
+    "flushes denormals from then on",
+    "makes all wrong from then on",
+)
+"""Each harms what runs in its process later."""
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *map(slow, ENDED)])
@@ -87,6 +96,24 @@ def test_a_fault_costs_one_candidate(workers, fault):
     assert latest[fault].status is {**FAULTS, **ENDED}[fault]
     assert latest["none"].status is Status.OK and latest["none"].confirmed and latest["none"].raced
     assert [record.confirmed for record in following] == [True]
+
+
+@pytest.mark.parametrize("fault", [WRONG_ONES[0], *map(slow, WRONG_ONES[1:])])
+def test_a_wrong_candidate_makes_no_other_wrong(workers, fault):
+    starts = workers.measurer.starts + (not workers.measurer.running)
+    harmful, *others = raced(workers, [candidate(fault), candidate(), candidate(order=1)])[0]
+    assert (harmful.config.fault, harmful.status) == (fault, Status.WRONG)
+    assert {record.status for record in others} == {Status.OK} and any(record.confirmed for record in others)
+    assert workers.measurer.starts == starts + 1, "the measuring worker was replaced once"
+
+
+@pytest.mark.slow
+def test_a_winner_that_is_wrong_harms_no_later_heat(workers):
+    first, second = raced(
+        workers, [candidate("wrong at batch 1, flushes denormals from then on")], [candidate(order=1)]
+    )
+    assert [record.status for record in first] == [Status.WRONG]
+    assert [(record.status, record.confirmed) for record in second] == [(Status.OK, True)]
 
 
 @pytest.mark.slow

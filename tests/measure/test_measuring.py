@@ -43,7 +43,7 @@ def found(measurer, fault, of=None):
         ("wrong at batch 3", "Check", "value: 1 of 1134 elements"),
         ("wrong at batch 7", "Check", "value: 1 of 2646 elements"),
         ("wrong every 10th run", "Trial or Check", ""),
-        ("wrong on one more thread", "Check", "not deterministic: another run on the same inputs, threads=2"),
+        ("wrong on one more thread", "Check", "not deterministic: another run on the same inputs, threads="),
         ("writes after in a later run", "Check", "guard band: it wrote outside y"),
         ("loses NaN", "Check", "value: "),
         ("spreads NaN", "Check", "value: "),
@@ -56,7 +56,7 @@ def found(measurer, fault, of=None):
         ("wrong for expanded tensors", "Check", "value: called with an expanded tensor"),
         ("wrong for users off a cache line", "Check", "value: called with tensors that start off a cache line"),
         ("wrong for users at another batch", "Check", "value: called with tensors"),
-        ("wrong for users on one more thread", "Check", "value: called with tensors with gaps, threads=2"),
+        ("wrong for users on one more thread", "Check", "value: called with tensors in the other layout, threads=2"),
     ],
 )
 def test_a_fault_that_hides_is_found(measurer, fault, stage, reason):
@@ -67,7 +67,7 @@ def test_a_fault_that_hides_is_found(measurer, fault, stage, reason):
 
 def test_a_fault_at_one_image_more_is_found(measurer):
     stage, reason = found(measurer, "wrong at batch 10", workload(batch=9))
-    assert stage == "Check" and reason.endswith("(at batch size 10, integers data)")
+    assert stage == "Check" and "(at batch size 10, integers data" in reason
 
 
 def test_a_fault_at_batch_2_is_found_where_another_batch_is_tuned(measurer):
@@ -78,7 +78,7 @@ def test_a_fault_at_batch_2_is_found_where_another_batch_is_tuned(measurer):
 def test_a_fault_on_one_thread_is_found_where_more_are_usual(measurer):
     torch.set_num_threads(2)
     stage, reason = found(measurer, "wrong on one thread")
-    assert stage == "Check" and "threads=1, gave other bits" in reason
+    assert stage == "Check" and "threads=1)" in reason
     assert torch.get_num_threads() == 2
 
 

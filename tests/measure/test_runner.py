@@ -108,6 +108,20 @@ def test_the_worker_is_replaced_after_its_memory_was_written_to(runner, workers)
     assert not workers.measurer.running
 
 
+@pytest.mark.parametrize(
+    ("fault", "detail"),
+    [
+        ("wrong, and flushes denormals from then on", "value: "),
+        pytest.param("flushes denormals from then on", "float mode: ", marks=pytest.mark.slow),
+    ],
+)
+def test_the_worker_is_replaced_after_a_wrong_kernel(runner, workers, fault, detail):
+    wrong, right = runner.measure([candidate(fault), candidate()])
+    assert (wrong.status, right.status) == (Status.WRONG, Status.OK) and wrong.detail.startswith(detail)
+    (confirmed,) = runner.confirm([candidate()])
+    assert confirmed.status is Status.OK, confirmed.detail
+
+
 def test_a_trial_knows_the_best_time_so_far(runner, workers, monkeypatch):
     """So that a slower one is given up early."""
     trials = []
