@@ -117,7 +117,8 @@ def test_a_folder_that_cannot_be_there_is_one_line(tmp_path, what):
         pytest.skip("only Linux has it")
     with pytest.raises(LogError) as caught:
         TuningLog(folder / "log.jsonl").append(RECORD)
-    cannot = "read" if what == "a very long name" else "written"
+    is_asked_first = what == "a very long name" and sys.version_info < (3, 14)  # from then on, is_dir() says no
+    cannot = "read" if is_asked_first else "written"
     reason = UNUSABLE[what].format(folder)
     assert str(caught.value) == f"log={folder}/log.jsonl cannot be {cannot}: {reason}; name another file with --log"
 
