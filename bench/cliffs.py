@@ -20,7 +20,7 @@ from typing import Any
 from bench.cases import same_padding
 from bench.results import add_out_argument, write_results
 from dwconv import native
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, from_0, run
 from dwconv.build.cache import build_cached
 from dwconv.build.kernel import Kernel
 from dwconv.measure.limits import with_limits
@@ -78,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
 def _cliffs(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cliffs", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
-    parser.add_argument("--seconds", type=float, default=5, help="to tune a pass that is untuned, default 5; 0: none")
+    parser.add_argument("--seconds", type=from_0, default=5, help="to tune a pass that is untuned, default 5; 0: none")
     parser.add_argument("--only", default="", metavar="TEXT", help="only pairs and passes whose line has this")
     parser.add_argument("--tune-only", action="store_true", help="do not measure what is known")
     parser.add_argument("--log", type=Path, help="tuning log, default bench/logs/cliffs-<device>.jsonl")

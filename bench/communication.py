@@ -26,7 +26,7 @@ import torch.distributed as dist
 from bench.models import NETWORKS, Network
 from bench.networks import add_network_arguments, network_from
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, from_0, run
 from dwconv.errors import InvalidChoice, WorkerDied, WorkerTimeout
 from dwconv.measure import contention
 from dwconv.target import cpu_target
@@ -47,7 +47,7 @@ def _communication(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench communication", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
     parser.add_argument("--ranks", metavar="N,N", default="2,4", help="numbers of ranks, default 2,4")
-    parser.add_argument("--seconds", type=float, default=40, help="to measure a network at one number, default 40")
+    parser.add_argument("--seconds", type=from_0, default=40, help="to measure a network at one number, default 40")
     parser.add_argument("--steps", type=int, default=8, help="of an epoch that waits for data, default 8; 0: none")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)

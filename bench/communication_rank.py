@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 import dwconv
 from bench.networks import add_network_arguments, image_for, network_from
 from bench.race import CLASSES, step_of
-from dwconv.arguments import ArgumentParser
+from dwconv.arguments import ArgumentParser, from_0
 from dwconv.arguments import run as run_command
 from dwconv.errors import DwconvWarning
 from dwconv.measure import contention
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
 def _rank(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench.communication_rank", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
-    parser.add_argument("--seconds", type=float, default=40, help="to measure, default 40")
+    parser.add_argument("--seconds", type=from_0, default=40, help="to measure, default 40")
     parser.add_argument("--steps", type=int, default=8, help="of an epoch that waits for data, default 8; 0: none")
     parser.add_argument("--out", type=Path, required=True, help="the first rank writes the figures there, as JSON")
     arguments = parser.parse_args(argv)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, run, whole
 from dwconv.build import build
 from dwconv.errors import BuildError
 from dwconv.schedules.template import Candidate
@@ -27,8 +27,8 @@ def main(argv: Sequence[str]) -> int:
 def _compile(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench compile", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
-    parser.add_argument("--samples", type=int, default=10, help="candidates of a layer and pass, default 10")
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    parser.add_argument("--samples", type=whole, default=10, help="candidates of a layer and pass, default 10")
+    parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
     parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
     parser.add_argument("--seed", type=int, default=0)
     add_out_argument(parser)

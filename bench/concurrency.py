@@ -29,7 +29,7 @@ from bench.concurrency_step import BackendStep, EagerStep, Setting, SettingStep,
 from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines, summary
 from bench.concurrency_times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, from_0, run
 from dwconv.concurrency.choosing.measured import lap_apart, measurement
 from dwconv.concurrency.choosing.planner import this_machine
 from dwconv.concurrency.scheduling.machine import Machine
@@ -56,7 +56,7 @@ def _concurrency(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench concurrency", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
     names = ", ".join(network.name for network in NETWORKS)
     parser.add_argument("--model", action="append", metavar="NAME", help=f"only this one, of {names}; may be repeated")
-    parser.add_argument("--seconds", type=float, default=90, help="for each network, about, default 90")
+    parser.add_argument("--seconds", type=from_0, default=90, help="for each network, about, default 90")
     parser.add_argument("--seed", type=int, default=0, help="of weights and data, default 0")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
 from bench.results import add_log_argument, add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, from_0, run, whole
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.records.database import Database
@@ -41,10 +41,10 @@ def main(argv: Sequence[str]) -> int:
 def _cpu(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
-    parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
+    parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
     add_log_argument(parser)
     add_out_argument(parser)
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     arguments = parser.parse_args(argv)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.cases import same_padding
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, from_0, run
 from dwconv.errors import BuildError, NoTemplate, UnknownTarget
 from dwconv.workload import DType, Layout, Pass, Workload
 
@@ -114,7 +114,7 @@ def _main(argv: list[str] | None) -> int:
     parser.add_argument(
         "--trials", type=int, default=0, metavar="N", help="also the best of N by an analytic search; default none"
     )
-    parser.add_argument("--seconds", type=float, metavar="S", help="the most that a search may take")
+    parser.add_argument("--seconds", type=from_0, metavar="S", help="the most that a search may take")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures as JSON, too")
     arguments = parser.parse_args(argv)
 

@@ -25,7 +25,7 @@ from bench.parallel_computed import Computed, computed, table_of_computed
 from bench.parallel_ranks import Job
 from bench.resnets import RESNETS
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, from_0, run
 from dwconv.errors import InvalidChoice, WorkerDied, WorkerTimeout
 from dwconv.parallel.planning.plan import Link
 from dwconv.target import cpu_target
@@ -87,7 +87,7 @@ def _parallel(argv: Sequence[str] | None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = ArgumentParser(prog="bench parallel", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=600, help="for all of it, default 600; cases that do not fit "
+    parser.add_argument("--seconds", type=from_0, default=600, help="for all of it, default 600; cases that do not fit "
                         "are left out")  # fmt: skip
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name has this")
     parser.add_argument("--link-gb-s", type=float, default=12.0, metavar="GB", help="of the GPUs, default 12 (PCIe 3)")

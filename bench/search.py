@@ -20,7 +20,7 @@ from bench.cases import CPU_LAYERS, Layer
 from bench.measured_spaces import FOLDER, tables
 from bench.replay import replay
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, run, whole
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.records.log import TuningLog
@@ -44,9 +44,9 @@ def _search(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench search", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
     parser.add_argument("--trials", type=int, default=64, help="of the search, default 64")
-    parser.add_argument("--random", type=int, default=600, metavar="N", help="random trials, default 600")
+    parser.add_argument("--random", type=whole, default=600, metavar="N", help="random trials, default 600")
     parser.add_argument("--seed", type=int, default=0, help="of the search; the random ones have another")
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
     parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
     parser.add_argument("--minutes", type=float, default=math.inf, help="then no more is tried, default: without end")
     parser.add_argument(

@@ -20,7 +20,7 @@ from bench.space_heats import SpaceHeats
 from bench.space_journal import SpaceJournal
 from bench.space_starts import KnownStarts, known_starts
 from dwconv import versions
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, run, whole
 from dwconv.measure.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.measure.stamp import now
@@ -45,9 +45,9 @@ def main(argv: Sequence[str]) -> int:
 def _spaces(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench spaces", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
-    parser.add_argument("--random", type=int, default=600, metavar="N", help="drawn configurations, default 600")
+    parser.add_argument("--random", type=whole, default=600, metavar="N", help="drawn configurations, default 600")
     parser.add_argument("--seed", type=int, default=0, help="of the draws, default 0")
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N passes")
+    parser.add_argument("--first", type=whole, metavar="N", help="only the first N passes")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no pass begins after, default: without end")
     parser.add_argument(
         "--logs", type=Path, default=Path("bench/logs"), help="folder for what is known so far, default bench/logs"

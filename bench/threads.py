@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from bench.cases import CPU_LAYERS, Layer
 from bench.results import add_out_argument, write_results
 from dwconv import native
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, run, whole
 from dwconv.build.cache import build_cached
 from dwconv.build.kernel import Kernel
 from dwconv.measure.providers import laid_out, pytorch_call
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _threads(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench threads", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N layers")
+    parser.add_argument("--first", type=whole, metavar="N", help="only the first N layers")
     parser.add_argument("--only", default="", metavar="TEXT", help="only layers and passes whose line has this")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)

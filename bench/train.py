@@ -29,7 +29,7 @@ from bench.race import made_up, step_of
 from bench.results import add_log_argument, add_out_argument, write_results
 from bench.step_profile import table
 from dwconv import settings
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, from_0, run
 from dwconv.errors import DwconvWarning, WorkerDied, WorkerTimeout
 from dwconv.measure.caches import Caches
 from dwconv.records.database import Database
@@ -56,7 +56,7 @@ def _train(argv: Sequence[str] | None) -> int:
     add_network_arguments(parser)
     add_device_arguments(parser)
     parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
-    parser.add_argument("--seconds", type=float, default=20, help="to tune a pass that is untuned, default 20; 0: none")
+    parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
     add_log_argument(parser)
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")

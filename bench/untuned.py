@@ -22,7 +22,7 @@ from typing import Any
 from bench.draws import Draw, draws
 from bench.results import add_out_argument, write_results
 from dwconv.advantage import beats_pytorch, is_safe
-from dwconv.arguments import ArgumentParser, run
+from dwconv.arguments import ArgumentParser, from_0, run, whole
 from dwconv.layer_files import shipped_networks
 from dwconv.measure.heats import Heats
 from dwconv.measure.limits import with_limits
@@ -52,10 +52,10 @@ def main(argv: Sequence[str]) -> int:
 
 def _untuned(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench untuned", description=(__doc__ or "").partition(": ")[2].partition("\n")[0])
-    parser.add_argument("--draws", type=int, default=100, metavar="N", help="passes to draw, default 100")
+    parser.add_argument("--draws", type=whole, default=100, metavar="N", help="passes to draw, default 100")
     parser.add_argument("--seed", type=int, default=14, help="of the draws, default 14")
-    parser.add_argument("--seconds", type=float, default=20, help="of a search, default 20")
-    parser.add_argument("--first", type=int, metavar="N", help="only the first N draws")
+    parser.add_argument("--seconds", type=from_0, default=20, help="of a search, default 20")
+    parser.add_argument("--first", type=whole, metavar="N", help="only the first N draws")
     parser.add_argument(
         "--logs", type=Path, default=Path("bench/logs"), help="folder for the log of the searches, default bench/logs"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import errno
 import importlib
 import io
 import math
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED_EXIT_CODE = 130
 _BAD_INPUT_EXIT_CODE = 2
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What the system says of a disk that takes no more."""
 _MOST_SAID = 1000
 """Characters of an error that are said, and as many of its end: it may quote all of a bad value."""
 _NO_ELEMENTS = 2**31
@@ -51,7 +54,9 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
     """Run a command and return its exit code; a DwconvError becomes one line on stderr."""
     _open_standard_streams()
     try:
-        return command(argv)
+        exit_code = command(argv)
+        sys.stdout.flush()
+        return exit_code
     except DwconvError as error:
         print(f"error: {_told(str(error))}", file=sys.stderr)
         return error.exit_code
@@ -59,8 +64,19 @@ def run(command: Callable[[list[str] | None], int], argv: list[str] | None = Non
         print("interrupted", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE
     except BrokenPipeError:  # the reader of stdout, such as `head`, has gone: no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_no_more()
         return 0
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:  # files are named where they are written
+            raise
+        _print_no_more()
+        print(f"error: stdout cannot be written: {error.strerror}; print to another file", file=sys.stderr)
+        return _BAD_INPUT_EXIT_CODE
+
+
+def _print_no_more() -> None:
+    """Python would try to print what is left at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _told(message: str) -> str:

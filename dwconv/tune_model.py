@@ -16,12 +16,12 @@ from dwconv.discovery import Discovery, discover
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
 from dwconv.dispatch import target_of
-from dwconv.errors import DwconvWarning, InvalidWorkload
+from dwconv.errors import DwconvError, DwconvWarning, InvalidWorkload, described_error
 from dwconv.measure.step_share import step_ratio_at_most
 from dwconv.models import load_model
 from dwconv.target import Target
 from dwconv.tune_arguments import ModelRequest
-from dwconv.workload import Workload
+from dwconv.workload import Workload, by
 
 _TOKENS = 2
 """Made-up tokens are below it: any vocabulary has as many."""
@@ -55,7 +55,14 @@ def counts_of(request: ModelRequest, target: Target) -> Mapping[Workload, int]:
     if request.channels_last:
         example = example.to(memory_format=memory_format)
     with _mixed_precision(request, device):
-        discovery = discover(model, example, trains=request.trains)
+        try:
+            discovery = discover(model, example, trains=request.trains)
+        except DwconvError:
+            raise
+        except Exception as error:
+            raise InvalidWorkload(
+                f"model={request.spec} does not run on an input of {by(request.input_shape)}: {described_error(error)}"
+            ) from error
         counts = _counts(discovery, name=request.spec)
         if target.present:
             _say_what_can_be_won(ExampleStep.of(model, example, trains=request.trains))

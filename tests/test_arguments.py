@@ -1,5 +1,7 @@
 """Workloads as options of the command lines."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,13 @@ def test_numbers_and_names_as_they_are_written():
 def test_sizes_that_no_kernel_has(options, words):
     with pytest.raises(InvalidWorkload, match=words):
         _workload(options)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
+@pytest.mark.parametrize("text", ["few", "much" * 10_000])
+def test_a_full_disk_behind_stdout_is_one_line(text):
+    program = f"import sys; from dwconv.arguments import run; sys.exit(run(lambda argv: print({text!r}) or 0, []))"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
+    said = "error: stdout cannot be written: No space left on device; print to another file\n"
+    assert (done.returncode, done.stderr) == (2, said)

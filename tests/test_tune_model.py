@@ -245,6 +245,23 @@ def test_bad_limits_and_models_without_layers_are_refused(fakes):
     assert not fakes
 
 
+def no_model() -> nn.Module:
+    raise KeyError("no weights here")
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "said"),
+    [
+        ("no_model", "1,3,8,8", f"model={__name__}:no_model could not be made: KeyError: 'no weights here'"),
+        ("TinyNet", "1,7,8,8", f"model={__name__}:TinyNet does not run on an input of 1×7×8×8: RuntimeError: "),
+    ],
+)
+def test_what_a_model_raises_is_one_line(capsys, fakes, model, size, said):
+    assert tune.main(["--model", f"{__name__}:{model}", "--input", size]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {said}") and err.count("\n") == 1 and not fakes
+
+
 def test_the_module_is_the_function_and_the_command():
     program = (
         "import sys, dwconv\n"
