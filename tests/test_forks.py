@@ -6,8 +6,8 @@ import gc
 import os
 import signal
 import threading
-import weakref
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
