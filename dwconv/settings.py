@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -53,6 +54,18 @@ def quiet_profiler() -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
+
+
+@contextmanager
+def quiet_logger(name: str) -> Iterator[None]:
+    """Inside, this logger of PyTorch's says nothing below what is critical: dwconv says what matters of it."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 # How PyTorch and the libraries below it are told to use no wider vectors than these, before they are loaded.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
-import logging
 import platform
 import shutil
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from importlib.machinery import ExtensionFileLoader
@@ -31,18 +29,6 @@ _FLAGS = ("-std=c++20", "-O1", "-fvisibility=hidden", "-shared", "-fPIC", "-w")
 _LIBRARIES = ("c10", "torch_cpu", "torch", "torch_python")
 LIMIT_S = 300.0
 """For compiling it, or for waiting until another process has: half a minute is enough on a quiet machine."""
-
-
-@contextlib.contextmanager
-def _no_cuda_named() -> Iterator[None]:
-    """PyTorch's builds for CUDA say, when this part of them is imported, that there is no GPU; nobody asked."""
-    logger = logging.getLogger("torch.utils.cpp_extension")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +90,7 @@ class Extension:
             raise BuildError(f"there is no C++ compiler {self._compiler}; install one, or name it in CXX")
         import torch
 
-        with _no_cuda_named():
+        with settings.quiet_logger("torch.utils.cpp_extension"):  # builds for CUDA name it, where there is no GPU
             from torch.utils.cpp_extension import include_paths, library_paths
         self._command = [
             compiler, *_FLAGS, *(f"-I{include}" for include in (*include_paths(), sysconfig.get_path("include"))),

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -24,37 +25,32 @@ MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "8,3,8
 LAYERS = 9
 
 
-class Doomed(nn.Module):
-    """Ends its process, as the system would, once it has trained for a while."""
+class Ends(nn.Module):
+    """Ends rank 1 in some way, once it has trained for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, end: Callable[[], None]) -> None:
         super().__init__()
-        self.left = 12
+        self.end, self.left = end, 12
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.left -= 1
         if not self.left and os.environ["RANK"] == "1":
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.end()
         return x
 
 
-class Raises(nn.Module):
-    """Raises on rank 1 once it has trained for a while."""
+def killed() -> None:
+    """As the system would."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.left = 12
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.left -= 1
-        if not self.left and os.environ["RANK"] == "1":
-            raise ValueError("no room for this image\nand none for the next")
-        return x
+def raises() -> None:
+    raise ValueError("no room for this image\nand none for the next")
 
 
 def raising() -> nn.Module:
     """Its first stage has no parameters."""
-    return nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(192, 4), Raises())
+    return nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(192, 4), Ends(raises))
 
 
 def failing() -> nn.Module:
@@ -63,7 +59,7 @@ def failing() -> nn.Module:
 
 def doomed() -> nn.Module:
     """Its last layer does not end well."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.Linear(16, 4), Doomed())
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.Linear(16, 4), Ends(killed))
 
 
 @pytest.fixture(autouse=True)

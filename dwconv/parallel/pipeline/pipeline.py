@@ -11,7 +11,6 @@ whole batch, as one process would have them.
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from dwconv import settings
 from dwconv.errors import NoPlan
 from dwconv.parallel.agreement import check_same, described
 from dwconv.parallel.pipeline.batch_loss import BatchLoss, Loss, Reduction
@@ -34,6 +34,8 @@ from dwconv.parallel.planning.plan import Plan
 
 BatchNorm = Literal["microbatch", "synchronised"]
 TIMEOUT_S = 300.0
+_PRINTS_SCHEDULES = "torch.distributed.pipelining.schedules"
+"""PyTorch's logger that prints the whole schedule where a step fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +152,7 @@ class Pipeline:
         losses: list[Tensor] = []
         for stage in self._stages:
             stage.spans.clear()
-        with _random_numbers_of_its_own(self._device), _no_schedule_printed():
+        with _random_numbers_of_its_own(self._device), settings.quiet_logger(_PRINTS_SCHEDULES):
             self._schedule.step(
                 *inputs, target=target if self._stages[-1].is_last else None, losses=losses, return_outputs=False
             )
@@ -220,18 +222,6 @@ class Pipeline:
         with torch.no_grad():
             for name, tensor in self._unused.items():
                 tensor.copy_(state[name])
-
-
-@contextlib.contextmanager
-def _no_schedule_printed() -> Iterator[None]:
-    """Where a step fails, PyTorch prints the whole schedule; the error says all that is known."""
-    logger = logging.getLogger("torch.distributed.pipelining.schedules")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 @contextlib.contextmanager
