@@ -69,6 +69,8 @@ class Kernel:
         self._native: Any | None = None
         self._like: Any = torch.empty(0, device=self._device) if self._code else None
         """On the device that the kernel is for."""
+        # PyTorch prepares an op when it is first called. A fork that waited for this kernel must not meet that half done.
+        torch.empty(0).new_empty_strided((0,), (1,))
         if self._code is not None and native.soon() is not None:
             _ = self.native  # what can go wrong with it goes wrong here, not in a call
 
