@@ -31,9 +31,9 @@ test-all: $(VENV)/installed  ## all of it: every template, pass and type on ever
 # The oldest and the newest PyTorch that the tests hold, each with a virtual environment of its own. On Linux their wheels
 # are those with CUDA, some gigabytes, which choose their own version of it.
 TORCH_VERSIONS ?= 2.11.0 2.15.0
-TESTS_OF_PYTORCH := tests/call tests/native tests/concurrency tests/reporting tests/test_active.py tests/test_discovery.py \
-  tests/test_nn.py tests/test_package.py tests/test_pytorch.py tests/test_readme.py tests/test_reverting.py \
-  tests/test_subclasses.py tests/parallel/test_pipeline.py tests/parallel/test_replicas.py
+TESTS_OF_PYTORCH := tests/call tests/native tests/concurrency tests/reporting tests/call/test_active.py tests/discovery/test_discovery.py \
+  tests/model/test_nn.py tests/test_package.py tests/problems/test_pytorch.py tests/test_readme.py tests/model/test_reverting.py \
+  tests/model/test_subclasses.py tests/parallel/test_pipeline.py tests/parallel/test_replicas.py
 
 .venv-torch-%/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)

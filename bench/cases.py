@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Padding, Pair, Workload, resolve_padding
+from dwconv.problems.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Padding, Pair, Workload, resolve_padding
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,22 +20,22 @@ from typing import Any
 from bench.cases import same_padding
 from bench.results import add_out_argument, write_results
 from dwconv import native
-from dwconv.arguments import ArgumentParser, from_0, run
-from dwconv.build.cache import build_cached
-from dwconv.build.kernel import Kernel
-from dwconv.measure.limits import with_limits
+from dwconv.commands.command_line import ArgumentParser, from_0, run
+from dwconv.kernels.cache import build_cached
+from dwconv.kernels.kernel import Kernel
+from dwconv.measure.clock.timing import FINAL, CpuClock, time_in_turns
+from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
-from dwconv.measure.timing import FINAL, CpuClock, time_in_turns
+from dwconv.problems.reference import operands
+from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pair, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import TuningRecord
-from dwconv.reference import operands
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, cpu_target
-from dwconv.tuner.loop import tune_workload
-from dwconv.tuner.result import Budget
-from dwconv.tuner.runners import RunnerChoice
-from dwconv.workload import LAYOUTS, PASSES, Layout, Pair, Workload
+from dwconv.tuner.search.loop import tune_workload
+from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.search_result import Budget
 
 GOAL = 0.8
 

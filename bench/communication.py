@@ -26,10 +26,10 @@ import torch.distributed as dist
 from bench.models import NETWORKS, Network
 from bench.networks import add_network_arguments, network_from
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import InvalidChoice, WorkerDied, WorkerTimeout
-from dwconv.measure import contention
-from dwconv.target import cpu_target
+from dwconv.measure.clock import contention
+from dwconv.problems.target import cpu_target
 
 NAMES = ("MobileNetV3-Large", "ConvNeXt-like")
 """16 and 54 MiB of gradients: many small ones, and few large ones."""

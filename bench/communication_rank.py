@@ -20,10 +20,10 @@ from torch.utils.data import DataLoader, Dataset
 import dwconv
 from bench.networks import add_network_arguments, image_for, network_from
 from bench.race import CLASSES, step_of
-from dwconv.arguments import ArgumentParser, from_0
-from dwconv.arguments import run as run_command
+from dwconv.commands.command_line import ArgumentParser, from_0
+from dwconv.commands.command_line import run as run_command
 from dwconv.errors import DwconvWarning
-from dwconv.measure import contention
+from dwconv.measure.clock import contention
 from dwconv.parallel import Rank, communication, data_parallel, prefetch, run
 
 EPOCHS = 2

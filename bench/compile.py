@@ -9,13 +9,13 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run, whole
-from dwconv.build import build
+from dwconv.commands.command_line import ArgumentParser, run, whole
 from dwconv.errors import BuildError
+from dwconv.kernels import build
+from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, cpu_target
-from dwconv.tuner.spaces import SpaceUnion
-from dwconv.workload import LAYOUTS, Workload
+from dwconv.tuner.search.spaces import SpaceUnion
 
 GOAL_MEDIAN_S, GOAL_WORST_S = 0.3, 5.0
 

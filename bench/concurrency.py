@@ -29,15 +29,15 @@ from bench.concurrency_step import BackendStep, EagerStep, Setting, SettingStep,
 from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines, summary
 from bench.concurrency_times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.concurrency.choosing.measured import lap_apart, measurement
 from dwconv.concurrency.choosing.planner import this_machine
 from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.times.counters import unavailable
 from dwconv.errors import InvalidChoice
-from dwconv.measure.timing import CpuClock, Lap
+from dwconv.measure.clock.timing import CpuClock, Lap
+from dwconv.problems.target import cpu_target
 from dwconv.records.record import CONTENDED, Measurement
-from dwconv.target import cpu_target
 
 TrainingStep = SettingStep | BackendStep | EagerStep
 _LOSSES = 2

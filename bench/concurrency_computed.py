@@ -13,7 +13,7 @@ from bench.concurrency_step import Graph, Setting
 from bench.concurrency_times import Models, curves_of
 from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.scheduling.simulation import Computed, Form, computed, error, joined
-from dwconv.measure.timing import GLANCE, CpuClock, time_in_turns
+from dwconv.measure.clock.timing import GLANCE, CpuClock, time_in_turns
 
 CORES = (8, 16, 64)
 STRATEGIES = (("S1",), ("S2",), ("S3",), ALL)

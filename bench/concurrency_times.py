@@ -14,7 +14,7 @@ from dwconv.concurrency.times.accuracy import Accuracy, accuracy, sweep
 from dwconv.concurrency.times.hill_climbing import HillClimbing
 from dwconv.concurrency.times.regression import Regression
 from dwconv.concurrency.times.task_timer import TaskTimer
-from dwconv.measure.timing import Call, Effort
+from dwconv.measure.clock.timing import Call, Effort
 
 _SWEPT = 40
 """Signatures against which the models are held, spread evenly over those there are."""
@@ -97,14 +97,14 @@ def measured_models(cuts: Sequence[CutGraph], *, cores: int, seconds: float) -> 
     regression = Regression(cores=cores)
     regression.fit(regression_timer.tasks, regression_timer)
     regressed = {task.signature: regression.curve(task, regression_timer) for task in regression_timer.tasks}
-    unseen = {task.signature: regression.predicted(task, regression_timer) for task in regression_timer.tasks}
+    unvisited = {task.signature: regression.predicted(task, regression_timer) for task in regression_timer.tasks}
     sweep_timer = BudgetedTimer(cuts, seconds=share_s)
     swept = sweep(_spread(sweep_timer.tasks), sweep_timer, cores=cores)
     return Models(
         curves={"hill climbing": climbed, "regression": regressed},
         accuracies={
             "hill climbing": accuracy({signature: climbed[signature] for signature in swept}, swept),
-            "regression": accuracy({signature: unseen[signature] for signature in swept}, swept),
+            "regression": accuracy({signature: unvisited[signature] for signature in swept}, swept),
         },
         learner=regression.learnt.learner if regression.learnt else "none: one core",
         runs={"hill climbing": climbing.runs, "regression": regression_timer.runs},

@@ -27,7 +27,7 @@ from bench.results import FOLDER
 from dwconv.discovery import discover
 from dwconv.discovery.step import tensors_in
 from dwconv.errors import one_line
-from dwconv.models import load_model
+from dwconv.model.by_name import load_model
 
 _SENTENCE = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "pad_token_id": 0}
 _MAMBA = {"state_size": 8, "use_cache": False, **_SENTENCE}

@@ -15,18 +15,18 @@ from typing import Any
 
 from bench.cases import CPU_LAYERS, Layer
 from bench.results import add_log_argument, add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, from_0, run, whole
-from dwconv.measure.limits import with_limits
+from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
+from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.problems.target import CpuTarget, Target, cpu_target
+from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, Target, cpu_target
-from dwconv.tuner.loop import SearchPlan, tune_workload
-from dwconv.tuner.result import Budget
-from dwconv.tuner.runners import RunnerChoice
-from dwconv.workload import LAYOUTS, Workload
+from dwconv.tuner.search.loop import SearchPlan, tune_workload
+from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.search_result import Budget
 
 TUNING_OVERHEAD_S = 3.0
 """Tuning a pass takes this much longer than its search."""

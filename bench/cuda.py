@@ -34,10 +34,10 @@ from bench.gpu.train import FIRST_S as TRAIN_S
 from bench.gpu.train import train_stage
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage
 from bench.gpu.verify import verify_stage
-from dwconv.arguments import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import BrokenInstallation, DwconvError, one_line
-from dwconv.target import CudaTarget, Target, parse_target
-from dwconv.workload import Workload
+from dwconv.problems.target import CudaTarget, Target, parse_target
+from dwconv.problems.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,10 +179,10 @@ def _count(text: str) -> int:
 def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], *, seconds: float) -> int:
     """Print the plan, and the computed cost of each workload on an sm_90, in the default configuration with the least
     estimate."""
-    from dwconv.build import build
+    from dwconv.kernels import build
     from dwconv.schedules.estimate import estimated_us
     from dwconv.schedules.template import Candidate, templates_for
-    from dwconv.tuner.cost_model import computed_cost
+    from dwconv.tuner.gpu_cost.cost_model import computed_cost
 
     target = parse_target("cuda:sm_90")
     assert isinstance(target, CudaTarget)

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dwconv.layer_files import Layer
-from dwconv.workload import PASSES, Layout, Pass, Workload
+from dwconv.problems.layer_files import Layer
+from dwconv.problems.workload import PASSES, Layout, Pass, Workload
 
 _MOST_FLOPS = 4e9
 """A pass of more would take longer than a benchmark of many has time for."""

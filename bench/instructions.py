@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.cases import same_padding
-from dwconv.arguments import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import BuildError, NoTemplate, UnknownTarget
-from dwconv.workload import DType, Layout, Pass, Workload
+from dwconv.problems.workload import DType, Layout, Pass, Workload
 
 if TYPE_CHECKING:
+    from dwconv.problems.target import CudaTarget
     from dwconv.schedules.space import Config
-    from dwconv.target import CudaTarget
-    from dwconv.tuner.cost_model import Cost
+    from dwconv.tuner.gpu_cost.cost_model import Cost
 
 BATCH = 64
 CHANNELS = {112: 64, 57: 96, 56: 96, 28: 192, 14: 384, 7: 960}
@@ -118,7 +118,7 @@ def _main(argv: list[str] | None) -> int:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures as JSON, too")
     arguments = parser.parse_args(argv)
 
-    from dwconv.target import CudaTarget, parse_target
+    from dwconv.problems.target import CudaTarget, parse_target
 
     target = parse_target(arguments.target)
     if not isinstance(target, CudaTarget):
@@ -164,9 +164,9 @@ def _rows(regime: Regime, target: CudaTarget, arguments: argparse.Namespace) -> 
 
 def _best(workload: Workload, target: CudaTarget, arguments: argparse.Namespace) -> list[Config]:
     from dwconv.records.log import TuningLog
-    from dwconv.tuner.loop import SearchPlan, tune_workload
-    from dwconv.tuner.result import Budget
-    from dwconv.tuner.runners import RunnerChoice
+    from dwconv.tuner.search.loop import SearchPlan, tune_workload
+    from dwconv.tuner.search.runners import RunnerChoice
+    from dwconv.tuner.search.search_result import Budget
 
     with tempfile.TemporaryDirectory() as folder:
         result = tune_workload(
@@ -181,9 +181,9 @@ def _best(workload: Workload, target: CudaTarget, arguments: argparse.Namespace)
 
 
 def _cost(workload: Workload, config: Config, target: CudaTarget) -> Cost:
-    from dwconv.build import build
+    from dwconv.kernels import build
     from dwconv.schedules.template import Candidate
-    from dwconv.tuner.cost_model import computed_cost
+    from dwconv.tuner.gpu_cost.cost_model import computed_cost
 
     return computed_cost(build(Candidate(workload, config), target), workload, target)
 
@@ -201,7 +201,7 @@ def _line(regime: Regime, which: str, config: Config, cost: Cost) -> str:
 
 
 def _data(regime: Regime, which: str, config: Config, cost: Cost) -> dict[str, Any]:
-    from dwconv.tuner.cost_report import cost_data
+    from dwconv.tuner.gpu_cost.cost_report import cost_data
 
     return {
         "regime": regime.name,

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import UnreadableSpaces
+from dwconv.problems.target import CacheLevel, CpuTarget, Limits
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
-from dwconv.target import CacheLevel, CpuTarget, Limits
-from dwconv.workload import Workload
 
 FORMAT = 1
 FOLDER = Path("bench/spaces")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from bench.measured_spaces import MeasuredPass
 from dwconv.errors import UnreadableSpaces
+from dwconv.problems.target import Target
 from dwconv.schedules.space import Config, ConfigSpace, Value
 from dwconv.schedules.template import templates_for
-from dwconv.target import Target
-from dwconv.tuner.spaces import SpaceUnion
+from dwconv.tuner.search.spaces import SpaceUnion
 
 CHANGED = 2
 """Knobs in which a mutation differs, at most, if anything so near was measured."""

@@ -14,7 +14,7 @@ from torch import nn
 import dwconv
 from bench.models import NETWORKS, Network
 from dwconv.errors import InvalidWorkload
-from dwconv.explanation import Explanation
+from dwconv.reporting.explanation import Explanation
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:

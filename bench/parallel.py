@@ -25,10 +25,10 @@ from bench.parallel_computed import Computed, computed, table_of_computed
 from bench.parallel_ranks import Job
 from bench.resnets import RESNETS
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import InvalidChoice, WorkerDied, WorkerTimeout
 from dwconv.parallel.planning.plan import Link
-from dwconv.target import cpu_target
+from dwconv.problems.target import cpu_target
 
 _CIFAR_10, _CIFAR_100, _CALTECH = IMAGE_SETS
 CASES = (

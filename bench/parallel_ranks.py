@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bench.parallel_case import Case, Finding, Variant
 from dwconv.errors import DwconvWarning
-from dwconv.measure import contention
+from dwconv.measure.clock import contention
 from dwconv.parallel.agreement import agreed
 from dwconv.parallel.pipeline.pipeline import Pipeline
 from dwconv.parallel.planning.costs import layer_costs

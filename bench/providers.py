@@ -19,9 +19,9 @@ from functools import partial
 
 import torch
 
+from dwconv.measure.clock.timing import Call
 from dwconv.measure.providers import laid_out, pytorch_call, pytorch_calls
-from dwconv.measure.timing import Call
-from dwconv.workload import LAYOUTS, Layout, Workload
+from dwconv.problems.workload import LAYOUTS, Layout, Workload
 
 Settings = Callable[[], AbstractContextManager[None]]
 """A context with PyTorch's settings while a call is made, first run and captured; never while it is timed."""

@@ -34,11 +34,11 @@ from bench.networks import (
 )
 from bench.step_profile import STEPS, Step, profiles
 from dwconv import native
-from dwconv.arguments import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.measure.clock.timing import CpuClock, Lap
 from dwconv.measure.step_share import FEW_STEPS, ratio_at_most
-from dwconv.measure.timing import CpuClock, Lap
+from dwconv.problems.target import parse_target
 from dwconv.records.record import CONTENDED
-from dwconv.target import parse_target
 
 
 def main(argv: Sequence[str]) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dwconv.build.cache import build_cached
 from dwconv.errors import BuildError
+from dwconv.kernels.cache import build_cached
+from dwconv.problems.target import CudaTarget
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.target import CudaTarget
-from dwconv.tuner import ranking
-from dwconv.tuner.cost_model import computed_cost
+from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.search import ranking
 
 
 def rank_correlation(

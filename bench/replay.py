@@ -20,11 +20,11 @@ from typing import Any
 from bench.measured_spaces import MeasuredPass, MeasuredSpaces, read_spaces
 from bench.measured_union import MeasuredUnion
 from bench.results import write_results
+from dwconv.problems.target import Target
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.target import Target
-from dwconv.tuner.loop import BATCH
-from dwconv.tuner.strategies import Strategy, make_strategy
+from dwconv.tuner.search.loop import BATCH
+from dwconv.tuner.search.strategies import Strategy, make_strategy
 
 SEEDS = 5
 TRIALS = (8, 16, 32, 64)

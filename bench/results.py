@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dwconv import versions
-from dwconv.measure.limits import known_limits
+from dwconv.measure.limits.limits import known_limits
 from dwconv.measure.stamp import now
+from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.record import CONTENDED
-from dwconv.target import CpuTarget, Target
+from dwconv.system import versions
 
 FOLDER = Path("bench/results")
 

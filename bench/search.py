@@ -20,17 +20,17 @@ from bench.cases import CPU_LAYERS, Layer
 from bench.measured_spaces import FOLDER, tables
 from bench.replay import replay
 from bench.results import add_out_argument, write_results
-from dwconv.arguments import ArgumentParser, run, whole
-from dwconv.measure.limits import with_limits
+from dwconv.commands.command_line import ArgumentParser, run, whole
+from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, cpu_target
 from dwconv.tuner.choices import Search
-from dwconv.tuner.loop import SearchPlan, tune_workload
-from dwconv.tuner.result import Budget, Stop, TuningResult
-from dwconv.tuner.runners import RunnerChoice
-from dwconv.workload import LAYOUTS, Workload
+from dwconv.tuner.search.loop import SearchPlan, tune_workload
+from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 
 GOAL = 1.1
 """The search may be this many times as slow."""

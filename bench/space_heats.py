@@ -1,10 +1,11 @@
-"""SpaceHeats: many configurations of one workload, timed a dozen at a time.
+"""SpaceComparisons: many configurations of one workload, timed a dozen at a time.
 
     build workers       build some 50    │ build the next 50                │ rest
     measuring worker                     │ load and verify the first 50     │ time them, a dozen at a time, …
 
-One configuration, the reference, is in every heat: times of different heats compare by their ratio to it. A heat that
-other work disturbed is run again. One that fails is halved until the configuration to blame is alone.
+One configuration, the reference, is in every comparison: times of different comparisons compare by their ratio to
+it. A comparison that other work disturbed is run again. One that fails is halved until the configuration to blame is
+alone.
 """
 
 from __future__ import annotations
@@ -13,38 +14,38 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dwconv import settings
-from dwconv.build.artifact import Artifact
 from dwconv.errors import WorkerError
-from dwconv.measure.measuring import Heat, LineUp, Measured
+from dwconv.kernels.artifact import Artifact
+from dwconv.measure.measuring import Comparison, LineUp, Measured
 from dwconv.measure.runner import Workers, is_vandalism
+from dwconv.problems.workload import Workload
 from dwconv.records.record import CONTENDED
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.workload import Workload
 
 AT_ONCE = 52
 """Configurations that are built before the first of them is timed."""
 IN_A_HEAT = 13
 """Configurations beside the reference."""
 ATTEMPTS = 3
-"""Times that a disturbed heat is run; then the least disturbed attempt counts."""
+"""Times that a disturbed comparison is run; then the least disturbed attempt counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A configuration's time in one heat."""
+    """A configuration's time in one comparison."""
 
     config: Config
     us: float | None
     reference_us: float | None
-    """The reference's time in the same heat; None if the configuration failed."""
+    """The reference's time in the same comparison; None if the configuration failed."""
     contention: float = 0.0
     reason: str = ""
     """Why it failed."""
 
 
-class SpaceHeats:
-    """Times configurations of ``workload`` on the processes ``workers``, each heat with ``reference`` in it."""
+class SpaceComparisons:
+    """Times configurations of ``workload`` on the processes ``workers``, each comparison with ``reference`` in it."""
 
     def __init__(self, workers: Workers, *, workload: Workload, reference: Config) -> None:
         self._workers = workers
@@ -100,7 +101,7 @@ class SpaceHeats:
         for _ in range(ATTEMPTS):
             together = (self._reference, *artifacts)
             timeout_s = settings.RUN_TIMEOUT_S * len(together)
-            self._workers.measurer.submit(Heat(artifacts=together), timeout_s=timeout_s)
+            self._workers.measurer.submit(Comparison(artifacts=together), timeout_s=timeout_s)
             answer = self._answer()
             if isinstance(answer, Measured) and any(is_vandalism(verdict) for verdict in answer.verdicts_after):
                 self._workers.measurer.kill()

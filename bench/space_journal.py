@@ -1,4 +1,5 @@
-"""SpaceJournal: what ``bench spaces`` has measured so far, a line of JSON a heat, so that a kill loses one heat."""
+"""SpaceJournal: what ``bench spaces`` has measured so far, a line of JSON a comparison, so that a kill loses one
+comparison."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.space_heats import Outcome
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
-from dwconv.workload import Workload
 
 
 class SpaceJournal:
-    """The outcomes of configurations by workload; a configuration may be in several heats."""
+    """The outcomes of configurations by workload; a configuration may be in several comparisons."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -25,7 +26,7 @@ class SpaceJournal:
                 self._take(line)
 
     def add(self, workload: Workload, outcomes: Sequence[Outcome]) -> None:
-        """Write the outcomes of a heat, and know them."""
+        """Write the outcomes of a comparison, and know them."""
         entry = {"workload": workload.key, "outcomes": [_written(outcome) for outcome in outcomes]}
         line = json.dumps(entry, separators=(",", ":"))
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,13 +34,13 @@ class SpaceJournal:
             file.write(f"\n{line}")  # after a line that a kill cut short, too
         self._take(line)
 
-    def heats_of(self, workload: Workload) -> dict[Config, int]:
-        """In how many heats each configuration was."""
+    def comparisons_of(self, workload: Workload) -> dict[Config, int]:
+        """In how many comparisons each configuration was."""
         return {config: len(outcomes) for config, outcomes in self._known[workload.key].items()}
 
     def us_of(self, workload: Workload, *, readings: int | None = None) -> dict[Config, float | None]:
-        """The time of each configuration; None if it failed. The median over its heats, or over the first ``readings``
-        of them, of its ratio to the reference, times the reference's median."""
+        """The time of each configuration; None if it failed. The median over its comparisons, or over the first
+        ``readings`` of them, of its ratio to the reference, times the reference's median."""
         known = self._known[workload.key]
         references = [o.reference_us for outcomes in known.values() for o in outcomes if o.reference_us is not None]
         if not references:

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv.layer_files import shipped_networks
+from dwconv.problems.layer_files import shipped_networks
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget
 from dwconv.untuned.make import make_portfolio
 from dwconv.untuned.starts import starts
-from dwconv.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,19 +16,19 @@ from pathlib import Path
 
 from bench.cases import CPU_LAYERS
 from bench.measured_spaces import FOLDER, MeasuredPass, MeasuredSpaces, table_path, write_spaces
-from bench.space_heats import SpaceHeats
+from bench.space_heats import SpaceComparisons
 from bench.space_journal import SpaceJournal
 from bench.space_starts import KnownStarts, known_starts
-from dwconv import versions
-from dwconv.arguments import ArgumentParser, run, whole
-from dwconv.measure.limits import with_limits
+from dwconv.commands.command_line import ArgumentParser, run, whole
+from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.measure.stamp import now
+from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Workload
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget, cpu_target
-from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.unseen import Unseen
-from dwconv.workload import LAYOUTS, PASSES, Layout, Workload
+from dwconv.system import versions
+from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.unvisited import Unvisited
 
 BESTS, FIRST_STARTS = 3, 2
 """Configurations whose neighbours are timed, too."""
@@ -133,15 +133,15 @@ class Survey:
         )
 
     def _drawn(self, workload: Workload) -> list[Config]:
-        return Unseen(SpaceUnion.of(workload, self.target), seed=self.seed).draw(self.random)
+        return Unvisited(SpaceUnion.of(workload, self.target), seed=self.seed).draw(self.random)
 
     def _time(self, workload: Workload, workers: Workers, configs: Sequence[Config], *, readings: int) -> None:
-        """Time those that were in fewer heats than ``readings``."""
-        heats = self.journal.heats_of(workload)
-        wanted = [config for config in configs if heats.get(config, 0) < readings]
+        """Time those that were in fewer comparisons than ``readings``."""
+        comparisons = self.journal.comparisons_of(workload)
+        wanted = [config for config in configs if comparisons.get(config, 0) < readings]
         if wanted:
             reference = SpaceUnion.of(workload, self.target).defaults[0]
-            for outcomes in SpaceHeats(workers, workload=workload, reference=reference).run(wanted):
+            for outcomes in SpaceComparisons(workers, workload=workload, reference=reference).run(wanted):
                 self.journal.add(workload, outcomes)
 
     def _bests(self, workload: Workload, *, readings: int) -> list[Config]:

@@ -19,15 +19,15 @@ import torch.nn.functional as F
 from bench.cases import CPU_LAYERS, Layer
 from bench.results import add_out_argument, write_results
 from dwconv import native
-from dwconv.arguments import ArgumentParser, run, whole
-from dwconv.build.cache import build_cached
-from dwconv.build.kernel import Kernel
+from dwconv.commands.command_line import ArgumentParser, run, whole
+from dwconv.kernels.cache import build_cached
+from dwconv.kernels.kernel import Kernel
+from dwconv.measure.clock.timing import FINAL, CpuClock, time_in_turns
 from dwconv.measure.providers import laid_out, pytorch_call
-from dwconv.measure.timing import FINAL, CpuClock, time_in_turns
-from dwconv.reference import operands
+from dwconv.problems.reference import operands
+from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.target import CpuTarget, cpu_target
-from dwconv.workload import Workload
 
 GOAL = 1.1
 EFFORT = dataclasses.replace(FINAL, budget_s=2.0)

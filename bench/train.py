@@ -29,14 +29,14 @@ from bench.race import made_up, step_of
 from bench.results import add_log_argument, add_out_argument, write_results
 from bench.step_profile import table
 from dwconv import settings
-from dwconv.arguments import ArgumentParser, from_0, run
+from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import DwconvWarning, WorkerDied, WorkerTimeout
-from dwconv.measure.caches import Caches
+from dwconv.measure.clock.caches import Caches
+from dwconv.problems.target import CpuTarget, Target, cpu_target, parse_target
+from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
-from dwconv.target import CpuTarget, Target, cpu_target, parse_target
-from dwconv.workload import PASSES, Workload
 
 ALLOCATORS = {"memory kept": settings.ALLOCATOR_ENVIRONMENT, "glibc as it is": {}}
 """Ways in which a process may allocate, and the environment that sets each."""
@@ -113,7 +113,7 @@ def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -
 
 def _tune_what_is_untuned(network: Network, target: Target, arguments: argparse.Namespace) -> None:
     """Every pass of every depthwise layer that is in no log."""
-    from dwconv.measure.limits import with_limits
+    from dwconv.measure.limits.limits import with_limits
     from dwconv.measure.runner import Workers
 
     known = Database.usual(arguments.log)

@@ -21,26 +21,26 @@ from typing import Any
 
 from bench.draws import Draw, draws
 from bench.results import add_out_argument, write_results
-from dwconv.advantage import beats_pytorch, is_safe
-from dwconv.arguments import ArgumentParser, from_0, run, whole
-from dwconv.layer_files import shipped_networks
-from dwconv.measure.heats import Heats
-from dwconv.measure.limits import with_limits
+from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
+from dwconv.dispatch.advantage import beats_pytorch, is_safe
+from dwconv.measure.comparisons import Comparisons
+from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.problems.layer_files import shipped_networks
+from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, cpu_target
-from dwconv.tuner.loop import tune_workload
-from dwconv.tuner.result import Budget
-from dwconv.tuner.runners import RunnerChoice
-from dwconv.tuner.stakes import MOST_STARTS
+from dwconv.tuner.expected_gain import MOST_STARTS
+from dwconv.tuner.search.loop import tune_workload
+from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.search_result import Budget
 from dwconv.untuned.gain import expected
 from dwconv.untuned.make import make_portfolio
-from dwconv.untuned.portfolio import Portfolio
+from dwconv.untuned.portfolio_file import Portfolio
 from dwconv.untuned.starts import starts
-from dwconv.workload import Workload
 
 GOALS = {"predicted": (0.80, 0.95), "race": (0.92, 0.97)}
 """Share of the speed that a search finds, on average, and the least times as fast as PyTorch's op."""
@@ -112,7 +112,7 @@ def _row(draw: Draw, searched: TuningRecord, target: CpuTarget, held_out: Held, 
     guess = expected(workload, target, held_out.records, portfolio=held_out.portfolio)
     listed = [start.config for start in starts(workload, target, held_out.records, portfolio=held_out.portfolio)]
     racers = [Candidate(workload, config) for config in listed[:MOST_STARTS]]
-    (raced,) = Heats(workers, is_worth=lambda record: beats_pytorch(record, target)).run(
+    (raced,) = Comparisons(workers, is_worth=lambda record: beats_pytorch(record, target)).run(
         partial(next, iter([racers]), None)
     )
     winner = min((record for record in raced if record.measurement), key=lambda record: record.rank)

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from dwconv.call.functional import conv1d as conv1d
     from dwconv.call.functional import conv2d as conv2d
     from dwconv.call.functional import reset as reset
-    from dwconv.conversion import summary as summary
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
-    from dwconv.explanation import explain as explain
-    from dwconv.model_layers import layers as layers
+    from dwconv.model.conversion import summary as summary
+    from dwconv.model.layers import layers as layers
+    from dwconv.model.reverting import revert as revert
     from dwconv.nn import convert as convert
     from dwconv.packs.load import load_pack as load_pack
     from dwconv.reporting import report as report
-    from dwconv.reverting import revert as revert
+    from dwconv.reporting.explanation import explain as explain
     from dwconv.tune import tune as tune
 
     __version__: str
@@ -42,13 +42,13 @@ _HOMES = {
     "conv1d": "dwconv.call.functional",
     "conv2d": "dwconv.call.functional",
     "convert": "dwconv.nn",
-    "explain": "dwconv.explanation",
-    "layers": "dwconv.model_layers",
+    "explain": "dwconv.reporting.explanation",
+    "layers": "dwconv.model.layers",
     "load_pack": "dwconv.packs.load",
     "report": "dwconv.reporting",
     "reset": "dwconv.call.functional",
-    "revert": "dwconv.reverting",
-    "summary": "dwconv.conversion",
+    "revert": "dwconv.model.reverting",
+    "summary": "dwconv.model.conversion",
     "DwconvError": "dwconv.errors",
     "DwconvWarning": "dwconv.errors",
 }

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dwconv.arguments import ArgumentParser, run, with_arithmetic
+from dwconv.commands.command_line import ArgumentParser, run, with_arithmetic
+from dwconv.commands.tune_arguments import add_passes, add_what_to_tune, model_request, workloads_from
 from dwconv.errors import LogError
-from dwconv.tune_arguments import add_passes, add_what_to_tune, model_request, workloads_from
-from dwconv.versions import check_can_build
+from dwconv.system.versions import check_can_build
 
 if TYPE_CHECKING:
     from dwconv.packs.make import MadePack
+    from dwconv.problems.target import Target
+    from dwconv.problems.workload import Workload
     from dwconv.records.database import Database
-    from dwconv.target import Target
-    from dwconv.workload import Workload
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def _export(argv: list[str] | None) -> int:
     check_can_build()
     from dwconv.packs.make import make_pack
     from dwconv.packs.wheel import check_wheel_name, write_wheel
-    from dwconv.target import parse_target
+    from dwconv.problems.target import parse_target
 
     if args.wheel:
         check_wheel_name(args.wheel)
@@ -86,7 +86,7 @@ def _known(args: argparse.Namespace) -> Database:
 def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target, known: Database) -> Sequence[Workload]:
     """What to export. Raises InvalidWorkload for a model or a network that is unknown, LogError for an empty log."""
     if request := model_request(parser, args):
-        from dwconv.tune_model import counts_of
+        from dwconv.commands.tune_model import counts_of
 
         return list(counts_of(request, target))
     if args.network is not None or args.shape is not None or args.log is None:
@@ -103,7 +103,7 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target,
 def _print(made: MadePack) -> None:
     manifest = made.manifest
     if made.without_records:
-        from dwconv.dispatch import tune_command
+        from dwconv.dispatch.decide import tune_command
 
         print(
             f"note: of the passes, {len(made.without_records)} have no record that decides, and run as untuned; "

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from dwconv.arguments import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import LogError
 
 _KEPT = 3

@@ -12,11 +12,13 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comme
 
 from dwconv import settings
 from dwconv.call.functional import conv1d, conv2d, reset
-from dwconv.conversion import ConversionSummary as ConversionSummary
-from dwconv.conversion import ConvertedLayer as ConvertedLayer
-from dwconv.conversion import remember, without_wrappers
-from dwconv.conversion import shown_name as shown_name
-from dwconv.converted_classes import (
+from dwconv.discovery.step import unwrapped
+from dwconv.errors import InvalidChoice
+from dwconv.model.conversion import ConversionSummary as ConversionSummary
+from dwconv.model.conversion import ConvertedLayer as ConvertedLayer
+from dwconv.model.conversion import remember, without_wrappers
+from dwconv.model.conversion import shown_name as shown_name
+from dwconv.model.converted_classes import (
     class_before_parametrizations,
     depthwise_class,
     functional_class,
@@ -25,10 +27,8 @@ from dwconv.converted_classes import (
     reparametrized,
     same_padding_class,
 )
-from dwconv.discovery.step import unwrapped
-from dwconv.errors import InvalidChoice
-from dwconv.same_padding import pads_the_same
-from dwconv.workload import by
+from dwconv.model.same_padding import pads_the_same
+from dwconv.problems.workload import by
 
 Model = TypeVar("Model", bound=nn.Module)
 Size1d = int | tuple[int]
@@ -231,7 +231,7 @@ def _with_example(
             if functional is None:
                 swaps.make_functional(modules[layer.caller])
     raced = discovery if functional is not False else discovery.without_functional()
-    from dwconv.tuner.at_once import race_for
+    from dwconv.tuner.race.model_race import race_for
 
     races = race_for(raced.counts_by_device(), seconds=seconds)
     reset()

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dwconv import settings
-from dwconv.arguments import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import LogError
-from dwconv.new_file import new_file
+from dwconv.system.new_file import new_file
 
 if TYPE_CHECKING:
-    from dwconv.untuned.portfolio import Errors, Portfolio
+    from dwconv.untuned.portfolio_file import Errors, Portfolio
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _portfolio(argv: list[str] | None) -> int:
-    from dwconv.untuned.portfolio import PATH
+    from dwconv.untuned.portfolio_file import PATH
 
     parser = ArgumentParser(
         prog="python -m dwconv.portfolio",
@@ -35,10 +35,10 @@ def _portfolio(argv: list[str] | None) -> int:
     parser.add_argument("--out", type=Path, default=PATH, metavar="FILE", help="default the file that dwconv reads")
     args = parser.parse_args(argv)
 
-    from dwconv.layer_files import shipped_networks
+    from dwconv.problems.layer_files import shipped_networks
     from dwconv.records.database import Database
     from dwconv.untuned.make import make_portfolio
-    from dwconv.untuned.portfolio import encode
+    from dwconv.untuned.portfolio_file import encode
 
     database = Database.load(args.logs or [settings.shipped_log_folder()])
     for problem in database.problems:

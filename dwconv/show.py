@@ -14,16 +14,16 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dwconv.arguments import ArgumentParser, add_workload_arguments, run, with_arithmetic, workload_from
+from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, run, with_arithmetic, workload_from
 from dwconv.errors import InvalidConfig, LogError
-from dwconv.workload import PASSES
+from dwconv.problems.workload import PASSES
 
 if TYPE_CHECKING:
-    from dwconv.build.artifact import Argument, Artifact, Launch, Scalar
+    from dwconv.kernels.artifact import Argument, Artifact, Launch, Scalar
+    from dwconv.problems.target import Target
+    from dwconv.problems.workload import Workload
     from dwconv.records.record import TuningRecord
     from dwconv.schedules.template import Candidate
-    from dwconv.target import Target
-    from dwconv.workload import Workload
 
 WHAT = {
     "config": "the knobs, with the values each may take",
@@ -46,7 +46,7 @@ def _show(argv: list[str] | None) -> int:
     arguments = parser_of_show().parse_args(argv)
     workload = workload_from(arguments, arguments.pass_)
 
-    from dwconv.target import parse_target
+    from dwconv.problems.target import parse_target
 
     target = with_arithmetic(arguments, parse_target(arguments.target))
     if arguments.what == "log":
@@ -149,7 +149,7 @@ def _records(workload: Workload, target: Target, *, log: Path | None) -> list[Tu
 
 
 def _config(candidate: Candidate, target: Target) -> _Answer:
-    from dwconv.tuner.cost_report import resource_words
+    from dwconv.tuner.gpu_cost.cost_report import resource_words
 
     space = candidate.template.space(candidate.workload, target)
     chosen = candidate.config.to_dict()
@@ -181,7 +181,7 @@ def _source(candidate: Candidate, target: Target) -> _Answer:
 
 
 def _asm(candidate: Candidate, target: Target) -> _Answer:
-    from dwconv.build.cpu import assembly
+    from dwconv.kernels.cpu import assembly
 
     if target.kind != "cpu":
         raise InvalidConfig(f"--what asm: {candidate.config.template} is no CPU template; use --what sass")
@@ -210,7 +210,7 @@ def _gpu_artifact(candidate: Candidate, target: Target, *, what: str) -> Artifac
 
 
 def _sass(candidate: Candidate, target: Target) -> _Answer:
-    from dwconv.build.sass import disassemble
+    from dwconv.kernels.sass import disassemble
 
     artifact = _gpu_artifact(candidate, target, what="sass")
     codes = disassemble(artifact.cubin)
@@ -219,9 +219,9 @@ def _sass(candidate: Candidate, target: Target) -> _Answer:
 
 
 def _cost(candidate: Candidate, target: Target) -> _Answer:
-    from dwconv.target import CudaTarget
-    from dwconv.tuner.cost_model import computed_cost
-    from dwconv.tuner.cost_report import cost_data, cost_lines
+    from dwconv.problems.target import CudaTarget
+    from dwconv.tuner.gpu_cost.cost_model import computed_cost
+    from dwconv.tuner.gpu_cost.cost_report import cost_data, cost_lines
 
     artifact = _gpu_artifact(candidate, target, what="cost")
     assert isinstance(target, CudaTarget)
@@ -237,7 +237,7 @@ def _cost(candidate: Candidate, target: Target) -> _Answer:
 
 
 def _launch(launch: Launch, batch: int, resources: dict[str, int]) -> tuple[str, dict[str, Any]]:
-    from dwconv.tuner.cost_report import resource_words
+    from dwconv.tuner.gpu_cost.cost_report import resource_words
 
     grid = [size if isinstance(size, int) else size.at(batch) for size in launch.grid]
     block, arguments = list(launch.block), [_argument(argument, batch) for argument in launch.arguments]
@@ -251,7 +251,7 @@ def _launch(launch: Launch, batch: int, resources: dict[str, int]) -> tuple[str,
 
 
 def _argument(argument: Argument | Scalar, batch: int) -> dict[str, Any]:
-    from dwconv.build.artifact import Scalar
+    from dwconv.kernels.artifact import Scalar
 
     if isinstance(argument, Scalar):
         return {"name": argument.name, "value": argument.value.at(batch)}
@@ -285,7 +285,7 @@ _ANSWERS = {
 
 
 def _lowered(candidate: Candidate, target: Target) -> Artifact:
-    from dwconv.build import build
+    from dwconv.kernels import build
 
     return build(candidate, target)
 

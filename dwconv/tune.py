@@ -13,16 +13,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from dwconv.arguments import INTERRUPTED_EXIT_CODE, run, with_arithmetic
-from dwconv.tune_arguments import check_refresh, cores, model_request, parser_of_tune, workloads_from
-from dwconv.versions import check_can_build
+from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithmetic
+from dwconv.commands.tune_arguments import check_refresh, cores, model_request, parser_of_tune, workloads_from
+from dwconv.system.versions import check_can_build
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from dwconv.problems.workload import Workload
     from dwconv.tuner.campaign import Choices
     from dwconv.tuner.tuned import Tuned
-    from dwconv.workload import Workload
 
 NOTHING_WORKED_EXIT_CODE = 1
 
@@ -51,8 +51,8 @@ def tune(
     """
     check_can_build()  # first: what is imported next may be missing, too
     from dwconv.call.functional import reset
+    from dwconv.commands.tune_model import counts_and_target
     from dwconv.records.log import TuningLog
-    from dwconv.tune_model import counts_and_target
     from dwconv.tuner.campaign import Choices, tune_all
 
     choices = Choices(
@@ -96,11 +96,11 @@ def _tune(argv: list[str] | None) -> int:
     if args.log:
         TuningLog(args.log)  # checked first: to know the target takes importing PyTorch
 
-    from dwconv.target import parse_target
+    from dwconv.problems.target import parse_target
 
     target = with_arithmetic(args, parse_target(args.target))
     if request:
-        from dwconv.tune_model import counts_of
+        from dwconv.commands.tune_model import counts_of
 
         counts = counts_of(request, target)
 
@@ -137,7 +137,7 @@ def _choices(args: argparse.Namespace) -> Choices:
 
 
 def _print(args: argparse.Namespace, tuned: Tuned) -> None:
-    from dwconv.tuner.report import busy_note
+    from dwconv.tuner.results_table import busy_note
 
     if args.json:
         print(json.dumps(tuned.as_data()))

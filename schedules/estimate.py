@@ -4,10 +4,10 @@ those that are worth building, and the machine code, or a measurement, decides."
 from __future__ import annotations
 
 from dwconv.errors import InvalidConfig
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import template
-from dwconv.target import Target
-from dwconv.workload import Workload
 
 
 def estimated_us(workload: Workload, config: Config, target: Target) -> float:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dwconv.problems.workload import Pass, Workload
 from dwconv.schedules.taps import Axis
-from dwconv.workload import Pass, Workload
 
 GATHERS: tuple[Pass, ...] = ("fprop", "dgrad")
 """The passes that are such a sum."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from dwconv.workload import Workload
+from dwconv.problems.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Layout, Pass, Workload
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.target import Target
-from dwconv.workload import Layout, Pass, Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

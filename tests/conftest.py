@@ -20,8 +20,8 @@ from native_needed import go_through_python, wait_for_native
 import dwconv
 from dwconv import settings
 from dwconv.measure.simulator.compile import available
-from dwconv.tuner import unseen
-from dwconv.tuner.analytic import Analytic
+from dwconv.tuner.search import unvisited
+from dwconv.tuner.search.analytic import Analytic
 
 Golden = Callable[[str, str], None]
 GOLDEN = Path(__file__).parent / "schedules" / "golden"
@@ -113,7 +113,7 @@ def objects() -> Path:
 def threads_as_asked() -> Iterator[None]:
     """For tests that compare with PyTorch's own operator: where OpenMP grants fewer threads than it asks for, as with
     ``OMP_DYNAMIC=true`` on a busy machine, the weight gradient of PyTorch 2.13 on a CPU is wrong. dwconv's is not: see
-    ``tests/build/test_openmp.py``."""
+    ``tests/kernels/test_openmp.py``."""
     openmp = ctypes.CDLL(None)
     if not hasattr(openmp, "omp_set_dynamic"):
         yield
@@ -133,7 +133,7 @@ def through_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def short_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large space a few hundred configurations are estimated, instead of thousands."""
-    monkeypatch.setattr(unseen, "ENUMERABLE", 300)
+    monkeypatch.setattr(unvisited, "ENUMERABLE", 300)
     monkeypatch.setattr(Analytic, "LISTED", 300)
 
 

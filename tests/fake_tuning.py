@@ -6,12 +6,12 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from dwconv import versions
+from dwconv.problems.target import CpuTarget, Limits, Target
+from dwconv.problems.workload import Pass, Workload
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.schedules.template import Candidate, ScheduleTemplate
-from dwconv.target import CpuTarget, Limits, Target
-from dwconv.workload import Pass, Workload
+from dwconv.system import versions
 
 WORKLOAD = Workload(
     pass_="fprop", batch=8, channels=96, input_size=(28, 28), kernel=(3, 3), padding=((1, 1), (1, 1)), layout="nhwc"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dwconv.build.artifact import Argument, Extent, Launch, Scalar
-from dwconv.build.nvrtc import compile_cubin
-from dwconv.build.sass import Code, disassemble
+from dwconv.kernels.artifact import Argument, Extent, Launch, Scalar
+from dwconv.kernels.nvrtc import compile_cubin
+from dwconv.kernels.sass import Code, disassemble
 
 SIZE = 1 << 20
 

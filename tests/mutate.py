@@ -1,8 +1,8 @@
 """Does the suite notice? Breaks the product in one small place at a time, runs the tests, and lists what nobody saw.
 
     python tests/mutate.py --count 30 --seed 1                   thirty places, drawn evenly from all files
-    python tests/mutate.py --only dwconv/dispatch.py --count 5   of one file or folder
-    python tests/mutate.py --list --only dwconv/dispatch.py      what could be broken there
+    python tests/mutate.py --only dwconv/dispatch/decide.py --count 5   of one file or folder
+    python tests/mutate.py --list --only dwconv/dispatch/decide.py      what could be broken there
     python tests/mutate.py --places dwconv/nn.py:88:12 …         these again, by file, line and column
 
 A mutation flips a sign or a comparison, moves a number by one, swaps two words (``min`` and ``max``, ``and`` and

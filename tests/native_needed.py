@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from dwconv import forks, native, settings
+from dwconv import native, settings
+from dwconv.system import forks
 
 _soon = native.soon
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
-from dwconv.target import Target
 from dwconv.untuned import gain
 from dwconv.untuned.gain import Expected
-from dwconv.workload import Workload
 
 
 class PlantedGain:

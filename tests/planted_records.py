@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dwconv import versions
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import PASSES, Layout, Pass, Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
-from dwconv.target import cpu_target
-from dwconv.workload import PASSES, Layout, Pass, Workload
+from dwconv.system import versions
 
 
 def workload_of(

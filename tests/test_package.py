@@ -73,11 +73,11 @@ def test_wheel_holds_every_room(wheel):
 def test_wheel_builds_and_runs_a_kernel_in_a_clean_environment(clean_python, tmp_path):
     program = (
         "import torch, dwconv, dwconv.schedules, sys\n"
-        "from dwconv.build import build\n"
-        "from dwconv.build.kernel import Kernel\n"
+        "from dwconv.kernels import build\n"
+        "from dwconv.kernels.kernel import Kernel\n"
         "from dwconv.schedules.template import Candidate, templates_for\n"
-        "from dwconv.target import cpu_target\n"
-        "from dwconv.workload import Workload\n"
+        "from dwconv.problems.target import cpu_target\n"
+        "from dwconv.problems.workload import Workload\n"
         "workload = Workload(pass_='fprop', batch=1, channels=8, input_size=(6, 6), kernel=(3, 3), layout='nhwc')\n"
         "target = cpu_target()\n"
         "template = templates_for(workload, target)[0]\n"

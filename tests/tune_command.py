@@ -8,10 +8,11 @@ from pathlib import Path
 import fake_tuning as fake
 import pytest
 
-from dwconv import native, show, target, tune
-from dwconv.measure import limits
+from dwconv import native, show, tune
+from dwconv.measure.limits import limits
+from dwconv.problems import target
 from dwconv.schedules import template as template_module
-from dwconv.tuner import loop
+from dwconv.tuner.search import loop
 
 SHAPE = ("--shape", "8,96,28,28", "--kernel", "3", "--layout", "nhwc", "--target", "cpu")
 

@@ -6,9 +6,9 @@ import time
 
 import torch
 
-from dwconv.measure.device import get_ready, synchronize
-from dwconv.measure.timing import Call
-from dwconv.target import Target
+from dwconv.measure.clock.device import get_ready, synchronize
+from dwconv.measure.clock.timing import Call
+from dwconv.problems.target import Target
 
 
 def warm_up(target: Target) -> None:

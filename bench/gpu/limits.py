@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.build.wire import message
-from dwconv.measure.device import clock_of
-from dwconv.measure.timing import Call, Effort, time_in_turns
-from dwconv.target import Limits, Target
+from dwconv.kernels.wire import message
+from dwconv.measure.clock.device import clock_of
+from dwconv.measure.clock.timing import Call, Effort, time_in_turns
+from dwconv.problems.target import Limits, Target
 
 EFFORT = Effort(round_s=0.004, rounds=15, budget_s=0.6)
 

@@ -13,10 +13,10 @@ from bench.gpu.run import Ended, Run, of_all, say
 from bench.gpu.state import has_failed
 from bench.gpu.worker import GpuFailure, GpuWorker
 from dwconv.measure.measuring import LOAD
+from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget
 
 FIRST_S = 6.0
 """Expected seconds of a race, until one has run."""

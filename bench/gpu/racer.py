@@ -19,21 +19,21 @@ from bench.gpu.device import warm_up
 from bench.gpu.limits import Sizes, limits_of
 from bench.gpu.worker import Refused, careful
 from bench.providers import Inputs, Provider, providers
-from dwconv.build.artifact import Artifact
-from dwconv.build.cache import build_cached
-from dwconv.build.wire import message
 from dwconv.errors import BuildError
-from dwconv.measure.bare_kernel import LoadedKernel
-from dwconv.measure.caches import inputs_in_turn, results_held
-from dwconv.measure.cases import make_case
-from dwconv.measure.device import clock_of, synchronize
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.cache import build_cached
+from dwconv.kernels.wire import message
+from dwconv.measure.clock.caches import inputs_in_turn, results_held
+from dwconv.measure.clock.device import clock_of, synchronize
+from dwconv.measure.clock.timing import Call, Effort, InTurn, time_in_turns
 from dwconv.measure.measuring import LOAD
-from dwconv.measure.timing import Call, Effort, InTurn, time_in_turns
-from dwconv.measure.verify import verify
-from dwconv.measure.worker import locate
+from dwconv.measure.processes.worker import locate
+from dwconv.measure.verify.bare_kernel import LoadedKernel
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.verify import verify
+from dwconv.problems.target import Target
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate
-from dwconv.target import Target
 
 message(Measurement)
 

@@ -10,9 +10,9 @@ from bench.gpu.run import Ended, Run, of_all, say
 from bench.gpu.state import has_failed
 from bench.ranking import rank_correlation
 from dwconv.errors import BrokenInstallation, DwconvError
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 FIRST_S = 10.0
 """Expected seconds of a workload, until one has run."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from bench.gpu.budget import Pace
 from bench.gpu.state import State
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
-from dwconv.target import Target
-from dwconv.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

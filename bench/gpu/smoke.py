@@ -22,18 +22,18 @@ from bench.gpu.device import host_us, warm_up
 from bench.gpu.run import Ended, Run, say
 from bench.gpu.verify import RIGHT, VerifierSetup, in_words, verified
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
-from dwconv.build import build
-from dwconv.build.wire import message
 from dwconv.errors import DwconvError
-from dwconv.measure.cases import make_case
-from dwconv.measure.device import clock_of
+from dwconv.kernels import build
+from dwconv.kernels.wire import message
+from dwconv.measure.clock.device import clock_of
+from dwconv.measure.clock.timing import GLANCE, Call, time_in_turns
 from dwconv.measure.measuring import LOAD
+from dwconv.measure.processes.worker import locate
 from dwconv.measure.runner import Workers
-from dwconv.measure.timing import GLANCE, Call, time_in_turns
-from dwconv.measure.worker import locate
+from dwconv.measure.verify.cases import make_case
+from dwconv.problems.target import Target
+from dwconv.problems.workload import LAYOUTS, PASSES, DType, Workload
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.target import Target
-from dwconv.workload import LAYOUTS, PASSES, DType, Workload
 
 MOST_S = 60.0
 _STEP_S = 30.0

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import LogError
-from dwconv.new_file import replace_file
 from dwconv.records.log import TuningLog
+from dwconv.system.new_file import replace_file
 
 FILE = "cuda.json"
 FORMAT = 2

@@ -10,10 +10,10 @@ from bench.gpu.run import Ended, Run, of_all, say
 from bench.gpu.state import has_failed
 from dwconv.errors import DwconvError, EnvironmentFailure, LogError, NoTemplate, WorkerCannotStart
 from dwconv.measure.runner import Workers
-from dwconv.tuner.loop import tune_workload
-from dwconv.tuner.result import Budget, Stop, TuningResult
-from dwconv.tuner.runners import RunnerChoice
-from dwconv.workload import Workload
+from dwconv.problems.workload import Workload
+from dwconv.tuner.search.loop import tune_workload
+from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
 
 LEAST_S = 4.0
 """A search with less time sees too little."""

@@ -18,20 +18,20 @@ from bench.gpu.device import warm_up
 from bench.gpu.run import Ended, Run, of_all, say
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
 from dwconv import settings
-from dwconv.build.artifact import Artifact
-from dwconv.build.wire import message
 from dwconv.errors import NoTemplate, WorkerError
-from dwconv.measure.bare_kernel import LoadedKernel
-from dwconv.measure.cases import Case, make_case
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.wire import message
 from dwconv.measure.measuring import LOAD
-from dwconv.measure.pool import Pool
+from dwconv.measure.processes.pool import Pool
+from dwconv.measure.processes.worker import locate
 from dwconv.measure.runner import Workers
-from dwconv.measure.verify import verify
-from dwconv.measure.worker import locate
+from dwconv.measure.verify.bare_kernel import LoadedKernel
+from dwconv.measure.verify.cases import Case, make_case
+from dwconv.measure.verify.verify import verify
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Verdict
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.target import Target
-from dwconv.workload import Workload
 
 message(Verdict)
 

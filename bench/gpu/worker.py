@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from dwconv.build.wire import message
 from dwconv.errors import DwconvError, WorkerCannotStart, WorkerError, one_line
-from dwconv.measure.process import IsolatedProcess
-from dwconv.measure.worker import locate
-from dwconv.target import Target
+from dwconv.kernels.wire import message
+from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.processes.worker import locate
+from dwconv.problems.target import Target
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -48,7 +48,7 @@ def careful(answer: Callable[[Request], Answer], request: Request, *, target: Ta
     try:
         return answer(request)
     except Exception as error:  # noqa: BLE001  whatever a kernel or a library does is the request's own fault
-        from dwconv.measure.device import is_lost  # imports PyTorch, which not every handler needs
+        from dwconv.measure.clock.device import is_lost  # imports PyTorch, which not every handler needs
 
         reason = one_line(f"{type(error).__name__}: {error}", most=400)
         return Refused(reason=reason, broken=is_lost(target))

@@ -12,7 +12,7 @@
                      │
                    gradients     the derivative of a convolution, of any order, on either road
                      │
-                   passes        one pass: on the tuned kernel of the plan, or on dwconv.pytorch
+                   passes        one pass: on the tuned kernel of the plan, or on dwconv.problems.pytorch
                      │
                    plan          which kernel runs which pass: dispatch decides, build makes it
                      │

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeGuard, cast
 import torch
 from torch import Tensor
 
-from dwconv import pytorch
 from dwconv.errors import InvalidArgument, InvalidCall, InvalidWorkload
-from dwconv.problem import Problem
-from dwconv.workload import Layout, Pair, by, resolve_padding
+from dwconv.problems import pytorch
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import Layout, Pair, by, resolve_padding
 
 Size = int | Sequence[int]
 Padding = Size | str | Sequence[Sequence[int]]

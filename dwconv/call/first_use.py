@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from dwconv.build.cache import Checked
-    from dwconv.build.kernel import Kernel
+    from dwconv.kernels.cache import Checked
+    from dwconv.kernels.kernel import Kernel
+    from dwconv.problems.target import Target
     from dwconv.schedules.template import Candidate
-    from dwconv.target import Target
 
 _seen: dict[tuple[Candidate, torch.device], Checked] = {}
 """What this process knows: a cache that cannot be read or written costs one check of each kernel."""
@@ -26,8 +26,8 @@ def fault_of(kernel: Kernel, target: Target, device: torch.device) -> str | None
     """What is wrong with a kernel, on the threads that it is about to run on and on one; empty if nothing is. None if
     that cannot be found out now, since the call is being captured in a CUDA graph. Raises what the kernel raises, and
     MemoryError."""
-    from dwconv.build.cache import Checked, checked, remember_checked
-    from dwconv.measure.first_use import fault_at_first_use
+    from dwconv.kernels.cache import Checked, checked, remember_checked
+    from dwconv.measure.verify.first_use import fault_at_first_use
 
     artifact = kernel.artifact
     key = artifact.candidate, device

@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import profiler
 
-from dwconv import pytorch
-from dwconv.build.kernel import Kernel
 from dwconv.call.plan import Plan
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems import pytorch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,22 +14,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from dwconv import forks, legality, packed, settings, versions
-from dwconv.build.cpu import first_line
+from dwconv import settings
 from dwconv.call import first_use
 from dwconv.call.tally import Tally
-from dwconv.dispatch import DispatchDecision, decisions, tune_command
+from dwconv.dispatch import legality, packed
+from dwconv.dispatch.decide import DispatchDecision, decisions, tune_command
+from dwconv.dispatch.knowledge import database
 from dwconv.errors import Untuned
 from dwconv.errors import warn as _warn
-from dwconv.knowledge import database
-from dwconv.memory_format import MEMORY_FORMAT
-from dwconv.problem import Problem
+from dwconv.kernels.cpu import first_line
+from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import PASSES, Pass, Workload
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget, Target
-from dwconv.workload import PASSES, Pass, Workload
+from dwconv.system import forks, versions
 
 if TYPE_CHECKING:
-    from dwconv.build.kernel import Kernel
+    from dwconv.kernels.kernel import Kernel
     from dwconv.schedules.template import Candidate
 
 Made = TypeVar("Made")
@@ -258,8 +260,8 @@ _named: set[str] = set()
 def _kernel(candidate: Candidate, target: Target, device: torch.device) -> Kernel:
     """The kernel of a candidate, from a pack or built, once for each device. Raises BuildError, or what the loader
     raises."""
-    from dwconv.build.cache import build_cached
-    from dwconv.build.kernel import Kernel
+    from dwconv.kernels.cache import build_cached
+    from dwconv.kernels.kernel import Kernel
 
     with _lock:
         if (candidate, device) not in _kernels:

@@ -25,7 +25,7 @@ from dwconv.call.plan import MOST_PLANS, plan_for
 from dwconv.call.teaching import differentiable, teach
 from dwconv.call.wanted import wanted
 from dwconv.call.watchers import is_watched_backward
-from dwconv.workload import PASSES
+from dwconv.problems.workload import PASSES
 
 
 def convolve(given: Arguments) -> Tensor:

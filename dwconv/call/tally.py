@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dwconv.workload import Pass
+from dwconv.problems.workload import Pass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from dwconv import native
-from dwconv.build.kernel import MOST_ELEMENTS
 from dwconv.call.arguments import Call, has_sides
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses
 from dwconv.call.torch_ops import DispatchedPasses
-from dwconv.workload import PASSES
+from dwconv.kernels.kernel import MOST_ELEMENTS
+from dwconv.problems.workload import PASSES
 
 Ints = Sequence[int]
 

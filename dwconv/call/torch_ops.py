@@ -23,9 +23,9 @@ from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.plan import MOST_PLANS, plan_for
 from dwconv.call.wanted import wanted
-from dwconv.memory_format import MEMORY_FORMAT
-from dwconv.problem import Problem
-from dwconv.workload import Layout
+from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import Layout
 
 _GEOMETRY = "int[2] stride, int[4] padding, int[2] dilation, str layout"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.advantage import in_us
 from dwconv.concurrency.choosing.choice import Choice
 from dwconv.concurrency.choosing.options import PLAIN
 from dwconv.concurrency.compiled_graph import CompiledGraph, graphs
+from dwconv.dispatch.advantage import in_us
 from dwconv.errors import InvalidWorkload
 from dwconv.records.record import Measurement
 

@@ -20,9 +20,9 @@ from torch import nn
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
 from dwconv.discovery.watch import Watch
-from dwconv.dispatch import why_no_kernels
-from dwconv.problem import Problem
-from dwconv.workload import PASSES, Pass, Workload
+from dwconv.dispatch.decide import why_no_kernels
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import PASSES, Pass, Workload
 
 
 @dataclass(frozen=True, kw_only=True)

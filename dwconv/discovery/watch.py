@@ -26,8 +26,8 @@ from dwconv.call import functional
 from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
 from dwconv.errors import InvalidWorkload
-from dwconv.problem import Problem
-from dwconv.workload import Pass
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import Pass
 
 
 @dataclass(kw_only=True)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from dwconv.build.artifact import Artifact
-from dwconv.build.wire import message
-from dwconv.measure.worker import locate
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.wire import message
+from dwconv.measure.processes.worker import locate
+from dwconv.problems.target import Target
 from dwconv.schedules.template import Candidate
-from dwconv.target import Target
 
-BUILD = "dwconv.build:build"
-BUILD_CACHED = "dwconv.build.cache:build_cached"
+BUILD = "dwconv.kernels:build"
+BUILD_CACHED = "dwconv.kernels.cache:build_cached"
 """Takes kernels from the cache folder, and puts them there."""
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dwconv.build.artifact import Artifact
-from dwconv.measure.bare_kernel import LoadedKernel
+from dwconv.kernels.artifact import Artifact
+from dwconv.measure.clock.timing import RACE, Clock, time_in_turns
 from dwconv.measure.prepared import Prepared
-from dwconv.measure.timing import RACE, Clock, time_in_turns
-from dwconv.measure.verify import explained, verify, verify_call
+from dwconv.measure.verify.bare_kernel import LoadedKernel
+from dwconv.measure.verify.verify import explained, verify, verify_call
 from dwconv.records.record import Measurement, Verdict
 from dwconv.schedules.template import Candidate
 
@@ -26,7 +26,7 @@ def is_late(verdict: Verdict) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """What a heat showed."""
+    """What a comparison showed."""
 
     verdicts: tuple[Verdict, ...]
     """One per candidate, in order."""

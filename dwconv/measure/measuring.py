@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 
 import torch
 
-from dwconv.build.artifact import Artifact
-from dwconv.build.wire import message
 from dwconv.errors import DeviceLost
-from dwconv.measure.bare_kernel import LoadedKernel
-from dwconv.measure.caches import Caches
-from dwconv.measure.device import clock_of, get_ready, is_lost, synchronize
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.wire import message
+from dwconv.measure.clock.caches import Caches
+from dwconv.measure.clock.device import clock_of, get_ready, is_lost, synchronize
+from dwconv.measure.clock.timing import FINAL, TRIAL, time_in_turns
 from dwconv.measure.grid import IMAGES, Grid
 from dwconv.measure.prepared import Prepared
-from dwconv.measure.timing import FINAL, TRIAL, time_in_turns
-from dwconv.measure.verify import explained, verify, verify_call, verify_finalist
-from dwconv.measure.worker import locate, one_line
+from dwconv.measure.processes.worker import locate, one_line
+from dwconv.measure.verify.bare_kernel import LoadedKernel
+from dwconv.measure.verify.verify import explained, verify, verify_call, verify_finalist
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement, Verdict
-from dwconv.target import CpuTarget, Target
-from dwconv.workload import Workload
 
 message(Verdict)
 message(Measurement)
 
-LOAD = "dwconv.build.kernel:Kernel.load"
+LOAD = "dwconv.kernels.kernel:Kernel.load"
 
 # A trial ends early if even its best round is this much slower than the best candidate so far.
 _HOPELESS = 1.3
@@ -83,8 +83,9 @@ class Final:
 @message
 @dataclass(frozen=True, kw_only=True)
 class LineUp:
-    """Make the inputs and right answers of a workload, load its candidates and verify them, for the heat that follows.
-    Before that, verify the winner of the last heat as a finalist. Nothing is timed, so others may build meanwhile."""
+    """Make the inputs and right answers of a workload, load its candidates and verify them, for the comparison that
+    follows. Before that, verify the winner of the last comparison as a finalist. Nothing is timed, so others may build
+    meanwhile."""
 
     artifacts: tuple[Artifact, ...]
     winner: Artifact | None = None
@@ -92,25 +93,26 @@ class LineUp:
 
 @message
 @dataclass(frozen=True, kw_only=True)
-class Heat:
+class Comparison:
     """Time candidates of a workload, side by side with the providers, and judge one more call of each. Those that are
     not lined up are lined up first."""
 
     artifacts: tuple[Artifact, ...]
 
 
-Request = Prepare | Trial | Check | Final | LineUp | Heat
+Request = Prepare | Trial | Check | Final | LineUp | Comparison
 
 
 @message
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The verdict of a Trial, a Check, or of the winner in a LineUp; the measurements of a Trial, a Final or a Heat,
-    one per kernel in order, and those of the other providers. In a Heat only kernels that are right are measured."""
+    """The verdict of a Trial, a Check, or of the winner in a LineUp; the measurements of a Trial, a Final or a
+    Comparison, one per kernel in order, and those of the other providers. In a Comparison only kernels that are
+    right are measured."""
 
     verdict: Verdict | None = None
     verdicts_after: tuple[Verdict, ...] = ()
-    """After the timing of a Final or a Heat: one per kernel, in order."""
+    """After the timing of a Final or a Comparison: one per kernel, in order."""
     kernels: tuple[Measurement, ...] = ()
     providers: dict[str, Measurement] = field(default_factory=dict)
 
@@ -154,7 +156,7 @@ class Measurer:
             return self._check(request.artifact)
         if isinstance(request, LineUp):
             return self._line_up(request)
-        if isinstance(request, Heat):
+        if isinstance(request, Comparison):
             timed = self._grid_of(request.artifacts).time(request.artifacts, clock=self._clock)
             return Measured(verdicts_after=timed.verdicts, kernels=timed.kernels, providers=timed.providers)
         return self._final(request.artifacts)

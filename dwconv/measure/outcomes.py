@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from dwconv.build.artifact import Artifact
-from dwconv.build.cache import remember_checked
 from dwconv.errors import WorkerDied, WorkerError
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.cache import remember_checked
 from dwconv.measure.measuring import Measured
 from dwconv.measure.stamp import new_record, status_after
+from dwconv.problems.target import CpuTarget, Target
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, Target
 
 
 def measured_record(artifact: Artifact, measured: Measured, *, target: Target) -> TuningRecord:

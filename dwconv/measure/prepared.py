@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import cached_property, partial
 
 from dwconv.errors import CannotBeCaptured
-from dwconv.measure.bare_kernel import LoadedKernel
-from dwconv.measure.caches import Caches, inputs_in_turn, results_held
-from dwconv.measure.cases import Case, cases_of_finalists, fresh_case, make_case
+from dwconv.measure.clock.caches import Caches, inputs_in_turn, results_held
+from dwconv.measure.clock.timing import Call, Clock, InTurn
 from dwconv.measure.providers import better_layout, pytorch_calls
-from dwconv.measure.timing import Call, Clock, InTurn
-from dwconv.target import Target
-from dwconv.workload import Workload
+from dwconv.measure.verify.bare_kernel import LoadedKernel
+from dwconv.measure.verify.cases import Case, cases_of_finalists, fresh_case, make_case
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 
 
 class Prepared:

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from dwconv import pytorch
-from dwconv.measure.timing import GLANCE, Call, Clock, time_in_turns
-from dwconv.memory_format import MEMORY_FORMAT
-from dwconv.problem import Problem
-from dwconv.workload import LAYOUTS, Layout, Workload
+from dwconv.measure.clock.timing import GLANCE, Call, Clock, time_in_turns
+from dwconv.problems import pytorch
+from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import LAYOUTS, Layout, Workload
 
 # What PyTorch's choice of a backend is called here; the rest goes by the name of PyTorch.
 _LIBRARIES = {"Mkldnn": "onednn", "Cudnn": "cudnn", "CudaDepthwise2d": "aten"}

@@ -16,18 +16,16 @@ from functools import partial
 from typing import Protocol
 
 from dwconv import settings
-from dwconv.build.artifact import Artifact
 from dwconv.errors import DeviceLost, WorkerError
+from dwconv.kernels.artifact import Artifact
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
-from dwconv.measure.caches import Caches
-from dwconv.measure.cases import CASES_OF_A_FINALIST
-from dwconv.measure.environment import Patience
+from dwconv.measure.clock.caches import Caches
 from dwconv.measure.measuring import (
     LOAD,
     Check,
+    Comparison,
     Final,
-    Heat,
     LineUp,
     Measured,
     MeasureSetup,
@@ -36,13 +34,15 @@ from dwconv.measure.measuring import (
     Trial,
 )
 from dwconv.measure.outcomes import failed_to_build, failed_to_run, measured_record, remember_right
-from dwconv.measure.pool import Pool
-from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.processes.environment import Patience
+from dwconv.measure.processes.pool import Pool
+from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.measure.verify.cases import CASES_OF_A_FINALIST
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Measurement, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, Target
-from dwconv.workload import Workload
 
 # Candidates that are built before the first of them is measured, for each build worker.
 _BUILT_AHEAD = 4
@@ -293,10 +293,10 @@ def _misfit(request: Request, answer: object) -> str:
     judged = isinstance(request, Trial | Check) or (isinstance(request, LineUp) and request.winner is not None)
     if judged and answer.verdict is None:
         return "no verdict"
-    count = len(request.artifacts) if isinstance(request, Final | Heat) else 0
+    count = len(request.artifacts) if isinstance(request, Final | Comparison) else 0
     if len(answer.verdicts_after) != count:
         return f"{len(answer.verdicts_after)} verdicts on {count} kernels"
-    if isinstance(request, Heat):
+    if isinstance(request, Comparison):
         wanted = sum(verdict.right for verdict in answer.verdicts_after)
     elif answer.verdict is not None and not answer.verdict.right:
         wanted = 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 
-from dwconv import versions
 from dwconv.errors import WorkerDied, WorkerError, WorkerTimeout
+from dwconv.problems.target import Target
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import Candidate, version_of
-from dwconv.target import Target
+from dwconv.system import versions
 
 
 def new_record(candidate: Candidate, target: Target, *, status: Status) -> TuningRecord:

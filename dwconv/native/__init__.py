@@ -24,11 +24,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from dwconv import forks, private_files, settings
+from dwconv import settings
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native.attempt import Attempt
 from dwconv.native.background import Background
 from dwconv.native.compile import LIMIT_S, Extension, Loaded, load_compiled, load_shared
+from dwconv.system import forks, private_files
 
 _log = logging.getLogger(__name__)
 

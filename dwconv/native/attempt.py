@@ -18,8 +18,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dwconv import forks
 from dwconv.errors import BuildError
+from dwconv.system import forks
 
 # The shell says nothing of its own: what is written to stderr is the compiler's.
 _SCRIPT = """

@@ -16,11 +16,12 @@ from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from typing import Any
 
-from dwconv import private_files, settings
+from dwconv import settings
 from dwconv.errors import BuildError
-from dwconv.in_memory import in_memory
 from dwconv.native.attempt import Attempt
 from dwconv.native.once import made_once, note_failure
+from dwconv.system import private_files
+from dwconv.system.in_memory import in_memory
 
 _NAME = "dwconv_native"
 _SOURCES = ("convolve.cpp", "calls.h", "kernel.h", "code.h")

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv import forks, private_files
 from dwconv.errors import BuildError, NotKept
 from dwconv.native.attempt import Attempt, OutOfTime
+from dwconv.system import forks, private_files
 
 try:
     import fcntl

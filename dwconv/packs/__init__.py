@@ -7,7 +7,7 @@
                         │
                       wheel                  the same as a Python package
                         │
-    load ◄──────────────┘                    refuses it, or adds it to ``dwconv.packed``
+    load ◄──────────────┘                    refuses it, or adds it to ``dwconv.dispatch.packed``
 
 A pack is code. The digests show that it is whole; they do not show who made it.
 """

@@ -13,17 +13,19 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv import cpu_facts, native, packed, versions
-from dwconv.build.load import openmp_is_here
+from dwconv import native
 from dwconv.call.functional import reset
+from dwconv.dispatch import packed
 from dwconv.errors import DwconvError, LogError, PackError, one_line
+from dwconv.kernels.load import openmp_is_here
 from dwconv.native.compile import bound_to
-from dwconv.new_file import check_name
 from dwconv.packs.manifest import MANIFEST, File, MadeFor, Manifest, decode
+from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.records.line import decode as decode_record
 from dwconv.records.record import TuningRecord
 from dwconv.records.validity import made_with
-from dwconv.target import CpuTarget, Target, cpu_target, cuda_target
+from dwconv.system import cpu_facts, versions
+from dwconv.system.new_file import check_name
 
 _MOST_MANIFEST_BYTES = 2**24
 

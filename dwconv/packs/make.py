@@ -19,21 +19,22 @@ from pathlib import Path
 import msgspec
 import torch
 
-from dwconv import cpu_facts, native, settings, versions
-from dwconv.build.artifact import Artifact
-from dwconv.build.cache import build_cached
-from dwconv.build.kernel import Kernel
-from dwconv.build.library import check_linker, shared_library
+from dwconv import native, settings
 from dwconv.errors import BuildError, PackError
-from dwconv.memory_format import MEMORY_FORMAT
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.cache import build_cached
+from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.library import check_linker, shared_library
 from dwconv.native.compile import Extension, bound_to
-from dwconv.packs.choose import Choice, choose
+from dwconv.packs.contents import Choice, choose
 from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, PackedKernel, encode
+from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import IMAGES, Workload
 from dwconv.records.database import Database
 from dwconv.records.line import encode as encode_record
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, Target
-from dwconv.workload import IMAGES, Workload
+from dwconv.system import cpu_facts, versions
 
 
 @dataclass(frozen=True, kw_only=True)

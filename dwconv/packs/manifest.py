@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.errors import InvalidWorkload, PackError, one_line
+from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.workload import Workload
 
 FORMAT: Literal[1] = 1
 """Version of the format. A pack of any other is refused."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from dwconv.arguments import run_one_of
+from dwconv.commands.command_line import run_one_of
 
 COMMANDS = {
     "plan": "cut a model into pipeline stages for several ranks, and predict a step of it",

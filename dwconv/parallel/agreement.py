@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from dwconv import settings
-from dwconv.arguments import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import DwconvError, InvalidWorkload, RankLost, StageFailed
 
 _T = TypeVar("_T")

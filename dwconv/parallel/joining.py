@@ -15,7 +15,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from dwconv import arguments, settings
+from dwconv import settings
+from dwconv.commands import command_line
 from dwconv.errors import BrokenInstallation, InvalidChoice, NoDevice, RankLost, one_line
 
 TIMEOUT_S = 600.0
@@ -80,7 +81,7 @@ def run(train: Callable[[Rank], object], *, timeout_s: float = TIMEOUT_S, device
             train(rank)
         return 0
 
-    return arguments.run(command)
+    return command_line.run(command)
 
 
 def group_timeout() -> timedelta:

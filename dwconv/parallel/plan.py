@@ -10,10 +10,10 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from dwconv.arguments import run
+from dwconv.commands.command_line import run
 from dwconv.errors import DwconvWarning, NoDevice
 from dwconv.measure.threads import on_threads
-from dwconv.models import load_model
+from dwconv.model.by_name import load_model
 from dwconv.parallel.plan_arguments import PlanRequest, parser_of_plan, request_from
 from dwconv.parallel.planning.compare import Candidate, Proposal, propose
 from dwconv.parallel.planning.costs import layer_costs

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv.arguments import ArgumentParser, above_0, from_0, integers, whole
+from dwconv.commands.command_line import ArgumentParser, above_0, from_0, integers, whole
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.orders import SCHEDULES
 from dwconv.parallel.planning.partition import Cluster, Shape, check_shape

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dwconv.arguments import integers
+from dwconv.commands.command_line import integers
 from dwconv.errors import DwconvWarning, NoPlan
-from dwconv.models import load_model
+from dwconv.model.by_name import load_model
 from dwconv.nn import convert
 from dwconv.parallel.agreement import agreed, run_on_ranks
 from dwconv.parallel.joining import Rank, ranks

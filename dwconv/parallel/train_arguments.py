@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from dwconv.arguments import ArgumentParser, above_0, whole
+from dwconv.commands.command_line import ArgumentParser, above_0, whole
 from dwconv.parallel.agreement import ParserOfRanks
 from dwconv.parallel.pipeline.pipeline import TIMEOUT_S, BatchNorm
 from dwconv.parallel.pipeline.ranks_plan import LINK, MICROBATCHES_A_RANK

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.record import TuningRecord
 from dwconv.records.validity import template_version
-from dwconv.workload import Workload
 
 
 def condensed(database: Database, *, keep: int) -> list[TuningRecord]:

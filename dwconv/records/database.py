@@ -14,11 +14,11 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
-from dwconv.forks import cached_property
+from dwconv.problems.workload import Workload, kind_of, layer_of
 from dwconv.records.held import HeldFamilies, HeldRecords
 from dwconv.records.log import Damage, TuningLog
 from dwconv.records.record import Status, TuningRecord
-from dwconv.workload import Workload, kind_of, layer_of
+from dwconv.system.forks import cached_property
 
 IsCurrent = Callable[[TuningRecord], bool]
 """Was a record made with what is installed here? See ``validity``."""

@@ -16,9 +16,9 @@ from typing import Annotated, Literal
 import msgspec
 
 from dwconv.errors import InvalidWorkload, LogError, one_line
+from dwconv.problems.workload import DType, Layout, Pass, Workload
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
-from dwconv.workload import DType, Layout, Pass, Workload
 
 FORMAT = 1
 """Version of the format. A reader sets aside lines of versions that it does not know."""

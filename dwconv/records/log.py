@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dwconv import forks, settings
+from dwconv import settings
 from dwconv.errors import LogError, one_line
-from dwconv.new_file import check_name, no_folder, sync_folder
+from dwconv.problems.target import Target
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.reading import MOST_BYTES, MOST_LINE_BYTES, is_cut_off, lines, no_file, open_file
 from dwconv.records.record import TuningRecord
-from dwconv.target import Target
+from dwconv.system import forks
+from dwconv.system.new_file import check_name, no_folder, sync_folder
 
 try:
     import fcntl

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum
 
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
-from dwconv.workload import Workload
 
 
 class Status(str, Enum):

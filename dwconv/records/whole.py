@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dwconv.errors import LogError
-from dwconv.new_file import new_file, sync_folder
 from dwconv.records.line import encode
 from dwconv.records.record import TuningRecord
+from dwconv.system.new_file import new_file, sync_folder
 
 
 def write_whole(path: Path, records: Iterable[TuningRecord]) -> None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from dwconv.conversion import ConvertedLayer, without_wrappers
-from dwconv.converted_classes import is_functional
 from dwconv.discovery.step import unwrapped
 from dwconv.errors import InvalidWorkload
+from dwconv.model.conversion import ConvertedLayer, without_wrappers
+from dwconv.model.converted_classes import is_functional
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, why_left
 from dwconv.reporting.ran import in_an_example, so_far
 from dwconv.reporting.result import Report

@@ -17,12 +17,12 @@ import torch
 from torch import nn
 
 from dwconv.call.plan import plans
-from dwconv.conversion import without_wrappers
 from dwconv.discovery import DiscoveredLayer, discover
+from dwconv.model.conversion import without_wrappers
+from dwconv.model.same_padding import SamePadding, same_padding
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, why_left
-from dwconv.problem import Problem
-from dwconv.same_padding import SamePadding, same_padding
-from dwconv.workload import Pass, resolve_padding
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import Pass, resolve_padding
 
 Layer = DepthwiseConv1d | DepthwiseConv2d
 _Sizes = tuple[Problem, torch.device]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dwconv import settings
 from dwconv.errors import InvalidChoice
-from dwconv.new_file import replace_file
 from dwconv.nn import ConvertedLayer
 from dwconv.reporting import page, text
 from dwconv.reporting.rows import LayerRow, PassRow
+from dwconv.system.new_file import replace_file
 
 _MOST_SIZES = 3
 """Rows of one layer that are shown. The others count in the sums."""

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from dwconv import dispatch, legality
-from dwconv.advantage import kernel_us
 from dwconv.call.plan import Plan, plans
-from dwconv.dispatch import DispatchDecision, Provider
-from dwconv.knowledge import database
-from dwconv.problem import Problem
+from dwconv.dispatch import decide, legality
+from dwconv.dispatch.advantage import kernel_us
+from dwconv.dispatch.decide import DispatchDecision, Provider
+from dwconv.dispatch.knowledge import database
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import PASSES, Pass
 from dwconv.reporting.ran import Ran
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, Target
-from dwconv.tuner.stakes import Stakes
-from dwconv.workload import PASSES, Pass
+from dwconv.tuner.expected_gain import ExpectedGains
 
 Basis = Literal["measured", "predicted", "not known"]
 _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
@@ -124,7 +124,7 @@ class LayerRow:
     def command(self) -> str:
         """The command that tunes the passes with something to win; empty without any."""
         passes = [each.pass_ for each in self.passes if each.to_win_us]
-        return dispatch.tune_command(self.problem.workload("fprop"), passes) if passes else ""
+        return decide.tune_command(self.problem.workload("fprop"), passes) if passes else ""
 
 
 def _short(height: int, width: int) -> str:
@@ -133,17 +133,17 @@ def _short(height: int, width: int) -> str:
 
 def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
     """What is known of everything that ran."""
-    stakes = cache(lambda target: Stakes(target, database()))
+    expected_gains = cache(lambda target: ExpectedGains(target, database()))
     latest = {(plan.problem, plan.device): plan for plan in plans()}
     latest_here = {(plan.problem, plan.device, plan.target): plan for plan in plans()}
     rows = []
     for each in ran:
-        decisions, target = dispatch.decisions(each.problem, each.device)
+        decisions, target = decide.decisions(each.problem, each.device)
         sizes = each.problem, each.device
         plan = latest_here.get((*sizes, target)) or latest.get(sizes)  # with other threads, if none ran with these
         if plan:
             decisions, target = {pass_: _as_it_ran(plan, pass_) for pass_ in PASSES}, plan.target
-        known = stakes(target) if target else None
+        known = expected_gains(target) if target else None
         passes = [pass_ for pass_ in PASSES if pass_ in each.per_step]
         rows.append(
             LayerRow(
@@ -168,14 +168,14 @@ def _as_it_ran(plan: Plan, pass_: Pass) -> DispatchDecision:
 
 
 def _pass_row(
-    ran: Ran, pass_: Pass, decision: DispatchDecision, stakes: Stakes | None, target: Target | None
+    ran: Ran, pass_: Pass, decision: DispatchDecision, expected_gains: ExpectedGains | None, target: Target | None
 ) -> PassRow:
     times = _times(decision, ran.problem, pass_, target)
     provider, reason, why = decision.provider, decision.reason, _why(decision)
     if ran.why_pytorch:
         provider = "pytorch"
         reason = why = ran.why_pytorch
-    to_win_us = stakes.of(ran.problem.workload(pass_)).win_us if stakes and not ran.why_pytorch else 0.0
+    to_win_us = expected_gains.of(ran.problem.workload(pass_)).win_us if expected_gains and not ran.why_pytorch else 0.0
     row = PassRow(
         pass_=pass_,
         provider=provider,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dwconv import versions
 from dwconv.nn import shown_name
+from dwconv.system import versions
 
 if TYPE_CHECKING:
     from dwconv.reporting.result import Report

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
-from dwconv.target import Target
-from dwconv.tuner.again import current
-from dwconv.workload import Workload
+from dwconv.tuner.search.warm_start import current
 
 LEAST_S = 2.0
 """A search with less time is not worth its start."""
@@ -36,7 +36,7 @@ class Agenda:
     total_s: float | None = None
     """Limit for all workloads together. Each then gets a share of the time left, ``LEAST_S`` at least and ``seconds``
     at most."""
-    stakes_us: Mapping[Workload, float] = field(default_factory=dict)
+    expected_gains_us: Mapping[Workload, float] = field(default_factory=dict)
     """What there is to win in each workload: its share of the time is in proportion. Even shares where there is
     nothing."""
 
@@ -59,8 +59,10 @@ class Agenda:
 
     def _share_s(self, position: int, *, left_s: float, overhead_s: float) -> float:
         """The seconds for the search of a workload, if it and those after it take ``left_s``."""
-        stakes = [self.stakes_us.get(workload, 0.0) for workload in self.workloads[position:]]
-        return in_proportion(stakes, total=left_s - len(stakes) * overhead_s, least=LEAST_S, most=self.seconds)[0]
+        expected_gains = [self.expected_gains_us.get(workload, 0.0) for workload in self.workloads[position:]]
+        return in_proportion(
+            expected_gains, total=left_s - len(expected_gains) * overhead_s, least=LEAST_S, most=self.seconds
+        )[0]
 
 
 def in_proportion(weights: Sequence[float], *, total: float, least: float, most: float | None) -> list[float]:

@@ -15,26 +15,27 @@ from typing import Literal
 
 from dwconv import native, settings
 from dwconv.errors import BrokenInstallation, InvalidChoice, NoDevice, NoTemplate, UnknownTarget
-from dwconv.measure import contention, limits
+from dwconv.measure.clock import contention
+from dwconv.measure.limits import limits
 from dwconv.measure.runner import Workers
 from dwconv.measure.simulator.compile import check_compiler
+from dwconv.problems.target import CpuTarget, Target, check_present
+from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import templates_for
-from dwconv.target import CpuTarget, Target, check_present
-from dwconv.tuner import loop
-from dwconv.tuner.again import to_race_again
 from dwconv.tuner.agenda import Agenda, without_searched
 from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
+from dwconv.tuner.expected_gain import expected_gains_us, most_to_win_first
 from dwconv.tuner.progress import Progress
-from dwconv.tuner.report import Outcome
-from dwconv.tuner.result import Budget, Stop
-from dwconv.tuner.runners import RunnerChoice
-from dwconv.tuner.stakes import most_to_win_first, stakes_us
+from dwconv.tuner.results_table import Outcome
+from dwconv.tuner.search import loop
+from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.search_result import Budget, Stop
+from dwconv.tuner.search.warm_start import to_race_again
 from dwconv.tuner.step_time import StepTime
 from dwconv.tuner.tuned import Gain, Tuned
-from dwconv.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +203,7 @@ def _agenda(
             workloads=left,
             seconds=choices.seconds or settings.SECONDS,
             total_s=60 * choices.minutes,
-            stakes_us=stakes_us({each: counts[each] for each in left}, target, records),
+            expected_gains_us=expected_gains_us({each: counts[each] for each in left}, target, records),
         )
     endless = choices.trials is not None or choices.search in ENDS_BY_ITSELF
     return Agenda(workloads=workloads, seconds=choices.seconds or (None if endless else settings.SECONDS))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from dwconv.arguments import short_pair
-from dwconv.tuner.result import Stop, TuningResult
-from dwconv.workload import Workload, resolve_padding
+from dwconv.commands.command_line import short_pair
+from dwconv.problems.workload import Workload, resolve_padding
+from dwconv.tuner.search.search_result import Stop, TuningResult
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -73,10 +73,10 @@ class Progress:
         now = time.monotonic()
         if self._live is None and (result.waiting or now - self._shown_s >= PLAIN_LINE_EVERY_S):
             self._shown_s = now
-            self._print(f"{self._line}: {self._told(standing(result))}")
+            self._print(f"{self._line}: {self._told(state(result))}")
 
     def finish(self, result: TuningResult) -> None:
-        self._end(standing(result))
+        self._end(state(result))
 
     def skip(self, reason: str) -> None:
         """The workload that began cannot be tuned."""
@@ -89,7 +89,7 @@ class Progress:
     def _now(self) -> Text:
         from rich.text import Text
 
-        now = standing(self._result) if self._result else "starting"
+        now = state(self._result) if self._result else "starting"
         return Text(f"{self._line}: {self._told(now)}" if self._line else "", no_wrap=True, overflow="ellipsis")
 
     def _told(self, words: str) -> str:
@@ -116,7 +116,7 @@ def label(workload: Workload) -> str:
     return " ".join([*words, workload.dtype, workload.layout])
 
 
-def standing(result: TuningResult) -> str:
+def state(result: TuningResult) -> str:
     """One line on how a search stands: ``24 trials, 12 s left, best 123.4 µs, 1.52× onednn-nhwc, 71 % of limit``."""
     words = [f"{result.trials} trials"]
     if result.stopped is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
-from dwconv.target import Target
-from dwconv.tuner.stakes import Stake, Stakes
-from dwconv.workload import Workload
+from dwconv.tuner.expected_gain import ExpectedGain, ExpectedGains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class StepTime:
 
     def __init__(self, counts: Mapping[Workload, int], target: Target, records: Iterable[TuningRecord]) -> None:
         self._counts = counts
-        self._stakes = Stakes(target, records)
-        self._of: dict[Workload, Stake] = {workload: self._stakes.of(workload) for workload in counts}
+        self._stakes = ExpectedGains(target, records)
+        self._of: dict[Workload, ExpectedGain] = {workload: self._stakes.of(workload) for workload in counts}
 
     def add(self, record: TuningRecord) -> None:
         """Count what a search has found."""

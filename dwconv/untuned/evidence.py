@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dwconv.problems.target import CpuTarget, cpu_of_device
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget, cpu_of_device
-from dwconv.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

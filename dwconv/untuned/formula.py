@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable, Iterator
 
 from dwconv.errors import InvalidConfig
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import templates_for
-from dwconv.target import Target
-from dwconv.workload import Workload
 
 CHOSEN = 2
 """Configurations that are chosen. The best of two is 3 % faster than the first alone, on average."""

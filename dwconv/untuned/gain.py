@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dwconv.errors import NoTemplate
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import template
-from dwconv.target import Target
-from dwconv.untuned.features import of_workload
-from dwconv.untuned.portfolio import Portfolio, shipped
+from dwconv.untuned.portfolio_file import Portfolio, shipped
 from dwconv.untuned.starts import first_start
-from dwconv.workload import Workload
+from dwconv.untuned.workload_features import of_workload
 
 STALE_DISCOUNT = 1.25
 """What was measured on this device with other versions of PyTorch, TVM or the template is expected to be as fast as it

@@ -13,14 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.untuned.evidence import Measured, best_records
-from dwconv.untuned.features import of_workload
 from dwconv.untuned.other_size import errors_by_octaves
-from dwconv.untuned.portfolio import NOTHING, Errors, GainModel
+from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
 from dwconv.untuned.starts import first_start
 from dwconv.untuned.trees import Growth, Trees, grow
-from dwconv.workload import Workload
+from dwconv.untuned.workload_features import of_workload
 
 LEAST_WORKLOADS = 16
 """With fewer nothing is learnt."""

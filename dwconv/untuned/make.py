@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dwconv.layer_files import Layer
+from dwconv.problems.layer_files import Layer
+from dwconv.problems.workload import Pair, Workload
 from dwconv.records.record import TuningRecord
-from dwconv.untuned.choose import choose
 from dwconv.untuned.evidence import evidence
 from dwconv.untuned.learn import learn
-from dwconv.untuned.portfolio import Portfolio
-from dwconv.workload import Pair, Workload
+from dwconv.untuned.portfolio_choice import choose
+from dwconv.untuned.portfolio_file import Portfolio
 
 _Sizes = tuple[int, Pair, Pair, Pair]
 

@@ -14,17 +14,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from dwconv.errors import InvalidConfig
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload, by
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import fitting, template
-from dwconv.target import Target
 from dwconv.untuned.evidence import Measured
-from dwconv.untuned.features import of_workload
 from dwconv.untuned.gain import Expected
-from dwconv.untuned.portfolio import Portfolio, shipped
+from dwconv.untuned.portfolio_file import Portfolio, shipped
 from dwconv.untuned.trees import Trees
-from dwconv.workload import Workload, by
+from dwconv.untuned.workload_features import of_workload
 
 OCTAVES = (1.0, 3.0)
 """Distances up to which errors are judged together. Beyond the last, a size tells no more than other layers do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dwconv.workload import Workload
+from dwconv.problems.workload import Workload
 
 _SMALL_FLOPS = 4_000_000
 """A pass of fewer takes some tens of microseconds: how many threads run it is a question."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
-from dwconv.workload import Workload
 
 _KERNEL_WEIGHT = 3.0
 """Doubling the kernel changes more than doubling the map or the number of channels."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dwconv.errors import InvalidConfig
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate, templates_for
-from dwconv.target import Target
 from dwconv.untuned.formula import by_formula
-from dwconv.untuned.portfolio import Portfolio, shipped
+from dwconv.untuned.portfolio_file import Portfolio, shipped
 from dwconv.untuned.similar import bests_of_similar
-from dwconv.workload import Workload
 
 SIMILAR = 4
 """Workloads whose best configurations are starts."""

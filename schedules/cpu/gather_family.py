@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
-from dwconv.target import CpuTarget
-from dwconv.workload import Layout, Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork, total_us
 from dwconv.schedules.gather import GATHERS
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
-from dwconv.target import CudaTarget
-from dwconv.workload import Layout, Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dwconv.records import record
-from dwconv.tuner import finalists, loop
+from dwconv.tuner.search import finalists, loop
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "measure")]
 

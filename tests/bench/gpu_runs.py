@@ -11,12 +11,12 @@ from torch import Tensor
 from bench.gpu.budget import Pace
 from bench.gpu.run import Run
 from bench.gpu.state import State
-from dwconv.build.artifact import Argument, Artifact, Extent
 from dwconv.errors import BuildError, RequestFailed
-from dwconv.reference import reference
+from dwconv.kernels.artifact import Argument, Artifact, Extent
+from dwconv.problems.reference import reference
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Layout, Pass, Workload
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget
-from dwconv.workload import Layout, Pass, Workload
 
 TARGET = CpuTarget(device="made-up-1t", threads=1, vector_bytes=32, cache_bytes=1 << 14)
 

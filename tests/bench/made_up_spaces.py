@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from bench.measured_spaces import MeasuredPass, MeasuredSpaces
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget
-from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.unseen import Unseen
-from dwconv.workload import Workload
+from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.unvisited import Unvisited
 
 TARGET = CpuTarget(device="made-up-2t", threads=2, vector_bytes=64)
 WORKLOAD = Workload(
@@ -27,7 +27,7 @@ def time_us(config: Config) -> float | None:
 
 def spaces(*, drawn: int = 150) -> MeasuredSpaces:
     union = SpaceUnion.of(WORKLOAD, TARGET)
-    configs = Unseen(union, seed=1).draw(drawn)
+    configs = Unvisited(union, seed=1).draw(drawn)
     best = min(configs, key=lambda config: time_us(config) or math.inf)
     near = union.neighbours(best)
     listed = dict.fromkeys([*union.defaults, *configs, *near])

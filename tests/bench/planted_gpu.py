@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.gpu.worker import Refused, careful
 from dwconv.errors import BuildError
-from dwconv.target import CpuTarget
+from dwconv.problems.target import CpuTarget
 
 TARGET = CpuTarget(device="made-up-1t", threads=1, vector_bytes=32)
 

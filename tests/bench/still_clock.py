@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dwconv.errors import BuildError
-from dwconv.measure.timing import Lap
+from dwconv.measure.clock.timing import Lap
 
 
 class StillClock:

@@ -11,7 +11,7 @@ from planted_records import plant
 
 from bench import cliffs
 from bench.__main__ import main
-from dwconv.target import cpu_target
+from dwconv.problems.target import cpu_target
 
 TINY = cliffs.Shape(channels=20, size=7)
 

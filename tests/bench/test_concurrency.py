@@ -19,7 +19,7 @@ from bench.concurrency_times import HurriedTimer
 from dwconv.concurrency.choosing import measured
 from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.scheduling.schedule import Placement, Schedule
-from dwconv.measure.timing import TRIAL, Lap
+from dwconv.measure.clock.timing import TRIAL, Lap
 
 
 class TwoBranches(nn.Module):

@@ -12,8 +12,8 @@ from bench import cpu
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS
 from bench.results import write_results
+from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
-from dwconv.target import cpu_target
 
 
 def row_of(**changes: object) -> dict[str, object]:

@@ -15,8 +15,8 @@ from bench.cases import GPU_LAYERS, OWN, gpu_workloads, odd_workloads
 from bench.gpu.run import Ended
 from bench.gpu.state import FILE
 from dwconv.errors import BrokenInstallation, BuildError
-from dwconv.target import parse_target
-from dwconv.workload import DTYPES, LAYOUTS, PASSES
+from dwconv.problems.target import parse_target
+from dwconv.problems.workload import DTYPES, LAYOUTS, PASSES
 
 TARGET = dataclasses.replace(parse_target("cuda:sm_90"), device="nvidia-made-up", present=True)
 

@@ -19,7 +19,7 @@ from bench.gpu.racer import MeasureLimits, Race, Raced, Racer, RacerSetup
 from bench.gpu.worker import GpuFailure, Refused
 from bench.providers import Provider
 from dwconv.errors import WorkerCannotStart
-from dwconv.measure import timing
+from dwconv.measure.clock import timing
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
 

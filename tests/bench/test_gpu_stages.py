@@ -19,9 +19,9 @@ from bench.gpu.smoke import smoke_stage
 from bench.gpu.tune import tune_stage
 from bench.gpu.verify import candidates_on, verify_stage
 from dwconv.errors import BrokenInstallation, BuildError, NoTemplate, WorkerCannotStart
+from dwconv.problems.target import parse_target
 from dwconv.schedules.space import Config
-from dwconv.target import parse_target
-from dwconv.tuner.result import Stop, TuningResult
+from dwconv.tuner.search.search_result import Stop, TuningResult
 
 ODD = [workload(layout="nchw"), workload("wgrad")]
 LOAD = "gpu_runs:load"

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from bench import providers
 from bench.cases import odd_workloads
 from bench.providers import cudnn_op
-from dwconv.measure.cases import make_case
-from dwconv.workload import LAYOUTS, Workload
+from dwconv.measure.verify.cases import make_case
+from dwconv.problems.workload import LAYOUTS, Workload
 
 FPROP = Workload(
     pass_="fprop", batch=2, channels=6, input_size=(9, 8), kernel=(3, 3), padding=((1, 1), (1, 1)), layout="nhwc"

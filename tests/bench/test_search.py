@@ -9,7 +9,7 @@ import pytest
 from bench import compile, search, threads
 from bench.__main__ import main
 from bench.cases import Layer
-from dwconv.measure.timing import GLANCE
+from dwconv.measure.clock.timing import GLANCE
 
 TINY = (Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3),)
 

@@ -1,4 +1,5 @@
-"""``bench spaces``: configurations timed in heats with a reference, kept in a journal that a kill cannot spoil."""
+"""``bench spaces``: configurations timed in comparisons with a reference, kept in a journal that a kill cannot
+spoil."""
 
 from __future__ import annotations
 
@@ -13,18 +14,18 @@ import pytest
 from bench import spaces
 from bench.cases import Layer
 from bench.measured_spaces import read_spaces
-from bench.space_heats import ATTEMPTS, IN_A_HEAT, Outcome, SpaceHeats
+from bench.space_heats import ATTEMPTS, IN_A_HEAT, Outcome, SpaceComparisons
 from bench.space_journal import SpaceJournal
 from bench.space_starts import KnownStarts
 from dwconv.errors import WorkerDied, WorkerError
-from dwconv.measure.measuring import Heat, Measured
+from dwconv.measure.measuring import Comparison, Measured
 from dwconv.records.record import Measurement, Verdict
-from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.unseen import Unseen
+from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.unvisited import Unvisited
 
 WORKLOAD, TARGET = made_up_spaces.WORKLOAD, made_up_spaces.TARGET
 (REFERENCE,) = SpaceUnion.of(WORKLOAD, TARGET).defaults
-CONFIGS = Unseen(SpaceUnion.of(WORKLOAD, TARGET), seed=0).draw(30)
+CONFIGS = Unvisited(SpaceUnion.of(WORKLOAD, TARGET), seed=0).draw(30)
 RIGHT = Verdict(right=True, max_error=0.0, allowed_error=0.0)
 
 
@@ -40,12 +41,13 @@ class FakeBuilders:
 
 
 class FakeMeasurer:
-    """Times of the made-up table on a machine whose speed changes from heat to heat. ``crashes`` are configurations
-    that end the worker, ``wrong`` are judged so, ``busy`` says how disturbed the coming heats are."""
+    """Times of the made-up table on a machine whose speed changes from comparison to comparison. ``crashes`` are
+    configurations that end the worker, ``wrong`` are judged so, ``busy`` says how disturbed the coming comparisons
+    are."""
 
     def __init__(self, *, crashes=(), wrong=(), busy=()) -> None:
         self.crashes, self.wrong, self.busy = crashes, wrong, deque(busy)
-        self.heats: list[list[Any]] = []
+        self.comparisons: list[list[Any]] = []
         self.speed = 1.0
 
     def submit(self, body, *, timeout_s):
@@ -56,9 +58,9 @@ class FakeMeasurer:
         configs = [artifact.candidate.config for artifact in self.body.artifacts]
         if any(config in self.crashes for config in configs):
             raise WorkerDied("killed by SIGSEGV")
-        if not isinstance(self.body, Heat):
+        if not isinstance(self.body, Comparison):
             return Measured()
-        self.heats.append(configs)
+        self.comparisons.append(configs)
         self.speed *= 1.1
         wrong = Verdict(right=False, max_error=1.0, allowed_error=0.0, reason="value: 1 is not 2")
         contention = self.busy.popleft() if self.busy else 0.0
@@ -79,9 +81,9 @@ def us(config) -> float:
     return made_up_spaces.time_us(config) or 50.0
 
 
-def heats_with(measurer: FakeMeasurer) -> SpaceHeats:
+def heats_with(measurer: FakeMeasurer) -> SpaceComparisons:
     workers: Any = SimpleNamespace(builders=FakeBuilders(), measurer=measurer)
-    return SpaceHeats(workers, workload=WORKLOAD, reference=REFERENCE)
+    return SpaceComparisons(workers, workload=WORKLOAD, reference=REFERENCE)
 
 
 def outcomes_with(measurer: FakeMeasurer) -> dict:
@@ -92,8 +94,8 @@ def test_the_reference_is_in_every_heat_and_makes_them_comparable(tmp_path):
     measurer, journal = FakeMeasurer(), SpaceJournal(tmp_path / "spaces.jsonl")
     for outcomes in heats_with(measurer).run(CONFIGS):
         journal.add(WORKLOAD, outcomes)
-    assert len(measurer.heats) == 3 and all(heat[0] == REFERENCE for heat in measurer.heats)
-    assert all(len(heat) <= 1 + IN_A_HEAT for heat in measurer.heats)
+    assert len(measurer.comparisons) == 3 and all(comparison[0] == REFERENCE for comparison in measurer.comparisons)
+    assert all(len(comparison) <= 1 + IN_A_HEAT for comparison in measurer.comparisons)
     known = journal.us_of(WORKLOAD)
     right = [config for config in CONFIGS if known[config] is not None]
     ratios = {round(known[config] / us(config), 9) for config in right}
@@ -114,7 +116,7 @@ def test_one_that_fails_costs_itself_only():
 def test_a_disturbed_heat_is_run_again_and_the_calmest_counts():
     measurer = FakeMeasurer(busy=[0.5, 0.0, 0.3, 0.1, 0.2])
     found = outcomes_with(measurer)
-    assert len(measurer.heats) == 2 + ATTEMPTS + 1
+    assert len(measurer.comparisons) == 2 + ATTEMPTS + 1
     assert sorted({outcome.contention for outcome in found.values() if outcome.us}) == [0.0, 0.1]
 
 
@@ -125,7 +127,7 @@ def test_a_line_that_a_kill_cut_short_costs_that_heat(tmp_path):
     SpaceJournal(path).add(WORKLOAD, [two])
     path.write_text(path.read_text()[:-20])
     SpaceJournal(path).add(WORKLOAD, [three])
-    assert SpaceJournal(path).heats_of(WORKLOAD) == {CONFIGS[0]: 1, CONFIGS[2]: 1}
+    assert SpaceJournal(path).comparisons_of(WORKLOAD) == {CONFIGS[0]: 1, CONFIGS[2]: 1}
 
 
 def test_several_heats_count_by_their_median_and_a_failure_in_one_is_a_failure(tmp_path):
@@ -149,15 +151,15 @@ def test_a_survey_goes_on_where_it_was(tmp_path, monkeypatch):
         return spaces.Survey(target=TARGET, seed=0, random=30, journal=journal, starts={WORKLOAD.key: listed})
 
     survey().measure(WORKLOAD, workers)
-    once = len(measurer.heats)
+    once = len(measurer.comparisons)
     survey().measure(WORKLOAD, workers)
-    assert len(measurer.heats) == once > 3
+    assert len(measurer.comparisons) == once > 3
     (one,) = survey().table([WORKLOAD]).passes
     assert (one.drawn, one.starts) == (tuple(CONFIGS), listed.tuned)
     fastest = min(one.us, key=lambda config: one.us[config] or math.inf)
     near = SpaceUnion.of(WORKLOAD, TARGET).neighbours(CONFIGS[2])
     assert {*CONFIGS, *near, REFERENCE} <= set(one.us)
-    assert survey().journal.heats_of(WORKLOAD)[fastest] == spaces.READINGS
+    assert survey().journal.comparisons_of(WORKLOAD)[fastest] == spaces.READINGS
 
 
 def test_passes_take_turns():

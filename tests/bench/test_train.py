@@ -22,8 +22,8 @@ from bench.models import Network
 from bench.networks import explain_layers
 from bench.step_profile import profiles, table
 from dwconv.errors import WorkerDied, WorkerTimeout
+from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most
-from dwconv.measure.timing import Lap
 
 TINY = Network(name="Tiny", make=TinyNet, batch=3, image=12)
 

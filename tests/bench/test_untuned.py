@@ -6,8 +6,8 @@ import pytest
 
 from bench.draws import draws
 from bench.untuned import summary
-from dwconv.layer_files import shipped_networks
-from dwconv.workload import PASSES
+from dwconv.problems.layer_files import shipped_networks
+from dwconv.problems.workload import PASSES
 
 NETWORKS = shipped_networks()
 

@@ -20,20 +20,20 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dwconv
-from dwconv.build import cache, load
-from dwconv.build.kernel import Kernel
 from dwconv.call import first_use
 from dwconv.call.plan import plan_for
-from dwconv.dispatch import decisions
+from dwconv.dispatch.decide import decisions
 from dwconv.errors import DwconvWarning
-from dwconv.measure import first_use as check
+from dwconv.kernels import cache, load
+from dwconv.kernels.kernel import Kernel
 from dwconv.measure.outcomes import remember_right
-from dwconv.problem import Problem
+from dwconv.measure.verify import first_use as check
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.target import cpu_target
-from dwconv.workload import PASSES
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
 WORKLOAD = workload_of(bias=True)
@@ -433,7 +433,7 @@ def test_the_answers_of_repeated_channels_are_those_of_all(pass_, layout, multip
         workload_of(shape=(2, 11, 9, 7), layout=layout, bias=True, multiplier=multiplier).for_pass(pass_)
     )
     monkeypatch.setattr(check, "_PRODUCTS", 1)
-    from dwconv.reference import right_answers
+    from dwconv.problems.reference import right_answers
 
     for data in ("integers", "extreme"):
         case = check._case(workload, data=data, device=CPU)
@@ -463,12 +463,12 @@ from pathlib import Path
 import pytest, torch
 import dwconv
 import dwconv.schedules.cpu as cpu
-from dwconv.measure import first_use
+from dwconv.measure.verify import first_use
 from planted_gain import plant_gain
 
 cpu.__path__.append(sys.argv[1])
 from dwconv.schedules.template import template
-from dwconv.target import cpu_target
+from dwconv.problems.target import cpu_target
 from planted_records import workload_of
 
 checked = []

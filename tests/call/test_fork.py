@@ -15,8 +15,8 @@ WORKLOAD = workload_of()
 HEAD = """
 import os, signal, sys, threading, time, warnings
 import torch, dwconv
-from dwconv import forks
-from dwconv.build.kernel import Kernel
+from dwconv.system import forks
+from dwconv.kernels.kernel import Kernel
 from dwconv.call import plan
 
 torch.set_num_threads(1)

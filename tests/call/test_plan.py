@@ -12,15 +12,15 @@ import torch
 from planted_records import plant, record_of, workload_of
 
 import dwconv
-from dwconv.build.kernel import Kernel
 from dwconv.call.plan import MOST_NAMED, Plan, plan_for
 from dwconv.errors import BuildError, DwconvWarning
-from dwconv.problem import Problem
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import template
-from dwconv.target import cpu_target
-from dwconv.workload import PASSES
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()
@@ -155,7 +155,7 @@ ERRORS = [AssertionError(), TypeError("no number"), KeyError("knob"), ValueError
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("where", ["dwconv.build.kernel.Kernel.load", "dwconv.call.plan.decisions"])
+@pytest.mark.parametrize("where", ["dwconv.kernels.kernel.Kernel.load", "dwconv.call.plan.decisions"])
 def test_no_error_of_choosing_or_building_stops_a_training_step(logs, caught, monkeypatch, where, error):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
 

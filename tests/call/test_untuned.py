@@ -13,13 +13,13 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
-from dwconv.build.kernel import Kernel
 from dwconv.call.plan import plan_for
 from dwconv.errors import BuildError, DwconvWarning, InvalidSetting, Untuned
-from dwconv.problem import Problem
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import PASSES
 from dwconv.schedules.template import template
-from dwconv.target import cpu_target
-from dwconv.workload import PASSES
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
 WORKLOAD = workload_of()

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import dwconv
 from dwconv.call import torch_ops
-from dwconv.workload import PASSES
+from dwconv.problems.workload import PASSES
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}

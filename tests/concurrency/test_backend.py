@@ -17,7 +17,7 @@ from dwconv.concurrency.choosing import choose as choosing
 from dwconv.concurrency.choosing.trial import Trial
 from dwconv.concurrency.times import budget, pair_times, task_timer
 from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload
-from dwconv.measure.timing import Lap
+from dwconv.measure.clock.timing import Lap
 from dwconv.records.record import Measurement
 
 ALWAYS = {"fall_back": False, "seconds": 1}

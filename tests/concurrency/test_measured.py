@@ -11,7 +11,7 @@ from dwconv.concurrency.choosing.measured import fastest, noise_us
 from dwconv.concurrency.choosing.options import PLAIN
 from dwconv.concurrency.times import budget
 from dwconv.errors import OutOfTime
-from dwconv.measure.timing import Lap
+from dwconv.measure.clock.timing import Lap
 from dwconv.records.record import Measurement
 
 

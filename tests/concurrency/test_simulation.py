@@ -19,7 +19,7 @@ from dwconv.concurrency.times import hardware_threads
 from dwconv.concurrency.times.change_cost import change_cost_us
 from dwconv.concurrency.times.hardware_threads import measured_slots, sibling_pairs
 from dwconv.errors import InvalidChoice
-from dwconv.measure.contention import allowed_cores
+from dwconv.measure.clock.contention import allowed_cores
 
 
 @given(serial_us=st.floats(0, 100), parallel_us=st.floats(0.1, 1000), fork_us=st.sampled_from([0.0, 3.0]))

@@ -12,7 +12,7 @@ from dwconv.concurrency.graph.tasks import cut
 from dwconv.concurrency.times.handover import handover_us
 from dwconv.concurrency.times.pair_times import pair_times
 from dwconv.concurrency.times.task_timer import TaskTimer, made_up
-from dwconv.measure.timing import Lap
+from dwconv.measure.clock.timing import Lap
 
 
 def test_a_trial_changes_nothing():

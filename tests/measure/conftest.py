@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.processes.process import IsolatedProcess
 
 sys.path.insert(0, str(Path(__file__).parent))
 

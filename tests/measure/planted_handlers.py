@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from dwconv.measure import channel
+from dwconv.measure.processes import channel
 
 SOCKET = 2
 """Which of its arguments tells a worker its end of the socket to the parent."""

@@ -14,12 +14,12 @@ import time
 import torch
 from planted_handlers import SOCKET, Faulty, first_time
 
-from dwconv.build.artifact import Argument, Artifact, Extent
 from dwconv.errors import BuildError, DeviceLost
-from dwconv.reference import reference
+from dwconv.kernels.artifact import Argument, Artifact, Extent
+from dwconv.problems.reference import reference
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.workload import Workload
 
 UNWRITTEN = 0x7FC0DEAD  # what an output element holds that was not written
 LARGEST = torch.finfo(torch.float32).max

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from planted_kernels import artifact, candidate, workload
 
-from dwconv.build.artifact import Argument, Extent
+from dwconv.kernels.artifact import Argument, Extent
 from dwconv.measure.building import misfit
-from dwconv.target import CpuTarget
+from dwconv.problems.target import CpuTarget
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 GOOD = artifact(candidate())

@@ -8,11 +8,11 @@ import math
 import pytest
 import torch
 
-from dwconv.measure.caches import inputs_in_turn, results_held
-from dwconv.measure.timing import InTurn
-from dwconv.reference import operands
-from dwconv.target import CudaTarget, cpu_target, parse_target
-from dwconv.workload import PASSES, Workload
+from dwconv.measure.clock.caches import inputs_in_turn, results_held
+from dwconv.measure.clock.timing import InTurn
+from dwconv.problems.reference import operands
+from dwconv.problems.target import CudaTarget, cpu_target, parse_target
+from dwconv.problems.workload import PASSES, Workload
 
 WORKLOAD = Workload(pass_="fprop", batch=2, channels=16, input_size=(8, 8), kernel=(3, 3), padding=((1, 1), (1, 1)))
 TENSOR_BYTES = 4 * 2 * 16 * 8 * 8

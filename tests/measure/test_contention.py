@@ -9,14 +9,14 @@ import psutil
 import pytest
 from planted_kernels import candidate, workload
 
-from dwconv.measure import contention
-from dwconv.measure.contention import Load, Quiet, Reading, crowding, lost, lost_to_the_machine, others
+from dwconv.measure.clock import contention
+from dwconv.measure.clock.contention import Load, Quiet, Reading, crowding, lost, lost_to_the_machine, others
 from dwconv.measure.measuring import Check, Measured
 from dwconv.measure.runner import LocalRunner
+from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Verdict
-from dwconv.target import CpuTarget
 
 START = Reading(wall_s=10.0, caller_s=3.0, waits=7, switches=4, queued_s=1.0)
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from dwconv.errors import NoDevice
-from dwconv.measure import limits as limits_module
-from dwconv.measure.limits import (
+from dwconv.measure.limits import limits as limits_module
+from dwconv.measure.limits.limits import (
     ENOUGH_READINGS,
     Kept,
     are_settled,
@@ -20,8 +20,8 @@ from dwconv.measure.limits import (
     measure_limits,
     with_limits,
 )
-from dwconv.measure.meter import Reading, level_bytes
-from dwconv.target import CacheLevel, CpuTarget, Limits, cpu_target
+from dwconv.measure.limits.meter import Reading, level_bytes
+from dwconv.problems.target import CacheLevel, CpuTarget, Limits, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 LIMITS = Limits(

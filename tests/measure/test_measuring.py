@@ -6,10 +6,10 @@ from planted_kernels import artifact, candidate, workload
 
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
+from dwconv.measure.clock.timing import CpuClock
 from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial
 from dwconv.measure.prepared import ready
-from dwconv.measure.timing import CpuClock
-from dwconv.target import CpuTarget, parse_target
+from dwconv.problems.target import CpuTarget, parse_target
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 

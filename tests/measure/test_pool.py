@@ -12,8 +12,9 @@ import pytest
 
 from dwconv import settings
 from dwconv.errors import EnvironmentFailure, Shortage, WorkerCannotStart, WorkerDied, WorkerTimeout
-from dwconv.measure import environment, memory
-from dwconv.measure.pool import Pool
+from dwconv.measure.processes import environment
+from dwconv.measure.processes.pool import Pool
+from dwconv.system import memory
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +124,7 @@ def test_real_want_of_open_files(tmp_path):
         sys.path.insert(0, sys.argv[1])
         from dwconv import settings
         from dwconv.errors import EnvironmentFailure
-        from dwconv.measure.pool import Pool
+        from dwconv.measure.processes.pool import Pool
         settings.RETRY_PAUSES_S = (0.0, 0.0)
         pool = Pool("planted_handlers:Sleeper", None, size=2, threads=1)
         opened = len(os.listdir("/proc/self/fd"))

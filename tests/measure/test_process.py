@@ -8,13 +8,13 @@ from multiprocessing.connection import wait
 import pytest
 from process_ends import gone
 
-from dwconv import cpu_facts
 from dwconv.errors import NonsenseAnswer, RequestFailed, WorkerCannotStart, WorkerDied, WorkerTimeout
-from dwconv.measure import process as process_module
-from dwconv.measure.limits import measure_limits
-from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.limits.limits import measure_limits
+from dwconv.measure.processes import process as process_module
+from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.runner import Workers
-from dwconv.target import CpuTarget
+from dwconv.problems.target import CpuTarget
+from dwconv.system import cpu_facts
 
 
 def test_answers_and_lives_on(faulty):

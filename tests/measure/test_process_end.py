@@ -15,7 +15,7 @@ import pytest
 from process_ends import gone, wait_until
 
 from dwconv.errors import WorkerDied, WorkerTimeout
-from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.processes.process import IsolatedProcess
 
 
 def test_its_children_end_with_it(tmp_path):
@@ -45,7 +45,7 @@ def test_ends_when_its_parent_is_killed(tmp_path, deed):
         [sys.executable, "-c", textwrap.dedent("""
             import sys, time
             sys.path.insert(0, sys.argv[1])
-            from dwconv.measure.process import IsolatedProcess
+            from dwconv.measure.processes.process import IsolatedProcess
             process = IsolatedProcess("planted_handlers:Faulty", sys.argv[3], threads=1)
             print(process.call("answer", timeout_s=10)["pid"], flush=True)
             process.submit(sys.argv[2], timeout_s=0.2 if sys.argv[2] == "hang_natively" else 100)
@@ -76,7 +76,7 @@ def test_the_next_start_removes_what_nobody_could(tmp_path, monkeypatch):
     program = textwrap.dedent("""
         import sys, time
         sys.path.insert(0, sys.argv[1])
-        from dwconv.measure.process import IsolatedProcess
+        from dwconv.measure.processes.process import IsolatedProcess
         process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1)
         print(process.call("answer", timeout_s=100)["pid"], flush=True)
         time.sleep(1000)
@@ -116,11 +116,11 @@ def test_commands_work_with_closed_standard_streams(tmp_path, closed):
         import os, sys
         sys.path.insert(0, sys.argv[1])
         from pathlib import Path
-        from dwconv.arguments import run
+        from dwconv.commands.command_line import run
 
         def command(argv):
             with Path(sys.argv[2]).open("w") as file:
-                from dwconv.measure.process import IsolatedProcess
+                from dwconv.measure.processes.process import IsolatedProcess
                 print("printed")
                 print("printed", file=sys.stderr)
                 os.system("echo printed; echo printed >&2")

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from dwconv.errors import Shortage, WorkerCannotStart, WorkerDied, WorkerError, WorkerTimeout
-from dwconv.measure import memory, running
-from dwconv.measure import process as process_module
-from dwconv.measure.process import IsolatedProcess
+from dwconv.measure.processes import process as process_module
+from dwconv.measure.processes import started_process
+from dwconv.measure.processes.process import IsolatedProcess
+from dwconv.system import memory
 
 # -- what a worker may take ------------------------------------------------------------------------------------------
 
@@ -103,7 +104,7 @@ class Waiting:
 
 
 def test_time_without_a_core_does_not_count(faulty, monkeypatch):
-    monkeypatch.setattr(running, "Watch", lambda pid: Waiting(share=0.25))
+    monkeypatch.setattr(started_process, "Watch", lambda pid: Waiting(share=0.25))
     started = time.monotonic()
     assert faulty.call("take_a_second", timeout_s=0.9) == "a second"
     with pytest.raises(WorkerTimeout, match=r"no answer after 0.3 s") as raised:
@@ -113,7 +114,7 @@ def test_time_without_a_core_does_not_count(faulty, monkeypatch):
 
 
 def test_a_process_that_never_gets_a_core_is_not_to_blame(faulty, monkeypatch):
-    monkeypatch.setattr(running, "Watch", lambda pid: Waiting(share=0.01))
+    monkeypatch.setattr(started_process, "Watch", lambda pid: Waiting(share=0.01))
     with pytest.raises(WorkerTimeout) as raised:
         faulty.call("hang", timeout_s=0.2)
     assert raised.value.shortage is Shortage.CORES

@@ -4,9 +4,9 @@ import pytest
 import torch
 from planted_kernels import workload
 
+from dwconv.measure.clock.timing import Lap
 from dwconv.measure.providers import better_layout, pytorch_calls
-from dwconv.measure.timing import Lap
-from dwconv.reference import operands, reference
+from dwconv.problems.reference import operands, reference
 
 
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])

@@ -7,15 +7,15 @@ import pytest
 import torch
 from planted_kernels import workload
 
-from dwconv.build import build
-from dwconv.build.kernel import Kernel
 from dwconv.errors import BuildError
-from dwconv.measure.cases import make_case
+from dwconv.kernels import build
+from dwconv.kernels.kernel import Kernel
 from dwconv.measure.runner import LocalRunner
-from dwconv.measure.verify import verify, verify_finalist
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.verify import verify, verify_finalist
+from dwconv.problems.target import cpu_target
 from dwconv.records.record import Status
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.target import cpu_target
 
 
 def default(of, target):

@@ -10,14 +10,14 @@ import pytest
 from planted_kernels import artifact, candidate, workload
 
 from dwconv import settings
-from dwconv.build import cache
 from dwconv.errors import EnvironmentFailure, WorkerCannotStart
-from dwconv.measure import memory
+from dwconv.kernels import cache
 from dwconv.measure import runner as runner_module
 from dwconv.measure.measuring import Check, Final, Measured, Prepare, Trial
 from dwconv.measure.runner import LocalRunner, Workers
+from dwconv.problems.target import CpuTarget
 from dwconv.records.record import Measurement, Status, Verdict
-from dwconv.target import CpuTarget
+from dwconv.system import memory
 from tests.turns import slow
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
@@ -263,7 +263,7 @@ def test_answers_are_measured_by_their_requests():
 
 
 def test_artifacts_survive_the_way_between_processes():
-    from dwconv.build import wire
+    from dwconv.kernels import wire
 
     built = planted_kernels.artifact(candidate())
     assert wire.decode(wire.encode(built)) == built

@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 from planted_records import workload_of
 
-from dwconv import versions
 from dwconv.measure.stamp import new_record
+from dwconv.problems.target import cpu_target, parse_target
 from dwconv.records.record import Status
 from dwconv.records.validity import is_current
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.target import cpu_target, parse_target
+from dwconv.system import versions
 
 
 @pytest.mark.parametrize("version", [1, 7])

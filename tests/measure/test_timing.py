@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from dwconv.measure import contention
-from dwconv.measure.timing import FINAL, TRIAL, CpuClock, Effort, Lap, time_in_turns
+from dwconv.measure.clock import contention
+from dwconv.measure.clock.timing import FINAL, TRIAL, CpuClock, Effort, Lap, time_in_turns
 from dwconv.records.record import CONTENDED
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from planted_kernels import artifact, candidate, load, workload
 
-from dwconv.measure import judge as judging
-from dwconv.measure import memory
-from dwconv.measure.cases import make_case
-from dwconv.measure.verify import verify, verify_finalist
-from dwconv.reference import Answer
+from dwconv.measure.verify import judge as judging
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.verify import verify, verify_finalist
+from dwconv.problems.reference import Answer
+from dwconv.system import memory
 
 
 def as_a_finalist(kernel, case):

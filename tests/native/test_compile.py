@@ -13,11 +13,12 @@ import pytest
 from stub_compiler import COPY, StubCompiler
 from waiting import eventually, gone
 
-from dwconv import native, private_files, settings
+from dwconv import native, settings
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
 from dwconv.native.attempt import OutOfTime
 from dwconv.native.compile import load_compiled
+from dwconv.system import private_files
 
 
 def kept(pattern: str = "dwconv_native-*.s*") -> Path:

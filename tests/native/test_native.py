@@ -18,8 +18,8 @@ from dwconv import native
 from dwconv.call.plan import plan_for
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
-from dwconv.problem import Problem
-from dwconv.workload import PASSES
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import PASSES
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from dwconv import private_files, settings
+from dwconv import settings
 from dwconv.errors import BuildError, NotKept
 from dwconv.native import once
 from dwconv.native.attempt import Attempt, OutOfTime
 from dwconv.native.once import Made, made_once
+from dwconv.system import private_files
 
 LONG_S = 600.0
 

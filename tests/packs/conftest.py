@@ -9,11 +9,12 @@ from pathlib import Path
 import planted_records
 import pytest
 
-from dwconv import packed, settings
+from dwconv import settings
+from dwconv.dispatch import packed
 from dwconv.packs.make import MadePack, make_pack
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
-from dwconv.target import cpu_target
-from dwconv.workload import PASSES
 
 LAYER = planted_records.workload_of(shape=(4, 8, 9, 7), bias=True)
 SMALL = planted_records.workload_of(shape=(2, 8, 12, 12))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import dwconv
-from dwconv import packed
+from dwconv.dispatch import packed
 from dwconv.errors import PackError
 from dwconv.packs.manifest import MANIFEST, Manifest, PackedKernel, decode, encode
 

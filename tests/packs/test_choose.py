@@ -9,14 +9,14 @@ import planted_records
 import pytest
 from packs.conftest import LAYER, SMALL
 
-from dwconv import versions
-from dwconv.packs.choose import Choice, choose
+from dwconv.packs.contents import Choice, choose
+from dwconv.problems.target import Target, cpu_target, parse_target
+from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import templates_for
-from dwconv.target import Target, cpu_target, parse_target
-from dwconv.workload import Workload
+from dwconv.system import versions
 
 GPU = parse_target("cuda:sm_90")
 """It is not here, so that computed costs decide."""

@@ -20,17 +20,17 @@ from packs.conftest import LAYER, SMALL
 from dwconv import export, settings
 from dwconv.errors import BuildError, PackError
 from dwconv.packs import make
-from dwconv.packs.choose import choose
+from dwconv.packs.contents import choose
 from dwconv.packs.load import load_pack
 from dwconv.packs.make import make_pack
 from dwconv.packs.manifest import MANIFEST, decode
 from dwconv.packs.wheel import write_wheel
+from dwconv.problems.target import cpu_target, parse_target
+from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
-from dwconv.target import cpu_target, parse_target
-from dwconv.workload import PASSES
 
 SHAPE = ("--shape", "2,8,12,12", "--kernel", "3", "--layout", "nhwc")
 
@@ -111,7 +111,7 @@ def test_where_pytorch_is_faster_its_record_goes_along_without_a_kernel(made, tm
     slower = make_pack(workloads, cpu_target(), folder=tmp_path / "pack", known=Database.load([log]))
     assert (slower.of_pytorch, slower.manifest.kernels) == (3, [])
     load_pack(tmp_path / "pack")
-    from dwconv.dispatch import decide
+    from dwconv.dispatch.decide import decide
 
     decision = decide(SMALL, "cpu")
     assert decision.provider == "pytorch" and "is faster" in decision.reason and not decision.command
@@ -143,7 +143,7 @@ def test_a_pack_for_a_gpu_that_is_not_here(tmp_path, capsys):
     (kernel,) = manifest.kernels
     code = (tmp_path / "pack" / kernel.file.path).read_bytes()
     assert code.startswith(b"\x7fELF") and kernel.file.path.endswith(".cubin")
-    from dwconv.build.cache import build_cached
+    from dwconv.kernels.cache import build_cached
 
     built = build_cached(kernel.candidate(), target)
     assert kernel.artifact(code) == dataclasses.replace(built, source="", resources={}, build_s=0.0), (

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from dwconv import settings
-from dwconv.build.artifact import Artifact
-from dwconv.build.cache import build_cached
-from dwconv.build.kernel import Kernel
-from dwconv.build.library import shared_library
-from dwconv.build.load import load_library
 from dwconv.errors import BrokenInstallation, BuildError
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.cache import build_cached
+from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.library import shared_library
+from dwconv.kernels.load import load_library
+from dwconv.problems.target import cpu_target
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
-from dwconv.target import cpu_target
 
 NCHW = planted_records.workload_of(shape=(3, 8, 14, 14), layout="nchw")
 

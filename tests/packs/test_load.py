@@ -10,13 +10,14 @@ from packs.conftest import LAYER
 from packs.forging import forge, made_for
 
 import dwconv
-from dwconv import dispatch, knowledge, legality, packed, versions
-from dwconv.build import cache
 from dwconv.call.plan import Plan, plans
+from dwconv.dispatch import decide, knowledge, legality, packed
 from dwconv.errors import BrokenInstallation, InvalidConfig
+from dwconv.kernels import cache
+from dwconv.problems.target import cpu_target
 from dwconv.schedules.template import Candidate
-from dwconv.target import cpu_target
-from dwconv.tuner.at_once import race_for
+from dwconv.system import versions
+from dwconv.tuner.race.model_race import race_for
 
 pytestmark = [
     pytest.mark.usefixtures("no_packs"),
@@ -151,8 +152,8 @@ def test_where_nothing_can_be_built_nothing_is_predicted(monkeypatch):
     def expected(*arguments: object) -> None:
         raise AssertionError("it was asked what is expected")
 
-    monkeypatch.setattr(dispatch.gain, "expected", expected)
-    decision = dispatch.decide(LAYER, "cpu")
+    monkeypatch.setattr(decide.gain, "expected", expected)
+    decision = decide.decide(LAYER, "cpu")
     assert decision.reason == "no pack that is loaded has it, and TVM, which builds kernels, is not installed"
     assert "; tune it where TVM is, and load a pack made there (python -m dwconv.export): " in str(decision)
 

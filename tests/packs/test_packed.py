@@ -9,12 +9,12 @@ from typing import Any, cast
 import planted_records
 import pytest
 
-from dwconv import dispatch, legality, packed
-from dwconv.packed import PackedKernels
+from dwconv.dispatch import decide, legality, packed
+from dwconv.dispatch.packed import PackedKernels
+from dwconv.problems.target import cpu_target, parse_target
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.target import cpu_target, parse_target
-from dwconv.workload import Workload
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 CPU = cpu_target(threads=2)
@@ -77,6 +77,6 @@ def test_of_kernels_that_nobody_measured_the_one_for_the_nearest_batch_size_runs
 def test_one_that_cannot_be_loaded_is_not_asked_again():
     target = cpu_target()
     add("computed", WORKLOAD, device=target.device, measured=False)
-    assert dispatch.decide(WORKLOAD, "cpu").provider == "dwconv"
+    assert decide.decide(WORKLOAD, "cpu").provider == "dwconv"
     legality.broken[Candidate(WORKLOAD, CONFIG)] = "it cannot be loaded"
-    assert dispatch.decide(WORKLOAD, "cpu").provider == "pytorch"
+    assert decide.decide(WORKLOAD, "cpu").provider == "pytorch"

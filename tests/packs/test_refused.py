@@ -14,10 +14,11 @@ import torch
 from packs.forging import first_kernel, forge, forge_records, made_for, refused, some
 
 import dwconv
-from dwconv import cpu_facts, packed, versions
+from dwconv.dispatch import packed
 from dwconv.packs import load
 from dwconv.packs.manifest import MANIFEST, CudaLaunch, Manifest, decode
-from dwconv.target import cpu_target, parse_target
+from dwconv.problems.target import cpu_target, parse_target
+from dwconv.system import cpu_facts, versions
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 INSTALLED = dict(versions.installed())

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dwconv.errors import CannotBeCut, DwconvWarning
-from dwconv.measure.timing import Effort
+from dwconv.measure.clock.timing import Effort
 from dwconv.parallel.planning import costs
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.pieces import pieces

@@ -12,7 +12,8 @@ import pytest
 from planted_records import record_of, workload_of
 
 import dwconv
-from dwconv import dispatch, versions
+from dwconv.dispatch import decide
+from dwconv.problems.workload import kind_of, layer_of
 from dwconv.records.condense import condensed
 from dwconv.records.database import Database
 from dwconv.records.held import HeldFamilies, HeldRecords
@@ -20,8 +21,8 @@ from dwconv.records.line import RecordLine, encode
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules.space import Config
+from dwconv.system import versions
 from dwconv.untuned.similar import bests_of_similar
-from dwconv.workload import kind_of, layer_of
 
 DEVICES = ["here-2t", "here-8t", "elsewhere-2t"]
 WORKLOADS = [
@@ -178,7 +179,7 @@ def test_what_is_asked_is_made_however_long_the_log(logs, monkeypatch, records_m
         long_log(logs / "log.jsonl", trials=trials)
         records_made.clear()
         dwconv.reset()
-        dispatch.decide(workload_of(shape=(8, channels, 14, 14)), "cpu")
+        decide.decide(workload_of(shape=(8, channels, 14, 14)), "cpu")
         assert len(records_made) == (trials + 1 if channels == 40 else 20)
 
 

@@ -18,11 +18,11 @@ from planted_records import record_of, workload_of
 
 from dwconv import settings
 from dwconv.errors import LogError
+from dwconv.problems.target import cpu_target
 from dwconv.records import log as log_module
 from dwconv.records.line import encode
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import Measurement
-from dwconv.target import cpu_target
 
 TESTS = Path(__file__).resolve().parent.parent
 RECORD = record_of(workload_of())

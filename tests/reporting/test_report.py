@@ -14,8 +14,8 @@ from torch import nn
 
 import dwconv
 from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
-from dwconv.target import cpu_target
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked", "through_python"),
@@ -178,8 +178,8 @@ def test_what_is_predicted_is_said_to_be(logs, monkeypatch):
     (row,) = dwconv.report(layer(), X).rows
     assert {each.basis for each in row.passes} == {"predicted"} and row.passes[0].provider == "dwconv"
     assert row.passes[0].to_win_us == pytest.approx(0.08 * 1000 / 12.3)
-    monkeypatch.setattr("dwconv.dispatch.is_safe", lambda *_, **__: False)
-    monkeypatch.setattr("dwconv.tuner.stakes.is_safe", lambda *_, **__: False)
+    monkeypatch.setattr("dwconv.dispatch.decide.is_safe", lambda *_, **__: False)
+    monkeypatch.setattr("dwconv.tuner.expected_gain.is_safe", lambda *_, **__: False)
     (row,) = dwconv.report(layer(), X).rows
     assert row.passes[0].provider == "pytorch" and row.passes[0].now_us == pytest.approx(1000)
     assert row.passes[0].to_win_us == pytest.approx(1000 * (1 - 1 / 12.3))

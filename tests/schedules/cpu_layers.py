@@ -7,13 +7,13 @@ import random
 
 import torch
 
-from dwconv import reference
-from dwconv.build import build
-from dwconv.build.kernel import Kernel
+from dwconv.kernels import build
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems import reference
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import IMAGES, Layout, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, ScheduleTemplate, templates_for
-from dwconv.target import CpuTarget
-from dwconv.workload import IMAGES, Layout, Workload
 
 TARGETS = {
     vector_bytes: CpuTarget(device="test", threads=2, vector_bytes=vector_bytes) for vector_bytes in (16, 32, 64)

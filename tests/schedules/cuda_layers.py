@@ -6,17 +6,17 @@ import random
 from functools import cache
 from pathlib import Path
 
-from dwconv.build.kernel import Kernel
-from dwconv.measure.cases import make_case
+from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.report import Report
 from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
-from dwconv.measure.verify import verify_once
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.verify import verify_once
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import DType, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, ScheduleTemplate, all_templates
-from dwconv.target import CudaTarget, parse_target
-from dwconv.workload import DType, Workload
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)

@@ -14,11 +14,11 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dwconv import reference
-from dwconv.build import build
 from dwconv.errors import InvalidWorkload
+from dwconv.kernels import build
+from dwconv.problems import reference
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from tests.conftest import Golden
 from tests.schedules.cpu_layers import (
     SHAPES,

@@ -10,6 +10,8 @@ import random
 import pytest
 
 from dwconv.errors import InvalidConfig
+from dwconv.problems.target import CacheLevel, CpuTarget, KiB, Limits, MiB
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules import estimate
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, row_tiles
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, folded, largest_share, price
@@ -17,8 +19,6 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import all_templates, templates_for
-from dwconv.target import CacheLevel, CpuTarget, KiB, Limits, MiB
-from dwconv.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, WAYS, layer, lying, some_configs, template_of
 
 LIMITS = Limits(

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from dwconv.problems.workload import Pass
 from dwconv.schedules.template import templates_for
-from dwconv.workload import Pass
 from tests.schedules.cpu_layers import SHAPES, TARGET, WIDE, assert_right, built, layer, lying
 from tests.turns import every
 

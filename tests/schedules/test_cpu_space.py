@@ -7,9 +7,9 @@ import random
 
 import pytest
 
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
-from dwconv.workload import LAYOUTS, PASSES, Layout, Pass
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, layer, lying, some_configs
 
 

@@ -9,11 +9,11 @@ import re
 import pytest
 import torch
 
-from dwconv import reference
 from dwconv.errors import InvalidConfig
+from dwconv.problems import reference
+from dwconv.problems.workload import PASSES, Pass
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.workload import PASSES, Pass
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, assert_right, built, layer, run, some_configs
 
 
@@ -75,7 +75,7 @@ def test_streamed_stores_are_machine_code_and_fenced() -> None:
     """On an x86 CPU with vectors of 64 bytes, whatever CPU is here."""
     import tvm
 
-    from dwconv.build.cpu import pass_context
+    from dwconv.kernels.cpu import pass_context
 
     workload = layer(96, (16, 16), (3, 3), padding=((1, 1), (1, 1)), batch=4)
     target = dataclasses.replace(TARGET, cache_bytes=1)

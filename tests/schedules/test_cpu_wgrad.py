@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from dwconv.problems.workload import Padding
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
-from dwconv.workload import Padding
 from tests.schedules.cpu_layers import SHAPES, TARGET, assert_right, built, layer
 from tests.turns import in_turns
 

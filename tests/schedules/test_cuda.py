@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import Workload, resolve_padding
 from dwconv.schedules.template import template, templates_for
-from dwconv.target import CudaTarget, parse_target
-from dwconv.workload import Workload, resolve_padding
 from tests.turns import slow
 
 SM_90 = parse_target("cuda:sm_90")

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import DTYPES, Workload
 from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.gpu.banks import spread_vectors
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, exact_vectors, least_vectors
@@ -18,8 +20,6 @@ from dwconv.schedules.cuda.staged_rows.cut import Cut as RowsCut
 from dwconv.schedules.emit import all_of
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import all_templates, templates_for
-from dwconv.target import CudaTarget, parse_target
-from dwconv.workload import DTYPES, Workload
 from tests.schedules.test_cuda import layer
 from tests.turns import every
 

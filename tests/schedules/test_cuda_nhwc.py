@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dwconv.build import build
-from dwconv.build.sass import disassemble
 from dwconv.errors import InvalidConfig
+from dwconv.kernels import build
+from dwconv.kernels.sass import disassemble
 from dwconv.measure.simulator.smaller import source_only
+from dwconv.problems.workload import DTYPES, DType, Pass, Workload
 from dwconv.schedules.cuda.channels_last.templates import TEMPLATES as CHANNELS_LAST
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate
-from dwconv.tuner.cost_model import computed_cost
-from dwconv.tuner.ranking import rank_correlation
-from dwconv.workload import DTYPES, DType, Pass, Workload
+from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.search.ranking import rank_correlation
 from tests.conftest import Golden
 from tests.schedules import cuda_layers
 from tests.schedules.cuda_layers import SHAPES, SM_90, assert_right_and_clean, drawn

@@ -12,21 +12,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dwconv import reference
-from dwconv.build import build
-from dwconv.build.artifact import Artifact
-from dwconv.build.kernel import Kernel
 from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.kernels import build
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
+from dwconv.problems import reference
+from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, loads
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates, templates_for
-from dwconv.tuner.cost_model import computed_cost
-from dwconv.tuner.ranking import rank_correlation
-from dwconv.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
+from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.search.ranking import rank_correlation
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean
 from tests.turns import every, in_turns, slow

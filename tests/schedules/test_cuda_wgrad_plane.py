@@ -12,18 +12,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dwconv import reference
-from dwconv.build import build
-from dwconv.build.kernel import Kernel
 from dwconv.errors import InvalidConfig, InvalidWorkload
+from dwconv.kernels import build
+from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
+from dwconv.problems import reference
+from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, all_templates
-from dwconv.tuner.cost_model import computed_cost
-from dwconv.workload import DTYPES, DType, Workload
+from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, drawn
 from tests.schedules.test_cuda_wgrad import artifact_of, layer

@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
+from dwconv.problems.workload import Workload
 from dwconv.schedules.taps import (
     Axis,
     Run,
@@ -15,7 +16,6 @@ from dwconv.schedules.taps import (
     source_loops,
     tap_groups,
 )
-from dwconv.workload import Workload
 
 SMALL = st.integers(1, 5)
 

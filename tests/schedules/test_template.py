@@ -9,10 +9,10 @@ import itertools
 import pytest
 
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.problems.target import CpuTarget, Target, parse_target
+from dwconv.problems.workload import DTYPES, LAYOUTS, PASSES, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, all_templates, fitting, template, templates_for
-from dwconv.target import CpuTarget, Target, parse_target
-from dwconv.workload import DTYPES, LAYOUTS, PASSES, Pass, Workload
 
 TARGET = CpuTarget(device="test", threads=2, vector_bytes=64)
 

@@ -9,15 +9,15 @@ import re
 
 import pytest
 
-from dwconv import cpu_facts
-from dwconv.build import build
-from dwconv.build.cpu import assembly
-from dwconv.build.load import addresses_ir, openmp_ir
 from dwconv.errors import InvalidConfig
+from dwconv.kernels import build
+from dwconv.kernels.cpu import assembly
+from dwconv.kernels.load import addresses_ir, openmp_ir
+from dwconv.problems.target import CpuTarget, ForcedVectorSet, cpu_target
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules.cpu.shared.registers import CACHE_LINE_BYTES, vector_registers
 from dwconv.schedules.template import Candidate
-from dwconv.target import CpuTarget, ForcedVectorSet, cpu_target
-from dwconv.workload import LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.system import cpu_facts
 from tests.schedules.cpu_layers import assert_right, built, layer, lying, some_configs, template_of
 
 OTHERS: dict[ForcedVectorSet, str] = {

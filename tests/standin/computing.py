@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from dwconv import settings
-from dwconv.build.artifact import Argument, Artifact
-from dwconv.reference import reference
-from dwconv.workload import IMAGES
+from dwconv.kernels.artifact import Argument, Artifact
+from dwconv.problems.reference import reference
+from dwconv.problems.workload import IMAGES
 
 VARIABLE = "STAND_IN_COMPUTING"
 """``reference``, ``simulator``, or ``nothing`` where only times matter."""

@@ -74,7 +74,7 @@ def _after_build(module: ModuleType) -> None:
 
 _AROUND: dict[str, tuple[Callable[[], None], Callable[[ModuleType], None]]] = {
     "torch": (_before_torch, _after_torch),
-    "dwconv.build": (_nothing, _after_build),
-    "dwconv.build.launch": (_nothing, _after_launch),
+    "dwconv.kernels": (_nothing, _after_build),
+    "dwconv.kernels.launch": (_nothing, _after_launch),
 }
 """Functions that run before and after a module is imported."""

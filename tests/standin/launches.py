@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from dwconv.build.artifact import Argument, Artifact, Extent, Scalar
-from dwconv.workload import ITEMSIZE
+from dwconv.kernels.artifact import Argument, Artifact, Extent, Scalar
+from dwconv.problems.workload import ITEMSIZE
 from tests.standin.computing import compute
 from tests.standin.cubin import Entry, entries
 from tests.standin.device import STREAM_CAPTURE_IMPLICIT, Compute, Launch, device, driver, is_captured
@@ -64,7 +64,7 @@ _loaded: dict[int, _Loaded] = {}
 
 
 def watch(launch: ModuleType) -> None:
-    """Take note of artifacts when ``dwconv.build.launch`` loads them."""
+    """Take note of artifacts when ``dwconv.kernels.launch`` loads them."""
     load: Callable[[Artifact], Any] = launch.load_cuda
 
     def load_cuda(artifact: Artifact) -> Any:

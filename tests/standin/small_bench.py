@@ -18,7 +18,7 @@ from bench.gpu.limits import Sizes
 from bench.gpu.race import race_stage
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.state import State
-from dwconv.target import parse_target
+from dwconv.problems.target import parse_target
 
 TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
 WORKLOADS = list(TINY.workloads(dtype="float32", layout="nhwc"))[:1]

@@ -7,7 +7,7 @@ import pytest
 
 from dwconv.records.log import TuningLog
 from dwconv.schedules import template as template_module
-from dwconv.tuner import standing
+from dwconv.tuner.search import search_state
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def others(monkeypatch):
             seen.waits_s.append(timeout_s)
             return self.look()
 
-    monkeypatch.setattr(standing, "Quiet", PlantedQuiet)
+    monkeypatch.setattr(search_state, "Quiet", PlantedQuiet)
     return seen
 
 

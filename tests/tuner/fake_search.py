@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import fake_tuning as fake
 import pytest
 
-from dwconv.tuner import loop
-from dwconv.tuner.loop import USUAL_PLAN, SearchPlan, tune_workload
-from dwconv.tuner.result import Budget
-from dwconv.tuner.runners import RunnerChoice
+from dwconv.tuner.search import loop
+from dwconv.tuner.search.loop import USUAL_PLAN, SearchPlan, tune_workload
+from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.search_result import Budget
 
 AFRESH = SearchPlan(resume=False)
 LENT = RunnerChoice(workers=SimpleNamespace(measurer=SimpleNamespace(running=True)))

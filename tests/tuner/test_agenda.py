@@ -103,7 +103,7 @@ def test_time_goes_where_there_is_most_to_win(weights, total, most, parts):
 
 def test_searches_get_time_by_their_stakes_and_what_one_leaves_goes_to_the_others(clock):
     given = {}
-    agenda = Agenda(workloads=[LARGE, SMALL], seconds=None, total_s=66, stakes_us={LARGE: 300.0, SMALL: 100.0})
+    agenda = Agenda(workloads=[LARGE, SMALL], seconds=None, total_s=66, expected_gains_us={LARGE: 300.0, SMALL: 100.0})
     for workload, share_s in agenda:
         given[workload] = share_s
         clock.now_s += 13 if workload == LARGE else share_s

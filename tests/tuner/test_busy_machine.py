@@ -6,9 +6,9 @@ import fake_tuning as fake
 import pytest
 
 from dwconv.schedules.template import Candidate
-from dwconv.tuner import loop
-from dwconv.tuner.evolve import Evolve
-from dwconv.tuner.finalists import FINALISTS
+from dwconv.tuner.search import loop
+from dwconv.tuner.search.evolve import Evolve
+from dwconv.tuner.search.finalists import FINALISTS
 from tests.tuner.fake_search import AFRESH, tune
 
 

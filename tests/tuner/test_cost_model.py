@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from dwconv.build import build
-from dwconv.build.artifact import Argument, Artifact, Launch
-from dwconv.build.sass import Code, Instruction
+from dwconv.kernels import build
+from dwconv.kernels.artifact import Argument, Artifact, Launch
+from dwconv.kernels.sass import Code, Instruction
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, NOT_HIDDEN, RESOURCES
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import Candidate, template, templates_for
-from dwconv.target import CudaTarget, parse_target
-from dwconv.tuner import cost_model
-from dwconv.tuner.block_trace import Untraceable
-from dwconv.tuner.cost_model import Cost, computed_cost, issue_budget
-from dwconv.tuner.cost_report import cost_data, cost_lines
-from dwconv.workload import Workload
+from dwconv.tuner.gpu_cost import cost_model
+from dwconv.tuner.gpu_cost.block_trace import Untraceable
+from dwconv.tuner.gpu_cost.cost_model import Cost, computed_cost, issue_budget
+from dwconv.tuner.gpu_cost.cost_report import cost_data, cost_lines
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)

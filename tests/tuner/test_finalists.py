@@ -4,8 +4,8 @@ import dataclasses
 
 import fake_tuning as fake
 
-from dwconv.tuner import finalists
-from dwconv.tuner.finalists import FINALISTS
+from dwconv.tuner.search import finalists
+from dwconv.tuner.search.finalists import FINALISTS
 from tests.tuner.fake_search import tune
 
 

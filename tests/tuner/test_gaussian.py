@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dwconv.schedules.space import ConfigSpace, Knob
-from dwconv.tuner import gaussian
-from dwconv.tuner.features import Features
-from dwconv.tuner.gaussian import GaussianProcess, Prior
-from dwconv.tuner.spaces import SpaceUnion
+from dwconv.tuner.search import gaussian
+from dwconv.tuner.search.config_features import Features
+from dwconv.tuner.search.gaussian import GaussianProcess, Prior
+from dwconv.tuner.search.spaces import SpaceUnion
 
 UNION = SpaceUnion([
     fake.space(fake.WORKLOAD, fake.TARGET), ConfigSpace("fake.other", Knob("tile_w", [1, 2, 4]), Knob("lanes", [0, 8]))

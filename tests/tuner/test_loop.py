@@ -14,13 +14,13 @@ from dwconv.records import log as log_module
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
-from dwconv.tuner import loop, standing
-from dwconv.tuner.evolve import Evolve
-from dwconv.tuner.finalists import FINALISTS
-from dwconv.tuner.loop import SearchPlan, tune_workload
-from dwconv.tuner.result import Stop
-from dwconv.tuner.runners import USUAL_RUNNER
-from dwconv.tuner.spaces import SpaceUnion
+from dwconv.tuner.search import loop, search_state
+from dwconv.tuner.search.evolve import Evolve
+from dwconv.tuner.search.finalists import FINALISTS
+from dwconv.tuner.search.loop import SearchPlan, tune_workload
+from dwconv.tuner.search.runners import USUAL_RUNNER
+from dwconv.tuner.search.search_result import Stop
+from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.untuned.starts import Start
 from tests.tuner.fake_search import AFRESH, tune
 
@@ -126,7 +126,7 @@ def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
     runner = SlowRunner(monkeypatch)
     result = tune(log, runner, trials=None, seconds=18)
     assert result.stopped is Stop.SECONDS
-    assert runner.batches == [standing.FIRST_BATCH, Evolve.FEW, loop.BATCH, 2]
+    assert runner.batches == [search_state.FIRST_BATCH, Evolve.FEW, loop.BATCH, 2]
     assert result.trials == 18
 
 

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from dwconv.problems.workload import Workload
 from dwconv.tuner.progress import label
-from dwconv.workload import Workload
 
 USUAL = Workload(
     pass_="fprop", batch=8, channels=144, input_size=(56, 40), kernel=(5, 3), padding=((2, 2), (1, 1)), layout="nhwc"

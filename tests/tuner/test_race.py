@@ -1,4 +1,4 @@
-"""The race, over heats whose outcomes are planted."""
+"""The race, over comparisons whose outcomes are planted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import pytest
 import rich.console
 
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
+from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
-from dwconv.tuner import race as race_module
-from dwconv.tuner import race_standing, stakes
-from dwconv.tuner.known import is_known
-from dwconv.tuner.race import race
-from dwconv.tuner.race_progress import RaceProgress
-from dwconv.tuner.race_result import RaceResult
+from dwconv.tuner import expected_gain
+from dwconv.tuner.race import race as race_module
+from dwconv.tuner.race import race_state
+from dwconv.tuner.race.known import is_known
+from dwconv.tuner.race.race import race
+from dwconv.tuner.race.race_progress import RaceProgress
+from dwconv.tuner.race.race_result import RaceResult
 from dwconv.untuned.starts import Start
-from dwconv.workload import PASSES, Workload
 
 SMALL, LARGE = (dataclasses.replace(fake.WORKLOAD, input_size=size) for size in ((7, 7), (56, 56)))
 WON, LOST = 50.0, 195.0
@@ -36,16 +37,16 @@ class FakeHeats:
         self.raced: list[tuple[Workload, int]] = []
         """Workloads, and how many candidates each had."""
         self.busy = 0
-        """So many heats more are disturbed."""
+        """So many comparisons more are disturbed."""
         self.raises: BaseException | None = None
-        """After the first heat."""
+        """After the first comparison."""
 
     def __call__(self, workers, *, is_worth):
         self.is_worth = is_worth
         return self
 
-    def run(self, next_heat) -> Iterator[list[TuningRecord]]:
-        while (candidates := next_heat()) is not None:
+    def run(self, next_comparison) -> Iterator[list[TuningRecord]]:
+        while (candidates := next_comparison()) is not None:
             if self.raced and self.raises:
                 raise self.raises
             self.raced.append((candidates[0].workload, len(candidates)))
@@ -61,9 +62,9 @@ class FakeHeats:
 
 
 @pytest.fixture
-def heats(monkeypatch):
+def comparisons(monkeypatch):
     planted = FakeHeats()
-    monkeypatch.setattr(race_module, "Heats", planted)
+    monkeypatch.setattr(race_module, "Comparisons", planted)
     templates = [fake.template(pass_=pass_) for pass_ in PASSES]
     monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in templates})
     return planted
@@ -81,101 +82,101 @@ def run(log, *workloads, seconds=60.0, records=(), progress=None, **counts):
     )
 
 
-def test_every_workload_is_raced_once_and_remembered(heats, log):
+def test_every_workload_is_raced_once_and_remembered(comparisons, log):
     of_passes = [fake.WORKLOAD.for_pass(pass_) for pass_ in PASSES]
-    heats.us = {of_passes[0]: WON, of_passes[1]: LOST, of_passes[2]: None}
+    comparisons.us = {of_passes[0]: WON, of_passes[1]: LOST, of_passes[2]: None}
     result = run(log, *of_passes)
     assert (result.won, result.lost, result.failed) == tuple((each,) for each in of_passes)
     assert result.left == result.known == () and result.problem == ""
     assert log.load().records == list(result.records)
     again = run(log, *of_passes, records=log.load().records)
     assert (again.raced, set(again.known)) == (0, set(of_passes))
-    assert len(heats.raced) == 3
+    assert len(comparisons.raced) == 3
 
 
-def test_what_has_most_to_win_comes_first_and_gets_more_candidates(heats, log):
+def test_what_has_most_to_win_comes_first_and_gets_more_candidates(comparisons, log):
     run(log, SMALL, LARGE)
-    assert [workload for workload, _ in heats.raced] == [LARGE, SMALL]
-    counts = stakes.shares({SMALL: 1.0, fake.WORKLOAD: 9.0, LARGE: 1000.0})
-    assert counts == {SMALL: 1, fake.WORKLOAD: 1, LARGE: stakes.MOST_STARTS}
-    often = stakes.stakes_us({SMALL: 1000, LARGE: 1}, fake.TARGET, [])
+    assert [workload for workload, _ in comparisons.raced] == [LARGE, SMALL]
+    counts = expected_gain.shares({SMALL: 1.0, fake.WORKLOAD: 9.0, LARGE: 1000.0})
+    assert counts == {SMALL: 1, fake.WORKLOAD: 1, LARGE: expected_gain.MOST_STARTS}
+    often = expected_gain.expected_gains_us({SMALL: 1000, LARGE: 1}, fake.TARGET, [])
     assert often[SMALL] > often[LARGE]
 
 
-def test_when_the_time_is_up_the_rest_is_left(heats, log, monkeypatch):
+def test_when_the_time_is_up_the_rest_is_left(comparisons, log, monkeypatch):
     now = iter(range(0, 1000, 10))
-    monkeypatch.setattr(race_standing.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(race_state.time, "monotonic", lambda: float(next(now)))
     result = run(log, SMALL, LARGE, fake.WORKLOAD, seconds=15.0)
     assert result.won == (LARGE,)
     assert result.left == (fake.WORKLOAD, SMALL)
     assert "2 left for the next time" in str(result)
 
 
-def test_without_time_nothing_starts(heats, log):
+def test_without_time_nothing_starts(comparisons, log):
     assert run(log, SMALL, seconds=0.0).left == (SMALL,)
-    assert not heats.raced
+    assert not comparisons.raced
 
 
-def test_what_other_work_disturbed_is_raced_again_in_the_end(heats, log):
-    heats.busy = 1
+def test_what_other_work_disturbed_is_raced_again_in_the_end(comparisons, log):
+    comparisons.busy = 1
     result = run(log, SMALL, LARGE)
-    assert [workload for workload, _ in heats.raced] == [LARGE, SMALL, LARGE]
+    assert [workload for workload, _ in comparisons.raced] == [LARGE, SMALL, LARGE]
     assert (set(result.won), result.unsettled) == ({SMALL, LARGE}, ())
 
 
-def test_on_a_busy_machine_the_race_ends(heats, log):
-    heats.busy = 1000
+def test_on_a_busy_machine_the_race_ends(comparisons, log):
+    comparisons.busy = 1000
     sizes = [dataclasses.replace(fake.WORKLOAD, batch=batch) for batch in range(1, 21)]
     result = run(log, *sizes)
-    assert len(result.unsettled) == race_standing._MOST_UNSETTLED
+    assert len(result.unsettled) == race_state._MOST_UNSETTLED
     assert "other work keeps the machine busy" in result.problem
     assert len(result.left) == 20 - len(result.unsettled)
-    heats.busy = 0
+    comparisons.busy = 0
     assert len(run(log, *sizes, records=log.load().records).won) == 20, "what was disturbed does not count"
 
 
-def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(heats, log, monkeypatch):
-    usual, wrong = heats._record, []
+def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(comparisons, log, monkeypatch):
+    usual, wrong = comparisons._record, []
 
     def record(candidate):
         if not wrong or candidate.config in wrong:
             wrong.append(candidate.config)
             return fake.record(candidate.workload, candidate.config, median_us=None, status=Status.WRONG)
         found = usual(candidate)
-        return found if len(heats.raced) > 1 else dataclasses.replace(found, confirmed=False)
+        return found if len(comparisons.raced) > 1 else dataclasses.replace(found, confirmed=False)
 
-    monkeypatch.setattr(heats, "_record", record)
+    monkeypatch.setattr(comparisons, "_record", record)
     two = list(fake.space(LARGE, fake.TARGET))[:2]
-    monkeypatch.setattr(race_standing, "starts", lambda *known: [Start(config=config, reason="") for config in two])
+    monkeypatch.setattr(race_state, "starts", lambda *known: [Start(config=config, reason="") for config in two])
     result = run(log, LARGE)
-    assert heats.raced == [(LARGE, 2), (LARGE, 1)]
+    assert comparisons.raced == [(LARGE, 2), (LARGE, 1)]
     assert result.won == (LARGE,)
 
 
 @pytest.mark.parametrize(
     "error", [LogError("no space"), WorkerCannotStart("a worker cannot start"), EnvironmentFailure("short of memory")]
 )
-def test_what_ends_the_race_is_told(heats, log, error):
-    heats.raises = error
+def test_what_ends_the_race_is_told(comparisons, log, error):
+    comparisons.raises = error
     result = run(log, SMALL, LARGE)
     assert (result.won, result.left, result.problem) == ((LARGE,), (SMALL,), str(error))
 
 
-def test_a_log_that_cannot_be_written_is_told_before_anything_starts(heats, tmp_path):
+def test_a_log_that_cannot_be_written_is_told_before_anything_starts(comparisons, tmp_path):
     (tmp_path / "file").write_text("")
     result = run(TuningLog(tmp_path / "file" / "log.jsonl"), SMALL)
     assert "cannot be written" in result.problem and result.left == (SMALL,)
-    assert not heats.raced
+    assert not comparisons.raced
 
 
-def test_ctrl_c_is_raised_and_what_was_measured_is_kept(heats, log):
-    heats.raises = KeyboardInterrupt()
+def test_ctrl_c_is_raised_and_what_was_measured_is_kept(comparisons, log):
+    comparisons.raises = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         run(log, SMALL, LARGE)
     assert {record.workload for record in log.load().records} == {LARGE}
 
 
-def test_what_nothing_can_run_is_no_failure(heats, log, monkeypatch):
+def test_what_nothing_can_run_is_no_failure(comparisons, log, monkeypatch):
     monkeypatch.setattr(template_module, "all_templates", lambda: {"fake.fprop": fake.template()})
     wgrad = SMALL.for_pass("wgrad")
     result = run(log, wgrad, LARGE)
@@ -208,11 +209,11 @@ BUSY = Measurement(median_us=WON, spread_us=1.0, rounds=9, contention=0.5)
         ([known_record(measurement=Measurement(median_us=1.0, spread_us=0, rounds=1, predicted=True))], False),
     ],
 )
-def test_what_is_known(heats, records, known):
+def test_what_is_known(comparisons, records, known):
     assert is_known(records, fake.TARGET) is known
 
 
-def test_a_confirmed_record_that_is_not_legal_any_more_does_not_count(heats, monkeypatch):
+def test_a_confirmed_record_that_is_not_legal_any_more_does_not_count(comparisons, monkeypatch):
     record = known_record()
     other = fake.template(space=fake.small_space)
     monkeypatch.setattr(template_module, "all_templates", lambda: {other.name: other})

@@ -4,9 +4,9 @@ import fake_tuning as fake
 import numpy as np
 
 from dwconv.schedules.space import ConfigSpace, Knob
-from dwconv.tuner.features import Features
-from dwconv.tuner.regression import Regression
-from dwconv.tuner.spaces import SpaceUnion
+from dwconv.tuner.search.config_features import Features
+from dwconv.tuner.search.regression import Regression
+from dwconv.tuner.search.spaces import SpaceUnion
 
 
 def spaces() -> SpaceUnion:
@@ -43,11 +43,11 @@ def test_features_spell_out_tiles_and_waste():
 
 def test_learns_to_rank_what_it_has_not_seen():
     union = spaces()
-    seen, unseen = np.split(np.array(sample(union, 240, seed=1), dtype=object), [120])
+    seen, unvisited = np.split(np.array(sample(union, 240, seed=1), dtype=object), [120])
     regression = model(union)
     regression.fit({config: fake.time_us(config) for config in seen})
-    predicted = regression.predict(list(unseen))
-    true = [fake.time_us(config) for config in unseen]
+    predicted = regression.predict(list(unvisited))
+    true = [fake.time_us(config) for config in unvisited]
     assert np.corrcoef(ranks(predicted), ranks(true))[0, 1] > 0.85
 
 

@@ -7,16 +7,16 @@ import fake_tuning as fake
 import pytest
 
 from dwconv.errors import NoTemplate, UnknownTarget
+from dwconv.problems.target import CpuTarget, parse_target
 from dwconv.records.record import Status
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
-from dwconv.target import CpuTarget, parse_target
-from dwconv.tuner import analytic, strategies
-from dwconv.tuner.analytic import Analytic
 from dwconv.tuner.choices import SEARCHES
-from dwconv.tuner.spaces import SpaceUnion
-from dwconv.tuner.strategies import Strategy, make_strategy
-from dwconv.tuner.unseen import Unseen
+from dwconv.tuner.search import analytic, strategies
+from dwconv.tuner.search.analytic import Analytic
+from dwconv.tuner.search.spaces import SpaceUnion
+from dwconv.tuner.search.strategies import Strategy, make_strategy
+from dwconv.tuner.search.unvisited import Unvisited
 
 SM_90 = parse_target("cuda:sm_90")
 
@@ -89,7 +89,7 @@ def test_evolution_starts_from_what_is_nearest_to_what_was_good_elsewhere():
 def test_evolution_tries_few_starts_and_of_the_others_those_that_are_estimated_to_be_fast():
     target = CpuTarget(device="avx512-2t", threads=2, vector_bytes=64)
     spaces = SpaceUnion.of(fake.WORKLOAD, target)
-    drawn = Unseen(spaces, seed=0).draw(60)
+    drawn = Unvisited(spaces, seed=0).draw(60)
     *slow, fast = sorted(drawn, key=lambda config: estimated_us(fake.WORKLOAD, config, target), reverse=True)
     starts = [*drawn[:3], *[config for config in slow if config not in drawn[:3]][:3], fast]
     chosen = make_strategy("evolve", spaces=spaces, workload=fake.WORKLOAD, seed=0, target=target, starts=starts)

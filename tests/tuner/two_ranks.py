@@ -15,12 +15,12 @@ from models import TinyNet
 from planted_records import record_of
 
 import dwconv
+from dwconv.problems.target import Target
 from dwconv.records.log import TuningLog, log_path
 from dwconv.schedules.template import templates_for
-from dwconv.target import Target
-from dwconv.tuner import at_once
-from dwconv.tuner.race_result import RaceResult
-from dwconv.tuner.ranks import Counts
+from dwconv.tuner.race import model_race
+from dwconv.tuner.race.race_result import RaceResult
+from dwconv.tuner.race.ranks import Counts
 
 raced: list[str] = []
 
@@ -40,7 +40,7 @@ def main(rank: int, store: str) -> None:
     os.environ["DWCONV_TUNING_LOGS"] = str(logs)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    at_once._race_one = race_one
+    model_race._race_one = race_one
     model = TinyNet()
     x = torch.randn(2 + 2 * rank, 3, 12, 10)
     summary = dwconv.summary(dwconv.convert(model, x))

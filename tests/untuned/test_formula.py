@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 
 from dwconv.errors import NoTemplate
+from dwconv.problems.target import CpuTarget, parse_target
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import template, templates_for
-from dwconv.target import CpuTarget, parse_target
 from dwconv.untuned import formula
 from dwconv.untuned.formula import by_formula
-from dwconv.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 
 TARGET = CpuTarget(device="test", threads=2, vector_bytes=64)
 LAYER = Workload(

@@ -8,16 +8,16 @@ import math
 import pytest
 from planted_records import record_of, workload_of
 
+from dwconv.problems.target import cpu_of_device
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import templates_for
-from dwconv.target import cpu_of_device
-from dwconv.untuned.choose import _cover, choose
 from dwconv.untuned.evidence import evidence
 from dwconv.untuned.gain import expected
 from dwconv.untuned.learn import learn
-from dwconv.untuned.portfolio import NOTHING, Portfolio
+from dwconv.untuned.portfolio_choice import _cover, choose
+from dwconv.untuned.portfolio_file import NOTHING, Portfolio
 from dwconv.untuned.starts import first_start, starts
-from dwconv.workload import Workload
 
 DEVICE, OTHER = "one-avx512-2t", "other-avx512-2t"
 TARGET = cpu_of_device(DEVICE)

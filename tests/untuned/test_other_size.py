@@ -10,13 +10,13 @@ import pytest
 from planted_records import record_of, workload_of
 
 from dwconv.errors import InvalidConfig
+from dwconv.problems.target import cpu_of_device
 from dwconv.schedules.template import templates_for
-from dwconv.target import cpu_of_device
 from dwconv.untuned import learn as learning
 from dwconv.untuned.evidence import evidence
 from dwconv.untuned.learn import gain_trees, learn
 from dwconv.untuned.other_size import errors_by_octaves, expected_from, octaves_between
-from dwconv.untuned.portfolio import NOTHING, Errors, GainModel, shipped
+from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel, shipped
 from dwconv.untuned.trees import Trees
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ from planted_records import workload_of
 from dwconv.errors import BrokenInstallation
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import all_templates
-from dwconv.untuned import portfolio
-from dwconv.untuned.portfolio import Errors, GainModel, Portfolio, decode, encode
+from dwconv.untuned import portfolio_file
+from dwconv.untuned.portfolio_file import Errors, GainModel, Portfolio, decode, encode
 from dwconv.untuned.regimes import regimes
 from dwconv.untuned.trees import Split, Trees
 
@@ -68,7 +68,7 @@ def test_regimes_tell_sizes_apart():
 
 
 def test_the_shipped_portfolio_names_knobs_that_templates_have():
-    known = portfolio.shipped()
+    known = portfolio_file.shipped()
     assert known.gain is not None
     assert known.configs
     assert {config.template for configs in known.configs.values() for config in configs} <= set(all_templates())
@@ -78,6 +78,6 @@ def test_the_shipped_portfolio_names_knobs_that_templates_have():
 def test_a_damaged_file_is_a_broken_installation(text, tmp_path, monkeypatch):
     damaged = tmp_path / "portfolio.json"
     damaged.write_text(text)
-    monkeypatch.setattr(portfolio, "PATH", damaged)
+    monkeypatch.setattr(portfolio_file, "PATH", damaged)
     with pytest.raises(BrokenInstallation, match=r"portfolio\.json cannot be read.*install dwconv again"):
-        portfolio.shipped.__wrapped__()
+        portfolio_file.shipped.__wrapped__()

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dwconv import versions
 from dwconv.concurrency.choosing.candidates import Candidate, Part, candidates
 from dwconv.concurrency.choosing.choice import Choice, GradientTimes
 from dwconv.concurrency.choosing.measured import Ranking, fastest
@@ -23,9 +22,10 @@ from dwconv.concurrency.times.hill_climbing import Timed
 from dwconv.concurrency.times.pair_times import Known, PairTimes, pair_times
 from dwconv.concurrency.times.task_timer import TaskTimer
 from dwconv.errors import OutOfTime
+from dwconv.measure.clock.timing import Call, Clock, CpuClock
 from dwconv.measure.stamp import now
-from dwconv.measure.timing import Call, Clock, CpuClock
-from dwconv.target import cpu_target, cuda_target
+from dwconv.problems.target import cpu_target, cuda_target
+from dwconv.system import versions
 
 clock_of_steps: Callable[[], Clock] = partial(CpuClock, crowded=True)
 """Makes the clock that steps are timed with. Every lane of a schedule has threads of its own."""

@@ -18,7 +18,7 @@ from dwconv.concurrency.choosing.options import PLAIN
 from dwconv.concurrency.running.workers import workers
 from dwconv.concurrency.times.budget import Budget
 from dwconv.errors import OutOfTime
-from dwconv.measure.timing import Call, Clock, Lap
+from dwconv.measure.clock.timing import Call, Clock, Lap
 from dwconv.records.record import CONTENDED, Measurement
 
 _SIGMAS = 3.0

@@ -17,7 +17,7 @@ from dwconv.concurrency.times.handover import handover_us
 from dwconv.concurrency.times.hardware_threads import measured_slots, sibling_pairs
 from dwconv.concurrency.times.hill_climbing import HillClimbing, Timed
 from dwconv.concurrency.times.regression import Regression
-from dwconv.measure.timing import Call
+from dwconv.measure.clock.timing import Call
 
 STREAMS = 2
 """Tasks of a GPU at a time, unless the options say otherwise. To the strategies a stream is a core."""

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 
 import torch
 
-from dwconv import forks
+from dwconv.system import forks
 
 Job = Callable[[], None]
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from dwconv.errors import OutOfTime
-from dwconv.measure.timing import Call
+from dwconv.measure.clock.timing import Call
 
 now_s: Callable[[], float] = time.perf_counter
 """The clock."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from dwconv.measure.timing import Call
+from dwconv.measure.clock.timing import Call
 
 _ROUNDS = 41
 _ELEMENTS = 1 << 17

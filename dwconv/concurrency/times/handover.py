@@ -8,7 +8,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from dwconv.concurrency.running.workers import Worker
-from dwconv.measure.timing import Call
+from dwconv.measure.clock.timing import Call
 
 _ROUNDS = 5
 _TIMES = 100

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from dwconv.concurrency.scheduling.machine import ExtraSlots
-from dwconv.measure.contention import allowed_cores
+from dwconv.measure.clock.contention import allowed_cores
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _SIZE = 192

@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 
 from dwconv import settings
-from dwconv.build.artifact import Launch
 from dwconv.errors import BrokenInstallation, BuildError
+from dwconv.kernels.artifact import Launch
 from dwconv.measure.simulator.translate import translate
-from dwconv.private_files import check_private
+from dwconv.system.private_files import check_private
 
 _HERE = Path(__file__).parent
 _OLDEST = 12  # g++ that fills local variables with a pattern

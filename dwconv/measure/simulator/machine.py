@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from dwconv.build.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.errors import BuildError
+from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.measure.simulator.compile import compile_kernels, source_lines
 from dwconv.measure.simulator.report import Counts, Fault, Kind, NativeFound, Report
-from dwconv.workload import ITEMSIZE
+from dwconv.problems.workload import ITEMSIZE
 
 COUNTED_BLOCKS = 8
 """Blocks of a launch whose requests are counted, spread over the grid, its first and last among them."""
@@ -23,7 +23,7 @@ _INPUT, _RESULT = 0, 1
 
 
 class Machine:
-    """Called like a kernel of dwconv.build.launch, with the batch size and the addresses of ``artifact.arguments`` in
+    """Called like a kernel of dwconv.kernels.launch, with the batch size and the addresses of ``artifact.arguments`` in
     this process's own memory; writes what the kernels write.
 
     The first call is watched: ``report`` says what it found. Later calls are not, and give the same numbers faster. A

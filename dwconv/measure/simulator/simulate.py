@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from dwconv.build.artifact import Artifact, Extent
-from dwconv.build.kernel import Kernel
-from dwconv.build.wire import message
-from dwconv.measure.cases import Case, make_case
+from dwconv.kernels.artifact import Artifact, Extent
+from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.wire import message
 from dwconv.measure.simulator.machine import COUNTED_BLOCKS, Machine
 from dwconv.measure.simulator.report import Counts, Report
 from dwconv.measure.simulator.smaller import MOST_OF_TWO_IMAGES, MOST_PRODUCTS, products, smaller, source_only
-from dwconv.measure.verify import verify_once
+from dwconv.measure.verify.cases import Case, make_case
+from dwconv.measure.verify.verify import verify_once
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Verdict
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 message(Verdict)
 

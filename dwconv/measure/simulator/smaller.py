@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from dwconv.build.artifact import Artifact
-from dwconv.build.cpu import describe
-from dwconv.build.cuda import lower
 from dwconv.errors import InvalidConfig
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.cpu import describe
+from dwconv.kernels.cuda import lower
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 MOST_PRODUCTS = 6_000_000
 """Multiplications of a run: about a quarter of a second."""

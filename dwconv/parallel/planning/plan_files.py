@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from dwconv.errors import NoPlan, one_line
-from dwconv.new_file import replace_file
 from dwconv.parallel.planning.orders import check_schedule
 from dwconv.parallel.planning.plan import Plan
+from dwconv.system.new_file import replace_file
 
 
 def write_plan(plan: Plan, path: Path) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import BrokenInstallation, NoPlan
-from dwconv.new_file import replace_file
 from dwconv.parallel.planning.events import WHAT, Event, What
+from dwconv.system.new_file import replace_file
 
 _LETTERS: dict[What, str] = {"forward": "F", "dgrad": "D", "wgrad": "W", "backward": "B", "communication": ""}
 # Okabe and Ito's colours, which people who see no red or green tell apart, on a paper of light grey.

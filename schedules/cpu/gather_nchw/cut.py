@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import RowCut
 from dwconv.schedules.cpu.shared.planes import loads_per_read, row_runs
 from dwconv.schedules.cpu.shared.registers import column_lanes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Run, full_source_loops
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 FEW_WEIGHTS = 9
 """So many weights of a channel are loaded once for all of its plane, and kept in registers."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut
 from dwconv.schedules.cpu.shared.axis_work import AxisWork, row_tiles
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, largest_share, price
@@ -15,8 +17,6 @@ from dwconv.schedules.cpu.shared.threads import threads_of
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis, full_source_loops
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 LOOP_TURNS = 5
 """Turns that it takes to begin and end a loop over source rows: its bounds are computed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.shared.blocks import block_heights, tile_sizes
 from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
@@ -10,8 +12,6 @@ from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_lim
 from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 
 def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:

@@ -29,14 +29,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_family import gather_family
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nchw.space import gather_space
 from dwconv.schedules.cpu.shared.planes import plane_misfit
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

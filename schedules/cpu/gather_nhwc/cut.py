@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import RowCut
 from dwconv.schedules.cpu.shared.code_size import RowCode, load_cost
 from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Run, column_runs, rolled_column_runs
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows, rolled_column_tiles, row_tiles
 from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, folded, largest_share, price
@@ -11,8 +13,6 @@ from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
 from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS, threads_of
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 
 def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.stores import store_knob
 from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, tile_sizes
@@ -18,8 +20,6 @@ from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_lim
 from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 ORDERS = ["hwc", "hcw", "chw", "cwh", "wch"]
 """Loops over tiles from the outermost in: rows, columns, vectors of channels."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, Knob
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 
 def store_knob(work: Gather, workload: Workload, target: CpuTarget) -> Knob:

@@ -32,6 +32,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_family import gather_family
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.estimate import estimate_us
@@ -39,8 +41,6 @@ from dwconv.schedules.cpu.gather_nhwc.space import gather_space
 from dwconv.schedules.cpu.gather_nhwc.stores import streamed_above
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from dwconv.cpu_facts import KiB, MiB
-from dwconv.target import CacheLevel, CpuTarget
+from dwconv.problems.target import CacheLevel, CpuTarget
+from dwconv.system.cpu_facts import KiB, MiB
 
 # What a core does in its slots. Constants without a source were fitted, then rounded: least squares, in logarithms,
 # over some 1700 measured configurations of half the layers of many networks, on two cores with AVX-512; the other half

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 
 
 def float32_misfit(workload: Workload, _: CpuTarget) -> str | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.space import Config, Rule
 from dwconv.schedules.taps import Axis, Run, column_runs
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 WIDEST_KERNEL = 128
 """Kernel columns are unrolled; beyond this width that is too much code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dwconv.target import CpuTarget
+from dwconv.problems.target import CpuTarget
 
 CACHE_LINE_BYTES = 64
 

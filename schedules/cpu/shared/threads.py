@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config, Knob
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 SMALL_FLOPS = 4_000_000
 SMALL_BYTES = 1 << 20

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.axis_work import live_rows
 from dwconv.schedules.taps import Axis
-from dwconv.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

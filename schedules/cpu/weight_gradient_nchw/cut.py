@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.planes import loads_per_read
 from dwconv.schedules.cpu.shared.registers import column_lanes
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import column_runs
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_registers
@@ -12,8 +14,6 @@ from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS, threads_of
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient, x_rows_read
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 
 def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:

@@ -3,6 +3,8 @@ TVM here."""
 
 from __future__ import annotations
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
 from dwconv.schedules.cpu.shared.registers import sum_registers
 from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit
@@ -10,8 +12,6 @@ from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 
 def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.planes import plane_misfit
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nchw.estimate import estimate_us
 from dwconv.schedules.cpu.weight_gradient_nchw.space import weight_gradient_space
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

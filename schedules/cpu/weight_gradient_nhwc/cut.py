@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.code_size import RowCode, load_cost
 from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, vector_count
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.space import Config
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 
 @dataclass(frozen=True)

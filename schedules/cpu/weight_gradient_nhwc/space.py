@@ -3,6 +3,8 @@ TVM here."""
 
 from __future__ import annotations
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block
 from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.cpu.shared.registers import (
@@ -17,8 +19,6 @@ from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 SMALL_IMAGE = 256
 """Pixels of dy up to which small kernels are better shared out by channels."""

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.weight_gradient_nhwc.space import weight_gradient_space
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import ScheduleTemplate
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

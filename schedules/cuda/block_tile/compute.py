@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from tvm import te, tirx
 
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, round_up
-from dwconv.workload import Workload
 
 Index = Any
 """An expression of TVM."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.banks import spread_words
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
 from dwconv.schedules.space import Config
-from dwconv.workload import ITEMSIZE, Workload
 
 
 @dataclass(frozen=True, kw_only=True)

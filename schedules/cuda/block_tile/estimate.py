@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.block_tile.cut import BlockTile
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
 from dwconv.schedules.cuda.gpu.vectors import lines_of_warp, sector_bytes
 from dwconv.schedules.space import Config
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, Workload
 
 FETCH_INSTRUCTIONS = 6
 """To find out where an element of a staged patch comes from, and whether it exists."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm import s_tir
 
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.block_tile.compute import Stage, fprop_nchw
 from dwconv.schedules.cuda.block_tile.cut import BlockTile, axis_tiles
 from dwconv.schedules.cuda.block_tile.estimate import LOADS_IN_FLIGHT
@@ -15,7 +16,6 @@ from dwconv.schedules.cuda.block_tile.partition import (
     two_level,
 )
 from dwconv.schedules.space import Config
-from dwconv.workload import Workload
 
 
 def schedule_block_tile(

@@ -22,13 +22,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Pair, Workload
 from dwconv.schedules.cuda.block_tile.estimate import block_work
 from dwconv.schedules.cuda.block_tile.space import block_tile_space, least_tile_misfit
 from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.target import CudaTarget
-from dwconv.workload import Pair, Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.patch import Patch, Side, fetchers, row_pitch
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
-from dwconv.workload import ITEMSIZE, DType, Workload
 
 MOST_FAN_IN = 4
 """Source channels of a result channel that are summed in straight code; more of them, in a loop."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.channels_last.cut import MOST_FAN_IN, Cut
 from dwconv.schedules.cuda.channels_last.start import Starts
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
@@ -14,8 +16,6 @@ from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
 from dwconv.schedules.taps import Axis
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, DType, Workload
 
 MOST_STRIDE = 128
 """A thread of dgrad owns as many columns as the stride, or more."""

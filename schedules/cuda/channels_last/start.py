@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.channels_last.cut import AxisCut, Cut
 from dwconv.schedules.cuda.channels_last.estimate import conflicts, work_of
 from dwconv.schedules.cuda.channels_last.thread_work import code_size, registers_of
@@ -14,8 +16,6 @@ from dwconv.schedules.cuda.gpu.cost import price
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, Workload
 
 FEW_ROWS = 5
 START_CODE = 3200

@@ -37,13 +37,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.estimate import block_work
 from dwconv.schedules.cuda.channels_last.space import strip_misfit, strip_space
 from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.space import Config
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

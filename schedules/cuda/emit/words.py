@@ -18,9 +18,9 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.emit import Expr, bind, int32, serial, store
-from dwconv.workload import ITEMSIZE
 
 TURNS_UNROLLED = 16
 

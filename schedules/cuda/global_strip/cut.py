@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, least_vectors
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.workload import ITEMSIZE, DType, Workload
 
 
 @dataclass(frozen=True, kw_only=True)

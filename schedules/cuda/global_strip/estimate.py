@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.global_strip.cut import Cut, source_pieces
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import WARP
@@ -12,8 +14,6 @@ from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sector_bytes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, DType, Workload
 
 START = 30
 """Instructions with which a thread finds its place."""

@@ -34,13 +34,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.cuda.global_strip.cut import Cut
 from dwconv.schedules.cuda.global_strip.estimate import block_work
 from dwconv.schedules.cuda.global_strip.space import strip_misfit, strip_space
 from dwconv.schedules.space import Config
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -18,9 +18,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dwconv.problems.target import CudaTarget
 from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.gpu.occupancy import Occupancy, occupancy
-from dwconv.target import CudaTarget
 
 RESOURCES = ("dram", "cache", "load_store", "fma", "issue", "latency")
 """Memory; second-level cache; load/store units, shared memory's and global memory's turns; multiply-adds; issue slots;

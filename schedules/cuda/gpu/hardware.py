@@ -1,4 +1,5 @@
-"""The hardware that NVIDIA GPUs since sm_80 have in common. ``dwconv.target`` has the differences between them.
+"""The hardware that NVIDIA GPUs since sm_80 have in common. ``dwconv.problems.target`` has the differences between
+them.
 
 Source: CUDA C++ Programming Guide, 'Compute Capabilities' and 'Shared Memory'."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dwconv.problems.target import CudaTarget
 from dwconv.schedules.cuda.gpu.hardware import REGISTERS_PER_UNIT, SHARED_BYTES_PER_UNIT, SYSTEM_SHARED_BYTES
-from dwconv.target import CudaTarget
 
 COMPILED_SHARE = 0.7
 """Registers after compiling over those counted: ptxas uses one for several values that live one after the other. The

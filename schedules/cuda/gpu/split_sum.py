@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dwconv.problems.target import CudaTarget
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
-from dwconv.target import CudaTarget
 
 SHARED_WORDS = 4096
 """Shared memory for sums on their way from thread to thread. More sums than fit go in turns."""

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, SHARED_LANES, VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
 from dwconv.schedules.cuda.gpu.vectors import exact_vectors
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.workload import ITEMSIZE, DType, Workload
 
 LOADS_UNDER_WAY = 16
 

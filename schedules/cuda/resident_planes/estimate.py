@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import compiled_registers, occupancy
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors
 from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.space import Config
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, Workload
 
 OTHER_REGISTERS = 24
 """For addresses, tests and vectors under way."""

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
 from dwconv.schedules.cuda.gpu.code_limits import RESIDENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import SYSTEM_SHARED_BYTES, WARP
@@ -16,8 +18,6 @@ from dwconv.schedules.cuda.resident_planes.estimate import blocks_at_a_time, cod
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import ConfigSpace, Knob, Rule, Value
 from dwconv.schedules.taps import Axis
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, DType, Workload
 
 PLANES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 THREAD_PLANES = (1, 2)

@@ -33,13 +33,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.cuda.resident_planes.estimate import block_work, blocks_at_a_time
 from dwconv.schedules.cuda.resident_planes.space import plane_misfit, plane_space
 from dwconv.schedules.space import Config
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

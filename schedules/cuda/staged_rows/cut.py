@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from dwconv.problems.workload import DType, Workload
 from dwconv.schedules.cuda.gpu.banks import spread_vectors
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, SHARED_LANES
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.workload import DType, Workload
 
 
 @dataclass(frozen=True, kw_only=True)

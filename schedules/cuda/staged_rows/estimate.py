@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, SHARED_LANES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import compiled_registers
@@ -11,8 +13,6 @@ from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp, sect
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, Workload
 
 OTHER_REGISTERS = 32
 """For addresses, tests and what is under way."""

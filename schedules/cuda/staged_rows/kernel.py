@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.emit.in_turns import in_turns
 from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.emit.words import (
@@ -31,7 +32,6 @@ from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.cuda.staged_rows.estimate import LOADS_IN_FLIGHT
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, least, serial, store, when
-from dwconv.workload import ITEMSIZE
 
 
 def schedule_rows(cut: Cut) -> s_tir.Schedule:

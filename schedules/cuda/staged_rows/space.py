@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
 from dwconv.schedules.cuda.gpu.code_limits import STAGED_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import MOST_THREADS_Z, SHARED_LANES
@@ -12,8 +14,6 @@ from dwconv.schedules.cuda.staged_rows.estimate import code_size, registers_of
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 PREFERRED_THREADS = 448
 MOST_PREFERRED_REGISTERS = 128

@@ -35,13 +35,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.cuda.staged_rows.estimate import block_work
 from dwconv.schedules.cuda.staged_rows.space import row_misfit, row_space
 from dwconv.schedules.space import Config
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

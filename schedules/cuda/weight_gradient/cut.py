@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, least_vectors
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
-from dwconv.workload import ITEMSIZE, Workload
 
 Pixel = tuple[int, int]
 """(column, channel), counted from a tile's first."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
@@ -16,8 +18,6 @@ from dwconv.schedules.cuda.weight_gradient.thread_work import (
     products_of,
     registers_of,
 )
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE
 
 BYTES_AHEAD = 220
 """That the compiler loads at a time in straight code, where it has the registers."""

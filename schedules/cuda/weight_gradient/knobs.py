@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.space import divisors
-from dwconv.workload import ITEMSIZE, Workload
 
 MOST_THREADS_KH = 16
 """They are on z, where CUDA allows no more than 64."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT as MOST_PRODUCTS
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
@@ -12,8 +14,6 @@ from dwconv.schedules.cuda.weight_gradient.knobs import edges, knobs_of
 from dwconv.schedules.cuda.weight_gradient.start import preferred
 from dwconv.schedules.cuda.weight_gradient.thread_work import products_of, registers_of
 from dwconv.schedules.space import ConfigSpace, Knob, Rule
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 WIDEST_KERNEL = 96
 """The sums of one kernel row, which a thread keeps in registers."""

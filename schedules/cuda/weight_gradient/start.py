@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator
 from functools import lru_cache
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT as MOST_PRODUCTS
 from dwconv.schedules.cuda.gpu.cost import price
@@ -26,8 +28,6 @@ from dwconv.schedules.cuda.weight_gradient.thread_work import (
     registers_of,
 )
 from dwconv.schedules.space import Value
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, Workload
 
 BLOCK_THREADS, USUAL_MATES = 256, 16
 """A usual block, and how many of its threads have sums in common."""

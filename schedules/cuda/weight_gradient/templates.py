@@ -30,14 +30,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.schedules.cuda.weight_gradient.estimate import block_works
 from dwconv.schedules.cuda.weight_gradient.space import kernel_misfit, weight_gradient_space
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import ScheduleTemplate
-from dwconv.target import CudaTarget
-from dwconv.workload import LAYOUTS, Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.weight_gradient.cut import Cut
-from dwconv.workload import ITEMSIZE
 
 BOOKKEEPING, START = 12, 40
 """Instructions that find out where a tile is, and where a thread is."""

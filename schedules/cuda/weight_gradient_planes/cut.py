@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
 from dwconv.schedules.cuda.gpu.plane_layout import HeldPlanes, Layout, PlaneShape, Tiling, laid_out
 from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, first_half
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import Axis
-from dwconv.workload import ITEMSIZE, Workload
 
 
 @dataclass(frozen=True, kw_only=True)

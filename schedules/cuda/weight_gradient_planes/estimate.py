@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import occupancy, registers_left
@@ -16,8 +18,6 @@ from dwconv.schedules.cuda.weight_gradient_planes.thread_work import (
     products_of,
     registers_of,
 )
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE
 
 
 def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:

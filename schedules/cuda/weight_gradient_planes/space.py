@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import price
@@ -22,8 +24,6 @@ from dwconv.schedules.cuda.weight_gradient_planes.thread_work import (
     registers_of,
 )
 from dwconv.schedules.space import ConfigSpace, Knob, Rule, Value
-from dwconv.target import CudaTarget
-from dwconv.workload import ITEMSIZE, Workload
 
 PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 THREAD_PLANES = (1, 2)

@@ -20,14 +20,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
 from dwconv.schedules.cuda.weight_gradient_planes.estimate import block_works, blocks_at_a_time
 from dwconv.schedules.cuda.weight_gradient_planes.space import plane_misfit, plane_space
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import ScheduleTemplate
-from dwconv.target import CudaTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 
+from dwconv.problems.workload import ITEMSIZE
 from dwconv.schedules.cuda.gpu.split_sum import halvings
 from dwconv.schedules.cuda.gpu.vectors import whole_vectors
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
-from dwconv.workload import ITEMSIZE
 
 OTHER_REGISTERS = 26
 """For addresses and counters."""

@@ -6,11 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from dwconv.build.wire import message
+from dwconv.kernels.wire import message
 from dwconv.measure.simulator.simulate import Simulation, verified
 from dwconv.measure.simulator.smaller import source_only
+from dwconv.problems.target import CudaTarget
 from dwconv.schedules.template import Candidate
-from dwconv.target import CudaTarget
 
 
 @message

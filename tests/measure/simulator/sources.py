@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from dwconv.build.artifact import Argument, Artifact, Extent, Launch
+from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.report import Kind, Report
+from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
-from dwconv.workload import Workload
 
 _ANY = Candidate(
     Workload(pass_="fprop", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1)), Config.of("cuda.fprop_nchw")

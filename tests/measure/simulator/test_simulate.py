@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dwconv.build.artifact import Artifact
 from dwconv.errors import BrokenInstallation, BuildError, NotKept, WorkerDied, WorkerTimeout
-from dwconv.measure.process import IsolatedProcess
+from dwconv.kernels.artifact import Artifact
+from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.simulator import compile as compiling
 from dwconv.measure.simulator import simulate as simulating
 from dwconv.measure.simulator import smaller as shrinking
@@ -19,10 +19,10 @@ from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import simulate
 from dwconv.measure.simulator.smaller import MOST_PRODUCTS, products, smaller, source_only
 from dwconv.measure.simulator.translate import translate
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import Workload
 from dwconv.records.record import Verdict
 from dwconv.schedules.template import Candidate, template
-from dwconv.target import CudaTarget, parse_target
-from dwconv.workload import Workload
 from tests.measure.simulator.handlers import HandlerSetup
 from tests.measure.simulator.sources import kernel
 

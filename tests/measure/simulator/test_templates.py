@@ -15,8 +15,8 @@ import pytest
 
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.smaller import source_only
+from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.schedules.template import Candidate
-from dwconv.workload import DTYPES, DType, Workload
 from tests.schedules.cuda_layers import (
     SHAPES,
     SM_90,

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import block_heights
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.cpu.shared.registers import sum_registers
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import ScheduleTemplate
-from dwconv.target import CpuTarget
-from dwconv.workload import Workload
 
 if TYPE_CHECKING:
     from tvm import s_tir

@@ -10,13 +10,13 @@ from typing import Any
 
 from planted_records import record_of
 
-from dwconv.build import build
-from dwconv.build.kernel import Kernel
+from dwconv.kernels import build
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
-from dwconv.target import CudaTarget, parse_target
-from dwconv.workload import PASSES, Workload
 from tests.schedules.cuda_layers import TEMPLATES
 
 

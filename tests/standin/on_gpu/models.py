@@ -6,7 +6,7 @@ import torch
 from planted_records import workload_of
 from torch import nn
 
-from dwconv.workload import Workload
+from dwconv.problems.workload import Workload
 
 SHAPE = (3, 8, 10, 9)
 WORKLOADS: tuple[Workload, ...] = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from dwconv.measure.cuda_clock import CudaClock
-from dwconv.measure.timing import GLANCE, time_in_turns
-from dwconv.workload import Workload
+from dwconv.measure.clock.cuda_clock import CudaClock
+from dwconv.measure.clock.timing import GLANCE, time_in_turns
+from dwconv.problems.workload import Workload
 from tests.standin.on_gpu.kernels import Launches, default
 
 WORKLOAD = Workload(pass_="fprop", batch=2, channels=8, input_size=(9, 9), kernel=(3, 3), padding=((1, 1), (1, 1)))

@@ -10,15 +10,15 @@ import torch
 from planted_records import record_of, workload_of
 
 import dwconv
-from dwconv import packed
-from dwconv.build import cache
+from dwconv.dispatch import packed
 from dwconv.errors import PackError
+from dwconv.kernels import cache
 from dwconv.packs.make import make_pack
+from dwconv.problems.target import parse_target
+from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
-from dwconv.target import parse_target
-from dwconv.workload import PASSES
 from tests.standin.on_gpu.kernels import Launches, plant, target
 
 LAYER = workload_of(shape=(2, 8, 9, 9), layout="nchw")

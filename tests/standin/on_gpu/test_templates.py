@@ -8,9 +8,9 @@ import threading
 import pytest
 import torch
 
-from dwconv.measure.cases import make_case
-from dwconv.measure.verify import verify, verify_finalist
-from dwconv.workload import DType
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.verify import verify, verify_finalist
+from dwconv.problems.workload import DType
 from tests.schedules.cuda_layers import TEMPLATES, fitted, layer
 from tests.standin.on_gpu.kernels import default
 from tests.turns import in_turns

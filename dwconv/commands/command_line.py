@@ -1,0 +1,321 @@
+"""Command-line arguments that name a workload, shared by the commands; and how a command reports an error."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import errno
+import importlib
+import io
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
+from dwconv.problems.workload import (
+    DTYPES,
+    LAYOUTS,
+    PASSES,
+    Padding,
+    Pair,
+    Pass,
+    Workload,
+    as_pair,
+    by,
+    resolve_padding,
+)
+from dwconv.system.new_file import check_name
+
+if TYPE_CHECKING:
+    from dwconv.problems.target import Target
+
+INTERRUPTED_EXIT_CODE = 130
+_BAD_INPUT_EXIT_CODE = 2
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What the system says of a disk that takes no more."""
+_MOST_SAID = 1000
+"""Characters of an error that are said, and as many of its end: it may quote all of a bad value."""
+_NO_ELEMENTS = 2**31
+_NO_TAPS = 2**40
+"""Pairs of a row of the output and a row of the kernel, or of columns."""
+_MOST_DIGITS = 18
+"""A number that fits into 64 bits."""
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """An argparse parser whose errors are one line, ``error: …``, and exit code 2; names cannot be shortened. The types
+    ``int``, ``float`` and ``Path`` take what people write as a number or a name, and no more."""
+
+    def __init__(self, *, prog: str, description: str, epilog: str | None = None, keep_lines: bool = False) -> None:
+        """``keep_lines``: show description and epilog as they are, instead of filling lines."""
+        shown = argparse.RawDescriptionHelpFormatter if keep_lines else argparse.HelpFormatter
+        super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=shown, allow_abbrev=False)
+        for type_, read in ((int, _integer), (float, _finite), (Path, _path)):
+            self.register("type", type_, read)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_BAD_INPUT_EXIT_CODE, f"error: {_told(message)} (see {self.prog} --help)\n")
+
+
+def run(command: Callable[[list[str] | None], int], argv: list[str] | None = None) -> int:
+    """Run a command and return its exit code; a DwconvError becomes one line on stderr."""
+    _open_standard_streams()
+    try:
+        exit_code = command(argv)
+        sys.stdout.flush()
+        return exit_code
+    except DwconvError as error:
+        print(f"error: {_told(str(error))}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED_EXIT_CODE
+    except BrokenPipeError:  # the reader of stdout, such as `head`, has gone: no error
+        _print_no_more()
+        return 0
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:  # files are named where they are written
+            raise
+        _print_no_more()
+        print(f"error: stdout cannot be written: {error.strerror}; print to another file", file=sys.stderr)
+        return _BAD_INPUT_EXIT_CODE
+
+
+def _print_no_more() -> None:
+    """Python would try to print what is left at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told(message: str) -> str:
+    """As one line; what is too long without its middle."""
+    told = one_line(message)
+    return told if len(told) <= 2 * _MOST_SAID else f"{told[:_MOST_SAID]} … {told[-_MOST_SAID:]}"
+
+
+def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str, package: str) -> int:
+    """Run the command that ``argv`` begins with: ``main`` of the module of that name in ``package``. ``commands``: what
+    each does, by name. Returns the exit code: 2 for bad input."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(f"usage: {prog} COMMAND …\n\ncommands (each has --help):")
+        for name, purpose in commands.items():
+            print(f"  {name:11}{purpose}")
+        return 0
+    if not arguments or arguments[0] not in commands:
+        given = f"command={arguments[0]} is unknown" if arguments else "no command given"
+        print(f"error: {given}; use one of {', '.join(commands)}", file=sys.stderr)
+        return _BAD_INPUT_EXIT_CODE
+    exit_code: int = importlib.import_module(f"{package}.{arguments[0]}").main(arguments[1:])
+    return exit_code
+
+
+def _open_standard_streams() -> None:
+    """Open stdin, stdout or stderr on the null device if it is closed. Otherwise the next log or socket would get its
+    number, and a library or a worker process would print into it."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  lives as long as the process
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be text that can be printed
+
+
+def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: bool = True) -> None:
+    """Add ``--shape`` … ``--layout`` and ``--target``; ``workload_from`` and ``parse_target`` read them."""
+    group = parser.add_argument_group("workload")
+    group.add_argument(
+        "--shape", metavar="N,C,H,W", required=shape_required, help="shape of the input; give 1-D as N,C,1,L"
+    )
+    group.add_argument("--kernel", metavar="K|KH,KW", required=shape_required, help="kernel size, such as 3 or 1,31")
+    group.add_argument("--stride", metavar="S|SH,SW", default="1", help="default 1")
+    group.add_argument(
+        "--padding",
+        metavar="P|PH,PW|TOP,BOTTOM,LEFT,RIGHT|same|valid",
+        help="default (kernel-1)*dilation/2 rounded down: what keeps the size for an odd kernel",
+    )
+    group.add_argument("--dilation", metavar="D|DH,DW", default="1", help="default 1")
+    group.add_argument(
+        "--multiplier", metavar="M", type=whole, default=1, help="output channels per channel, default 1"
+    )
+    group.add_argument("--dtype", default="float32", metavar="|".join(DTYPES), help="default float32")
+    group.add_argument(
+        "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
+    )
+    group.add_argument("--bias", action="store_true", help="fprop adds a bias, wgrad also gives its gradient")
+    parser.add_argument(
+        "--target",
+        default="auto",
+        metavar="auto|cpu|cuda|cuda:sm_90|cpu:avx2",
+        help="the device; with a GPU's architecture or a CPU's vectors, what to compile for; default auto",
+    )
+    parser.add_argument(
+        "--fast-math", action="store_true", help="CUDA: flush denormals, divide approximately; default IEEE arithmetic"
+    )
+
+
+def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
+    """The workload that the arguments name, for one pass. Raises InvalidWorkload."""
+    shape = integers("shape", args.shape)
+    if len(shape) != 4:
+        raise InvalidWorkload(f"shape={args.shape} has {len(shape)} sizes, not 4 (N,C,H,W); give 1-D as N,C,1,L")
+    batch, channels, height, width = shape
+    kernel, stride, dilation = (_pair(name, getattr(args, name)) for name in ("kernel", "stride", "dilation"))
+    problem = Workload(
+        pass_="fprop",
+        batch=batch,
+        channels=channels,
+        input_size=(height, width),
+        kernel=kernel,
+        multiplier=args.multiplier,
+        stride=stride,
+        padding=_padding(args.padding, kernel=kernel, stride=stride, dilation=dilation),
+        dilation=dilation,
+        dtype=args.dtype,
+        layout=args.layout,
+        bias=args.bias,
+    )
+    _check_elements(problem)
+    return problem.for_pass(checked_pass(pass_))
+
+
+def _check_elements(problem: Workload) -> None:
+    """Raises InvalidWorkload for tensors that no kernel can index."""
+    for name in ("x", "w", "y"):
+        if math.prod(shape := problem.shape_of(name)) >= _NO_ELEMENTS:
+            raise InvalidWorkload(f"{name} of {by(shape)} has more elements than kernels can index; use smaller sizes")
+    if any(out * taps >= _NO_TAPS for out, taps in zip(problem.output_size, problem.kernel, strict=True)):
+        raise InvalidWorkload(f"kernel={by(problem.kernel)} is too large for an output of {by(problem.output_size)}")
+
+
+def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
+    """``target`` with the arithmetic that the arguments ask for."""
+    if not args.fast_math:
+        return target
+    from dwconv.problems.target import CudaTarget
+
+    if not isinstance(target, CudaTarget):
+        raise UnknownTarget(f"--fast-math is for CUDA, the target is {target}; leave it out, or use cuda:sm_90")
+    return dataclasses.replace(target, fast_math=True)
+
+
+def workload_options(workload: Workload) -> str:
+    """The options that name a workload on a command line: ``--shape 8,144,56,56 --kernel 3``.
+
+    Options at their default are left out, the pass too.
+    """
+    usual = Workload(pass_="fprop", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1))
+    options = ["--shape", ",".join(map(str, workload.input_shape)), "--kernel", short_pair(workload.kernel)]
+    for name in ("stride", "dilation"):
+        if getattr(workload, name) != getattr(usual, name):
+            options += [f"--{name}", short_pair(getattr(workload, name))]
+    sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
+    if workload.padding != resolve_padding(None, **sizes):
+        (top, bottom), (left, right) = workload.padding
+        even = (top, left) == (bottom, right)
+        options += ["--padding", short_pair((top, left)) if even else f"{top},{bottom},{left},{right}"]
+    for name in ("multiplier", "dtype", "layout"):
+        if getattr(workload, name) != getattr(usual, name):
+            options += [f"--{name}", str(getattr(workload, name))]
+    return " ".join(options + ["--bias"] * workload.bias)
+
+
+def checked_pass(name: str) -> Pass:
+    """``name`` if it is a pass. Raises InvalidWorkload."""
+    for known in PASSES:
+        if name == known:
+            return known
+    raise InvalidWorkload(f"pass={name} is unknown; use one of {', '.join(PASSES)}")
+
+
+def _padding(text: str | None, *, kernel: Pair, stride: Pair, dilation: Pair) -> Padding:
+    given: str | tuple[int, ...] | None = text
+    if text is not None and text not in ("same", "valid"):
+        try:
+            given = integers("padding", text)
+        except InvalidWorkload:
+            given = ()
+        if len(given) == 4:
+            return ((given[0], given[1]), (given[2], given[3]))
+        if len(given) not in (1, 2):
+            raise InvalidWorkload(f"padding={text} is not P, PH,PW, TOP,BOTTOM,LEFT,RIGHT, same or valid")
+    return resolve_padding(given, kernel=kernel, stride=stride, dilation=dilation)
+
+
+def _pair(name: str, text: str) -> tuple[int, int]:
+    sizes = integers(name, text)
+    if len(sizes) > 2:
+        raise InvalidWorkload(f"{name}={text} has {len(sizes)} sizes; give one, or two (height,width)")
+    return as_pair(name, sizes)
+
+
+def whole(text: str) -> int:
+    """The type of an option that takes 1, 2, 3, …"""
+    number = _integer(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return number
+
+
+def above_0(text: str) -> float:
+    """The type of an option that takes a finite number above 0."""
+    number = _number(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def from_0(text: str) -> float:
+    """The type of an option that takes a finite number, 0 or more."""
+    number = _number(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 0 or more")
+    return number
+
+
+def _integer(text: str) -> int:
+    """Not what Python alone reads as a number: ``1_000``, ``+3``, digits of other scripts."""
+    if not re.fullmatch(rf"-?[0-9]{{1,{_MOST_DIGITS}}}", text):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of up to {_MOST_DIGITS} digits")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    """NaN for what is none."""
+    return float(text) if re.fullmatch(r"-?([0-9]+\.?|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?", text) else math.nan
+
+
+def _finite(text: str) -> float:
+    number = _number(text)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
+    return number
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    try:
+        check_name(text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
+    return Path(text)
+
+
+def integers(name: str, text: str) -> tuple[int, ...]:
+    """``3,5`` as numbers. Raises InvalidWorkload, which calls them ``name``."""
+    try:
+        return tuple(_integer(size.strip()) for size in text.split(","))
+    except argparse.ArgumentTypeError:
+        raise InvalidWorkload(f"{name}={text} is not whole numbers separated by commas") from None
+
+
+def short_pair(pair: tuple[int, int]) -> str:
+    """``3`` for (3, 3), ``3,5`` for (3, 5)."""
+    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"

@@ -1,0 +1,266 @@
+"""The command line of ``python -m dwconv.tune``: its options, and the workloads that they name."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dwconv import settings
+from dwconv.commands.command_line import (
+    ArgumentParser,
+    above_0,
+    add_workload_arguments,
+    checked_pass,
+    integers,
+    whole,
+    workload_from,
+)
+from dwconv.errors import InvalidWorkload
+from dwconv.problems.workload import DTYPES, PASSES, DType, Pass, Workload
+from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
+
+_CACHES = ("warm", "training")
+_INPUT_DTYPES = ("float32", "int64")
+_GIVEN_BY_A_NETWORK = ("kernel", "stride", "padding", "dilation", "multiplier")
+_GIVEN_BY_A_MODEL = (*_GIVEN_BY_A_NETWORK, "layout", "bias")
+_GIVEN_WITH_A_MODEL = ("input", "input_dtype", "channels_last", "train", "infer")
+
+
+def parser_of_tune() -> ArgumentParser:
+    """The parser of the command."""
+    parser = ArgumentParser(
+        prog="python -m dwconv.tune",
+        description="Find the fastest configuration of each pass of a depthwise convolution on a device, and write "
+        "every measurement to a log that dwconv.conv2d and dwconv.convert read.",
+        epilog=f"Without --trials and --seconds, a pass ends after {settings.TRIALS} trials or {settings.SECONDS:g} s; "
+        "with one of them, the other has no end. An exhaustive search tries the whole space unless told otherwise. "
+        "Of a network, the layers with most time to win come first.",
+    )
+    add_what_to_tune(parser)
+    search = parser.add_argument_group("search")
+    _add_search(search)
+    _add_limits(search)
+    search.add_argument(
+        "--refresh",
+        action="store_true",
+        help="race again what was measured with other versions of PyTorch, TVM or a template: of each pass with no "
+        "confirmed record of the versions installed, the best few configurations, and nothing else",
+    )
+    _add_measuring(search)
+    _add_output(parser)
+    return parser
+
+
+def add_what_to_tune(parser: ArgumentParser) -> None:
+    """Add the options that name workloads: one by its shape, or those of networks, or of a model. ``--passes`` goes
+    with them."""
+    add_workload_arguments(parser, shape_required=False)
+    _add_network(parser)
+    _add_model(parser)
+
+
+def _add_network(parser: ArgumentParser) -> None:
+    network = parser.add_argument_group("or all depthwise layers of a network")
+    network.add_argument(
+        "--network", metavar="NAME", action="append", help="a network that dwconv lists, or FILE; may be repeated"
+    )
+    network.add_argument("--batch", type=whole, metavar="N", help="batch size, for layers that name none")
+    network.add_argument(
+        "--layers",
+        type=Path,
+        metavar="FILE",
+        help="JSON: a list of layers by the network's name, such as dwconv.layers(model, x).save(FILE) writes; all its "
+        "networks without --network",
+    )
+
+
+def _add_model(parser: ArgumentParser) -> None:
+    model = parser.add_argument_group("or all depthwise layers that a model runs")
+    model.add_argument(
+        "--model",
+        metavar="SPEC",
+        help="timm:NAME, torchvision:NAME, transformers:NAME, or package.module:factory; random weights; --dtype "
+        "other than float32 is mixed precision",
+    )
+    model.add_argument("--input", metavar="N,C,H,W", help="shape of the model's input: any number of sizes")
+    model.add_argument("--input-dtype", choices=_INPUT_DTYPES, help="default float32; int64 for tokens")
+    model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    purpose = model.add_mutually_exclusive_group()
+    purpose.add_argument("--train", action="store_true", help="tune the passes of a training step, the default")
+    purpose.add_argument("--infer", action="store_true", help="tune the forward pass alone")
+
+
+def _add_search(search: argparse._ArgumentGroup) -> None:
+    add_passes(search)
+    search.add_argument(
+        "--search",
+        choices=SEARCHES,
+        help="default evolve; analytic, the configuration of least computed cost on a GPU, nothing measured, where the "
+        "GPU is not here",
+    )
+    search.add_argument(
+        "--runner",
+        choices=RUNNER_KINDS,
+        default="auto",
+        help="who finds out what candidates are worth: local measures them here; predict, for a GPU that need not be "
+        "here, computes costs and runs the source on the CPU, in the simulator, to verify it; default auto: local, or "
+        "else predict",
+    )
+    search.add_argument("--no-check", action="store_true", help="compute costs only, leave out the simulator")
+
+
+def add_passes(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
+
+
+def _add_limits(search: argparse._ArgumentGroup) -> None:
+    search.add_argument("--trials", type=whole, metavar="N", help="candidates a pass, known ones included")
+    search.add_argument("--seconds", type=above_0, metavar="S", help="seconds a pass")
+    search.add_argument(
+        "--minutes",
+        type=above_0,
+        metavar="M",
+        help="for all passes: what the log has confirmed is left out, and the others share the time by what there is "
+        f"to win in them, S seconds at most, default {settings.SECONDS:g}",
+    )
+    search.add_argument(
+        "--patience",
+        type=whole,
+        metavar="N",
+        help=f"stop after N trials without improvement, default {settings.PATIENCE}",
+    )
+
+
+def _add_measuring(search: argparse._ArgumentGroup) -> None:
+    search.add_argument("--seed", type=int, default=settings.SEED, metavar="N", help=f"default {settings.SEED}")
+    search.add_argument("--jobs", type=whole, default=cores(), metavar="N", help="builds at a time, default all cores")
+    search.add_argument(
+        "--caches",
+        choices=_CACHES,
+        default="warm",
+        help="time candidates on the same tensors again and again (warm), or with the caches as a training step "
+        "finds them; keep the two in logs of their own; default warm",
+    )
+
+
+def _add_output(parser: ArgumentParser) -> None:
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--log",
+        type=Path,
+        metavar="PATH",
+        help="log to read and extend, default your own: <device>.jsonl in your data folder",
+    )
+    output.add_argument("--no-resume", action="store_true", help="measure again what the log knows")
+    output.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def check_refresh(parser: ArgumentParser, args: argparse.Namespace) -> None:
+    """Ends with an error if ``--refresh`` comes with options of a search that it does not make."""
+    for name in ("search", "trials", "patience", "no_resume"):
+        if args.refresh and getattr(args, name) != parser.get_default(name):
+            option = name.replace("_", "-")
+            parser.error(f"--refresh tries the best known configurations and no others; leave out --{option}")
+    if args.refresh and args.runner == "predict":
+        parser.error("--refresh measures, --runner predict computes; leave one out")
+
+
+def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:
+    """The workloads to tune, and how often each occurs. Raises InvalidWorkload."""
+    passes = _passes(args)
+    _check_goes_with(parser, args, "--model", _GIVEN_WITH_A_MODEL)
+    if args.network is not None or args.layers is not None:
+        return _listed_workloads(parser, args, passes)
+    _check_goes_with(parser, args, "--network", ("batch",))
+    if args.shape is None or args.kernel is None:
+        parser.error(
+            "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
+        )
+    return Counter(workload_from(args, pass_) for pass_ in passes)
+
+
+def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace, passes: tuple[Pass, ...]) -> Counter[Workload]:
+    """Those of ``--network`` and ``--layers``. Raises InvalidWorkload."""
+    if args.shape is not None:
+        parser.error(f"give --shape or --{'layers' if args.network is None else 'network'}, not both")
+    _check_goes_with(parser, args, "--shape", _GIVEN_BY_A_NETWORK, because="; the network gives it for every layer")
+    if args.batch is None and args.layers is None:
+        parser.error("--network needs --batch N")
+
+    from dwconv.problems.layer_files import networks_in, read_layers, shipped_layers
+
+    path = args.layers or shipped_layers()
+    counts: Counter[Workload] = Counter()
+    for network in dict.fromkeys(args.network or networks_in(path)):
+        for layer in read_layers(path, network=network):
+            for pass_ in (pass_ for pass_ in passes if pass_ in layer.passes):
+                workload = layer.workload(pass_, batch=args.batch, dtype=args.dtype, layout=args.layout, bias=args.bias)
+                counts[workload] += layer.count
+    if not counts:
+        raise InvalidWorkload(f"passes={args.passes}: no layer of {path} runs them")
+    return counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """The model that a command line names, its example, and what to tune of it."""
+
+    spec: str
+    input_shape: tuple[int, ...]
+    input_dtype: str
+    dtype: DType
+    """Other than float32: by autocast."""
+    channels_last: bool
+    trains: bool
+    passes: tuple[Pass, ...]
+
+
+def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequest | None:
+    """None without ``--model``. Raises InvalidWorkload."""
+    if args.model is None:
+        return None
+    for name in ("shape", "network", "layers"):
+        if getattr(args, name) is not None:
+            parser.error(f"give --{name} or --model, not both")
+    _check_goes_with(parser, args, "--network", ("batch",))
+    _check_goes_with(parser, args, "--shape", _GIVEN_BY_A_MODEL, because="; the model has it")
+    if args.input is None:
+        parser.error("--model needs --input N,C,H,W, the shape of its input")
+    if args.dtype not in DTYPES:
+        raise InvalidWorkload(f"dtype={args.dtype} is unknown; use one of {', '.join(DTYPES)}")
+    shape = integers("input", args.input)
+    if min(shape) < 1:
+        raise InvalidWorkload(f"input={args.input} has a size below 1")
+    if args.channels_last and len(shape) != 4:
+        raise InvalidWorkload(f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W)")
+    return ModelRequest(
+        spec=args.model,
+        input_shape=shape,
+        input_dtype=args.input_dtype or "float32",
+        dtype=args.dtype,
+        channels_last=args.channels_last,
+        trains=not args.infer,
+        passes=_passes(args),
+    )
+
+
+def _passes(args: argparse.Namespace) -> tuple[Pass, ...]:
+    return tuple(checked_pass(name) for name in dict.fromkeys(args.passes.split(",")))
+
+
+def _check_goes_with(
+    parser: ArgumentParser, args: argparse.Namespace, other: str, names: Iterable[str], *, because: str = ""
+) -> None:
+    """Ends with an error if one of the options ``names`` is given, which means something with ``other`` only."""
+    for name in names:
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} goes with {other}{because}")
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

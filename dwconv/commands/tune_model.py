@@ -1,0 +1,120 @@
+"""The passes of a whole model that are worth tuning, for the command and for ``dwconv.tune``; says what can be won."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dwconv.commands.tune_arguments import ModelRequest
+from dwconv.discovery import Discovery, discover
+from dwconv.discovery.step import ExampleStep
+from dwconv.discovery.unchanged import unchanged
+from dwconv.dispatch.decide import target_of
+from dwconv.errors import DwconvError, DwconvWarning, InvalidWorkload, described_error
+from dwconv.measure.step_share import step_ratio_at_most
+from dwconv.model.by_name import load_model
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload, by
+
+_TOKENS = 2
+"""Made-up tokens are below it: any vocabulary has as many."""
+
+
+def counts_and_target(
+    model: nn.Module, example_inputs: Any, *, trains: bool | None
+) -> tuple[Mapping[Workload, int], Target]:
+    """How often a step of ``model`` runs each workload, and the target that it runs on. Raises InvalidWorkload if there
+    is nothing to tune, or layers run on devices of several kinds."""
+    discovery = discover(model, example_inputs, trains=trains)
+    counts = _counts(discovery, name=type(model).__name__)
+    devices = list(dict.fromkeys(layer.device for layer in discovery.layers if layer not in discovery.left_out))
+    if len({device.type for device in devices}) > 1:
+        raise InvalidWorkload(
+            f"the depthwise layers run on {' and '.join(map(str, devices))}; move the model to one of them, and tune "
+            "it on each in turn"
+        )
+    _say_what_can_be_won(ExampleStep.of(model, example_inputs, trains=trains))
+    return counts, target_of(devices[0])
+
+
+def counts_of(request: ModelRequest, target: Target) -> Mapping[Workload, int]:
+    """The same for the model that a command line names, made here with a random example. Where the target is not in
+    this machine, the model runs on the CPU."""
+    device = "cuda" if target.kind == "cuda" and target.present else "cpu"
+    memory_format = torch.channels_last if request.channels_last else torch.preserve_format
+    model = load_model(request.spec).train(request.trains)
+    model = model.to(device).to(memory_format=memory_format)  # type: ignore[call-overload]
+    example = _made_up(request).to(device)
+    if request.channels_last:
+        example = example.to(memory_format=memory_format)
+    with _mixed_precision(request, device):
+        try:
+            discovery = discover(model, example, trains=request.trains)
+        except DwconvError:
+            raise
+        except Exception as error:
+            raise InvalidWorkload(
+                f"model={request.spec} does not run on an input of {by(request.input_shape)}: {described_error(error)}"
+            ) from error
+        counts = _counts(discovery, name=request.spec)
+        if target.present:
+            _say_what_can_be_won(ExampleStep.of(model, example, trains=request.trains))
+    wanted = {workload: count for workload, count in counts.items() if workload.pass_ in request.passes}
+    if not wanted:
+        ran = dict.fromkeys(workload.pass_ for workload in counts)
+        raise InvalidWorkload(
+            f"passes={','.join(request.passes)}: the layers of {request.spec} ran {','.join(ran)} only"
+        )
+    return wanted
+
+
+def _made_up(request: ModelRequest) -> Tensor:
+    dtype: torch.dtype = getattr(torch, request.input_dtype)
+    if dtype.is_floating_point:
+        return torch.randn(request.input_shape, dtype=dtype)
+    return torch.randint(0, _TOKENS, request.input_shape, dtype=dtype)
+
+
+def _mixed_precision(request: ModelRequest, device: str) -> AbstractContextManager[object]:
+    if request.dtype == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device, dtype=getattr(torch, request.dtype))
+
+
+def _counts(discovery: Discovery, *, name: str) -> Mapping[Workload, int]:
+    """Says what is left out. Raises InvalidWorkload if nothing remains."""
+    if not discovery.layers:
+        raise InvalidWorkload(f"no depthwise convolution ran in {name}: there is nothing to tune")
+    reasons = dict.fromkeys(layer.why_no_kernels for layer in discovery.left_out)
+    counts = discovery.counts()
+    if not counts:
+        raise InvalidWorkload(f"no depthwise convolution of {name} can be tuned: {'; '.join(reasons)}")
+    if reasons:
+        left_out = len({layer.name for layer in discovery.left_out})
+        print(f"note: {_plural(left_out, 'layer is', 'layers are')} left out: {'; '.join(reasons)}", file=sys.stderr)
+    layers = _plural(len({layer.name for layer in discovery.layers}), "depthwise layer", "depthwise layers")
+    passes = _plural(len(counts), "pass to tune", "different passes to tune")
+    print(f"note: {layers} in {name}, {passes}", file=sys.stderr)
+    return counts
+
+
+def _say_what_can_be_won(step: ExampleStep) -> None:
+    with unchanged(step.model, step.tensors), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DwconvWarning)  # of what is about to be tuned
+        at_most = step_ratio_at_most(step, device=step.device)
+    print(
+        f"note: depthwise convolution takes {1 - 1 / at_most:.0%} of a step, without the optimizer: "
+        f"at most, tuning makes it {at_most:.2f} times as fast",
+        file=sys.stderr,
+    )
+
+
+def _plural(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"

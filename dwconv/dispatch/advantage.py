@@ -1,0 +1,136 @@
+"""Advantage: is dwconv's kernel faster than PyTorch's own op, as it was measured or as it is expected, and in which
+words is that said?"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.untuned.gain import STALE_DISCOUNT, Expected
+
+if TYPE_CHECKING:
+    from dwconv.problems.workload import Workload
+    from dwconv.records.record import TuningRecord
+    from dwconv.schedules.space import Config
+
+CALL_US = 10.0
+"""Time that our op adds to the kernel's own call, in Python: half of it where the caches know the interpreter, several
+times as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work
+queued."""
+_BIAS = ", with a sweep for the bias"
+
+
+# -- as it was measured ------------------------------------------------------------------------------------------------
+
+
+def beats_pytorch(record: TuningRecord, target: Target) -> bool:
+    """True if a call would run the candidate rather than PyTorch's op, by the times that were measured."""
+    return record.measured and not why_not_faster(record, target, sweeps=False)
+
+
+def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str | None:
+    """Why PyTorch's op should run rather than the candidate; None if the candidate is faster.
+
+    ``sweeps``: the candidate leaves a bias to a sweep of its own. PyTorch's op does not, and may take longer with a
+    bias than it was measured to take without: that is left uncounted."""
+    other = record.alternative
+    if other is None:
+        return "no PyTorch op was measured beside it"
+    ours_us = _median_us(record)
+    added_us = _added_us(ours_us, record.workload, target, sweeps=sweeps)
+    if ours_us + sum(added_us.values()) < other[1].median_us:
+        return None
+    sums = " + ".join(f"{in_us(taken_us)}{what}" for what, taken_us in {"": ours_us, **added_us}.items())
+    return f"{other[0]} is faster: {in_us(other[1].median_us)}, dwconv {sums}"
+
+
+def praise(record: TuningRecord, *, where: str, sweeps: bool) -> str:
+    """How much faster the candidate was measured to be, of a record for which there is no ``why_not_faster``.
+    ``where``: what was different from the call, as `` at batch 8``."""
+    other = record.alternative
+    assert other is not None, "only what is faster than PyTorch's op is praised"
+    ours_us = kernel_us(record, sweeps=sweeps)
+    return f"{other[1].median_us / ours_us:.2f}× as fast as {other[0]}{where}{_BIAS if sweeps else ''}"
+
+
+def kernel_us(record: TuningRecord, *, sweeps: bool) -> float:
+    """The candidate's time, with the sweep for the bias, if it takes one."""
+    ours_us = _median_us(record)
+    return ours_us + (_sweep_us(ours_us, record.workload) if sweeps else 0.0)
+
+
+# -- as it is expected -------------------------------------------------------------------------------------------------
+
+
+def expected_again(record: TuningRecord, *, config: Config, reason: str) -> Expected | None:
+    """What is expected of a record of this device that is not current: about what it says; None if no op of PyTorch was
+    measured beside it. ``config``: the record's, or the legal one that is nearest; ``reason``: what differs now."""
+    other = record.alternative
+    if other is None:
+        return None
+    gain = other[1].median_us / _median_us(record)
+    return Expected(config=config, us=_median_us(record), gain=gain, at_least=gain / STALE_DISCOUNT, reason=reason)
+
+
+def is_safe(expected: Expected, workload: Workload, target: Target, *, sweeps: bool) -> bool:
+    """True if even the gain that 95 of 100 cases exceed leaves the kernel for ``workload`` faster than PyTorch's op,
+    with all that is added to the kernel's time. ``sweeps`` is as for ``why_not_faster``."""
+    if expected.at_least <= 1:
+        return False
+    pytorch_us = expected.us * expected.gain
+    ours_us = pytorch_us / expected.at_least
+    return ours_us + sum(_added_us(ours_us, workload, target, sweeps=sweeps).values()) < pytorch_us
+
+
+def foreseen(expected: Expected, *, sweeps: bool) -> str:
+    """Said where the kernel runs without having been measured here."""
+    likely, least = f"{_times(expected.gain)} as fast as PyTorch's op", _times(expected.at_least)
+    source = f" from {expected.source}" if expected.source else ""
+    return (
+        f"predicted{source}: {likely}, at least {least} in 95 of 100 cases{_BIAS if sweeps else ''} ({expected.reason})"
+    )
+
+
+def doubted(expected: Expected) -> str:
+    """Said where PyTorch's op runs, because the kernel may be no faster."""
+    said = f"predicted {_times(expected.gain)}" + (f" from {expected.source}" if expected.source else "")
+    if expected.gain > 1:
+        said += f", but perhaps only {_times(expected.at_least)}"
+        said += ", which the call may take up" if expected.at_least > 1 else ""
+    return f"{said}: PyTorch's op runs until it is measured ({expected.reason})"
+
+
+def _times(gain: float) -> str:
+    return f"{gain:.1f}×" if gain >= 2 else f"{gain:.2f}×"
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+def in_us(time_us: float) -> str:
+    """A time as people read it: ``7.3 µs``, ``1240 µs``."""
+    return f"{time_us:.0f} µs" if time_us >= 100 else f"{time_us:.1f} µs"
+
+
+def _added_us(kernel_us: float, workload: Workload, target: Target, *, sweeps: bool) -> dict[str, float]:
+    """What a call of the kernel takes besides the kernel's own time, by what it is for."""
+    added_us = {}
+    if sweeps:
+        added_us[" for the bias"] = _sweep_us(kernel_us, workload)
+    if isinstance(target, CpuTarget):
+        added_us[" for the call"] = CALL_US
+    return added_us
+
+
+def _sweep_us(kernel_us: float, workload: Workload) -> float:
+    """At most what a bias takes after the kernel: reading and writing y again, or summing up dy, which is no faster,
+    at the bandwidth that the kernel itself reached."""
+    swept = math.prod(workload.output_shape)
+    moved = swept + math.prod(workload.input_shape)
+    return kernel_us * 2 * swept / moved
+
+
+def _median_us(record: TuningRecord) -> float:
+    assert record.measurement is not None, "only measured records are ranked"
+    return record.measurement.median_us

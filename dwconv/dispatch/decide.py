@@ -1,0 +1,305 @@
+"""Dispatch: from a call to what runs it, dwconv's kernel or PyTorch's own op, and why.
+
+What was measured here decides. Where nothing was, dwconv's kernel runs only if it is sure enough to be faster. Deciding
+only reads the records: it builds nothing, tunes nothing, and warns of nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from dwconv import settings
+from dwconv.commands.command_line import workload_options
+from dwconv.dispatch import legality, packed
+from dwconv.dispatch.advantage import doubted, expected_again, foreseen, is_safe, praise, why_not_faster
+from dwconv.dispatch.knowledge import at_other_sizes, database, failed, measured
+from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
+from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload
+from dwconv.records.validity import made_with
+from dwconv.system import versions
+from dwconv.untuned import gain, other_size
+
+if TYPE_CHECKING:
+    from dwconv.records.record import TuningRecord
+    from dwconv.schedules.space import Config
+
+Provider = Literal["dwconv", "pytorch"]
+MOST_ELEMENTS = 2**31 - 1
+"""Kernels index their tensors with 32 bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DispatchDecision:
+    """Who runs a workload, and why."""
+
+    provider: Provider
+    reason: str
+    record: TuningRecord | None = None
+    """The best that was measured of the workload on this device, also where PyTorch's own op is faster, and also with
+    other versions than those installed."""
+    expected: gain.Expected | None = None
+    """What the decision relies on where nothing that was measured decides."""
+    workload: Workload | None = None
+    """The workload that the kernel is built for: the call's, or the same at another batch size or without the bias."""
+    target: Target | None = None
+    """The target that the kernel is built for; on a CPU perhaps with another number of threads than PyTorch uses
+    now."""
+    config: Config | None = None
+    """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it; or the
+    one that is expected to be best."""
+    crowded: bool = False
+    """True if PyTorch's op runs since predictions were made for as many other sizes of the layer as may be."""
+    command: str = ""
+    """The command that tunes it; empty if it was measured, at least without the bias, and if tuning can change
+    nothing."""
+
+    def __str__(self) -> str:
+        tune = f"; tune it{versions.where_to_tune()}: {self.command}" if self.command else ""
+        return f"{self.provider}: {self.reason}{tune}"
+
+
+# -- deciding ------------------------------------------------------------------------------------------------------
+
+
+def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
+    """Who runs ``workload`` on ``device``, from the records alone. Raises InvalidSetting."""
+    return _decide(workload, target_of(torch.device(device)))
+
+
+def decisions(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
+    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Raises
+    InvalidSetting."""
+    if reason := why_no_kernels(problem, device):
+        return dict.fromkeys(PASSES, _pytorch(reason)), None
+    target = target_of(device)
+    return {pass_: _decide(problem.workload(pass_), target) for pass_ in PASSES}, target
+
+
+def why_no_kernels(problem: Problem, device: torch.device) -> str:
+    """Why no pass of ``problem`` can have kernels; empty if it may."""
+    if device.type not in ("cpu", "cuda"):
+        return f"dwconv has no kernels for {device.type}"
+    if problem.dtype_name not in DTYPES:
+        return f"dwconv has no kernels for {problem.dtype_name}"
+    return "there is nothing to compute" if 0 in problem.input_shape else ""
+
+
+def _decide(workload: Workload, target: Target) -> DispatchDecision:
+    if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
+        return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
+    ways = [_Way(asked=workload, kernel=workload, target=target)]
+    if workload.bias:
+        ways.append(_Way(asked=workload, kernel=dataclasses.replace(workload, bias=False), target=target))
+    deciders: list[_Decider] = [_by_measurements, _by_pack]
+    if settings.untuned() == "predict" and versions.can_build():
+        deciders += [_by_other_versions, _by_crowd, _by_other_size, _by_expectation]
+    refusals: list[str] = []
+    for decide_by in deciders:
+        for way in ways:
+            if decision := decide_by(way, refusals):
+                return decision
+    if refusals:
+        reason = f"no tuned configuration is legal any more; the fastest is out: {refusals[0]}"
+        return _pytorch(reason, command=tune_command(workload))
+    return _unknown(workload, target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """A way to run a workload: a kernel for it, or for the same without a bias, and a sweep for the bias after it."""
+
+    asked: Workload
+    kernel: Workload
+    target: Target
+    """What the call runs on."""
+
+    @property
+    def sweeps(self) -> bool:
+        return self.kernel.bias != self.asked.bias
+
+    @property
+    def command(self) -> str:
+        return tune_command(self.asked)
+
+    def where(self, record: TuningRecord, target: Target) -> str:
+        """Said where a record was measured at another batch size, or with another number of threads, than the call
+        has."""
+        batch = "" if record.workload.batch == self.asked.batch else f" at batch {record.workload.batch}"
+        if not isinstance(target, CpuTarget) or target == self.target:
+            return batch
+        return f"{batch} on {target.threads} thread{'s' if target.threads > 1 else ''}"
+
+
+_Decider = Callable[[_Way, list[str]], DispatchDecision | None]
+"""Who runs a workload in this way; None if that cannot be said. Adds to the list why configurations are out."""
+
+
+def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """What was measured with the versions installed. What is legal as it stands comes first: the time of a record is
+    that of its own configuration."""
+    for adopts in (False, True):
+        for target, record in measured(way.kernel, way.target, current=True):
+            out = f"; the fastest is out: {refusals[0]}" if refusals else ""
+            if reason := why_not_faster(record, target, sweeps=way.sweeps):
+                helps = way.sweeps and not why_not_faster(record, target, sweeps=False)
+                command = _unknown(way.asked, way.target).command if helps else ""
+                where = way.where(record, target)
+                return _pytorch(reason + (f", measured{where}" if where else "") + out, record=record, command=command)
+            try:
+                config, changes = legality.runnable(record, target, adopts=adopts)
+            except InvalidConfig as error:
+                refusals.append(str(error))
+                continue
+            out = f", as it was measured; here {changes}" if changes else out
+            return DispatchDecision(
+                provider="dwconv",
+                reason=praise(record, where=way.where(record, target), sweeps=way.sweeps) + out,
+                record=record,
+                workload=record.workload,
+                target=target,
+                config=config,
+            )
+    return None
+
+
+def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """A kernel that nobody measured, of a pack that the user has loaded all the same."""
+    kernel = packed.unmeasured(way.kernel, way.target)
+    if kernel is None or kernel in legality.broken:
+        return None
+    return DispatchDecision(
+        provider="dwconv",
+        reason="a pack brings it: computed to be the fastest, never measured",
+        workload=kernel.workload,
+        target=way.target,
+        config=kernel.config,
+        command=way.command,
+    )
+
+
+def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """What was measured here with other versions of PyTorch, TVM or the template is a prediction."""
+    for adopts in (False, True):
+        for target, record in measured(way.kernel, way.target, current=False):
+            try:
+                config, changes = legality.runnable(record, target, adopts=adopts)
+            except InvalidConfig as error:
+                refusals.append(str(error))
+                continue
+            reason = f"measured with {made_with(record, versions.installed())}{way.where(record, target)}: "
+            reason += "predicted until it is raced again" + (f"; here {changes}" if changes else "")
+            if expected := expected_again(record, config=config, reason=reason):
+                return _predicted(way, expected, workload=record.workload, target=target, record=record)
+    return None
+
+
+def _by_crowd(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """PyTorch's op, if predictions were made for too many other sizes of the layer. Asked before anything is expected,
+    which takes longer than a step."""
+    if not legality.is_crowded(way.asked, way.target):
+        return None
+    reason = f"{legality.MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more"
+    return dataclasses.replace(_pytorch(reason, command=way.command), crowded=True)
+
+
+def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """What is expected of a layer that was measured here at other sizes: of the nearest that tells anything."""
+    if failed(way.kernel, way.target):
+        return None
+    expected = other_size.expected_from_nearest(at_other_sizes(way.kernel, way.target), way.kernel, way.target)
+    return _from(expected, way) if expected else None
+
+
+def _by_expectation(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+    """What is expected of a workload that nobody measured here."""
+    from dwconv.schedules.template import templates_for
+
+    if failed(way.kernel, way.target):
+        return None
+    try:
+        templates_for(way.kernel, way.target)
+    except NoTemplate:
+        return None
+    expected = gain.expected(way.kernel, way.target, database().bests_of_kind(way.kernel))
+    return _from(expected, way) if expected else None
+
+
+def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
+    """Runs the predicted kernel that the process has at another batch size, or the one that is expected to be best."""
+    from dwconv.schedules.template import Candidate
+
+    known = legality.predicted.get((way.kernel.family, way.target.device))
+    candidate = known or Candidate(way.kernel, expected.config)
+    try:
+        legality.check(candidate, way.target)
+    except InvalidConfig as error:
+        reason = f"the predicted kernel is out: {error}"
+        return _pytorch(reason, expected=expected, command=way.command)
+    expected = dataclasses.replace(expected, config=candidate.config)
+    return _predicted(way, expected, workload=candidate.workload, target=way.target)
+
+
+def _predicted(
+    way: _Way, expected: gain.Expected, *, workload: Workload, target: Target, record: TuningRecord | None = None
+) -> DispatchDecision:
+    """dwconv's kernel for ``workload`` where what is expected makes it sure enough to be faster, else PyTorch's op."""
+    if not is_safe(expected, workload, target, sweeps=way.sweeps):
+        return _pytorch(doubted(expected), record=record, expected=expected, command=way.command)
+    return DispatchDecision(
+        provider="dwconv",
+        reason=foreseen(expected, sweeps=way.sweeps),
+        record=record,
+        expected=expected,
+        workload=workload,
+        target=target,
+        config=expected.config,
+        command=way.command,
+    )
+
+
+def _pytorch(
+    reason: str, *, record: TuningRecord | None = None, expected: gain.Expected | None = None, command: str = ""
+) -> DispatchDecision:
+    return DispatchDecision(provider="pytorch", reason=reason, record=record, expected=expected, command=command)
+
+
+def _unknown(workload: Workload, target: Target) -> DispatchDecision:
+    """Nothing that was measured decides, and nothing is expected: says whether tuning could change that."""
+    from dwconv.schedules.template import templates_for
+
+    if failures := failed(workload, target):
+        latest = failures[-1]
+        return _pytorch(f"none of {len(failures)} candidates worked: {latest.detail or latest.status.value}")
+    try:
+        templates_for(workload, target)
+    except NoTemplate as error:
+        return _pytorch(str(error))
+    if not versions.can_build():
+        return _pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
+    known = database().family(workload, target.device)
+    state = "only predicted" if any(record.measurement for record in known) else "untuned"
+    for record in known:
+        if record.measured and (other := made_with(record, versions.installed())):
+            state = f"measured with {other} only"
+    return _pytorch(f"{state} on {target.device}", command=tune_command(workload))
+
+
+def target_of(device: torch.device) -> Target:
+    """The target of a PyTorch device: a CPU (with as many threads as PyTorch uses now) or a GPU."""
+    if device.type == "cpu":
+        return cpu_target()
+    with torch.cuda.device(device):
+        return cuda_target()
+
+
+def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> str:
+    """The command that tunes ``workload``, or several of its passes."""
+    return f"python -m dwconv.tune {workload_options(workload)} --passes {','.join(passes or [workload.pass_])}"

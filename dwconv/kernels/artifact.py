@@ -1,0 +1,108 @@
+"""Artifact: a built candidate as plain data, so that one process can build it and another run it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from dwconv.problems.workload import ITEMSIZE
+from dwconv.schedules.template import Candidate
+
+BATCH = "n"
+"""The symbolic size in a kernel's shapes."""
+_OTHER_ITEMSIZE = 4
+"""For whole numbers in a workspace."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that a kernel takes: one of its workload's ``inputs`` or ``results``, or ``workspace…``.
+
+    Sizes are numbers, or how many times the batch size they are: ``Extent(times=96)``."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | Extent, ...]
+
+    def shape_at(self, batch: int) -> tuple[int, ...]:
+        return tuple(size.at(batch) if isinstance(size, Extent) else size for size in self.shape)
+
+    def bytes_at(self, batch: int) -> int:
+        return math.prod(self.shape_at(batch)) * ITEMSIZE.get(self.dtype, _OTHER_ITEMSIZE)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A size that follows the batch: ``ceil(batch · times / over)``."""
+
+    times: int = 1
+    over: int = 1
+
+    def at(self, batch: int) -> int:
+        return -(-batch * self.times // self.over)
+
+
+def times_and_over(size: int | Extent) -> tuple[int, int]:
+    """An Extent's, or (number, 0), for C++."""
+    return (size.times, size.over) if isinstance(size, Extent) else (size, 0)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that a CUDA kernel takes: a symbolic size."""
+
+    name: str
+    value: Extent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One CUDA kernel launch; an artifact's launches run in order."""
+
+    kernel: str
+    grid: tuple[int | Extent, int | Extent, int | Extent]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    """Dynamic shared memory to ask for."""
+    arguments: tuple[Argument | Scalar, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A built candidate, as plain data."""
+
+    candidate: Candidate
+    kind: str
+    """``cpu`` or ``cuda``: which loader runs it."""
+    source: str
+    """LLVM IR for ``cpu``, CUDA C++ for ``cuda``; empty if it came in a pack."""
+    arguments: tuple[Argument, ...]
+    """Tensors in calling order: ``inputs``, ``results``, ``workspaces``."""
+    cubin: bytes = b""
+    library: bytes = b""
+    """``cpu``: machine code as a shared library, which is loaded without TVM; without it the source is compiled when it
+    is loaded."""
+    launches: tuple[Launch, ...] = ()
+    resources: dict[str, int] = field(default_factory=dict)
+    """Resources as the compiler reported them, of several kernels the most: ``registers``, ``shared_bytes``,
+    ``spill_bytes``, ``stack_bytes``."""
+    kernel_resources: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The same of each CUDA kernel, by its name."""
+    build_s: float = 0.0
+
+    def bytes_at(self, batch: int) -> int:
+        """Memory for all tensors, workspaces too."""
+        return sum(argument.bytes_at(batch) for argument in self.arguments)
+
+    @property
+    def inputs(self) -> tuple[Argument, ...]:
+        return self.arguments[: len(self.candidate.workload.inputs)]
+
+    @property
+    def results(self) -> tuple[Argument, ...]:
+        first = len(self.candidate.workload.inputs)
+        return self.arguments[first : first + len(self.candidate.workload.results)]
+
+    @property
+    def workspaces(self) -> tuple[Argument, ...]:
+        return self.arguments[len(self.candidate.workload.inputs) + len(self.candidate.workload.results) :]

@@ -1,0 +1,88 @@
+"""Built kernels on disk, so that a training run builds each of them once and not at every start; and which kernels were
+found right here, or wrong, so that each is checked once.
+
+    3f….kernel      an artifact, found by what went into it: the candidate, the target, the versions, and the text of
+                    the templates and of the compiler's driver
+    a0….checked     what was seen of an artifact, found by the artifact itself, the target and the versions
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from dwconv import settings
+from dwconv.kernels import build
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.entry import key_of, read_entry, write_entry
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.schedules.template import Candidate
+from dwconv.system.versions import check_can_build, installed
+
+
+def build_cached(candidate: Candidate, target: Target) -> Artifact:
+    """``build``, or what it gave before. Raises what ``build`` raises; a cache that cannot be read or written is no
+    error."""
+    check_can_build()
+    path = settings.cache_folder() / "kernels" / f"{key_of(candidate, target, _versions())}.kernel"
+    found = read_entry(path)
+    if isinstance(found, Artifact) and found.candidate == candidate:
+        return found
+    artifact = build(candidate, target)
+    write_entry(path, artifact)
+    return artifact
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What was seen of a kernel on this machine."""
+
+    threads: frozenset[int] = frozenset()
+    """The numbers of threads on which it was right; empty for a GPU's."""
+    fault: str = ""
+    """What was wrong, on whatever number of threads; empty if nothing was."""
+
+
+def checked(artifact: Artifact, target: Target) -> Checked | None:
+    """What is remembered of the artifact's kernel; None if nothing is."""
+    match read_entry(_checked_path(artifact, target)):
+        case {"threads": tuple(threads), "fault": str(fault)} if all(type(count) is int for count in threads):
+            return Checked(threads=frozenset(threads), fault=fault)
+    return None
+
+
+def remember_checked(artifact: Artifact, target: Target, *, threads: Iterable[int] = (), fault: str = "") -> None:
+    """Add to what is remembered. A cache that cannot be written is no error: the next process checks again."""
+    known = checked(artifact, target) or Checked()
+    found: dict[str, object] = {"threads": sorted(known.threads.union(threads)), "fault": known.fault or fault}
+    write_entry(_checked_path(artifact, target), found)
+
+
+def _checked_path(artifact: Artifact, target: Target) -> Path:
+    machine = dataclasses.replace(target, threads=1) if isinstance(target, CpuTarget) else target
+    found_by = (dataclasses.replace(artifact, build_s=0.0), machine, installed(), _source())
+    return settings.cache_folder() / "kernels" / f"{key_of(*found_by)}.checked"
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Versions and sources with which the same candidate compiles to the same kernel."""
+    return {"tvm": metadata.version("apache-tvm"), "source": _source()}
+
+
+@cache
+def _source() -> str:
+    """The digest of the templates and the compiler's driver."""
+    import dwconv.kernels
+    import dwconv.schedules
+
+    text = hashlib.sha256()
+    for package in (dwconv.schedules, dwconv.kernels):
+        for file in sorted(Path(package.__path__[0]).rglob("*.py")):
+            text.update(file.read_bytes())
+    return text.hexdigest()

@@ -1,0 +1,131 @@
+"""Compile a candidate for the CPU: schedule -> LLVM IR, optimised for this machine.
+
+The IR travels between processes as text and is turned into machine code where it runs: no linker, no compiler
+installation is needed.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dwconv.errors import BuildError, DwconvError
+from dwconv.kernels.artifact import Argument, Artifact, Extent
+from dwconv.problems.target import CpuTarget
+from dwconv.schedules.template import Candidate
+
+
+def build_cpu(candidate: Candidate, target: CpuTarget) -> Artifact:
+    """Schedule and compile to LLVM IR. Raises InvalidConfig for a config outside the space, BuildError for what TVM or
+    LLVM refuses."""
+    import tvm
+
+    started = time.perf_counter()
+    try:
+        schedule = candidate.schedule(target)
+        function = schedule.mod["main"]
+        with pass_context():
+            library = tvm.compile(schedule.mod, target=llvm_target(target))
+    except DwconvError:
+        raise
+    except Exception as error:
+        raise BuildError(f"{candidate.config.template}: {first_line(error)}") from error
+    return Artifact(
+        candidate=candidate,
+        kind="cpu",
+        source=_without_addresses(library.mod.inspect_source("ll")),
+        arguments=tuple(describe(buffer) for buffer in function.params),
+        build_s=time.perf_counter() - started,
+    )
+
+
+def _without_addresses(ir: str) -> str:
+    """The same IR in every process: TVM names buffers, for LLVM's analysis of aliases, by their place in its memory."""
+    names: dict[str, str] = {}
+    return re.sub(r'(?<=!")0x[0-9a-f]+', lambda address: names.setdefault(address[0], f"buffer{len(names)}"), ir)
+
+
+def pass_context() -> Any:
+    """TVM's passes, without those that would find nothing to do here.
+
+    The templates already write their kernels as loops, vectors and guards. Passes that analyse scheduled blocks, or
+    look for constructs of GPU schedules, would take half of the build time for nothing."""
+    import tvm
+
+    return tvm.transform.PassContext(
+        opt_level=3,
+        config={"tirx.disable_cse_tir": True},
+        disabled_pass=[
+            "s_tir.CompactBufferAllocation",
+            "s_tir.HoistIfThenElse",
+            "s_tir.InjectPermutedLayout",
+            "s_tir.InjectVirtualThread",
+            "s_tir.RenormalizeSplitPattern",
+            "tirx.RemoveNoOp",
+        ],
+    )
+
+
+def llvm_target(target: CpuTarget) -> Any:
+    """TVM's target: this machine's CPU, or the least one that has the vector set that was asked for."""
+    import tvm
+
+    machine = _LEAST_CPUS[target.vector_set] if target.vector_set else {"mcpu": _cpu_name()}
+    if target.present:  # the system's own triple, under which the kernel is loaded
+        machine = {name: value for name, value in machine.items() if name != "mtriple"}
+    return tvm.target.Target({"kind": "llvm", **machine, "num-cores": target.threads})
+
+
+_LEAST_CPUS: dict[str, dict[str, object]] = {
+    "avx512": {"mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v4"},
+    "avx2": {"mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v3"},
+    "neon": {"mtriple": "aarch64-unknown-linux-gnu", "mcpu": "generic", "mattr": ["+neon"]},
+}
+
+
+@cache
+def _cpu_name() -> str:
+    """LLVM's name of this machine's CPU."""
+    import tvm
+
+    return str(tvm.get_global_func("target.llvm_get_system_cpu")())
+
+
+def assembly(artifact: Artifact) -> str:
+    """The machine code of a CPU artifact as text, without what the loader adds."""
+    import tvm
+
+    with tempfile.TemporaryDirectory(prefix="dwconv-") as folder:
+        path = Path(folder) / "kernel.ll"
+        path.write_text(artifact.source)
+        return str(tvm.get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll").inspect_source("asm"))
+
+
+def describe(buffer: Any) -> Argument:
+    """A buffer of a PrimFunc as plain data; its one symbol is the batch."""
+    return Argument(buffer.name, str(buffer.dtype), tuple(_size(size) for size in buffer.shape))
+
+
+def _size(expression: Any) -> int | Extent:
+    """A number, or the batch times a number."""
+    import tvm_ffi
+    from tvm import sym, tirx
+
+    if isinstance(expression, tirx.IntImm):
+        return int(expression)
+    one = sym.Analyzer()
+    tvm_ffi.structural_walk(
+        expression, [(tirx.Var, lambda symbol: one.bind(symbol, tirx.IntImm(str(expression.ty.dtype), 1)))]
+    )
+    return Extent(times=int(one.simplify(expression)))
+
+
+def first_line(error: BaseException) -> str:
+    """The line of an exception that says what happened: TVM's messages begin with a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "Error:" in line or "Check failed" in line]
+    return ((telling or lines or [type(error).__name__])[0])[:300]

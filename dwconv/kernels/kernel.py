@@ -1,0 +1,299 @@
+"""Kernel: an artifact loaded into this process, called with PyTorch tensors.
+
+``kernel(x, w)`` is what a user of the op gets: it takes tensors of PyTorch's shapes with any strides, allocates the
+results, and copies where the kernel needs another layout. ``kernel.run_into`` is the bare call.
+
+A training step makes some hundred of these calls, so each is kept short. A kernel is called from C++ once that is
+compiled (``dwconv.native``). Until then no views are made, and the kernel is given addresses: its shapes are known
+since it was built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dwconv import native
+from dwconv.errors import BuildError, InvalidCall
+from dwconv.kernels.artifact import Artifact, times_and_over
+from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.workload import IMAGES, Layout, Workload, by
+
+ALIGNMENT_BYTES = {"cpu": 4, "cuda": 16}
+"""Where a tensor must start, by kind of kernel. A CPU loads vectors from any address: measured, a vector across two
+cache lines costs less than the copy that would align it. A GPU cannot, so a slice of a tensor may need a copy."""
+# Indices inside a kernel are 32-bit.
+MOST_ELEMENTS = 2**31 - 1
+
+RawCall = Callable[..., Any]
+"""Takes the batch, then the addresses of ``artifact.arguments``; a CUDA kernel is launched on PyTorch's current device
+and stream."""
+
+
+class Kernel:
+    """A built candidate, callable. Load one with ``Kernel.load``."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        call: RawCall,
+        *,
+        code: Callable[[Any], Any] | None = None,
+        device: str | None = None,
+    ) -> None:
+        """``code`` takes the compiled C++ module and returns the same as ``call`` for it. ``device``: where the tensors
+        are, if not on the kind of device that the kernel was built for, as in a simulator."""
+        self.artifact = artifact
+        self.workload: Workload = artifact.candidate.workload
+        self._call = call
+        self._device = device or artifact.kind
+        self._is_cuda = self._device == "cuda"
+        self._off_alignment = ALIGNMENT_BYTES[artifact.kind] - 1
+        self._inputs, self._results = (
+            tuple(_Operand.of(name, artifact, device=self._device) for name in names)
+            for names in (self.workload.inputs, self.workload.results)
+        )
+        self._one = self._results[0] if len(self._results) == 1 else None
+        self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
+        """True if inputs that are dense in the workload's layout can be passed as they are."""
+        self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
+        self._code = code if self.is_direct else None
+        self._native: Any | None = None
+        self._like: Any = torch.empty(0, device=self._device) if self._code else None
+        """On the device that the kernel is for."""
+        # PyTorch prepares an op when it is first called. A fork that waited for this kernel must not meet that half
+        # done.
+        torch.empty(0).new_empty_strided((0,), (1,))
+        if self._code is not None and native.soon() is not None:
+            _ = self.native  # what can go wrong with it goes wrong here, not in a call
+
+    @classmethod
+    def load(cls, artifact: Artifact) -> Kernel:
+        """Load a built artifact into this process. Raises BuildError if the machine code cannot be made or the device
+        is not here."""
+        if artifact.kind == "cpu":
+            from dwconv.kernels.load import load_cpu
+
+            call, entry = load_cpu(artifact)
+            return cls(artifact, call, code=(lambda compiled: compiled.MachineCode(entry, call)) if entry else None)
+        from dwconv.kernels.launch import load_cuda
+
+        launcher = load_cuda(artifact)
+        return cls(artifact, launcher, code=launcher.compiled)
+
+    def __call__(self, *inputs: torch.Tensor) -> Any:
+        """Run on tensors of PyTorch's shapes, ``Workload.shape_of``, at any batch.
+
+        ``inputs`` are the workload's, in its order. Returns y or dx in the workload's layout, or dw contiguous, or
+        (dw, dbias).
+        """
+        compiled = self.native
+        if compiled is not None and (given := native.run(compiled, *inputs)) is not None:
+            return given
+        batch = inputs[0].shape[0]
+        read = [operand.dense(tensor, batch) for operand, tensor in zip(self._inputs, inputs, strict=True)]
+        if self._is_cuda and any(tensor.device != read[0].device for tensor in read):
+            devices = ", ".join(
+                f"{each.name} on {tensor.device}" for each, tensor in zip(self._inputs, read, strict=True)
+            )
+            raise BuildError(f"one kernel, one device: {devices}")
+        given = self.on_dense(*read)
+        (operand, *_) = self._results
+        return given if operand.given is operand.lies else given.contiguous(memory_format=operand.given)
+
+    def on_dense(self, *inputs: torch.Tensor) -> Any:
+        """The same for tensors that have the kernel's layout, shapes and dtype, on one device. Nothing of this is
+        checked."""
+        first = inputs[0]
+        if self._is_cuda and first.get_device() != torch.cuda.current_device():
+            with torch.cuda.device(first.device):
+                return self.on_dense(*inputs)
+        for tensor in inputs:
+            if tensor.untyped_storage().nbytes() < tensor.nbytes:
+                raise _freed(tensor)
+        batch = first.shape[0]
+        result: Any
+        if self._one is not None:
+            one = self._one
+            result = first.new_empty_strided((batch, *one.shape) if one.is_image else one.shape, one.strides)
+            addresses = [*map(_ADDRESS, inputs), result.data_ptr()]
+        else:
+            result = tuple(operand.empty(batch, first) for operand in self._results)
+            addresses = [*map(_ADDRESS, (*inputs, *result))]
+        if functools.reduce(operator.or_, addresses) & self._off_alignment:
+            return self(*inputs)
+        offsets, size_bytes = self._scratch_at.get(batch) or self._place_workspaces(batch)
+        start, scratch = 0, None
+        if size_bytes and self._is_cuda:  # kept until the kernel is queued: the stream then keeps the order
+            scratch = first.new_empty(size_bytes, dtype=torch.uint8)
+            start = scratch.data_ptr()
+        elif size_bytes:
+            start = _scratch(size_bytes)
+        for offset in offsets:
+            addresses.append(start + offset)
+        self._call(batch, *addresses)
+        return result
+
+    def run_into(
+        self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
+    ) -> None:
+        """The bare call, on contiguous, aligned tensors of exactly the shapes in ``artifact.arguments``."""
+        self._call(inputs[0].shape[0], *[tensor.data_ptr() for tensor in (*inputs, *results, *workspaces)])
+
+    @property
+    def native(self) -> Any | None:
+        """The same kernel for C++, from when that is compiled."""
+        if self._native is None and self._code is not None and native.module is not None:
+            with torch.cuda.device(self._like.device) if self._is_cuda else contextlib.nullcontext():
+                self._native = self._for_native(native.soon(), self._code)
+        return self._native
+
+    def _for_native(self, compiled: Any, code: Callable[[Any], Any]) -> Any:
+        workspaces = [
+            compiled.Workspace(
+                getattr(torch, argument.dtype).itemsize,
+                [compiled.Size(*times_and_over(size)) for size in argument.shape],
+            )
+            for argument in self.artifact.workspaces
+        ]
+        inputs, results = (
+            [compiled.Operand(each.is_image, each.any_shape, each.strides, each.dtype, each.lies) for each in operands]
+            for operands in (self._inputs, self._results)
+        )
+        name = f"dwconv::{self.workload.pass_}"
+        return compiled.Kernel(name, code(compiled), self._like, inputs, results, workspaces)
+
+    # -- workspaces --------------------------------------------------------------------------------------------
+
+    def _place_workspaces(self, batch: int) -> tuple[tuple[int, ...], int]:
+        """The offset of each workspace, side by side, and the size of all together."""
+        offsets, end = [], 0
+        for argument in self.artifact.workspaces:
+            offsets.append(end)
+            size_bytes = math.prod(argument.shape_at(batch)) * getattr(torch, argument.dtype).itemsize
+            end += -(-size_bytes // _CACHE_LINE_BYTES) * _CACHE_LINE_BYTES
+        if len(self._scratch_at) >= _MOST_BATCHES:
+            self._scratch_at.clear()
+        placed = self._scratch_at[batch] = (tuple(offsets), end)
+        return placed
+
+
+_ADDRESS = torch.Tensor.data_ptr
+_CACHE_LINE_BYTES = 128
+"""The longest cache line of any device."""
+_MOST_BATCHES = 1000
+
+
+class _Scratch(threading.local):
+    """Memory for the workspaces of the CPU kernels that one thread runs, one after the other: as much as the largest
+    needed. It stays in the thread's caches."""
+
+    def __init__(self) -> None:
+        self._start, self._size_bytes = 0, 0
+
+    def __call__(self, size_bytes: int) -> int:
+        """The address of at least ``size_bytes``."""
+        if size_bytes > self._size_bytes:
+            self._memory = torch.empty(size_bytes, dtype=torch.uint8)  # PyTorch aligns it to a cache line
+            self._start, self._size_bytes = self._memory.data_ptr(), size_bytes
+        return self._start
+
+
+_scratch = _Scratch()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Operand:
+    """A tensor that a kernel reads or writes, and how it lies there; shapes are PyTorch's."""
+
+    name: str
+    is_image: bool
+    shape: tuple[int, ...]
+    """Without the batch, if it is an image."""
+    strides: tuple[int, ...]
+    """With the batch."""
+    elements: int
+    """Number of elements: of one image, or of the whole tensor if it has no batch."""
+    lies: torch.memory_format
+    given: torch.memory_format
+    """The memory format that the user gets."""
+    dtype: torch.dtype
+    device: str
+    """The type of device that the tensor must be on."""
+    alignment: int
+
+    @classmethod
+    def of(cls, name: str, artifact: Artifact, *, device: str) -> _Operand:
+        workload, is_image = artifact.candidate.workload, name in IMAGES
+        shape = workload.shape_of(name)
+        lies = MEMORY_FORMAT[artifact.candidate.template.layout] if is_image else torch.contiguous_format
+        return cls(
+            name=name,
+            is_image=is_image,
+            shape=shape[1:] if is_image else shape,
+            strides=torch.empty(shape, device="meta", memory_format=lies).stride(),
+            elements=math.prod(shape[1:] if is_image else shape),
+            lies=lies,
+            given=MEMORY_FORMAT[workload.layout] if is_image else lies,
+            dtype=getattr(torch, workload.dtype),
+            device=device,
+            alignment=ALIGNMENT_BYTES[artifact.kind],
+        )
+
+    @property
+    def any_shape(self) -> tuple[int, ...]:
+        """The shape; for an image, with a batch of 1 as a placeholder."""
+        return (1, *self.shape) if self.is_image else self.shape
+
+    def dense(self, tensor: torch.Tensor, batch: int) -> torch.Tensor:
+        """``tensor`` as the kernel can read it: a copy if it has another layout or is not aligned."""
+        elements = tensor.numel()
+        if elements != (self.elements * batch if self.is_image else self.elements) or elements > MOST_ELEMENTS:
+            raise BuildError(
+                f"{self.name} has {elements} elements, not {self.elements}{' an image' * self.is_image}, or more than "
+                f"the {MOST_ELEMENTS} that kernels can index"
+            )
+        if tensor.dtype is not self.dtype:
+            raise BuildError(f"{self.name} is {tensor.dtype}, not {self.dtype}")
+        if tensor.device.type != self.device:
+            raise BuildError(f"{self.name} is on {tensor.device}, not on a {self.device}")
+        if elements and not tensor.untyped_storage().nbytes():
+            raise _freed(tensor)
+        if not tensor.is_contiguous(memory_format=self.lies):
+            tensor = tensor.contiguous(memory_format=self.lies)
+        if tensor.data_ptr() % self.alignment:
+            tensor = tensor.clone(memory_format=self.lies)
+        return tensor
+
+    def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
+        return like.new_empty_strided((batch, *self.shape) if self.is_image else self.shape, self.strides)
+
+
+def _freed(tensor: torch.Tensor) -> InvalidCall:
+    """Said of memory that was given back, as FSDP does between two uses of a weight."""
+    return InvalidCall(
+        f"a tensor of {by(tensor.shape)} has no memory: its storage was freed or made smaller; bring it back before "
+        "the call, and before its gradient"
+    )
+
+
+def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None:
+    """Why a ``kind`` of kernel that reads ``layout`` copies ``tensor`` first; None if it needs no copy."""
+    lies = tensor.permute(0, 2, 3, 1) if layout == "nhwc" else tensor
+    if not lies.is_contiguous():
+        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+            return "it is expanded, several of its elements are one in memory"
+        if tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last):
+            return f"the kernel reads {layout}, it lies as {'nchw' if layout == 'nhwc' else 'nhwc'}"
+        return f"it does not lie densely as {layout}, as a slice or a transposed tensor does not"
+    if tensor.data_ptr() % ALIGNMENT_BYTES[kind]:
+        return f"it does not start at a multiple of {ALIGNMENT_BYTES[kind]} bytes"
+    return None

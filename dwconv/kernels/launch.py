@@ -1,0 +1,194 @@
+"""Launch a CUDA artifact on PyTorch's current device and stream, through the driver API.
+
+A training step makes some hundred launches, and many kernels are shorter than a slow call. So everything that is known
+beforehand is packed beforehand, once for each batch size:
+
+    values       x  w  y  workspace0  n     a call writes the addresses; the sizes are there
+                 ▲  ▲  ▲  ▲           ▲
+    parameters   └──┴──┴──┴───────────┘     of each launch: where in ``values`` its arguments are
+
+Not yet run on a GPU: tested against a stand-in for the driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import torch
+
+from dwconv.errors import BrokenInstallation, BuildError, NoDevice
+from dwconv.kernels.artifact import Artifact, Extent, Launch, Scalar, times_and_over
+
+_MOST_PACKED = 1000
+"""Batch sizes and devices to remember at a time, in each thread."""
+
+
+def load_cuda(artifact: Artifact) -> Launcher:
+    """A function of the batch size and of the addresses of ``artifact.arguments``, on PyTorch's current device.
+
+    It launches on PyTorch's current stream and returns at once. Raises NoDevice without a GPU, BuildError if the driver
+    refuses the cubin: it is loaded now, before anything relies on it.
+    """
+    if not torch.cuda.is_available():
+        raise NoDevice(f"{artifact.candidate.workload.key} is built for a GPU, and there is none in this machine")
+    launcher = Launcher(artifact)
+    launcher.load(torch.cuda.current_device())
+    return launcher
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """The artifact's kernels on one device; ``module`` keeps them alive, in the device's primary ``context``, which is
+    PyTorch's."""
+
+    context: Any
+    module: Any
+    functions: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """All launches of a call at one batch size on one device, but for the addresses."""
+
+    context: ctypes.c_void_p
+    values: Any
+    launches: tuple[tuple[Any, ...], ...]
+    """The arguments of each launch before the stream, and those after it."""
+    parameters: tuple[Any, ...]
+    """The arrays that the launches point to, kept alive."""
+
+
+class _OfThread(threading.local):
+    """Packed launches of one thread: two threads must not write their addresses to the same place."""
+
+    def __init__(self) -> None:
+        self.packed: dict[tuple[int, int], _Packed] = {}
+
+
+class Launcher:
+    """A CUDA artifact, loaded: called with the batch size and addresses. ``load_cuda`` makes it."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._artifact = artifact
+        self._count = len(artifact.arguments)
+        self._set_context, self._launch = _entries()
+        self._on_device: dict[int, _Loaded] = {}
+        self._of_thread = _OfThread()
+
+    def __call__(self, batch: int, *addresses: int) -> None:
+        device = torch.cuda.current_device()
+        packed = self._of_thread.packed.get((device, batch)) or self._pack(device, batch)
+        packed.values[: self._count] = addresses
+        # The current context is per thread; autograd's threads have none before their first call of the CUDA runtime.
+        status = self._set_context(packed.context)
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(device))
+        for before, after in packed.launches:
+            status = status or self._launch(*before, stream, *after)
+        if status:
+            self._check((_driver().CUresult(status),))
+
+    def compiled(self, module: Any) -> Any:
+        """The same for ``module``, the compiled C++, on the device that is current now."""
+        device = torch.cuda.current_device()
+        loaded = self._on_device.get(device) or self.load(device)
+        positions = {argument.name: position for position, argument in enumerate(self._artifact.arguments)}
+
+        def size(given: int | Extent) -> Any:
+            return module.Size(*times_and_over(given))
+
+        launches = [
+            module.Launch(
+                int(function), [size(each) for each in launch.grid], launch.block, launch.shared_bytes,
+                [
+                    module.LaunchArgument(-1, size(each.value)) if isinstance(each, Scalar) else
+                    module.LaunchArgument(positions[each.name], size(0))
+                    for each in launch.arguments
+                ],
+            )
+            for launch, function in zip(self._artifact.launches, loaded.functions, strict=True)
+        ]  # fmt: skip
+        addresses = (ctypes.cast(entry, ctypes.c_void_p).value for entry in _entries())
+        raw_stream = partial(torch._C._cuda_getCurrentRawStream, device)
+        return module.Launches(*addresses, int(loaded.context), launches, self, raw_stream)
+
+    def _pack(self, device: int, batch: int) -> _Packed:
+        loaded = self._on_device.get(device) or self.load(device)
+        artifact = self._artifact
+        positions = {argument.name: position for position, argument in enumerate(artifact.arguments)}
+        sizes = [each for launch in artifact.launches for each in launch.arguments if isinstance(each, Scalar)]
+        # Eight bytes each: an address fills them, a 32-bit size is the lower half (little-endian).
+        values = (ctypes.c_uint64 * (self._count + len(sizes)))()
+        for position, size in enumerate(sizes, start=self._count):
+            values[position] = size.value.at(batch)
+        start, next_size = ctypes.addressof(values), self._count
+        launches, parameters = [], []
+        for launch, function in zip(artifact.launches, loaded.functions, strict=True) if batch else ():
+            places = []
+            for argument in launch.arguments:
+                if isinstance(argument, Scalar):
+                    places.append(next_size)
+                    next_size += 1
+                else:
+                    places.append(positions[argument.name])
+            parameters.append((ctypes.c_void_p * len(places))(*(start + 8 * place for place in places)))
+            launches.append(((ctypes.c_void_p(int(function)), *_dimensions(launch, batch)), (parameters[-1], None)))
+        if len(self._of_thread.packed) >= _MOST_PACKED:
+            self._of_thread.packed.clear()
+        packed = self._of_thread.packed[device, batch] = _Packed(
+            ctypes.c_void_p(int(loaded.context)), values, tuple(launches), tuple(parameters)
+        )
+        return packed
+
+    def load(self, device: int) -> _Loaded:
+        """Load the cubin into the device's primary context. Raises BuildError."""
+        driver = _driver()
+        context = self._check(driver.cuDevicePrimaryCtxRetain(self._check(driver.cuDeviceGet(device))))
+        self._check(driver.cuCtxSetCurrent(context))
+        module = self._check(driver.cuModuleLoadData(self._artifact.cubin))
+        functions = []
+        for launch in self._artifact.launches:
+            function = self._check(driver.cuModuleGetFunction(module, launch.kernel.encode()))
+            if launch.shared_bytes:  # more than 48 KB, static memory included, must be asked for
+                attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self._check(driver.cuFuncSetAttribute(function, attribute, launch.shared_bytes))
+            functions.append(function)
+        loaded = self._on_device[device] = _Loaded(context, module, tuple(functions))
+        return loaded
+
+    def _check(self, answer: tuple[Any, ...]) -> Any:
+        """The value of a driver call, which answers (status, value…)."""
+        status, *values = answer
+        if status.value:
+            raise BuildError(f"CUDA driver: {status.name} for {self._artifact.candidate.config}")
+        return values[0] if values else None
+
+
+def _dimensions(launch: Launch, batch: int) -> tuple[int, ...]:
+    """Grid, block, and bytes of shared memory."""
+    grid = (size.at(batch) if isinstance(size, Extent) else size for size in launch.grid)
+    return (*grid, *launch.block, launch.shared_bytes)
+
+
+def _driver() -> Any:
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise BrokenInstallation(f"running on a GPU needs {error.name}; run: pip install 'dwconv[cuda]'") from error
+    return driver
+
+
+@cache
+def _entries() -> tuple[Any, Any]:
+    """cuCtxSetCurrent and cuLaunchKernel, called through ctypes: the Python bindings add 10 µs a call.
+
+    ctypes releases the interpreter lock, since a launch waits where the stream is full. Argument types are not
+    declared: calls then take half the time, pointers are passed as pointers, and all else is an int in C, too."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise NoDevice(f"the driver of the GPU cannot be loaded: {error}") from error
+    return library.cuCtxSetCurrent, library.cuLaunchKernel

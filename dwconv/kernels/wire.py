@@ -1,0 +1,115 @@
+"""The format of messages between processes, and of files on disk: dataclasses as msgpack, each with its name, and only
+those that are known here.
+
+A worker runs code that may be wrong; nothing it sends can be more than data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from enum import Enum
+from typing import Any, TypeVar
+
+import msgspec
+
+from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
+from dwconv.problems.target import CacheLevel, CpuTarget, CudaTarget, Limits
+from dwconv.problems.workload import Workload
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+
+_NAME = "@"  # the key of a dataclass's name beside its fields
+
+_known: dict[str, type] = {}
+
+T = TypeVar("T")
+
+
+def message(kind: type[T]) -> type[T]:
+    """Class decorator: a frozen dataclass that may pass between processes. Its sequences are tuples."""
+    _known[kind.__name__] = kind
+    return kind
+
+
+for _kind in (
+    *(Workload, Config, Candidate, CpuTarget, CudaTarget, Limits, CacheLevel),
+    *(Artifact, Argument, Extent, Scalar, Launch),
+):
+    message(_kind)
+
+
+def encode(value: object) -> bytes:
+    """Bytes that ``decode`` reads back. Raises TypeError for anything but plain data."""
+    return msgspec.msgpack.encode(_plain(value))
+
+
+def decode(data: bytes) -> Any:
+    """The value that ``encode`` wrote. Raises ValueError for other bytes, and for fields of the wrong type."""
+    try:
+        return _whole(msgspec.msgpack.decode(data))
+    except (msgspec.MsgspecError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"not a message: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and type(value).__name__ in _known:
+        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {_NAME: type(value).__name__, **fields}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, bytes)):
+        return value
+    if isinstance(value, str):
+        return str(value)  # TVM's strings are a subclass
+    raise TypeError(f"{type(value).__name__} cannot pass between processes")
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        fields = {key: _whole(item) for key, item in value.items()}
+        return _dataclass(_known[fields.pop(_NAME)], fields) if _NAME in fields else fields
+    if isinstance(value, list):
+        return tuple(_whole(item) for item in value)
+    return value
+
+
+def _dataclass(kind: type, fields: dict[str, Any]) -> Any:
+    for name, hint in _hints(kind).items():
+        if name in fields and not _fits(fields[name], hint):
+            raise TypeError(f"{kind.__name__}.{name} is {str(fields[name])[:60]!r}")
+    return kind(**fields)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The type of each field."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """True if a decoded value is of the type ``hint``, as far as messages go."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is typing.Literal:
+        return value in inner
+    if origin is dict:
+        key, item = inner
+        return isinstance(value, dict) and all(_fits(k, key) and _fits(v, item) for k, v in value.items())
+    if origin is tuple and inner[-1] is ...:
+        return isinstance(value, tuple) and all(_fits(one, inner[0]) for one in value)
+    if origin is tuple:
+        return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))

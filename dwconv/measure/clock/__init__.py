@@ -1,0 +1,1 @@
+"""How long a call takes, and what other work took meanwhile."""

@@ -1,0 +1,249 @@
+"""Time calls in rounds, in turns with the calls they are compared to.
+
+A disturbance of the machine then affects all of them alike. A round is many calls, so that reading the clock costs
+nothing, and the median over the rounds ignores rounds that were interrupted. On a busy machine there are more and
+shorter rounds, which fit between two interruptions, and only the undisturbed ones are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from dwconv.measure.clock import contention
+from dwconv.records.record import Measurement
+
+Call = Callable[[], object]
+
+_LEAST_ROUNDS = 3
+_LEAST_OF_DISTURBED = 5
+"""Undisturbed rounds to keep if others were disturbed."""
+_SHORTEST_ROUND_S = 0.0003
+"""A scheduler lets a thread run for milliseconds, so some rounds of this length fit between two interruptions."""
+_DISTURBED = 0.02
+"""A round that lost no more than this share of its time counts as undisturbed: clocks and interrupts take as much."""
+_TRIES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much time to spend on timing."""
+
+    round_s: float
+    """A round takes at least this long, on a quiet machine."""
+    rounds: int
+    """Enough undisturbed rounds of each call."""
+    budget_s: float
+    """After this time the rounds so far must do, if there are three."""
+    patience_s: float = 0.0
+    """Extra time if too few rounds were undisturbed."""
+
+
+# For one trial, for the finalists, for the few known candidates of a race, and for a first impression.
+TRIAL = Effort(round_s=0.002, rounds=15, budget_s=0.15, patience_s=0.45)
+FINAL = Effort(round_s=0.004, rounds=31, budget_s=1.5, patience_s=4.0)
+RACE = Effort(round_s=0.001, rounds=9, budget_s=0.1, patience_s=0.2)
+GLANCE = Effort(round_s=0.001, rounds=5, budget_s=0.05, patience_s=0.25)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lap:
+    """Some calls in a row."""
+
+    seconds: float
+    lost: float = 0.0
+    """The share of this time that other work took from us. A parallel kernel waits for its slowest thread, which may be
+    milliseconds if that thread has no core."""
+
+    @property
+    def disturbed(self) -> bool:
+        return self.lost > _DISTURBED
+
+
+class Clock(Protocol):
+    """Times calls that run on a device."""
+
+    def ready(self, call: Call) -> Call:
+        """Make a call ready for laps, once for many laps. A call that is ready stays as it is."""
+        ...
+
+    def lap(self, call: Call, *, times: int) -> Lap: ...
+
+    def overall(self) -> Callable[[], float]:
+        """Watch the machine from now on. The returned function gives the share of the time since then that other work
+        took, by signs that are too coarse for a single lap."""
+        ...
+
+
+class CpuClock:
+    """The wall clock, for kernels that run on PyTorch's threads. ``crowded`` says that this process has more threads
+    than cores; by default it has as many as PyTorch now uses."""
+
+    def __init__(self, *, crowded: bool | None = None) -> None:
+        # Our own threads waiting for each other look like other work taking their cores.
+        self._crowded = bool(contention.crowding(torch.get_num_threads())) if crowded is None else crowded
+
+    def ready(self, call: Call) -> Call:
+        return call
+
+    def lap(self, call: Call, *, times: int) -> Lap:
+        before = contention.read()
+        started = time.perf_counter()
+        for _ in range(times):
+            call()
+        seconds = time.perf_counter() - started
+        after = contention.read()
+        return Lap(seconds=seconds, lost=0.0 if self._crowded else contention.lost(before, after))
+
+    def overall(self) -> Callable[[], float]:
+        before = contention.load()
+        return lambda: contention.lost_to_the_machine(before, contention.load(), crowded=self._crowded)
+
+
+class InTurn:
+    """Makes one of several calls, in turn, and holds on to the last results, so that the next ones go to other
+    memory."""
+
+    def __init__(self, calls: Sequence[Call], *, held: int) -> None:
+        self._calls = tuple(calls)
+        self._next = 0
+        self._held: deque[object] = deque(maxlen=held)
+        self.turns = max(len(self._calls), held + 1)
+        """After so many calls everything repeats."""
+
+    def __call__(self) -> None:
+        self._held.append(self._calls[self._next]())
+        self._next = (self._next + 1) % len(self._calls)
+
+
+def time_in_turns(
+    calls: Mapping[str, Call], *, clock: Clock, effort: Effort, hopeless_above_us: float | None = None
+) -> dict[str, Measurement]:
+    """Measure ``calls`` round by round, one after the other.
+
+    Disturbed rounds are set aside, the same ones for all calls, if enough others are left; ``Measurement.contention``
+    tells how disturbed the kept ones are. Ends early if the first of ``calls`` is clearly slower than
+    ``hopeless_above_us`` in its undisturbed rounds."""
+    started = time.perf_counter()
+    overall_lost = clock.overall()
+    turns = _Turns(calls, clock=clock, round_s=effort.round_s)
+    while True:
+        turns.take()
+        if turns.undisturbed >= effort.rounds:
+            break
+        if turns.count < _LEAST_ROUNDS:
+            continue
+        if hopeless_above_us is not None and turns.first_is_slower_than(hopeless_above_us):
+            break
+        if time.perf_counter() - started > effort.budget_s + (0.0 if turns.suffice else effort.patience_s):
+            break
+    lost = overall_lost()
+    return {name: _measurement(rounds, lost=lost) for name, rounds in turns.kept().items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Round:
+    """A lap, as the time per call."""
+
+    us: float
+    lost: float
+    disturbed: bool
+
+
+class _Turns:
+    """Rounds of some calls, in turns."""
+
+    def __init__(self, calls: Mapping[str, Call], *, clock: Clock, round_s: float) -> None:
+        self._calls = {name: clock.ready(call) for name, call in calls.items()}
+        self._clock = clock
+        self._usual_round_s = self._round_s = round_s
+        self._least_s = {name: self._warm_up(call) for name, call in self._calls.items()}
+        self._turns: list[dict[str, _Round]] = []
+        self.undisturbed = 0
+        """Turns in which no round was disturbed."""
+
+    @property
+    def count(self) -> int:
+        return len(self._turns)
+
+    @property
+    def _least(self) -> int:
+        """How many undisturbed rounds each call needs."""
+        return _LEAST_ROUNDS if self.undisturbed == self.count else _LEAST_OF_DISTURBED
+
+    @property
+    def suffice(self) -> bool:
+        """True if there are enough undisturbed rounds of each call."""
+        return min(self._undisturbed_rounds(name) for name in self._calls) >= self._least
+
+    def take(self) -> None:
+        """Take a round of each call."""
+        turn = {name: self._round(name) for name in self._calls}
+        self._turns.append(turn)
+        self.undisturbed += not any(round_.disturbed for round_ in turn.values())
+        if self.count >= _LEAST_ROUNDS and 2 * self.undisturbed < self.count:
+            self._round_s = min(self._round_s, max(self._round_s / 2, _SHORTEST_ROUND_S))
+
+    def first_is_slower_than(self, us: float) -> bool:
+        """True if all undisturbed rounds of the first call are slower; False if there are too few to tell."""
+        first = next(iter(self._calls))
+        calm_us = [turn[first].us for turn in self._turns if not turn[first].disturbed]
+        return len(calm_us) >= _LEAST_ROUNDS and min(calm_us) > us
+
+    def kept(self) -> dict[str, list[_Round]]:
+        """The undisturbed turns. If they are too few, equally many undisturbed rounds of each call; if even those are
+        too few, the least disturbed quarter of all rounds."""
+        if self.undisturbed >= self._least:
+            calm = [turn for turn in self._turns if not any(round_.disturbed for round_ in turn.values())]
+            return {name: [turn[name] for turn in calm] for name in self._calls}
+        count = min(self._undisturbed_rounds(name) for name in self._calls)
+        if count < self._least:
+            count = max(self._least, self.count // 4)
+        return {
+            name: sorted((turn[name] for turn in self._turns), key=lambda round_: round_.lost)[:count]
+            for name in self._calls
+        }
+
+    def _undisturbed_rounds(self, name: str) -> int:
+        return sum(not turn[name].disturbed for turn in self._turns)
+
+    def _warm_up(self, call: Call) -> float:
+        """The seconds of one call, roughly."""
+        call()
+        laps = []
+        for _ in range(_TRIES):
+            laps.append(self._clock.lap(call, times=1))
+            if not laps[-1].disturbed:  # a disturbed lap may have taken any time
+                break
+        once_s = max(min(lap.seconds for lap in laps), 1e-7)
+        if once_s < self._round_s:  # a single short call is mostly clock and cold caches
+            times = math.ceil(self._round_s / 2 / once_s)
+            once_s = min(once_s, max(self._clock.lap(call, times=times).seconds / times, 1e-7))
+        return once_s
+
+    def _round(self, name: str) -> _Round:
+        call = self._calls[name]
+        if self._least_s[name] < self._usual_round_s:
+            call()  # fill the caches, which the call before has used; if one call fills a round, that hardly matters
+        times = max(1, math.ceil(self._round_s / self._least_s[name]))
+        lap = self._clock.lap(call, times=times)
+        self._least_s[name] = max(min(self._least_s[name], lap.seconds / times), 1e-7)
+        return _Round(us=lap.seconds / times * 1e6, lost=lap.lost, disturbed=lap.disturbed)
+
+
+def _measurement(rounds: list[_Round], *, lost: float) -> Measurement:
+    us = [round_.us for round_ in rounds]
+    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
+    return Measurement(
+        median_us=statistics.median(us),
+        spread_us=three_quarters - quarter,
+        rounds=len(us),
+        contention=round(max(lost, statistics.mean(round_.lost for round_ in rounds)), 3),
+    )

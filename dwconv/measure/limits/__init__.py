@@ -1,0 +1,1 @@
+"""How fast this CPU can copy and multiply."""

@@ -1,0 +1,1 @@
+"""Processes that may die: candidates are built and measured in them."""

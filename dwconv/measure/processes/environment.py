@@ -1,0 +1,108 @@
+"""Failures because the machine is short of something: how to recognise them, and how often to try again.
+
+They say nothing about the candidate that was running.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+import time
+
+from dwconv import settings
+from dwconv.errors import EnvironmentFailure, NonsenseAnswer, Shortage, WorkerCannotStart, WorkerError
+from dwconv.system import memory
+
+_OF_ERRNO = {
+    errno.ENOSPC: Shortage.DISK,
+    errno.EDQUOT: Shortage.DISK,
+    errno.ENOMEM: Shortage.MEMORY,
+    errno.EMFILE: Shortage.FILES,
+    errno.ENFILE: Shortage.FILES,
+    errno.EAGAIN: Shortage.PROCESSES,
+}
+# The messages that libraries and compilers print for the same errors.
+_OF_WORDS = {
+    **{os.strerror(number): shortage for number, shortage in _OF_ERRNO.items()},
+    "can't start new thread": Shortage.PROCESSES,
+    "std::bad_alloc": Shortage.MEMORY,
+}
+
+
+def shortage_of(error: BaseException) -> Shortage | None:
+    """The shortage that ``error``, or an error that caused it, is about; None if it is about something else."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, MemoryError):
+            return Shortage.MEMORY
+        if isinstance(seen, OSError) and seen.errno in _OF_ERRNO:
+            return _OF_ERRNO[seen.errno]
+        if found := shortage_in(str(seen)):
+            return found
+        seen = seen.__cause__ if seen.__suppress_context__ else seen.__context__
+    return None
+
+
+def shortage_in(words: str) -> Shortage | None:
+    """The shortage that the last line of a process's output is about; None if it is about something else."""
+    return next((shortage for telling, shortage in _OF_WORDS.items() if telling in words), None)
+
+
+class Patience:
+    """Decides whether an error of one request is the request's own fault, the machine's, or not clear yet.
+
+    ``needs_bytes``: the memory that the request is known to need."""
+
+    def __init__(self, *, needs_bytes: int = 0) -> None:
+        self._needs_bytes = needs_bytes
+        self._failures = 0
+
+    def again(self, error: WorkerError) -> bool:
+        """True, after a pause, if the request should be tried again, this time alone; False if it is to blame.
+
+        Raises EnvironmentFailure if the machine is to blame and does not recover. Raises ``error`` itself if no worker
+        can start: no request is to blame for that."""
+        if not self._worth_another_try(error):
+            if isinstance(error, WorkerCannotStart):
+                raise error
+            return False
+        if isinstance(error, NonsenseAnswer):
+            return True
+        if self._failures > len(settings.RETRY_PAUSES_S):
+            raise EnvironmentFailure(f"the machine is short of {_name(error)}: {error}; {_way_out(error)}") from error
+        pause_s = settings.RETRY_PAUSES_S[self._failures - 1]
+        print(f"note: short of {_name(error)}: {error}; trying again in {pause_s:g} s", file=sys.stderr)
+        time.sleep(pause_s)
+        return True
+
+    def _worth_another_try(self, error: WorkerError) -> bool:
+        self._failures += 1
+        if not error.doubtful or 2 * self._needs_bytes > memory.total_bytes():
+            return False
+        if self._failures == 1:
+            return True
+        # It has run alone. If memory was short then and is not now, its own demand was the reason.
+        enough = memory.available_bytes() >= max(memory.LITTLE_BYTES, 2 * self._needs_bytes)
+        return error.shortage is not None and not (error.shortage is Shortage.MEMORY and enough)
+
+
+def _name(error: WorkerError) -> str:
+    assert error.shortage is not None
+    return error.shortage.value
+
+
+def _way_out(error: WorkerError) -> str:
+    match error.shortage:
+        case Shortage.DISK:
+            way = f"make room in {tempfile.gettempdir()} or set TMPDIR to another folder"
+        case Shortage.MEMORY:
+            way = "close other programs or use fewer --jobs"
+        case Shortage.FILES:
+            way = "raise the limit (ulimit -n)"
+        case Shortage.PROCESSES:
+            way = "raise the limit (ulimit -u) or use fewer --jobs"
+        case _:
+            way = "close other programs"
+    return f"{way}, then run the same command again"

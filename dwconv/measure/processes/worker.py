@@ -1,0 +1,182 @@
+"""Inside a worker process: read a request, do it, answer, until the parent is gone.
+
+A handler does the work: a class that is made once from the setup message and then called with each request. An
+exception becomes an answer; a crash of this process costs the parent one request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dwconv import settings
+from dwconv.kernels.wire import message
+from dwconv.measure.processes import channel
+from dwconv.measure.processes.environment import shortage_of
+
+Handler = Callable[[Any], Any]
+
+MOST_EXTENSION = 5
+"""A time limit does not count the time in which a worker waits for a core, up to this many times the limit."""
+
+# A worker ends itself this long after that, if the parent has not done it.
+_GRACE_S = 2.0
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The work to do, and how long it may take. ``number`` is random, and different each time."""
+
+    number: int
+    body: Any
+    timeout_s: float
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The value that the handler returned, with the number of the request. Number 0 means: ready for the first one."""
+
+    number: int
+    body: Any
+
+
+@message
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """The exception that the handler raised: its name and its first line, and the value of a ``Shortage`` if that was
+    the reason."""
+
+    number: int
+    kind: str
+    reason: str
+    shortage: str | None
+
+
+READY = Request(number=0, body=None, timeout_s=settings.WORKER_START_TIMEOUT_S)
+"""Stands for the first message: it is answered when the handler is made."""
+
+
+def main(descriptor: int, role: str, folder: str) -> None:
+    """Serve the parent at the other end of the socket ``descriptor`` with the handler ``role`` (``module:name``).
+    ``folder`` is for this worker's temporary files, and is removed with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is the parent's business
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _be_first_to_go_when_memory_runs_out()
+    connection = socket.socket(fileno=descriptor)
+    threading.Thread(target=_end_with_parent, args=(descriptor, folder), daemon=True).start()
+    try:
+        _serve(connection, role)
+        status = 1
+    except (EOFError, OSError):  # the parent is gone, or has no more requests
+        shutil.rmtree(folder, ignore_errors=True)
+        status = 0
+    except BaseException:  # noqa: BLE001  nobody is left to handle it; the parent reads it in the output
+        traceback.print_exc()
+        sys.stderr.flush()
+        status = 1
+    os._exit(status)  # no destructors: they could hang on memory that a bad kernel broke
+
+
+def locate(dotted: str) -> Any:
+    """The object that ``module:name`` names; the name may have dots."""
+    module, _, names = dotted.partition(":")
+    found: Any = importlib.import_module(module)
+    for name in names.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its name if it has none."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)[:300]
+
+
+def _serve(connection: socket.socket, role: str) -> None:
+    def make_handler(_: None) -> Handler:
+        make = locate(role)  # before the setup is read: the import registers the handler's messages
+        handler: Handler = make(channel.receive(connection))
+        return handler
+
+    made = _answer(make_handler, READY)
+    if isinstance(made, Failure):
+        channel.send(connection, made)
+        return
+    channel.send(connection, Answer(number=READY.number, body=None))
+    while True:
+        request = channel.receive(connection)
+        with _limit(request.timeout_s * MOST_EXTENSION + _GRACE_S):
+            answer = _answer(made.body, request)
+        try:
+            channel.send(connection, answer)
+        except TypeError as error:  # the handler's answer is no message
+            channel.send(connection, _failure(request, error))
+
+
+def _answer(handler: Handler, request: Request) -> Answer | Failure:
+    try:
+        return Answer(number=request.number, body=handler(request.body))
+    except Exception as error:  # noqa: BLE001  the one place where everything is caught: a bad candidate costs itself
+        return _failure(request, error)
+
+
+def _failure(request: Request, error: Exception) -> Failure:
+    shortage = shortage_of(error)
+    return Failure(
+        number=request.number,
+        kind=type(error).__name__,
+        reason=one_line(error),
+        shortage=None if shortage is None else shortage.value,
+    )
+
+
+@contextlib.contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """After ``seconds`` the operating system ends this process, even if Python code can no longer run."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _end_with_parent(descriptor: int, folder: str) -> None:
+    """Wait until the parent closes its end, or dies; then end this process and all that it started."""
+    poller = select.poll()
+    poller.register(descriptor, 0)  # a hang-up is always reported
+    poller.poll()
+    shutil.rmtree(folder, ignore_errors=True)
+    kill_with_children(os.getpid())
+
+
+def kill_with_children(worker: int) -> None:
+    """Kill a worker process, its process group, and its children that left the group."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(worker).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker, signal.SIGKILL)
+
+
+def _be_first_to_go_when_memory_runs_out() -> None:
+    with contextlib.suppress(OSError):  # Linux only
+        Path("/proc/self/oom_score_adj").write_text("1000")

@@ -1,0 +1,154 @@
+"""Cases: the data and batch sizes that kernels are verified on.
+
+A finalist is verified on every kind of data, and at batch sizes that a kernel may treat specially: one, a few, odd and
+even ones, multiples of 4 and not, more than it was tuned for, a large odd one. All cases of whole numbers take their
+images from the same few, so that many batch sizes need one reference, and one comparison of bits each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from dwconv.measure.threads import on_threads, to_handle
+from dwconv.problems.reference import Answer, Data, exact_answers, operands, repeated, right_answers
+from dwconv.problems.workload import IMAGES, Workload
+from dwconv.system.memory import free_bytes
+
+_EXTREME, _ROUNDED = (1, 2), 2
+"""Batch sizes of the cases of extreme data, and of the one that sums in float32 round."""
+_FEW_IMAGES = (3, 5, 6, 8, 4, 7)
+"""Batch sizes of cases of whole numbers, the first in any case, the others as long as all have no more elements than
+this."""
+_ELEMENTS_OF_FEW = 6_000_000
+_MANY_IMAGES, _MORE_IMAGES, _ELEMENTS_OF_MANY = 33, 9, 4_000_000
+"""An odd batch size of whole numbers: the first, or as large a one as has no more elements, but at least the second,
+and more than the kernel was tuned for."""
+CASES_OF_A_FINALIST = len(_EXTREME) + len(_FEW_IMAGES) + 3
+"""At most."""
+# Multiplications that a reference may take: some seconds. If a batch takes more, its images repeat.
+_MOST_PRODUCTS = 2_000_000_000
+# Different images in all cases of whole numbers of a finalist; three of them where images are large.
+_MOST_DIFFERENT, _LEAST_DIFFERENT = 8, 3
+# Memory for an element of a case: the tensor itself, copies in several layouts, the answer and its bound in float64.
+_BYTES_OF_AN_ELEMENT = 48
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Inputs and the right answers, one per result."""
+
+    workload: Workload
+    data: Data
+    inputs: tuple[torch.Tensor, ...]
+    answers: tuple[Answer, ...]
+
+    @property
+    def is_exact(self) -> bool:
+        return all(answer.allowed is None for answer in self.answers)
+
+    @property
+    def elements(self) -> int:
+        """In all inputs and results."""
+        return sum(tensor.numel() for tensor in (*self.inputs, *(answer.expected for answer in self.answers)))
+
+
+def make_case(
+    workload: Workload,
+    *,
+    data: Data,
+    seed: int = 0,
+    device: str = "cpu",
+    images: int | None = None,
+    kind: str | None = None,
+) -> Case:
+    """``images``: how many different images are enough; they repeat. ``kind``: the kind of device that runs the kernel,
+    if it is not ``device``."""
+    count = min(workload.batch, _affordable(workload), images or workload.batch)
+    with on_threads(to_handle(_elements(workload))):
+        inputs = operands(workload, data=data, seed=seed, device=device, images=count)
+        answers = right_answers(workload, *inputs, kind=kind)
+    if count < workload.batch:
+        inputs = _taken(workload, inputs, repeated(workload.batch, count).to(device))
+    return Case(workload=workload, data=data, inputs=inputs, answers=answers)
+
+
+def cases_of_finalists(workload: Workload, *, device: str, fast_math: bool = False) -> list[Case]:
+    """The verdict of the last case is kept. Batches too large for the memory are left out. ``fast_math`` promises
+    nothing about extreme values."""
+
+    def fits(batch: int) -> bool:
+        return batch <= workload.batch or _fits(workload.with_batch(batch), device=device)
+
+    def made(batch: int, data: Data) -> Case:
+        return make_case(workload.with_batch(batch), data=data, seed=batch, device=device)
+
+    extreme = [made(batch, "normal" if fast_math else "extreme") for batch in _EXTREME if fits(batch)]
+    rounded = [made(_ROUNDED, "normal")] if fits(_ROUNDED) else []
+    batches = [batch for batch in batches_of_finalists(workload) if fits(batch)]
+    return [*extreme, *(_of_whole_numbers(workload, batches, device=device) if batches else ()), *rounded]
+
+
+def batches_of_finalists(workload: Workload) -> list[int]:
+    """The batch sizes that a finalist is verified at on whole numbers."""
+    of_one = _elements(workload.with_batch(1))
+    affordable = min(_MANY_IMAGES, _ELEMENTS_OF_MANY // of_one)
+    many = max(affordable, workload.batch + 1, _MORE_IMAGES) | 1
+    few, left = [], _ELEMENTS_OF_FEW // of_one
+    for batch in dict.fromkeys((*_FEW_IMAGES, workload.batch + 1)):
+        if batch == _FEW_IMAGES[0] or (batch <= left and batch != many):
+            few.append(batch)
+            left -= batch
+    return [few[0], many, *few[1:]]
+
+
+def _of_whole_numbers(workload: Workload, batches: Sequence[int], *, device: str) -> list[Case]:
+    largest = workload.with_batch(max(batches))
+    different = max(_LEAST_DIFFERENT, min(_MOST_DIFFERENT, _ELEMENTS_OF_MANY // _elements(workload.with_batch(1))))
+    images = min(different, largest.batch)
+    with on_threads(to_handle(_elements(workload.with_batch(images)))):
+        inputs = operands(largest, data="integers", seed=largest.batch, device=device, images=images)
+        answers = exact_answers(workload, batches, *inputs) if images <= _affordable(workload) else None
+        if answers is None:
+            return [
+                make_case(workload.with_batch(batch), data="integers", seed=batch, device=device, images=images)
+                for batch in batches
+            ]
+        return [
+            Case(
+                workload=workload.with_batch(batch),
+                data="integers",
+                inputs=_taken(workload, inputs, repeated(batch, images).to(device)),
+                answers=of_batch,
+            )
+            for batch, of_batch in zip(batches, answers, strict=True)
+        ]
+
+
+def _taken(workload: Workload, inputs: Sequence[torch.Tensor], order: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The inputs of a batch with these images."""
+    return tuple(
+        tensor[order] if name in IMAGES else tensor for name, tensor in zip(workload.inputs, inputs, strict=True)
+    )
+
+
+def _affordable(workload: Workload) -> int:
+    """Images that a reference can be had for."""
+    return max(1, _MOST_PRODUCTS // max(1, workload.with_batch(1).flops // 2))
+
+
+def fresh_case(workload: Workload, *, device: str) -> Case:
+    """New data, to verify a kernel once more after it was timed."""
+    return make_case(workload, data="integers", seed=-1, device=device, images=_LEAST_DIFFERENT)
+
+
+def _fits(workload: Workload, *, device: str) -> bool:
+    """False if the case would fill most of the memory."""
+    return _elements(workload) * _BYTES_OF_AN_ELEMENT < free_bytes(device) // 2
+
+
+def _elements(workload: Workload) -> int:
+    return sum(math.prod(workload.shape_of(name)) for name in (*workload.inputs, *workload.results))

@@ -1,0 +1,146 @@
+"""The short check of a kernel that was not verified on this machine, before its first use in a process that trains.
+
+It takes milliseconds where ``verify_finalist`` takes up to seconds: few images, of few different channels, which repeat
+over all that the kernel has. Every element of the results is judged; the kernel is the one that will run.
+
+The check has a thread of its own. What surrounds the call (modes, transforms, autocast, autograd's state, a stream that
+is captured, flushed denormals, the number of threads) belongs to the thread of the call, and does not reach into it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+
+import torch
+
+from dwconv.kernels.load import openmp_is_here
+from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel
+from dwconv.measure.verify.cases import Case
+from dwconv.measure.verify.judge import judge_all
+from dwconv.problems.reference import Answer, Data, operands, right_answers
+from dwconv.problems.workload import IMAGES, Workload
+
+_PRODUCTS = 1_000_000
+"""Multiplications that a reference may take: a few ms."""
+_FEWEST_CHANNELS = 3
+"""Different channels, if a layer has so many: with fewer a kernel could mix up neighbours. The number is odd, so that
+a kernel that is off by a vector of channels reads others."""
+_ELEMENTS = 1_000_000
+"""In the images of a case of several images, unless a smaller one would leave out what is asked of every kernel. With
+extreme values, which are more work to judge, a third of it."""
+_MOST_ELEMENTS = 1 << 24
+"""In the images of a case of two images. Beyond it there is one image: memory matters more."""
+
+
+def fault_at_first_use(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int], fast_math: bool) -> str:
+    """What is wrong with the results of a kernel on ``device``, in one line; empty if nothing is. ``threads``: the
+    numbers of threads that a CPU's kernel is run on. Raises what the kernel raises, and MemoryError."""
+    ended: list[str | BaseException] = []
+
+    def check() -> None:
+        try:
+            ended.append(_fault(kernel, device, threads=threads, fast_math=fast_math))
+        except BaseException as error:  # noqa: BLE001  the caller raises it
+            ended.append(error)
+
+    thread = threading.Thread(target=check, name="dwconv-first-use", daemon=True)
+    thread.start()
+    thread.join()
+    (outcome,) = ended
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _fault(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int], fast_math: bool) -> str:
+    torch.set_flush_denormal(False)  # of this thread, which has it from the one that started it
+    torch.get_num_threads()  # PyTorch sets it when a thread first asks, and from now on no more
+    on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with on_device, _openmp_threads(1), torch.inference_mode():
+        for batch, data in _cases(kernel.artifact.candidate.workload, fast_math=fast_math):
+            workload = kernel.artifact.candidate.workload.with_batch(batch)
+            case = _case(workload, data=data, device=device)
+            bench = Bench(kernel, case)
+            for count in threads or (1,):
+                with _openmp_threads(count):
+                    bench.run()
+                verdict = judge_all(bench.results, case)
+                if not verdict.right:
+                    return _told(bench.fault() or verdict.reason, batch, data, count)
+            if fault := bench.fault():  # what was written elsewhere stays there
+                return _told(fault, batch, data, count)
+    return ""
+
+
+def _told(fault: str, batch: int, data: Data, threads: int) -> str:
+    return f"{fault} (at batch size {batch}, {data} data, threads={threads})"
+
+
+def _cases(workload: Workload, *, fast_math: bool) -> list[tuple[int, Data]]:
+    """Batch size and data of each case: one image, and more of them, of whole numbers; and extreme values, of which
+    ``fast_math`` promises nothing."""
+    image = math.prod(workload.with_batch(1).input_shape) + math.prod(workload.with_batch(1).output_shape)
+    cases: list[tuple[int, Data]] = [(1, "integers")]
+    if 2 * image <= _MOST_ELEMENTS:
+        cases.append((3 if 3 * image <= _ELEMENTS else 2, "integers"))
+    if 2 * image <= _ELEMENTS // 3:
+        cases.append((2, "normal" if fast_math else "extreme"))
+    return cases
+
+
+def _case(workload: Workload, *, data: Data, device: torch.device) -> Case:
+    """A case whose channels repeat the data and the answers of a few."""
+    products = workload.flops // 2 // workload.channels
+    count = max(_FEWEST_CHANNELS, _PRODUCTS // max(1, products))
+    count = min(workload.channels, count - (count + 1) % 2)
+    few = dataclasses.replace(workload, channels=count)
+    inputs = operands(few, data=data, seed=workload.batch, device=str(device))
+    answers = right_answers(few, *inputs)
+    if count < workload.channels:
+        channels = torch.arange(workload.channels, device=device) % count
+        named = zip(workload.inputs, inputs, strict=True)
+        inputs = tuple(_repeated(workload, name, tensor, channels) for name, tensor in named)
+        answers = tuple(
+            Answer(
+                expected=_repeated(workload, name, answer.expected, channels),
+                allowed=None if answer.allowed is None else _repeated(workload, name, answer.allowed, channels),
+                may_be_nan=None
+                if answer.may_be_nan is None
+                else _repeated(workload, name, answer.may_be_nan, channels),
+            )
+            for name, answer in zip(workload.results, answers, strict=True)
+        )
+    return Case(workload=workload, data=data, inputs=inputs, answers=answers)
+
+
+def _repeated(workload: Workload, name: str, tensor: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:
+    """A tensor of few channels as one of all; ``channels`` says which of the few each channel of x is."""
+    if name not in ("x", "dx"):
+        of_multiplier = torch.arange(workload.multiplier, device=channels.device)
+        channels = (channels[:, None] * workload.multiplier + of_multiplier).flatten()
+    if name not in IMAGES:
+        return tensor.index_select(0, channels)
+    if workload.layout == "nchw":
+        return tensor.index_select(1, channels)
+    return tensor.permute(0, 2, 3, 1).index_select(3, channels).permute(0, 3, 1, 2)
+
+
+@contextmanager
+def _openmp_threads(count: int) -> Iterator[None]:
+    """Set how many threads OpenMP gives to this thread's kernels and ops. ``torch.set_num_threads`` would set it for
+    threads that start meanwhile, too."""
+    if not openmp_is_here():
+        yield
+        return
+    openmp = ctypes.CDLL(None)
+    usual = openmp.omp_get_max_threads()
+    openmp.omp_set_num_threads(count)
+    try:
+        yield
+    finally:
+        openmp.omp_set_num_threads(usual)

@@ -1,0 +1,1 @@
+"""Models: their depthwise layers found, converted, listed, and reverted."""

@@ -1,0 +1,104 @@
+"""ConversionSummary: what ``convert`` did with a model, and ``summary``, which tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from torch import nn
+
+from dwconv.discovery.step import unwrapped
+from dwconv.errors import InvalidWorkload
+
+if TYPE_CHECKING:
+    from dwconv.discovery import Discovery
+    from dwconv.tuner.race.race_result import RaceResult
+
+
+@dataclass(frozen=True)
+class ConvertedLayer:
+    """A layer by its name in the model, empty for the model itself, with its sizes or the reason why not."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionSummary:
+    """What ``convert`` did. Prints as a table."""
+
+    converted: tuple[ConvertedLayer, ...]
+    skipped: tuple[ConvertedLayer, ...]
+    """Convolutions with groups that were left as they are, and why."""
+    converted_before: int = 0
+    """Layers that were dwconv's already."""
+    functional: bool = False
+    """True if all functional calls in the model's forward pass run on dwconv."""
+    called: tuple[ConvertedLayer, ...] = ()
+    """What ran in the example through functional calls: the layer whose weight they use, or else the module that makes
+    them, and what became of them."""
+    discovery: Discovery | None = None
+    """The depthwise convolutions that ran in the example; None without one."""
+    races: tuple[RaceResult, ...] = ()
+    """What was raced, for each kind of device that the example ran on."""
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.converted)} depthwise layers converted"]
+        if self.converted_before:
+            lines[0] += f", {self.converted_before} were before"
+        if self.skipped:
+            lines[0] += f", {len(self.skipped)} left as they are"
+        lines += ["functional calls run on dwconv, wherever the model makes them"] if self.functional else []
+        lines += self._of_the_example()
+        rows = [*self.converted, *self.skipped, *self.called]
+        width = max((len(shown_name(row.name)) for row in rows), default=0)
+        return "\n".join([*lines, *(f"  {shown_name(row.name):<{width}}  {row.text}" for row in rows)])
+
+    def _of_the_example(self) -> list[str]:
+        """A line or a few on what ran in the example, and what was raced of it."""
+        if self.discovery is None:
+            return []
+        if not self.discovery.layers:
+            return ["no depthwise layer ran in the example: nothing to race"]
+        lines = [str(race) for race in self.races]
+        lines += [f"not all was raced: {race.problem}" for race in self.races if race.problem]
+        lines += [f"left out: {layer}" for layer in self.discovery.left_out]
+        ran = {layer.name for layer in self.discovery.layers}
+        idle = [shown_name(layer.name) for layer in self.converted if without_wrappers(layer.name) not in ran]
+        return lines + ([f"did not run in the example: {', '.join(idle)}"] if idle else [])
+
+
+def summary(model: nn.Module) -> ConversionSummary:
+    """What the latest ``convert`` of ``model`` did in this process; wrappers are looked through. Raises InvalidWorkload
+    for a model that was not converted, and for a copy of one."""
+    found = _summaries.get(unwrapped(model))
+    if found is None:
+        raise InvalidWorkload(
+            f"{type(unwrapped(model)).__name__} was not converted in this process, or is a copy of what was; call "
+            "dwconv.convert(model)"
+        )
+    return found
+
+
+def remember(model: nn.Module, told: ConversionSummary) -> None:
+    """``summary(model)`` tells it from now on."""
+    _summaries[unwrapped(model)] = told
+
+
+_summaries: WeakKeyDictionary[nn.Module, ConversionSummary] = WeakKeyDictionary()
+
+
+def shown_name(name: str) -> str:
+    return name or "(the model itself)"
+
+
+def without_wrappers(name: str) -> str:
+    """The name of a layer in the model without its wrappers, as discovery has it."""
+    while name.startswith(_WRAPPERS):
+        name = name.partition(".")[2]
+    return name
+
+
+_WRAPPERS = ("module.", "_orig_mod.")
+"""What DistributedDataParallel, DataParallel and torch.compile put before the names of layers."""

@@ -1,0 +1,117 @@
+"""Classes that ``convert`` makes of a user's own, so that a module stays an instance of what it was.
+
+Each is remembered by the class it was made of: alike modules have one class. An instance can be copied, pickled and
+saved, as far as one of the user's class can. ``plain_class`` is the class that it was made of.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from dwconv.call.active import active
+from dwconv.model.same_padding import SamePadding
+
+Class = type[nn.Module]
+
+FORWARD = ("forward", "_conv_forward", "__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward")
+"""The methods of a layer that make up its forward pass."""
+
+
+def overridden(plain: Class, pytorchs: Class) -> list[str]:
+    """The methods of PyTorch's layer that ``plain`` computes its forward pass with instead."""
+    return [name for name in FORWARD if getattr(plain, name) is not getattr(pytorchs, name)]
+
+
+def depthwise_class(plain: Class, ours: Class) -> Class:
+    """``plain``, which computes what PyTorch's layer computes, on the kernels of ``ours``."""
+    return _made("depthwise", plain, ours)
+
+
+def same_padding_class(plain: Class, ours: Class) -> Class:
+    """``plain``, which pads as TensorFlow does, on the kernels of ``ours``."""
+    return _made("same padding", plain, ours)
+
+
+def functional_class(module: nn.Module) -> Class:
+    """The class of ``module``, with its forward pass under ``active``."""
+    # Of a forward that somebody put into the instance, the class knows nothing.
+    return _made("called" if "forward" in vars(module) else "functional", type(module), None)
+
+
+def is_functional(module: nn.Module) -> bool:
+    """True if its class is such a one."""
+    return getattr(type(module), "runs_functional_calls", False)
+
+
+def reparametrized(module: nn.Module, target: Class) -> Class:
+    """The class of a parametrised module (``torch.nn.utils.parametrize``) as it would be had ``target`` been
+    parametrised: PyTorch looks for the properties in the class, and for the class before in its bases."""
+    plain = type(module)
+    members = {name: each for name, each in vars(plain).items() if name not in ("__dict__", "__weakref__")}
+    return type(f"Parametrized{target.__name__}", (target,), {**members, "plain_class": plain})
+
+
+def class_before_parametrizations(module: nn.Module) -> Class:
+    found: Class = type(module).__bases__[0] if is_parametrized(module) else type(module)
+    return found
+
+
+def _made(kind: str, plain: Class, ours: Class | None) -> Class:
+    of = kind, plain, ours
+    if of not in _classes:
+        _classes[of] = _make(kind, plain, ours)
+    return _classes[of]
+
+
+_classes: dict[Any, Class] = {}
+
+
+def _make(kind: str, plain: Class, ours: Class | None) -> Class:
+    bases: tuple[type, ...]
+    members: dict[str, Any] = {"plain_class": plain, "__module__": plain.__module__, "__doc__": plain.__doc__}
+    if ours is None:
+        members["runs_functional_calls"] = True
+        name, bases = plain.__name__, (plain,)  # the name is what libraries know a model by
+    elif kind == "depthwise":
+        name, bases = f"Depthwise{plain.__name__}", (plain, ours)
+    else:
+        name, bases = f"Depthwise{plain.__name__}", (SamePadding, plain, ours)
+    made: Class = type(name, bases, members)
+    if ours is None:
+        method = "__call__" if kind == "called" else "forward"
+        setattr(made, method, _under_active(getattr(plain, method)))
+        made.__qualname__ = plain.__qualname__
+    made.__reduce_ex__ = _reduce(made, (kind, plain, ours))  # type: ignore[method-assign, assignment]
+    return made
+
+
+def _under_active(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)  # libraries look at the arguments that it takes
+    def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with active():
+            return method(self, *args, **kwargs)
+
+    return run
+
+
+def _reduce(made: Class, of: tuple[str, Class, Class | None]) -> Callable[[Any, int], Any]:
+    """The class cannot be found by its name: it is made again."""
+
+    def reduce(self: Any, protocol: int) -> Any:
+        reduced = super(made, self).__reduce_ex__(max(protocol, 2))
+        if isinstance(reduced, tuple) and reduced[:2] == (copyreg.__newobj__, (made,)):  # type: ignore[attr-defined]
+            return (_instance, of, *reduced[2:])
+        return reduced
+
+    return reduce
+
+
+def _instance(kind: str, plain: Class, ours: Class | None) -> nn.Module:
+    made = _made(kind, plain, ours)
+    return made.__new__(made)

@@ -1,0 +1,36 @@
+"""``revert``, which gives converted layers the classes back that they had, for tools that look for PyTorch's own."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TypeVar
+
+from torch import nn
+
+from dwconv.errors import DwconvWarning
+from dwconv.model.conversion import shown_name
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def revert(model: Model) -> Model:
+    """Undo ``convert`` in place, and return ``model``: its layers have the classes again that they had before.
+
+    The layers stay the objects they are, with their parameters, hooks, mode and names. So what looks for PyTorch's
+    classes finds them: fusing layers, quantisation, pruning. A ``dwconv.nn.DepthwiseConv2d`` that ``convert`` did not
+    make becomes an ``nn.Conv2d``, too. A layer of a class that was made of dwconv's stays; a warning names it.
+    ``convert`` may be called again at any time.
+    """
+    left = []
+    for name, module in model.named_modules():
+        is_converted = False
+        # Its own: a subclass computes what its plain class does not. Of functional calls there may be a class more.
+        while (plain := vars(type(module)).get("plain_class")) is not None:
+            module.__class__, is_converted = plain, True
+        if not is_converted and isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
+            left.append(f"{shown_name(name)}, a {type(module).__name__}")
+    if left:
+        made_of = "a class made of dwconv's computes what no other does; revert before it is made"
+        warnings.warn(f"not reverted: {'; '.join(left)}: {made_of}", DwconvWarning, stacklevel=2)
+    return model

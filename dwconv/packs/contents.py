@@ -1,0 +1,74 @@
+"""Which kernels of a workload go into a pack: those that a call would run here, by the records."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dwconv.call.plan import on_all_threads
+from dwconv.dispatch import legality
+from dwconv.dispatch.advantage import why_not_faster
+from dwconv.dispatch.knowledge import measured
+from dwconv.errors import InvalidConfig
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
+from dwconv.records.record import Status, TuningRecord
+from dwconv.records.validity import is_current
+from dwconv.schedules.template import Candidate
+from dwconv.system import versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The record that decides who runs a workload, and the kernels that this takes."""
+
+    record: TuningRecord
+    target: Target
+    """The target that the kernels are built for: on a CPU perhaps another number of threads."""
+    candidates: tuple[Candidate, ...]
+    """None where PyTorch's op is faster; two where larger batches take more threads."""
+
+
+def choose(workload: Workload, target: Target, known: Database) -> Choice | None:
+    """None if ``known`` has no record that decides: measured on ``target`` with the versions installed; or, for a GPU
+    that is not here, computed."""
+    ways = [workload, dataclasses.replace(workload, bias=False)] if workload.bias else [workload]
+    for way in ways:
+        for found_on, record in _records(way, target, known):
+            if target.present and why_not_faster(record, found_on, sweeps=way != workload):
+                return Choice(record=record, target=found_on, candidates=())
+            if choice := _legal(record, found_on):
+                return choice
+    return None
+
+
+def _legal(record: TuningRecord, target: Target) -> Choice | None:
+    try:
+        config, _ = legality.runnable(record, target, adopts=False)
+    except InvalidConfig:
+        return None
+    configs = dict.fromkeys([config, on_all_threads(config, target)])
+    candidates = tuple(Candidate(record.workload, each) for each in configs)
+    return Choice(record=record, target=target, candidates=candidates)
+
+
+def _records(workload: Workload, target: Target, known: Database) -> Iterator[tuple[Target, TuningRecord]]:
+    """With what they were measured on, those that count most first: as dispatch asks for them; or, where nothing can be
+    measured, those of least computed cost, at the nearest batch size first."""
+    if target.present:
+        yield from measured(workload, target, current=True, known=known)
+        return
+    found = [
+        record
+        for record in known.family(workload, target.device)
+        if record.status is Status.OK
+        and record.measurement is not None
+        and record.measurement.predicted
+        and not record.fast_math
+        and is_current(record, versions.installed())
+    ]
+    found.sort(key=lambda one: (abs(math.log(one.workload.batch / workload.batch)), one.rank))
+    yield from ((target, record) for record in found)

@@ -1,0 +1,91 @@
+"""Problem: the sizes of a convolution as PyTorch has them; from a call, before it is known what can run it.
+
+A Workload is what can have kernels. A Problem may be of any type, and of an empty batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from dwconv.problems.workload import Layout, Pass, Workload, by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """The sizes of a call, as PyTorch has them: what decisions are made for."""
+
+    input_shape: tuple[int, ...]
+    """(N, C, H, W)"""
+    weight_shape: tuple[int, ...]
+    """(C·multiplier, 1, KH, KW)"""
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    """(top, bottom, left, right)"""
+    dilation: tuple[int, ...]
+    dtype: torch.dtype
+    layout: Layout
+    bias: bool = False
+
+    @classmethod
+    def of(cls, workload: Workload) -> Problem:
+        """The problem whose pass the workload is; of dgrad without the bias, which it does not know."""
+        (top, bottom), (left, right) = workload.padding
+        return cls(
+            input_shape=workload.shape_of("x"),
+            weight_shape=workload.shape_of("w"),
+            stride=workload.stride,
+            padding=(top, bottom, left, right),
+            dilation=workload.dilation,
+            dtype=getattr(torch, workload.dtype),
+            layout=workload.layout,
+            bias=workload.bias,
+        )
+
+    @property
+    def geometry(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], Layout]:
+        """stride, padding, dilation, layout: as our ops take them."""
+        return self.stride, self.padding, self.dilation, self.layout
+
+    @property
+    def dtype_name(self) -> str:
+        return str(self.dtype).removeprefix("torch.")
+
+    def workload(self, pass_: Pass) -> Workload:
+        """Raises InvalidWorkload for an empty batch, or a dtype that has no kernels."""
+        batch, channels, height, width = self.input_shape
+        out_channels, _, kernel_h, kernel_w = self.weight_shape
+        top, bottom, left, right = self.padding
+        fprop = Workload(
+            pass_="fprop",
+            batch=batch,
+            channels=channels,
+            input_size=(height, width),
+            kernel=(kernel_h, kernel_w),
+            multiplier=out_channels // channels,
+            stride=(self.stride[0], self.stride[1]),
+            padding=((top, bottom), (left, right)),
+            dilation=(self.dilation[0], self.dilation[1]),
+            dtype=self.dtype_name,  # type: ignore[arg-type]  # the workload checks it
+            layout=self.layout,
+            bias=self.bias,
+        )
+        return fprop.for_pass(pass_)
+
+    def __str__(self) -> str:
+        """``8×144×56×56 nhwc float32, kernel 3×3, stride 1×1, padding 1×1×1×1``, the defaults left out."""
+        words = [
+            f"{by(self.input_shape)} {self.layout} {self.dtype_name}",
+            f"kernel {by(self.weight_shape[2:])}",
+        ]
+        for name, sizes, default in (
+            ("stride", self.stride, 1),
+            ("padding", self.padding, 0),
+            ("dilation", self.dilation, 1),
+        ):
+            if any(size != default for size in sizes):
+                words.append(f"{name} {by(sizes) if len(set(sizes)) > 1 else sizes[0]}")
+        if self.weight_shape[0] != self.input_shape[1]:
+            words.append(f"multiplier {self.weight_shape[0] // self.input_shape[1]}")
+        return ", ".join(words) + " with a bias" * self.bias

@@ -1,0 +1,394 @@
+"""The right answer of a pass, and the error that a kernel is allowed.
+
+Every pass is a sum over taps: shifted slices of the tensors, multiplied and added in float64, one tap at a time.
+Nothing here uses PyTorch's convolutions, since kernels are compared with them too. NaN and infinity propagate to the
+results that they contribute to, and to no others.
+
+Tensors have PyTorch's shapes (``Workload.shape_of``); a pass's inputs and results come in the order of
+``Workload.inputs`` and ``Workload.results``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+
+from dwconv.problems.workload import IMAGES, Workload
+
+Data = Literal["integers", "normal", "extreme"]
+"""Test data. ``integers`` are so small that every order of summation in float32 gives the exact result. ``normal``
+values are drawn from a normal distribution. ``extreme`` values are near the ends of the dtype's range, of widely
+different magnitudes, NaN or infinite: each channel has one of these kinds, its neighbours have others."""
+
+# float32 holds every whole number up to this one.
+_EXACT = 2**24
+# Rounding errors of a sum of n terms grow like sqrt(n) if they are independent; the constant covers short sums,
+# where they are not, and the few roundings outside the sum.
+_SHORT_SUM = 8.0
+# Relative rounding error of one float32 operation, and of storing a result. Kernels sum in float32.
+_SUM_ROUNDING = 2.0**-24
+_STORE_ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+# Results below the smallest normal number of a type are rounded to a fixed step, products in float32 as well.
+_SMALLEST_STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
+# Extreme values, as shares of the decades that a type has above 1: in float32 10^30, and 10^-20 to 10^20. All sums of
+# products with normal values stay in the range of float32, whatever their order.
+_LARGE, _WIDE = 0.78, 0.52
+_LARGE_VALUES, _TINY_VALUES, _WIDE_VALUES, _NOT_FINITE, _NOT_FINITE_SECOND = range(5)
+# Elements to work on at once: on a CPU they stay in the caches. With several threads there are so few that PyTorch runs
+# them on one: waiting for other threads at every tap would take milliseconds on a busy machine.
+_AT_ONCE, _AT_ONCE_ON_ONE_THREAD, _AT_ONCE_ON_A_GPU = 1 << 15, 1 << 17, 1 << 26
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One right result, and the error that a kernel is allowed in each element."""
+
+    expected: torch.Tensor
+    """The result in float64; in the workload's dtype if the answer is exact."""
+    allowed: torch.Tensor | None
+    """The allowed error in float64; None if the answer is exact. Infinite where a float32 sum may overflow."""
+    may_be_nan: torch.Tensor | None = None
+    """True where NaN is right as well; None if nowhere."""
+
+
+def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = None) -> tuple[Answer, ...]:
+    """The results of ``workload`` on these inputs. If the inputs have fewer images than its batch, the images repeat.
+
+    The answers are exact if all inputs are whole numbers so small that float32 sums of them cannot round; else they
+    have a bound on the rounding of float32 sums and of storing the result. ``kind`` is the device that runs the kernel,
+    ``cpu`` or ``cuda``; by default the one that the inputs are on."""
+    results = _of_the_batch(workload, *inputs)
+    if _sums_are_exact(workload, *inputs):
+        return tuple(_exact(workload, result) for result in results)
+    magnitudes = _of_the_batch(workload, *(tensor.abs() for tensor in inputs))
+    may_be_nan = [_may_be_nan(workload, *inputs, kind=kind or inputs[0].device.type), None]  # dbias meets no padding
+    return tuple(
+        Answer(expected=result, allowed=_allowed(workload, result, magnitude), may_be_nan=nan)
+        for result, magnitude, nan in zip(results, magnitudes, may_be_nan, strict=False)
+    )
+
+
+def exact_answers(workload: Workload, batches: Sequence[int], *inputs: torch.Tensor) -> list[tuple[Answer, ...]] | None:
+    """The answers at each of these batch sizes, whose images are those of the inputs: one reference serves all. None if
+    float32 sums may round at the largest."""
+    first, second, *_ = inputs
+    images = len(first)
+    if not _sums_are_exact(workload.with_batch(max(batches)), *inputs):
+        return None
+    orders = [repeated(batch, images).to(first.device) for batch in batches]
+    if workload.pass_ == "wgrad":  # a sum over images: of each alone, and how often it counts
+        alone = [reference(workload.with_batch(1), first[k : k + 1], second[k : k + 1]) for k in range(images)]
+        of_images = [torch.stack(results) for results in zip(*alone, strict=True)]
+        times = [torch.bincount(order, minlength=images).double() for order in orders]
+        answers = [tuple(torch.tensordot(counts, each, dims=1) for each in of_images) for counts in times]
+    else:
+        (of_image,) = (result.float() for result in reference(workload.with_batch(images), *inputs))
+        answers = [(_laid_out(workload, of_image[order]),) for order in orders]
+    return [tuple(_exact(workload, result) for result in results) for results in answers]
+
+
+def _exact(workload: Workload, result: torch.Tensor) -> Answer:
+    """float32 in between: a kernel sums in float32 and rounds once, and so may not round twice from float64."""
+    return Answer(expected=result.float().to(_dtype(workload)), allowed=None)
+
+
+def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
+    """The error allowed in each element; ``magnitude`` is the sum of the absolute values of its terms."""
+    count, step = terms(workload), _SMALLEST_STEP[workload.dtype]
+    sum_error = _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(count)) * magnitude + count * _SMALLEST_STEP["float32"]
+    allowed = sum_error + _STORE_ROUNDING[workload.dtype] * (result.abs() + sum_error) + step
+    return allowed.where(magnitude < torch.finfo(_dtype(workload)).max, math.inf)
+
+
+def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """``reference`` for the workload's batch; the inputs hold only the images that differ."""
+    first, second, *bias = inputs
+    images = len(first)
+    if images == workload.batch:
+        return reference(workload, *inputs)
+    if workload.pass_ == "wgrad":  # a sum over images: an image that repeats n times counts n times
+        times = torch.bincount(repeated(workload.batch, images), minlength=images).to(first.device)
+        return reference(workload.with_batch(images), first, second.double() * times.view(-1, 1, 1, 1))
+    (result,) = reference(workload.with_batch(images), first, second, *bias)
+    return (_laid_out(workload, result[repeated(workload.batch, images).to(first.device)]),)
+
+
+def repeated(batch: int, images: int) -> torch.Tensor:
+    """For each image of a batch, which of the ``images`` different ones it is. They repeat in an order without a
+    period, so that a kernel that takes one image for another shows."""
+    number = torch.arange(batch)
+    round_ = number // images
+    return (number + round_ + round_ // images) % images
+
+
+def _may_be_nan(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.Tensor | None:
+    """True where infinity or NaN meets padding whose zeros a ``kind`` of kernel multiplies: 0 · ∞ is NaN. In NCHW on
+    the CPU that is the padding to the left and right of images, with CUDA all padding."""
+    first, second, *_ = inputs
+    axes = (0, 1) if kind == "cuda" else (1,)
+    if kind == "cuda" and workload.pass_ == "wgrad":
+        x_is_padded = _meets_zeros(workload, "x", first, second, axes=axes)
+        return x_is_padded | _meets_zeros(workload, "dy", second, first, axes=axes)
+    if workload.pass_ == "wgrad" or (kind == "cpu" and workload.layout == "nhwc") or second.isfinite().all():
+        return None
+    return _meets_zeros(workload, workload.inputs[0], first, second, axes=axes)
+
+
+def _meets_zeros(
+    workload: Workload, name: str, padded: torch.Tensor, other: torch.Tensor, *, axes: tuple[int, ...]
+) -> torch.Tensor:
+    """True where the result is NaN if the zeros around ``padded``, which is x or dy, are multiplied along these axes:
+    the padding becomes part of the tensor. Only ``other`` may be infinite or NaN."""
+    size, padding, widths = list(workload.input_size), list(workload.padding), []
+    for axis in (1, 0):
+        stride, (before, after) = workload.stride[axis], padding[axis]
+        if axis not in axes:
+            widths += [0, 0]
+        elif name == "x":
+            widths += [before, after]
+            size[axis], padding[axis] = size[axis] + before + after, (0, 0)
+        else:  # as far as the kernel reaches; with so much more padding, dy has that size
+            beyond = -(-workload.dilation[axis] * (workload.kernel[axis] - 1) // stride)
+            widths += [beyond, beyond]
+            padding[axis] = (before + stride * beyond, after + stride * beyond)
+    larger = dataclasses.replace(workload, input_size=(size[0], size[1]), padding=(padding[0], padding[1]), bias=False)
+    given = [F.pad(torch.ones_like(padded), widths), torch.where(other.isfinite(), 1.0, math.inf)]
+    return _of_the_batch(larger, *(given if name == workload.inputs[0] else reversed(given)))[0].isnan()
+
+
+def reference(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The pass in float64, tap by tap, on the inputs' device. Returns its results."""
+    totals = tuple(
+        torch.zeros(workload.shape_of(name), dtype=torch.float64, device=inputs[0].device) for name in workload.results
+    )
+    for images, channels in _portions(workload, device=inputs[0].device):
+        portion = dataclasses.replace(
+            workload, batch=images.stop - images.start, channels=channels.stop - channels.start
+        )
+        taken = [
+            tensor[_part(workload, name, images, channels)].double().contiguous()
+            for name, tensor in zip(workload.inputs, inputs, strict=True)
+        ]
+        for name, total, result in zip(workload.results, totals, _at_once(portion, *taken), strict=True):
+            total[_part(workload, name, images, channels)] += result
+    return tuple(_laid_out(workload, total) for total in totals)
+
+
+def _portions(workload: Workload, *, device: torch.device) -> Iterator[tuple[slice, slice]]:
+    """Slices of images and channels, to be worked on one after the other."""
+    if device.type == "cuda":
+        at_once = _AT_ONCE_ON_A_GPU
+    else:
+        at_once = _AT_ONCE if torch.get_num_threads() > 1 else _AT_ONCE_ON_ONE_THREAD
+    plane = max(math.prod(workload.input_size), workload.multiplier * math.prod(workload.output_size))
+    images = min(workload.batch, max(1, at_once // plane))
+    channels = max(1, at_once // (images * plane))
+    for image in range(0, workload.batch, images):
+        for channel in range(0, workload.channels, channels):
+            yield (
+                slice(image, min(image + images, workload.batch)),
+                slice(channel, min(channel + channels, workload.channels)),
+            )
+
+
+def _part(workload: Workload, name: str, images: slice, channels: slice) -> tuple[slice, ...]:
+    """The slice of a tensor that belongs to these images and channels of x."""
+    if name not in ("x", "dx"):
+        channels = slice(channels.start * workload.multiplier, channels.stop * workload.multiplier)
+    return (images, channels) if name in IMAGES else (channels,)
+
+
+def _laid_out(workload: Workload, result: torch.Tensor) -> torch.Tensor:
+    """``result`` in the workload's layout: comparing it is then several times faster."""
+    if result.dim() == 4 and workload.layout == "nhwc" and workload.pass_ != "wgrad":
+        return result.contiguous(memory_format=torch.channels_last)
+    return result.contiguous()
+
+
+def _at_once(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    first, second, *bias = inputs
+    if workload.pass_ == "fprop":
+        y = _fprop(workload, x=first, w=second)
+        return (y + bias[0].view(-1, 1, 1) if bias else y,)
+    if workload.pass_ == "dgrad":
+        return (_dgrad(workload, dy=first, w=second),)
+    dw = _wgrad(workload, x=first, dy=second)
+    return (dw, second.sum(dim=(0, 2, 3))) if workload.bias else (dw,)
+
+
+def terms(workload: Workload) -> int:
+    """The most products that are added up for one element of a result."""
+    if workload.pass_ == "wgrad":
+        return workload.batch * math.prod(workload.output_size)
+    return math.prod(workload.kernel) * (workload.multiplier if workload.pass_ == "dgrad" else 1)
+
+
+def operands(
+    workload: Workload, *, data: Data, seed: int, device: str = "cpu", images: int | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Random inputs of the pass, in calling order, in the workload's dtype and layout; ``images`` instead of its batch,
+    if given."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = []
+    for name in workload.inputs:
+        shape = workload.with_batch(images or workload.batch).shape_of(name)
+        if data == "integers":
+            most = _largest_integer(workload)
+            drawn.append(torch.randint(-most, most + 1, shape, generator=generator, dtype=torch.int8))
+        else:
+            drawn.append(torch.randn(shape, generator=generator))
+    if data == "extreme":
+        _make_extreme(workload, drawn, seed=seed, generator=generator)
+    return tuple(
+        _in_layout(workload, name, values.to(device, _dtype(workload)))
+        for name, values in zip(workload.inputs, drawn, strict=True)
+    )
+
+
+def _in_layout(workload: Workload, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    if name in IMAGES and workload.layout == "nhwc":
+        return tensor.contiguous(memory_format=torch.channels_last)
+    return tensor
+
+
+def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, generator: torch.Generator) -> None:
+    """Make normal values extreme, in place: the first of the inputs in most channels, the second in the rest."""
+    first, second, *bias = inputs
+    limits = torch.finfo(_dtype(workload))
+    decades = math.log10(limits.max)
+    multiplier = first.shape[1] // workload.channels
+    kind = (torch.arange(workload.channels) + seed).repeat_interleave(multiplier)[None] % 5
+    if workload.pass_ != "wgrad":  # which sums over images: their kinds would mix
+        kind = (kind + torch.arange(len(first))[:, None]) % 5
+    kind = kind.expand(first.shape[:2])[..., None, None]
+    first *= torch.where(kind == _LARGE_VALUES, 10.0 ** (_LARGE * decades), 1.0)
+    # Only a few values are tiny, among zeros: a CPU takes a hundred cycles for each product that is a denormal.
+    few = (kind == _TINY_VALUES) & (torch.arange(first.shape[1]) < 5 * multiplier)[:, None, None]
+    tiny = torch.where(torch.arange(len(first)) == 0, limits.tiny, 0.0).view(-1, 1, 1, 1)
+    first *= torch.where(few, tiny, 1.0)
+    wide = 10.0 ** (_WIDE * decades * (2 * torch.rand(first.shape, generator=generator) - 1))
+    first *= torch.where(kind == _WIDE_VALUES, wide, 1.0)
+    _strew(first.view(*first.shape[:2], -1), kind[..., 0] == _NOT_FINITE, seed=seed, generator=generator)
+    owner = torch.arange(workload.channels).repeat_interleave(workload.multiplier) + seed
+    planes = second.view(-1, len(owner), second.shape[-2] * second.shape[-1])
+    chosen = (owner % 5 == _NOT_FINITE_SECOND)[None, :, None].expand(len(planes), -1, 1)
+    _strew(planes, chosen, seed=seed, generator=generator)
+    _zero_every_other(planes, (kind == _NOT_FINITE).flatten(1).any(0).repeat_interleave(len(owner) // first.shape[1]))
+    _zero_every_other(first.view(*first.shape[:2], -1), chosen[0, :: len(owner) // first.shape[1], 0])
+    for values in bias:
+        values[::2] = 0.0  # added to a bias, tiny sums would vanish
+
+
+def _strew(planes: torch.Tensor, chosen: torch.Tensor, *, seed: int, generator: torch.Generator) -> None:
+    """Put NaN, ∞ or -∞ into each chosen one of ``planes`` (images, channels, elements), in place."""
+    images, channels, elements = planes.shape
+    number = torch.arange(images)[:, None] + torch.arange(channels) + seed
+    values = torch.tensor([math.inf, math.nan, -math.inf])[number % 3][..., None]
+    at = torch.randint(elements, (images, channels, 1), generator=generator)
+    planes.scatter_(2, at, values.where(chosen, planes.gather(2, at)))
+
+
+def _zero_every_other(planes: torch.Tensor, chosen: torch.Tensor) -> None:
+    """Every other element of the ``chosen`` channels of ``planes`` (images, channels, elements) becomes 0, in place,
+    for 0 · ∞ is NaN."""
+    _, channels, elements = planes.shape
+    checkered = (torch.arange(channels)[:, None] + torch.arange(elements)) % 2 == 0
+    planes.masked_fill_(checkered & chosen[:, None], 0.0)
+
+
+# -- the three sums --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tap:
+    """One element of the kernel, the outputs that read inside the input through it, and the inputs that they read."""
+
+    at: tuple[int, int]
+    outputs: tuple[slice, slice]
+    inputs: tuple[slice, slice]
+
+
+@lru_cache(maxsize=64)
+def _taps(workload: Workload) -> tuple[_Tap, ...]:
+    rows = [_reach(workload, axis=0, tap=row) for row in range(workload.kernel[0])]
+    columns = [_reach(workload, axis=1, tap=column) for column in range(workload.kernel[1])]
+    return tuple(
+        _Tap(at=(row, column), outputs=(outputs_h, outputs_w), inputs=(inputs_h, inputs_w))
+        for row, (outputs_h, inputs_h) in enumerate(rows)
+        for column, (outputs_w, inputs_w) in enumerate(columns)
+    )
+
+
+def _reach(workload: Workload, *, axis: int, tap: int) -> tuple[slice, slice]:
+    """(outputs, inputs) along an axis: output o reads input o·stride + tap·dilation − padding, if that is inside."""
+    stride, size = workload.stride[axis], workload.input_size[axis]
+    shift = tap * workload.dilation[axis] - workload.padding[axis][0]
+    first = max(0, -(shift // stride))
+    last = min(workload.output_size[axis] - 1, (size - 1 - shift) // stride)
+    if last < first:
+        return slice(0, 0), slice(0, 0)
+    start = first * stride + shift
+    return slice(first, last + 1), slice(start, start + (last - first) * stride + 1, stride)
+
+
+def _fprop(workload: Workload, *, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    total = _by_channel(workload, x.new_zeros(workload.shape_of("y")))
+    weights = w.reshape(workload.channels, workload.multiplier, *workload.kernel)
+    for tap in _taps(workload):
+        read = x[(..., *tap.inputs)].unsqueeze(2)
+        total[(..., *tap.outputs)].addcmul_(read, weights[(..., *tap.at)][None, :, :, None, None])
+    return total.flatten(1, 2)
+
+
+def _dgrad(workload: Workload, *, dy: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    total = dy.new_zeros(workload.shape_of("dx"))
+    gradients = _by_channel(workload, dy)
+    weights = w.reshape(workload.channels, workload.multiplier, *workload.kernel)
+    for tap in _taps(workload):
+        for m in range(workload.multiplier):
+            read = gradients[:, :, m][(..., *tap.outputs)]
+            total[(..., *tap.inputs)].addcmul_(read, weights[:, m][(..., *tap.at)][None, :, None, None])
+    return total
+
+
+def _wgrad(workload: Workload, *, x: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
+    total = x.new_zeros(workload.shape_of("dw"))
+    gradients = _by_channel(workload, dy)
+    for tap in _taps(workload):
+        products = x[(..., *tap.inputs)].unsqueeze(2) * gradients[(..., *tap.outputs)]
+        total[(..., 0, *tap.at)] = products.sum(dim=(0, 3, 4)).flatten()
+    return total
+
+
+def _by_channel(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
+    """(N, C·multiplier, …) as (N, C, multiplier, …)."""
+    n, _, h, w = tensor.shape
+    return tensor.view(n, workload.channels, workload.multiplier, h, w)
+
+
+# -- exactness -------------------------------------------------------------------------------------------------------
+
+
+def _largest_integer(workload: Workload) -> int:
+    """The largest value, up to 3, whose products can be added up without rounding; 1 if there is none."""
+    return next((most for most in (3, 2) if most * most * terms(workload) < _EXACT), 1)
+
+
+def _sums_are_exact(workload: Workload, *inputs: torch.Tensor) -> bool:
+    if not all(bool((tensor == tensor.round()).all()) for tensor in inputs):
+        return False
+    # At least 1, for a dbias sums dy as it is.
+    first, second, *bias = (max(1.0, float(tensor.abs().max())) for tensor in inputs)
+    return first * second * terms(workload) + sum(bias) < _EXACT
+
+
+def _dtype(workload: Workload) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, workload.dtype)
+    return dtype

@@ -1,0 +1,286 @@
+"""Target: a device and what it can do. ``cpu``, ``cpu:avx2`` (with these vectors alone), ``cuda`` (this machine's GPU),
+``cuda:sm_90`` (no GPU needed)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from dwconv import settings
+from dwconv.errors import NoDevice, UnknownTarget
+from dwconv.system import cpu_facts
+from dwconv.system.cpu_facts import KiB, MiB
+
+ForcedVectorSet = Literal["avx512", "avx2", "neon"]
+FORCED_VECTOR_SETS: tuple[ForcedVectorSet, ...] = get_args(ForcedVectorSet)
+"""Vector sets that ``cpu:NAME`` compiles for, whatever the widest of this CPU is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheLevel:
+    """A level of the caches of a core, or what a core has of a shared one."""
+
+    bytes: int
+    gb_per_s: float
+    """Copy bandwidth (bytes read plus bytes written) of one thread whose data stay in this level."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The rates that memory and arithmetic can reach; measurements are compared with them."""
+
+    memory_gb_per_s: float
+    """Copy bandwidth (bytes read plus bytes written) of main memory."""
+    cache_gb_per_s: float
+    """Copy bandwidth of data that stay in the last-level cache."""
+    cache_bytes: int
+    """Size of the last-level cache; of a CPU's, what the threads can count on."""
+    peak_gflop_per_s: float
+    """Fused multiply-adds in float32, two operations each."""
+    levels: tuple[CacheLevel, ...] = ()
+    """CPU: the levels of the caches, the nearest to the core first; empty where they were not measured."""
+    thread_gflop_per_s: float = 0.0
+    """CPU: the same as ``peak_gflop_per_s`` for one thread while the others rest; 0 where it was not measured."""
+    region_us: float = 0.0
+    """CPU: time to start all threads on a parallel region, and to wait for them; 0 where it was not measured."""
+
+    def limit_us(self, *, bytes_moved: int, flops: int) -> float:
+        """The least time, in microseconds, that the traffic and the arithmetic allow."""
+        bandwidth = self.cache_gb_per_s if bytes_moved <= self.cache_bytes else self.memory_gb_per_s
+        return max(bytes_moved / bandwidth, flops / self.peak_gflop_per_s) / 1e3
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuTarget:
+    """This machine's CPU; or one with another vector set, which may not be here (``present``)."""
+
+    device: str
+    """Names the tuning log: model, vector set and number of threads."""
+    threads: int
+    vector_bytes: int
+    cache_bytes: int = 32 * MiB
+    """What the threads together can count on in the last level of the caches (``cpu_facts.last_level``)."""
+    others_cache_bytes: int = 0
+    """The rest of the last level, which other work may use: what the threads have put there may be found, or not."""
+    limits: Limits | None = None
+    """None until measured (dwconv.measure.limits.limits)."""
+    vector_set: ForcedVectorSet | None = None
+    """The vector set that was asked for, if it is not this machine's widest."""
+    present: bool = True
+    """False if kernels can only be compiled for it, not run."""
+
+    kind = "cpu"
+    fast_math = False
+
+    def __str__(self) -> str:
+        return f"cpu:{self.vector_set}" if self.vector_set else "cpu"
+
+    def lanes(self, itemsize: int = 4) -> int:
+        """Elements in one vector register."""
+        return self.vector_bytes // itemsize
+
+    def named(self, device: str) -> CpuTarget | None:
+        """This CPU with the number of threads in ``device``, a device's name; None if it names another CPU. The caches
+        stay those that the threads have here, where its kernels would run."""
+        model = self.device.removesuffix(f"{self.threads}t")
+        threads = device.removeprefix(model).removesuffix("t")
+        if not re.fullmatch(r"[1-9][0-9]{0,5}", threads) or device != f"{model}{threads}t":
+            return None
+        return replace(self, device=device, threads=int(threads), limits=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaTarget:
+    """A GPU of one architecture; ``present`` if it is in this machine."""
+
+    device: str
+    """Names the tuning log: the GPU's name, or ``sm_90`` where there is none."""
+    arch: str
+    present: bool
+    sms: int
+    registers_per_sm: int
+    shared_bytes_per_sm: int
+    shared_bytes_per_block: int
+    threads_per_sm: int
+    blocks_per_sm: int
+    clock_ghz: float
+    limits: Limits
+    threads_per_block: int = 1024
+    registers_per_thread: int = 255
+    warp: int = 32
+    issue_slots: int = 4
+    """Warp instructions that an SM issues in a cycle."""
+    fast_math: bool = False
+    """Kernels flush denormals to zero and divide approximately; IEEE arithmetic unless asked."""
+
+    kind = "cuda"
+    others_cache_bytes = 0
+
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the last-level cache."""
+        return self.limits.cache_bytes
+
+    def __str__(self) -> str:
+        return "cuda" if self.present else f"cuda:{self.arch}"
+
+
+Target = CpuTarget | CudaTarget
+
+# NVIDIA's published figures of the A100 (sm_80), RTX 3090 (sm_86), RTX 4090 (sm_89), H200 (sm_90), B200 (sm_100) and
+# RTX 5090 (sm_120). The rates of memory and L2 are those that copies reach: nine tenths of the published ones.
+_ARCHITECTURES = {
+    "sm_80": CudaTarget(
+        device="sm_80", arch="sm_80", present=False, sms=108, registers_per_sm=65536, shared_bytes_per_sm=164 * KiB,
+        shared_bytes_per_block=163 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.41,
+        limits=Limits(memory_gb_per_s=1400, cache_gb_per_s=4000, cache_bytes=40 * MiB, peak_gflop_per_s=19_500),
+    ),
+    "sm_90": CudaTarget(
+        device="sm_90", arch="sm_90", present=False, sms=132, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
+        shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.755,
+        limits=Limits(memory_gb_per_s=4300, cache_gb_per_s=5500, cache_bytes=50 * MiB, peak_gflop_per_s=67_000),
+    ),
+    "sm_86": CudaTarget(
+        device="sm_86", arch="sm_86", present=False, sms=82, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
+        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=16, clock_ghz=1.695,
+        limits=Limits(memory_gb_per_s=840, cache_gb_per_s=2500, cache_bytes=6 * MiB, peak_gflop_per_s=35_580),
+    ),
+    "sm_89": CudaTarget(
+        device="sm_89", arch="sm_89", present=False, sms=128, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
+        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.52,
+        limits=Limits(memory_gb_per_s=910, cache_gb_per_s=4500, cache_bytes=72 * MiB, peak_gflop_per_s=82_580),
+    ),
+    "sm_100": CudaTarget(
+        device="sm_100", arch="sm_100", present=False, sms=148, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
+        shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.965,
+        limits=Limits(memory_gb_per_s=7200, cache_gb_per_s=9000, cache_bytes=126 * MiB, peak_gflop_per_s=74_450),
+    ),
+    "sm_120": CudaTarget(
+        device="sm_120", arch="sm_120", present=False, sms=170, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
+        shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.407,
+        limits=Limits(memory_gb_per_s=1610, cache_gb_per_s=6000, cache_bytes=96 * MiB, peak_gflop_per_s=104_770),
+    ),
+}  # fmt: skip
+
+
+def parse_target(text: str) -> Target:
+    """``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN``, … Raises UnknownTarget, or NoDevice for ``cuda``
+    without a GPU."""
+    if text == "auto":
+        return cuda_target() if _gpu_is_here() else cpu_target()
+    if text == "cpu":
+        return cpu_target()
+    if text == "cuda":
+        return cuda_target()
+    for vector_set in FORCED_VECTOR_SETS:
+        if text == f"cpu:{vector_set}":
+            return cpu_target(vector_set=vector_set)
+    if text.startswith("cuda:") and text.removeprefix("cuda:") in _ARCHITECTURES:
+        return _ARCHITECTURES[text.removeprefix("cuda:")]
+    vector_sets = ", ".join(f"cpu:{name}" for name in FORCED_VECTOR_SETS)
+    known = ", ".join(f"cuda:{arch}" for arch in sorted(_ARCHITECTURES, key=lambda arch: int(arch[3:])))
+    raise UnknownTarget(f"target={text} is unknown; use auto, cpu, {vector_sets}, cuda, {known}")
+
+
+def cpu_target(*, threads: int | None = None, vector_set: ForcedVectorSet | None = None) -> CpuTarget:
+    """This machine's CPU, with as many threads as PyTorch uses, and with its widest vectors unless ``vector_set`` or
+    ``DWCONV_CPU`` says otherwise. Not ``present``, if this CPU does not have ``vector_set``.
+
+    Raises UnknownTarget or NoDevice if ``DWCONV_CPU`` asks for a vector set that is none, or that this CPU has not."""
+    import torch
+
+    count, facts = threads or torch.get_num_threads(), cpu_facts.cpu_facts()
+    forced = vector_set or _vector_set_of_the_environment()
+    widest = facts.vector_set
+    chosen = next((each for each in cpu_facts.VECTOR_SETS if each.name == forced), widest)
+    present, last = facts.has(chosen.name), cpu_facts.last_level(threads=count)
+    return CpuTarget(
+        device=f"{_slug(facts.name)}-{chosen.name}-{count}t" if present else f"{chosen.name}-{count}t",
+        threads=count,
+        vector_bytes=chosen.bytes,
+        cache_bytes=last.ours_bytes,
+        others_cache_bytes=last.others_bytes,
+        vector_set=None if chosen == widest else forced,
+        present=present,
+    )
+
+
+def cpu_of_device(device: str) -> CpuTarget | None:
+    """The CPU that a device's name tells of, as far as it does; None if it is no CPU's name."""
+    words = re.fullmatch(r".+-([a-z0-9_]+)-([1-9][0-9]{0,5})t", device)
+    if words is None:
+        return None
+    widths = {each.name: each.bytes for each in cpu_facts.VECTOR_SETS}
+    return CpuTarget(device=device, threads=int(words[2]), vector_bytes=widths.get(words[1], _LEAST_VECTOR_BYTES))
+
+
+def check_present(target: Target) -> None:
+    """Raises NoDevice if nothing can run on ``target``, saying what works without the device."""
+    if target.present:
+        return
+    if isinstance(target, CudaTarget):
+        raise NoDevice(f"target={target}: this machine has no such GPU; kernels can be compiled for it, not run")
+    raise NoDevice(
+        f"target={target}: this CPU has no {target.vector_set}; kernels can be compiled for it, not run: use cpu, or "
+        "dwconv.show --what source"
+    )
+
+
+def _vector_set_of_the_environment() -> ForcedVectorSet | None:
+    """The vector set that ``DWCONV_CPU`` names; None if it is not set."""
+    asked = settings.cpu_vector_set()
+    if asked is None:
+        return None
+    found = next((name for name in FORCED_VECTOR_SETS if name == asked), None)
+    has = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
+    out = f"use {' or '.join(has)}, or unset it" if has else "unset it"
+    if found is None:
+        raise UnknownTarget(f"DWCONV_CPU={asked} is no vector set; {out}")
+    if found not in has:
+        raise NoDevice(f"DWCONV_CPU={asked}: this CPU has no {asked}; {out}")
+    return found
+
+
+def cuda_target() -> CudaTarget:
+    """This machine's GPU: the current one of PyTorch. Raises NoDevice where there is none."""
+    import torch
+
+    if not _gpu_is_here():
+        raise NoDevice("target=cuda: no GPU in this machine; use cuda:sm_90 or cuda:sm_80 to compile without one")
+    facts = torch.cuda.get_device_properties(torch.cuda.current_device())
+    arch = f"sm_{facts.major}{facts.minor}"
+    like = _like(facts.major, facts.minor)
+    return CudaTarget(
+        device=_slug(facts.name),
+        arch=arch,
+        present=True,
+        sms=facts.multi_processor_count,
+        registers_per_sm=like.registers_per_sm,
+        shared_bytes_per_sm=facts.shared_memory_per_multiprocessor,
+        shared_bytes_per_block=getattr(facts, "shared_memory_per_block_optin", 48 * KiB),
+        threads_per_sm=facts.max_threads_per_multi_processor,
+        blocks_per_sm=like.blocks_per_sm,
+        clock_ghz=like.clock_ghz,
+        limits=replace(like.limits, cache_bytes=facts.L2_cache_size or like.limits.cache_bytes),
+    )
+
+
+def _like(major: int, minor: int) -> CudaTarget:
+    """The newest known architecture that is not newer than this one; the oldest known if all are newer."""
+    known = {(int(arch[3:-1]), int(arch[-1])): target for arch, target in _ARCHITECTURES.items()}
+    older = [version for version in known if version <= (major, minor)]
+    return known[max(older) if older else min(known)]
+
+
+def _gpu_is_here() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+_LEAST_VECTOR_BYTES = 16
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("(r)", "").replace("(tm)", "")).strip("-")

@@ -1,0 +1,197 @@
+"""``explain``: what would run a call, pass by pass, and why. Nothing is tuned, built or warned of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from dwconv import settings
+from dwconv.call.arguments import Arguments, Call, Padding, Size
+from dwconv.dispatch import decide
+from dwconv.dispatch.advantage import in_us
+from dwconv.dispatch.knowledge import database
+from dwconv.errors import InvalidWorkload
+from dwconv.kernels.kernel import why_copied
+from dwconv.measure.limits.limits import known_limits
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import IMAGES, Layout, Pass
+from dwconv.records.record import Measurement, TuningRecord
+from dwconv.schedules.template import template
+from dwconv.system import versions
+from dwconv.untuned.gain import Expected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """A tensor that a kernel cannot read where it lies."""
+
+    tensor: str
+    """``x`` or ``w``."""
+    reason: str
+    bytes: int
+    about_us: float | None
+    """None where the bandwidth of the device was never measured."""
+    measured: bool
+    """True if the time measured has such a copy in it."""
+
+    def __str__(self) -> str:
+        cost = "in the time measured" if self.measured else "on top of the time measured"
+        if self.about_us is not None:
+            cost = f"about {in_us(self.about_us)}, {cost}"
+        return f"copies {self.tensor} first ({self.bytes / 1e6:.1f} MB, {cost}): {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassExplanation:
+    """Who runs one pass, and what is known of it."""
+
+    pass_: Pass
+    provider: decide.Provider
+    reason: str
+    record: TuningRecord | None
+    config: str
+    """The knobs of the kernel that runs, or of the best that is known; empty if nothing is."""
+    expected: Expected | None = None
+    """What the choice relies on where nothing that was measured with the versions installed decides."""
+    copies: tuple[Copy, ...] = ()
+    """Copies of the call's tensors by dwconv's kernel. How the gradient will lie is not known yet."""
+
+    @property
+    def measured(self) -> Measurement | None:
+        """dwconv's best kernel, in microseconds, also where PyTorch's op is faster; None if it was never measured on
+        this device. With ``expected`` it was measured with other versions than those installed."""
+        return self.record.measurement if self.record else None
+
+    @property
+    def pytorch(self) -> tuple[str, Measurement] | None:
+        """PyTorch's op as it would run instead, measured beside it; None if it never was."""
+        return self.record.alternative if self.record else None
+
+    def __str__(self) -> str:
+        lines = [f"  {self.pass_}  {self.provider:<7}  {self.reason}"]
+        if self.measured and self.pytorch:
+            name, theirs = self.pytorch
+            lines.append(f"         dwconv {_timed(self.measured)}, {name} {_timed(theirs)}")
+        if self.config:
+            lines.append(f"         {self.config}")
+        lines += [f"         {copy}" for copy in self.copies]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """The kernels that would run a call. Prints as a short report."""
+
+    call: str
+    """The sizes, in words."""
+    problem: Problem
+    """The same as data; ``problem.workload("fprop")`` is what would be tuned."""
+    device: str
+    passes: tuple[PassExplanation, ...]
+    logs: tuple[Path, ...]
+    """The tuning logs that were read."""
+    problems: tuple[str, ...]
+    """Logs that could not be read, or not whole."""
+    command: str
+    """The command that tunes the passes of which nothing was measured with the versions installed; empty if there are
+    none."""
+
+    def __getitem__(self, pass_: Pass) -> PassExplanation:
+        return next(each for each in self.passes if each.pass_ == pass_)
+
+    def __str__(self) -> str:
+        logs = ", ".join(str(log) for log in self.logs) or "no tuning log"
+        lines = [f"{self.call} on {self.device}", *(str(each) for each in self.passes), f"  known from {logs}"]
+        lines += [f"  {problem}" for problem in self.problems]
+        if self.command:
+            lines += [f"  race: {_RACE}"] if versions.can_build() else []
+            lines.append(f"  tune{versions.where_to_tune()}: {self.command}")
+        return "\n".join(lines)
+
+
+_RACE = "dwconv.convert(model, example_inputs) times a few configurations of each layer"
+_FAILS = "; a call fails, as DWCONV_UNTUNED=error says"
+
+
+def explain(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    groups: int | None = None,
+) -> Explanation:
+    """Explains what ``dwconv.conv2d`` (or ``conv1d``, for a weight of three dimensions) would run for these arguments.
+
+    Raises InvalidWorkload, as the call itself would.
+    """
+    axes = weight.dim() - 2
+    if axes not in (1, 2):
+        raise InvalidWorkload(f"weight has {weight.dim()} dimensions; explain knows 1-D (3) and 2-D (4) convolutions")
+    call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
+    problem, x, w = call.problem, call.x, call.w
+    decisions, target = decide.decisions(problem, x.device)
+    untuned = [pass_ for pass_, made in decisions.items() if made.command]
+    return Explanation(
+        call=str(problem),
+        problem=problem,
+        device=target.device if target else str(x.device),
+        passes=tuple(
+            PassExplanation(
+                pass_=pass_,
+                provider=made.provider,
+                reason=made.reason + (_FAILS if made.command and settings.untuned() == "error" else ""),
+                record=made.record,
+                config=_config(made),
+                expected=made.expected,
+                copies=_copies(made, {"x": x, "w": w}),
+            )
+            for pass_, made in decisions.items()
+        ),
+        logs=tuple(database().logs),
+        problems=tuple(database().problems),
+        command=decide.tune_command(problem.workload("fprop"), untuned) if untuned else "",
+    )
+
+
+def _config(decision: decide.DispatchDecision) -> str:
+    known = decision.record or decision.expected
+    config = decision.config or (known.config if known else None)
+    return f"{config.template} {config}" if config else ""
+
+
+def _copies(decision: decide.DispatchDecision, tensors: dict[str, Tensor]) -> tuple[Copy, ...]:
+    """The tensors that the chosen kernel would copy before it runs."""
+    workload, config, target = decision.workload, decision.config, decision.target
+    if workload is None or config is None or target is None:
+        return ()
+    kernel_layout = template(config.template).layout
+    limits = known_limits(target) if isinstance(target, CpuTarget) else target.limits
+    found = []
+    for name, tensor in tensors.items():
+        if name not in workload.inputs:
+            continue
+        layout: Layout
+        given: Layout
+        layout, given = (kernel_layout, workload.layout) if name in IMAGES else ("nchw", "nchw")
+        reason = why_copied(tensor, layout=layout, kind=target.kind)
+        if reason:
+            moved = 2 * tensor.numel() * tensor.element_size()
+            found.append(
+                Copy(
+                    tensor=name,
+                    reason=reason,
+                    bytes=moved // 2,
+                    about_us=limits.limit_us(bytes_moved=moved, flops=0) if limits else None,
+                    measured=why_copied(tensor, layout=given, kind=target.kind) is None,
+                )
+            )
+    return tuple(found)
+
+
+def _timed(measurement: Measurement) -> str:
+    return f"{in_us(measurement.median_us)} (±{in_us(measurement.spread_us)})"

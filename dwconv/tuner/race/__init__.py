@@ -1,0 +1,1 @@
+"""The race: a few known configurations of every untuned workload, in seconds."""

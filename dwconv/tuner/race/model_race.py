@@ -1,0 +1,85 @@
+"""At once: the race before a model's first step, on each device that it uses, together with the other ranks of a
+distributed job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from dwconv.dispatch import packed
+from dwconv.dispatch.decide import target_of
+from dwconv.dispatch.knowledge import measured
+from dwconv.errors import BrokenInstallation, LogError
+from dwconv.problems.target import CudaTarget, Target
+from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog, log_path
+from dwconv.system.versions import check_can_build
+from dwconv.tuner.expected_gain import MOST_STARTS
+from dwconv.tuner.race import ranks
+from dwconv.tuner.race.race_result import RaceResult
+from dwconv.tuner.race.ranks import Counts
+
+
+def race_for(counts: Mapping[torch.device, Counts], *, seconds: float) -> list[RaceResult]:
+    """Race the workloads of every device, and write what is measured to the user's own log: a result for each kind of
+    device. ``seconds`` is for each of them.
+
+    In a distributed job every rank has to call it. Whatever keeps it from racing is told by the results; only ctrl-C is
+    raised."""
+    of_targets: dict[Target, dict[Workload, int]] = {}
+    for device, workloads in counts.items():
+        of_target = of_targets.setdefault(target_of(device), {})
+        for workload, count in workloads.items():
+            of_target[workload] = of_target.get(workload, 0) + count
+
+    def race_one(target: Target, wanted: Counts) -> RaceResult:
+        return _race_one(target, wanted, seconds=seconds)
+
+    if ranks.are_several():
+        return ranks.race_together(of_targets, race=race_one)
+    return [race_one(target, wanted) for target, wanted in of_targets.items()]
+
+
+def _race_one(target: Target, counts: Counts, *, seconds: float) -> RaceResult:
+    try:
+        check_can_build()
+    except BrokenInstallation as error:
+        return _without_race(target, counts, problem=str(error))
+    if problem := _why_not(target):
+        return RaceResult(left=tuple(counts), problem=problem)
+    try:
+        log = TuningLog(log_path(target))
+    except LogError as error:
+        return RaceResult(left=tuple(counts), problem=str(error))
+    from dwconv.measure.building import BUILD_CACHED
+    from dwconv.measure.clock import contention  # late: where kernels come from packs, psutil may be missing
+    from dwconv.measure.runner import Workers
+    from dwconv.tuner.race.race import race
+    from dwconv.tuner.race.race_progress import RaceProgress
+
+    known = Database.usual().behind(packed.records(), packed.logs())
+    jobs = min(contention.cores(), MOST_STARTS)
+    with (
+        Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False) as workers,
+        RaceProgress() as progress,
+    ):
+        return race(counts, target, log=log, seconds=seconds, records=known, workers=workers, progress=progress)
+
+
+def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:
+    """The workloads that packs tell of, and those that are left."""
+    known = [each for each in counts if any(measured(each, target, current=True))]
+    left = tuple(each for each in counts if each not in known)
+    return RaceResult(known=tuple(known), left=left, problem=problem if left else "")
+
+
+def _why_not(target: Target) -> str:
+    """Why nothing can be measured for this device; empty if it can. Workers measure on the first GPU."""
+    if not isinstance(target, CudaTarget):
+        return ""
+    first = target_of(torch.device("cuda:0"))
+    if first.device == target.device:
+        return ""
+    return f"kernels are measured on the first GPU, {first.device}, not on {target.device}; use CUDA_VISIBLE_DEVICES"

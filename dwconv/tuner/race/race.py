@@ -1,0 +1,64 @@
+"""Race: a few known configurations of each workload that nobody tuned on this device, in seconds.
+
+    counts ──► what is not known yet, most to win first ──► starts ──► comparisons ──► log
+
+A search looks for configurations. A race only finds out which of the known ones is the fastest here, and whether
+PyTorch's own op is faster still. What wins is verified as the finalists of a search are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from dwconv.errors import EnvironmentFailure, LogError, WorkerError
+from dwconv.measure.comparisons import Comparisons
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.records.record import TuningRecord
+from dwconv.tuner.race.race_result import RaceResult
+from dwconv.tuner.race.race_state import RaceState
+from dwconv.tuner.search.interrupts import ctrl_c_waits
+
+if TYPE_CHECKING:
+    from dwconv.measure.runner import Workers
+    from dwconv.records.log import TuningLog
+
+TellProgress = Callable[[RaceResult], None]
+
+
+def race(
+    counts: Mapping[Workload, int],
+    target: Target,
+    *,
+    log: TuningLog,
+    seconds: float,
+    records: Iterable[TuningRecord],
+    workers: Workers,
+    progress: TellProgress | None = None,
+) -> RaceResult:
+    """Race what ``records`` do not tell of this device yet; what is measured is in ``log`` at once.
+
+    ``counts``: how often a step runs each workload; those with most to win come first. After ``seconds``, which count
+    the start of the ``workers``, no further one begins. They start only if there is something to race, and stay with
+    the caller. ``progress`` is called with the result so far after every workload.
+
+    Ctrl-C is raised, when what was measured is in the log. A log that cannot be written, workers that cannot start and
+    a machine that is short of something end the race; ``problem`` of the result says so."""
+    state = RaceState(counts, target, records=list(records), seconds=seconds)
+    if not state.waiting:
+        return state.report()
+    try:
+        log.check_writable()
+        if progress:
+            progress(state.report())
+        for records_of_comparison in Comparisons(workers, is_worth=state.is_worth).run(state.next_comparison):
+            with log.locked(), ctrl_c_waits():
+                for record in records_of_comparison:
+                    log.append(record)
+                state.add(records_of_comparison)
+            if progress:
+                progress(state.report())
+    except (LogError, WorkerError, EnvironmentFailure) as error:
+        state.problem = str(error)
+    return state.report()

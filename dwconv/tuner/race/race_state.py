@@ -1,0 +1,130 @@
+"""RaceState: which workloads of a race are still to come, which run, and how the others ended."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from dwconv.dispatch.advantage import beats_pytorch
+from dwconv.errors import NoTemplate
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.tuner.expected_gain import expected_gains_us, shares
+from dwconv.tuner.race.known import is_known
+from dwconv.tuner.race.race_result import RaceResult
+from dwconv.untuned.starts import starts
+
+_MOST_UNSETTLED = 8
+"""After so many unsettled comparisons in a row the machine is too busy to race on."""
+
+
+class _End(Enum):
+    WON = "won"
+    LOST = "lost"
+    FAILED = "failed"
+    UNSETTLED = "unsettled"
+    WITHOUT_KERNELS = "without_kernels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Comparison:
+    """Candidates of one workload that are timed side by side."""
+
+    workload: Workload
+    configs: Sequence[Config]
+    again: bool = False
+    """Other work disturbed it the first time."""
+
+
+class RaceState:
+    """``counts``: how often a step runs each workload. ``records``: what is known. After ``seconds`` no comparison
+    begins."""
+
+    def __init__(
+        self, counts: Mapping[Workload, int], target: Target, *, records: Sequence[TuningRecord], seconds: float
+    ) -> None:
+        self._target = target
+        self._known_records = records
+        self._started_s = time.monotonic()
+        self._ends_s = self._started_s + seconds
+        of_workload: dict[Workload, list[TuningRecord]] = defaultdict(list)
+        for record in records:
+            of_workload[record.workload].append(record)
+        self._known = tuple(each for each in counts if is_known(of_workload[each], target))
+        unknown = {each: count for each, count in counts.items() if each not in self._known}
+        expected_gains = expected_gains_us(unknown, target, records) if unknown else {}
+        self._shares = shares(expected_gains)
+        self.waiting = sorted(expected_gains, key=lambda each: expected_gains[each], reverse=True)
+        """Workloads to race, those with most to win first."""
+        self._running: list[_Comparison] = []
+        self._again: list[_Comparison] = []
+        self._ends: dict[Workload, _End] = {}
+        self._records: list[TuningRecord] = []
+        self._unsettled_in_a_row = 0
+        self.problem = ""
+        """Why the race ended before its time."""
+
+    def is_worth(self, record: TuningRecord) -> bool:
+        """True if the fastest kernel of a comparison beats PyTorch's op: then it is verified further."""
+        return beats_pytorch(record, self._target)
+
+    def next_comparison(self) -> list[Candidate] | None:
+        """The candidates of the next workload; at last once more those that remained unsettled. None if there is
+        nothing to race now, or the time is up."""
+        while (self.waiting or self._again) and not self.problem and time.monotonic() < self._ends_s:
+            comparison = self._again.pop(0) if not self.waiting else self._comparison_of(self.waiting.pop(0))
+            if comparison.configs:
+                self._running.append(comparison)
+                return [Candidate(comparison.workload, config) for config in comparison.configs]
+            self._ends[comparison.workload] = _End.WITHOUT_KERNELS
+        return None
+
+    def _comparison_of(self, workload: Workload) -> _Comparison:
+        try:
+            known = starts(workload, self._target, self._known_records)
+        except NoTemplate:
+            known = []
+        return _Comparison(workload=workload, configs=[start.config for start in known[: self._shares[workload]]])
+
+    def add(self, records: Sequence[TuningRecord]) -> None:
+        """The records of the comparison that began first of those that run."""
+        comparison = self._running.pop(0)
+        self._records += records
+        latest = {record.config: record for record in records}
+        worked = [record for record in latest.values() if record.status is Status.OK]
+        calm = [record for record in worked if not record.contended]
+        if any(record.confirmed for record in worked):
+            end = _End.WON
+        elif not worked:
+            end = _End.FAILED
+        elif calm and not any(self.is_worth(record) for record in calm):
+            end = _End.LOST
+        else:
+            end = _End.UNSETTLED
+            # What was found to be wrong is out, and the next best gets its turn; other work may be gone next time.
+            if len(worked) < len(comparison.configs) or not comparison.again:
+                configs = [record.config for record in worked]
+                self._again.append(_Comparison(workload=comparison.workload, configs=configs, again=True))
+        self._ends[comparison.workload] = end
+        self._unsettled_in_a_row = self._unsettled_in_a_row + 1 if end is _End.UNSETTLED else 0
+        if self._unsettled_in_a_row == _MOST_UNSETTLED:
+            self.problem = "other work keeps the machine busy; convert again, with the example, when it is quiet"
+
+    def report(self) -> RaceResult:
+        """The result so far."""
+        ended = {end.value: tuple(each for each, its in self._ends.items() if its is end) for end in _End}
+        running = [comparison.workload for comparison in self._running if comparison.workload not in self._ends]
+        return RaceResult(
+            **ended,
+            known=self._known,
+            left=(*running, *self.waiting),
+            problem=self.problem,
+            records=tuple(self._records),
+            elapsed_s=time.monotonic() - self._started_s,
+        )

@@ -1,0 +1,103 @@
+"""Ranks: the processes of a distributed job choose alike.
+
+    every rank      the workloads of its model, by device
+    one a device    races what any of them needs; the others wait
+    every rank      writes what the one knows to its own log, where that does not have it yet
+
+Devices are told apart by name, so on machines of several kinds there is one race for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch.distributed as dist
+
+from dwconv.errors import LogError
+from dwconv.problems.target import Target
+from dwconv.problems.workload import Workload
+from dwconv.records.condense import condensed
+from dwconv.records.database import Database
+from dwconv.records.line import decode, encode
+from dwconv.records.log import TuningLog, log_path
+from dwconv.tuner.race.race_result import RaceResult
+
+T = TypeVar("T")
+Counts = Mapping[Workload, int]
+"""How often a step runs each workload."""
+Race = Callable[[Target, Counts], RaceResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What the rank that raced for a device tells the others."""
+
+    result: RaceResult
+    lines: tuple[bytes, ...]
+    """The records that decide, one of each workload."""
+
+
+def are_several() -> bool:
+    """True in a process of a distributed job."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def race_together(counts: Mapping[Target, Counts], *, race: Race) -> list[RaceResult]:
+    """The result of the race for each of this rank's devices. Every rank has to call it; all wait for those that
+    race."""
+    mine = {target.device: dict(each) for target, each in counts.items()}
+    of_ranks = _gathered(mine)
+    told: dict[str, _Known] = {}
+    for target in counts:
+        name = target.device
+        leader = next(rank for rank, theirs in enumerate(of_ranks) if name in theirs)
+        if leader == dist.get_rank():
+            wanted = _union(theirs.get(name, {}) for theirs in of_ranks)
+            result = race(target, wanted)
+            told[name] = _Known(result=replace(result, records=()), lines=_lines(wanted, name))
+    of_leaders = {name: known for theirs in reversed(_gathered(told)) for name, known in theirs.items()}
+    return [
+        of_leaders[target.device].result if target.device in told else _written(of_leaders[target.device], target)
+        for target in counts
+    ]
+
+
+def _gathered(value: dict[str, T]) -> list[dict[str, T]]:
+    """The value of every rank."""
+    values: list[dict[str, T]] = [{} for _ in range(dist.get_world_size())]
+    dist.all_gather_object(values, value)
+    return values
+
+
+def _union(of_ranks: Iterable[Counts]) -> dict[Workload, int]:
+    """What any of the ranks runs, and the most that one of them runs it."""
+    union: dict[Workload, int] = {}
+    for counts in of_ranks:
+        for workload, count in counts.items():
+            union[workload] = max(count, union.get(workload, 0))
+    return union
+
+
+def _lines(wanted: Counts, device: str) -> tuple[bytes, ...]:
+    return tuple(
+        encode(record)
+        for record in condensed(Database.usual(), keep=1)
+        if record.device == device and record.workload in wanted
+    )
+
+
+def _written(known: _Known, target: Target) -> RaceResult:
+    """The result; with what this rank could not write to its own log as its problem."""
+    try:
+        has = {encode(record) for record in Database.usual() if record.device == target.device}
+        missing = [line for line in known.lines if line not in has]
+        if missing:
+            log = TuningLog(log_path(target))
+            with log.locked():
+                for line in missing:
+                    log.append(decode(line))
+    except LogError as error:
+        return replace(known.result, problem=known.result.problem or str(error))
+    return known.result

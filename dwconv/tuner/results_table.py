@@ -1,0 +1,194 @@
+"""The results of a tuning run, as a table for people and as plain data for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dwconv.problems.target import CudaTarget, Target
+from dwconv.problems.workload import Workload
+from dwconv.schedules.template import Candidate
+from dwconv.tuner.gpu_cost.cost_report import cost_data, cost_lines, resource_words
+from dwconv.tuner.progress import label, microseconds
+from dwconv.tuner.search.search_result import TuningResult
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dwconv.tuner.gpu_cost.cost_model import Cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The outcome of one workload: a result, or why there is none."""
+
+    workload: Workload
+    result: TuningResult | None = None
+    reason: str = ""
+    """Why it could not be tuned: no template fits."""
+
+
+def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]:
+    """One entry of ``results`` in the JSON output; times in microseconds, null if unknown. With the target it has the
+    computed cost too, if the best was predicted."""
+    workload, result = outcome.workload, outcome.result
+    best = result.best if result else None
+    baseline = best.baseline if best else None
+    speedup = best.speedup if best else None
+    data: dict[str, Any] = {
+        "workload": workload.key,
+        "pass": workload.pass_,
+        "config": best.config.to_dict() if best else None,
+        "median_us": result.median_us if result else None,
+        "spread_us": best.measurement.spread_us if best and best.measurement else None,
+        "baseline_us": baseline[1].median_us if baseline else None,
+        "baseline": baseline[0] if baseline else None,
+        "speedup": speedup,
+        "confirmed": bool(best and best.confirmed),
+        "contention": best.contention if best else None,
+        "too_busy": bool(result and result.too_busy),
+        "busy": result.busy if result else 0.0,
+        "percent_of_limit": result.percent_of_limit if result else None,
+        "trials": result.trials if result else 0,
+        "measured": result.measured if result else 0,
+        "failures": result.failures if result else {},
+        "stopped": result.stopped.value if result and result.stopped else None,
+        "predicted": bool(result and result.predicted),
+        "workload_fields": workload.to_dict(),
+    }
+    if best and best.resources:
+        data["resources"] = best.resources
+    if result and result.ranked:
+        data |= {"ranked": result.ranked, "checked": result.checked, "agreement": result.agreement}
+    if target is not None and (cost := _cost(outcome, target)) is not None:
+        data["cost"] = cost_data(cost)
+    if outcome.reason:
+        data["reason"] = outcome.reason
+    elif result and best is None:
+        data["reason"] = result.failure_detail
+    return data
+
+
+def print_table(outcomes: Sequence[Outcome], *, console: Console) -> None:
+    """A line per pass under the workload's name, with its configuration below."""
+    rows = [_cells(outcome) for outcome in outcomes]
+    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+    console.print(_aligned(_HEADINGS, widths), style="bold", markup=False, soft_wrap=True)
+    group = ""
+    for outcome, cells in zip(outcomes, rows, strict=True):
+        if (name := label(outcome.workload)) != group:
+            group = name
+            console.print(name, style="cyan", markup=False, soft_wrap=True)
+        console.print(_aligned(cells, widths), style=_style(outcome), markup=False, soft_wrap=True)
+        for text in _beneath(outcome):
+            for line in textwrap.wrap(text, width=max(40, console.width - 4), break_on_hyphens=False):
+                console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+
+
+def print_costs(outcomes: Sequence[Outcome], *, target: Target, console: Console) -> None:
+    """Explain the computed cost of every best configuration that was predicted."""
+    for outcome in outcomes:
+        cost = _cost(outcome, target)
+        if cost is None or outcome.result is None:
+            continue
+        result = outcome.result
+        console.print(
+            f"\n{outcome.workload.pass_} {label(outcome.workload)}", style="cyan", markup=False, soft_wrap=True
+        )
+        if result.ranked:
+            console.print(
+                f"    {_ranked(result)}",
+                markup=False,
+                soft_wrap=True,
+            )
+        for line in cost_lines(cost):
+            console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+
+
+def busy_note(outcomes: Sequence[Outcome]) -> str:
+    """The note on passes that were not confirmed because of other work; empty if there are none."""
+    results = [outcome.result for outcome in outcomes if outcome.result and outcome.result.too_busy]
+    if not results:
+        return ""
+    busy = max(result.busy for result in results)
+    share = f" ({busy:.0%} of its cores)" if busy else ""
+    passes = "1 pass is" if len(results) == 1 else f"{len(results)} passes are"
+    return (
+        f"note: the machine was busy with other work{share}; {passes} not confirmed; "
+        "run the same command again when it is quiet"
+    )
+
+
+def _ranked(result: TuningResult) -> str:
+    """``7074 configurations ranked by an estimate; 64 built and computed, 64 of them checked in the simulator; …``"""
+    words = [f"{result.ranked} configurations ranked by an estimate"]
+    checked = f"{result.checked} of them checked in the simulator" if result.checked else "none of them checked"
+    words.append(f"{result.trials} built and computed, {checked}")
+    if result.agreement is not None:
+        words.append(f"rank correlation of estimate and computed cost {result.agreement:.2f}")
+    return "; ".join(words)
+
+
+def _cost(outcome: Outcome, target: Target) -> Cost | None:
+    """The computed cost of a predicted best. It is computed again, since the record has only the sum."""
+    if not (outcome.result and outcome.result.predicted and outcome.result.best and isinstance(target, CudaTarget)):
+        return None
+    from dwconv.kernels import build
+    from dwconv.tuner.gpu_cost.cost_model import computed_cost
+
+    candidate = Candidate(outcome.workload, outcome.result.best.config)
+    return computed_cost(build(candidate, target), outcome.workload, target)
+
+
+_HEADINGS = ("  pass", "median µs", "baseline µs", "× baseline", "% of limit", "trials", "failed")
+
+
+def _cells(outcome: Outcome) -> tuple[str, ...]:
+    result = outcome.result
+    name = f"  {outcome.workload.pass_}"
+    if result is None:
+        return (name, "no template", "–", "–", "–", "–", "–")
+    failures = str(sum(result.failures.values()))
+    best = result.best
+    if best is None or best.measurement is None:
+        return (name, "none", "–", "–", "–", str(result.trials), failures)
+    time = microseconds(best.measurement.median_us)
+    time = f"{time} predicted" if result.predicted else f"{time} ± {microseconds(best.measurement.spread_us)}"
+    time += " (busy)" if best.contended else ""
+    baseline = f"{best.baseline[0]} {microseconds(best.baseline[1].median_us)}" if best.baseline else "–"
+    speedup = f"{best.speedup:.2f}" if best.speedup else "–"
+    percent = f"{result.percent_of_limit:.0f}" if result.percent_of_limit is not None else "–"
+    return (name, time, baseline, speedup, percent, str(result.trials), failures)
+
+
+def _beneath(outcome: Outcome) -> list[str]:
+    """The configuration, the resources that the compiler reported, and the failures."""
+    result = outcome.result
+    if result is None:
+        return [outcome.reason]
+    failures = ", ".join(f"{count} {status}" for status, count in sorted(result.failures.items()))
+    detail = textwrap.shorten(result.failure_detail, width=160, placeholder=" …")
+    if not result.trials:
+        return ["interrupted before anything was measured"]
+    if result.best is None:
+        return [f"none of {result.trials} candidates worked: {failures}; the last one: {detail}"]
+    lines = [f"{result.best.config.template} {result.best.config}"]
+    if result.best.resources:
+        lines.append(resource_words(result.best.resources))
+    if failures:
+        lines.append(f"failed: {failures}; the last one: {detail}")
+    return lines
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join([first, *others]).rstrip()
+
+
+def _style(outcome: Outcome) -> str:
+    if outcome.result is None or outcome.result.best is None:
+        return "yellow"
+    speedup = outcome.result.best.speedup
+    return "" if speedup is None else "green" if speedup >= 1 else "yellow"

@@ -1,0 +1,102 @@
+"""TuningResult: how the search of one workload stands, or ended; Budget: when it has to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dwconv import settings
+from dwconv.problems.workload import Workload
+from dwconv.records.record import TuningRecord
+
+
+class Stop(str, Enum):
+    """Why a search ended."""
+
+    TRIALS = "trials"
+    SECONDS = "seconds"
+    PATIENCE = "patience"
+    EXHAUSTED = "exhausted"
+    REFRESHED = "refreshed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much a search may spend on one workload; None is without end."""
+
+    trials: int | None = settings.TRIALS
+    """Candidates, including those known from the log."""
+    seconds: float | None = settings.SECONDS
+    """Not counting the start of workers."""
+    patience: int | None = settings.PATIENCE
+    """Candidates in a row that bring no improvement."""
+
+
+USUAL_BUDGET = Budget()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningResult:
+    """How the search of one workload stands, or ended."""
+
+    workload: Workload
+    device: str
+    budget: Budget
+    best: TuningRecord | None = None
+    """The fastest candidate, confirmed when the search has ended; None if none worked."""
+    trials: int = 0
+    """Candidates tried, including those known from the log."""
+    resumed: int = 0
+    """How many of ``trials`` were in the log before."""
+    ranked: int = 0
+    """Configurations that an analytic search ranked by an estimate, to choose which to build."""
+    checked: int = 0
+    """How many of ``trials`` were run on the device or in the simulator and compared with the right answer."""
+    agreement: float | None = None
+    """Rank correlation of that estimate with the computed costs: 1 is the same order, 0 no relation. None while the
+    search goes on, and for other searches."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """How many candidates failed, by status."""
+    failure_detail: str = ""
+    """The error of the latest candidate that failed."""
+    limit_us: float | None = None
+    """The least time that the bandwidth and peak of the device allow; None if those are unknown."""
+    elapsed_s: float = 0.0
+    confirming: bool = False
+    """The search is over, and the fastest are being verified and timed once more."""
+    waiting: bool = False
+    """The machine is busy with other work, and the tuner waits for it to become quiet."""
+    too_busy: bool = False
+    """Other work kept the fastest from being confirmed; the next run tries again."""
+    busy: float = 0.0
+    """The largest share of the cores that other work was seen to have."""
+    stopped: Stop | None = None
+    """None while the search goes on."""
+
+    @property
+    def measured(self) -> int:
+        """Candidates measured in this run."""
+        return self.trials - self.resumed
+
+    @property
+    def median_us(self) -> float | None:
+        return self.best.measurement.median_us if self.best and self.best.measurement else None
+
+    @property
+    def predicted(self) -> bool:
+        """True if the best was computed, never run."""
+        return bool(self.best and self.best.measurement and self.best.measurement.predicted)
+
+    @property
+    def percent_of_limit(self) -> float | None:
+        """100 is as fast as the device allows."""
+        return None if not self.median_us or self.limit_us is None else 100 * self.limit_us / self.median_us
+
+    @property
+    def time_left_s(self) -> float | None:
+        """Time left in the budget, at the pace so far; None if that is unknown."""
+        left = [] if self.budget.seconds is None else [self.budget.seconds - self.elapsed_s]
+        if self.budget.trials is not None and self.measured:
+            left.append((self.budget.trials - self.trials) * self.elapsed_s / self.measured)
+        return max(0.0, min(left)) if left else None

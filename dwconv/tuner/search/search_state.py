@@ -1,0 +1,197 @@
+"""SearchState: the records of one search so far, the time it has taken, and how much of its budget is left."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from dwconv.measure.clock.contention import Quiet
+from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import Workload
+from dwconv.records.record import Status, TuningRecord
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+from dwconv.tuner.search.analytic import Analytic
+from dwconv.tuner.search.history import History
+from dwconv.tuner.search.search_result import Budget, Stop, TuningResult
+from dwconv.tuner.search.spaces import SpaceUnion
+
+FIRST_BATCH = 4
+"""Size of the first batch under a time limit: the pace is not known yet."""
+_IMPROVEMENT = 0.99
+"""A candidate is an improvement if it takes at most this share of the best time so far; less is noise."""
+
+TellProgress = Callable[[TuningResult], None]
+
+
+class SearchState:
+    """How the search of one workload stands. Of several records of one candidate the latest counts."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        target: Target,
+        *,
+        budget: Budget,
+        spaces: SpaceUnion,
+        progress: TellProgress | None,
+        analytic: Analytic | None = None,
+    ) -> None:
+        self._workload = workload
+        self._device = target.device
+        self._budget = budget
+        self._spaces = spaces
+        self._progress = progress
+        self._analytic = analytic
+        limits = target.limits
+        self._limit_us = limits.limit_us(bytes_moved=workload.bytes, flops=workload.flops) if limits else None
+        self._latest: dict[Config, TuningRecord] = {}
+        self._failure_detail = ""
+        self._resumed = 0
+        self.history = History(limit_us=self._limit_us)
+        self._quiet = Quiet(threads=target.threads if isinstance(target, CpuTarget) else 1)
+        self._waiting = False
+        self._busy = 0.0
+        self._best_us = float("inf")
+        self._since_improvement = 0
+        self._started_s = time.monotonic()
+        self._confirming = False
+        self.too_busy = False
+        """Other work kept the finalists from being confirmed."""
+        self.starting = False
+        """Workers are about to start. The clock then runs from the first record: a short budget would be spent on the
+        start alone."""
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def add(self, record: TuningRecord, *, known: bool = False, confirming: bool = False) -> None:
+        """Count a record, unless its configuration is no longer in the space. ``known``: the log had it before."""
+        config = self._spaces.adopt(record.config)
+        if config is None:
+            return
+        if self.starting and not known:
+            self.starting, self._started_s = False, time.monotonic()
+        self._confirming = confirming
+        self.history.add(record)
+        earlier = self._latest.get(config)
+        if earlier is None:
+            self._resumed += known
+            self._count_improvement(record)
+        if earlier is None or record.replaces(earlier):
+            self._latest[config] = record
+        if record.status is not Status.OK:
+            self._failure_detail = record.detail
+        if not known:
+            self._tell()
+
+    def _count_improvement(self, record: TuningRecord) -> None:
+        self._since_improvement += 1
+        if record.status is Status.OK and record.measurement:
+            if record.measurement.median_us <= self._best_us * _IMPROVEMENT:
+                self._since_improvement = 0
+            self._best_us = min(self._best_us, record.measurement.median_us)
+
+    @property
+    def nothing_new(self) -> bool:
+        """True if all records were in the log before this run."""
+        return len(self._latest) == self._resumed
+
+    @property
+    def has_confirmed(self) -> bool:
+        """True if a candidate is confirmed."""
+        return any(record.confirmed for record in self._latest.values())
+
+    @property
+    def ranking(self) -> list[Config]:
+        """Candidates that worked, the best first: the order in which dispatch would take them."""
+        worked = [(record.rank, config) for config, record in self._latest.items() if record.status is Status.OK]
+        return [config for _, config in sorted(worked, key=lambda item: item[0])]
+
+    def candidates(self, configs: Sequence[Config]) -> list[Candidate]:
+        """The workload with each of ``configs``."""
+        return [Candidate(self._workload, config) for config in configs]
+
+    # -- budget --------------------------------------------------------------------------------------------------
+
+    @property
+    def budget_s(self) -> float:
+        """Seconds that the search may take; 0 without a limit."""
+        return self._budget.seconds or 0.0
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def spent(self, *, overtime: float = 1.0) -> Stop | None:
+        """The part of the budget that is used up, if one is; ``overtime`` times as many seconds are allowed."""
+        budget = self._budget
+        if budget.trials is not None and len(self._latest) >= budget.trials:
+            return Stop.TRIALS
+        if budget.seconds is not None and self._elapsed_s >= overtime * budget.seconds and self._latest:
+            return Stop.SECONDS
+        if budget.patience is not None and self._since_improvement >= budget.patience:
+            return Stop.PATIENCE
+        return None
+
+    def room(self, most: int) -> int:
+        """How many candidates to try next: ``most``, or as many as the trials and, at the pace so far, the seconds
+        leave room for."""
+        budget, measured = self._budget, len(self._latest) - self._resumed
+        if budget.trials is not None:
+            most = min(most, budget.trials - len(self._latest))
+        if budget.seconds is not None and not measured:
+            most = min(most, FIRST_BATCH)
+        elif budget.seconds is not None:
+            pace_s = max(self._elapsed_s / measured, 1e-6)
+            most = max(1, min(most, round((budget.seconds - self._elapsed_s) / pace_s)))
+        return most
+
+    # -- other work on the machine -------------------------------------------------------------------------------
+
+    def busy_now(self) -> float:
+        """The share of the cores that other work has; 0 if enough cores are left."""
+        return 0.0 if self._quiet.look() else self._quiet.busy
+
+    def wait(self, *, at_most_s: float, share: float = 1.0) -> bool:
+        """Wait until the machine is quiet; True if it is. Gives up after ``at_most_s``, or after ``share`` of the
+        seconds that the search may take."""
+        self._waiting = True
+        self._tell()
+        try:
+            return self._quiet.wait(timeout_s=min(at_most_s, share * (self._budget.seconds or at_most_s / share)))
+        finally:
+            self._waiting = False
+            self._busy = max(self._busy, self._quiet.busy)
+            self._tell()
+
+    # -- what to tell --------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        if self._progress:
+            self._progress(self.report())
+
+    def report(self, *, stopped: Stop | None = None) -> TuningResult:
+        """The result so far; the final one if ``stopped`` says why the search ended."""
+        ranking = self.ranking
+        failures = Counter(record.status.value for record in self._latest.values() if record.status is not Status.OK)
+        return TuningResult(
+            workload=self._workload,
+            device=self._device,
+            budget=self._budget,
+            best=self._latest[ranking[0]] if ranking else None,
+            trials=len(self._latest),
+            resumed=self._resumed,
+            checked=sum(record.verdict is not None for record in self._latest.values()),
+            ranked=self._analytic.ranked if self._analytic else 0,
+            agreement=self._analytic.agreement if self._analytic and stopped else None,
+            failures=dict(failures),
+            failure_detail=self._failure_detail,
+            limit_us=self._limit_us,
+            elapsed_s=self._elapsed_s,
+            confirming=self._confirming,
+            waiting=self._waiting,
+            too_busy=self.too_busy,
+            busy=self._busy,
+            stopped=stopped,
+        )

@@ -1,0 +1,131 @@
+"""The portfolio: a few configurations for each regime that together come close to the best over all records, and what
+was learnt of the gain over PyTorch's op. ``python -m dwconv.portfolio`` makes the file from the tuning logs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dwconv.errors import BrokenInstallation
+from dwconv.problems.workload import Workload
+from dwconv.schedules.space import Config
+from dwconv.untuned.regimes import regimes
+from dwconv.untuned.trees import Trees, as_lists, from_lists
+
+PATH = Path(__file__).with_name("portfolio.json")
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """The real gain of the configuration to start from over the predicted gain, as powers of two."""
+
+    middle: float
+    least: float
+    """95 of 100 workloads are above."""
+    workloads: int
+    """How many were predicted without being known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GainModel:
+    """The gain over PyTorch's op in the same layout, predicted from the sizes of a workload."""
+
+    trees: Trees
+    """Predicts the gain of the best configuration, as a power of two, from ``features.of_workload``."""
+    known_device: dict[str, Errors]
+    """Errors on networks that the trees did not know, by pass and layout: ``wgrad nhwc``."""
+    other_device: dict[str, Errors]
+    """Errors on a device that they did not know."""
+    other_size: dict[str, Errors] = field(default_factory=dict)
+    """Errors on layers that were measured on the same device at another size, by how far that is at most: ``1 octave``.
+    The trees did not know the layer."""
+    other_size_other_device: dict[str, Errors] = field(default_factory=dict)
+    """The same, where the trees did not know the device either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portfolio:
+    """What is known of workloads that nobody tuned."""
+
+    devices: tuple[str, ...]
+    """Devices whose records it was made from."""
+    workloads: int
+    """How many workloads those records have."""
+    configs: dict[str, tuple[Config, ...]]
+    """By regime, the one that covers most first."""
+    gain: GainModel | None
+    """None if there was nothing to learn from."""
+
+    def configs_for(self, template: str, workload: Workload) -> tuple[Config, ...]:
+        """The configurations of the narrowest regime that is known."""
+        return next((self.configs[name] for name in regimes(template, workload) if name in self.configs), ())
+
+
+NOTHING = Portfolio(devices=(), workloads=0, configs={}, gain=None)
+"""Nothing is known."""
+
+
+@cache
+def shipped() -> Portfolio:
+    """The portfolio that ships with the package. Raises BrokenInstallation if it cannot be read."""
+    try:
+        return decode(PATH.read_text())
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise BrokenInstallation(f"{PATH} cannot be read: {error}; install dwconv again") from None
+
+
+def encode(portfolio: Portfolio) -> str:
+    """The file's text: a line for each configuration and each tree, so that a change shows as a diff."""
+    gain = portfolio.gain
+    facts = {"format": FORMAT, "devices": portfolio.devices, "workloads": portfolio.workloads}
+    parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in facts.items()]
+    if gain is not None:
+        for name in _ERRORS:
+            rows = (f"{json.dumps(of)}: {json.dumps(asdict(errors))}" for of, errors in getattr(gain, name).items())
+            parts.append(f"{json.dumps(name)}: {_block('{}', rows)}")
+        parts.append(f'"base": {gain.trees.base}')
+        trees = (json.dumps(as_lists(tree), separators=(",", ":")) for tree in gain.trees.trees)
+        parts.append(f'"trees": {_block("[]", trees)}')
+    regimes_of = (
+        f"{json.dumps(name)}: {_block('[]', (json.dumps(config.to_dict()) for config in configs))}"
+        for name, configs in sorted(portfolio.configs.items())
+    )
+    parts.append(f'"configs": {_block("{}", regimes_of)}')
+    return _block("{}", parts) + "\n"
+
+
+def decode(text: str) -> Portfolio:
+    """Raises ValueError, KeyError, TypeError or IndexError for what is no portfolio."""
+    file: dict[str, Any] = json.loads(text)
+    if file["format"] != FORMAT:
+        raise ValueError(f"format {file['format']} is not {FORMAT}")
+    gain = None
+    if "trees" in file:
+        errors = {name: {of: Errors(**fields) for of, fields in file.get(name, {}).items()} for name in _ERRORS}
+        trees = Trees(base=float(file["base"]), trees=tuple(map(from_lists, file["trees"])))
+        gain = GainModel(trees=trees, **errors)
+    return Portfolio(
+        devices=tuple(file["devices"]),
+        workloads=int(file["workloads"]),
+        configs={name: tuple(map(_config, listed)) for name, listed in file["configs"].items()},
+        gain=gain,
+    )
+
+
+_ERRORS = ("known_device", "other_device", "other_size", "other_size_other_device")
+
+
+def _block(brackets: str, lines: Iterable[str]) -> str:
+    """An object or a list of JSON with a line for each entry."""
+    return brackets[0] + "\n" + ",\n".join(lines) + "\n" + brackets[1]
+
+
+def _config(fields: dict[str, Any]) -> Config:
+    values = {name: value for name, value in fields.items() if name != "template"}
+    return Config.of(fields["template"], **values)

@@ -1,0 +1,182 @@
+"""``python -m dwconv.show``: what it prints of a candidate, for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from planted_records import record_of, workload_of
+
+from dwconv.problems.target import cpu_target, parse_target
+from dwconv.records.log import TuningLog
+from dwconv.schedules.template import templates_for
+from dwconv.show import WHAT, main
+
+SMALL = ["--shape", "2,16,9,9", "--kernel", "3", "--layout", "nhwc", "--target", "cpu"]
+CUDA = ["--shape", "2,16,9,9", "--kernel", "3", "--target", "cuda:sm_90"]
+
+
+@pytest.fixture(autouse=True)
+def no_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", str(tmp_path / "none.jsonl"))
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line on stderr of a command that exits with 2."""
+    assert main(list(arguments)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and err.startswith("error: ")
+    return err
+
+
+def test_help_explains_each_name_on_a_line_of_its_own(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for name, meaning in WHAT.items():
+        assert any(line.startswith(f"  {name} ") and meaning[:30] in line for line in lines)
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])
+def test_config_names_every_knob_with_its_values(capsys, pass_):
+    text = shown(capsys, *SMALL, "--pass", pass_, "--config", "default")
+    fields = json.loads(shown(capsys, *SMALL, "--pass", pass_, "--config", "default", "--json"))
+    assert fields["config"]["template"] == f"cpu.{pass_}_nhwc"
+    for knob, values in fields["knobs"].items():
+        assert knob in text
+        assert fields["config"][knob] in values
+
+
+def test_a_config_as_json_changes_the_knobs_it_names(capsys):
+    default = json.loads(shown(capsys, *SMALL, "--config", "default", "--json"))
+    knob = "tile_w"
+    other = next(value for value in default["knobs"][knob] if value != default["config"][knob])
+    fields = json.loads(shown(capsys, *SMALL, "--config", json.dumps({knob: other}), "--json"))
+    assert fields["config"] == {**default["config"], knob: other}
+
+
+def test_tir_and_source_of_a_cpu_candidate(capsys):
+    assert "def main" in shown(capsys, *SMALL, "--what", "tir", "--config", "default")
+    assert "define" in shown(capsys, *SMALL, "--what", "source", "--config", "default")
+    assert ".text" in shown(capsys, *SMALL, "--what", "asm", "--config", "default")
+
+
+@pytest.mark.parametrize(("target", "registers"), [("cpu:avx512", "zmm0"), ("cpu:avx2", "ymm0"), ("cpu:neon", "v0.4s")])
+def test_code_for_vectors_that_need_not_be_here(capsys, target, registers):
+    assert registers in shown(capsys, *SMALL[:-1], target, "--what", "asm", "--config", "default")
+
+
+def test_launches_print_without_a_gpu(capsys):
+    fields = json.loads(shown(capsys, *CUDA, "--what", "launches", "--config", "default", "--json"))
+    assert "__global__" in fields["source"]
+    for launch in fields["launches"]:
+        assert f"{launch['kernel']}(" in fields["source"]
+        assert len(launch["grid"]) == len(launch["block"]) == 3
+        assert launch["shared_bytes"] >= 0
+    named = {arg["name"]: arg for arg in fields["launches"][0]["args"]}
+    assert named["x"] == {"name": "x", "dtype": "float32", "shape": [2, 16, 9, 9]}
+    assert named["w"]["shape"] == [16, 3, 3]
+    assert named["y"]["shape"] == [2, 16, 9, 9]
+    text = shown(capsys, *CUDA, "--what", "launches", "--config", "default")
+    assert "grid=" in text and "x: float32[2, 16, 9, 9]" in text
+
+
+def test_cost_names_what_limits_each_kernel(capsys):
+    fields = json.loads(shown(capsys, *CUDA, "--what", "cost", "--config", "default", "--json"))["cost"]
+    assert fields["microseconds"] > fields["limit_us"] > 0
+    assert fields["share_of_budget"] == pytest.approx(fields["instructions_per_output"] / fields["budget_per_output"])
+    for kernel in fields["kernels"]:
+        assert kernel["limiter"] in kernel["busy_us"] and kernel["resources"]["registers"] > 0
+        assert kernel["issued_per_output"]["fma"] >= 0 and not kernel["note"]
+    text = shown(capsys, *CUDA, "--what", "cost", "--config", "default")
+    for words in (
+        "instructions an output",
+        "registers",
+        "no spills",
+        "waves",
+        "busy µs: dram",
+        "computed, not measured",
+    ):
+        assert words in text
+
+
+def test_sass_is_the_machine_code(capsys):
+    text = shown(capsys, *CUDA, "--what", "sass", "--config", "default")
+    assert "LDG" in text and "FFMA" in text and "EXIT" in text
+    (code,) = json.loads(shown(capsys, *CUDA, "--what", "sass", "--config", "default", "--json"))["sass"].values()
+    assert code == text.rstrip("\n")
+
+
+def test_launches_and_config_name_what_each_kernel_needs(capsys):
+    for what in ("launches", "config"):
+        assert "registers" in shown(capsys, *CUDA, "--what", what, "--config", "default")
+    (launch, *_) = json.loads(shown(capsys, *CUDA, "--what", "launches", "--config", "default", "--json"))["launches"]
+    resources = json.loads(shown(capsys, *CUDA, "--what", "config", "--config", "default", "--json"))["resources"]
+    assert resources[launch["kernel"]] == launch["resources"]
+    assert set(launch["resources"]) == {"registers", "shared_bytes", "spill_bytes", "stack_bytes"}
+
+
+def test_fast_math_has_records_of_its_own(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    workload = workload_of(shape=(2, 16, 9, 9), layout="nchw")
+    target = parse_target("cuda:sm_90")
+    config = next(iter(templates_for(workload, target)[0].space(workload, target)))
+    record = record_of(workload, config=config, median_us=5.0, device="sm_90")
+    TuningLog(log).append(dataclasses.replace(record, versions={**record.versions, "math": "fast"}))
+    command = [*CUDA, "--log", str(log), "--what", "log", "--json"]
+    assert json.loads(shown(capsys, *command))["records"] == []
+    assert len(json.loads(shown(capsys, *command, "--fast-math"))["records"]) == 1
+    assert "5.0 µs" in shown(capsys, *command[:-1], "--fast-math")
+
+
+def test_best_is_the_fastest_record(capsys, tmp_path):
+    log = tmp_path / "log.jsonl"
+    workload = workload_of(shape=(2, 16, 9, 9))
+    target = cpu_target()
+    slow, fast = list(templates_for(workload, target)[0].space(workload, target))[:2]
+    for config, median_us in ((slow, 9.0), (fast, 5.0)):
+        TuningLog(log).append(record_of(workload, config=config, median_us=median_us))
+    command = [*SMALL, "--log", str(log)]
+    fields = json.loads(shown(capsys, *command, "--json"))
+    assert fields["config"] == fast.to_dict()
+    records = json.loads(shown(capsys, *command, "--what", "log", "--json"))["records"]
+    assert [record["measurement"]["median_us"] for record in records] == [9.0, 5.0]
+    assert "5.0 µs" in shown(capsys, *command, "--what", "log")
+
+
+def test_without_a_record_the_default_is_shown_and_said_to_be(capsys):
+    assert main([*SMALL, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "config" in json.loads(out)
+    assert "this is the default configuration" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([*SMALL, "--config", "best"], "--config default"),
+        ([*SMALL, "--config", "fastest"], "--config fastest"),
+        ([*SMALL, "--config", "{tile_w"], "not JSON"),
+        ([*SMALL, "--config", '{"tile_w": 12345}'], "tile_w=12345"),
+        ([*SMALL, "--config", '{"warp_size": 32}'], "warp_size"),
+        ([*SMALL, "--config", '{"template": "cpu.magic"}'], "template=cpu.magic"),
+        ([*SMALL, "--what", "launches", "--config", "default"], "--what source"),
+        ([*SMALL, "--what", "cost", "--config", "default"], "--what cost"),
+        ([*SMALL, "--what", "sass", "--config", "default"], "--what sass"),
+        ([*CUDA, "--what", "asm", "--config", "default"], "use --what sass"),
+        ([*SMALL, "--fast-math"], "--fast-math is for CUDA"),
+        ([*CUDA[:-1], "cuda:sm_61"], "cuda:sm_90"),
+        (["--shape", "1,2,3", "--kernel", "3"], "1,2,3"),
+        ([*SMALL[:-1], "tpu"], "target=tpu"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_way_out(capsys, arguments, named):
+    assert named in refused(capsys, *arguments)

@@ -1,0 +1,241 @@
+"""``python -m dwconv.tune`` while it tunes, and at the end."""
+
+import dataclasses
+import json
+import re
+import sys
+
+import fake_tuning as fake
+import pytest
+from tune_command import SHAPE, plant, run, shown_next
+
+from dwconv import settings, tune
+from dwconv.problems.workload import Workload
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Status
+from dwconv.system import versions
+from dwconv.tuner.search import loop, search_state
+
+
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    return plant(monkeypatch, tmp_path)
+
+
+def test_by_default_the_users_own_log_is_written_and_what_ships_stays_as_it_is(capsys, fakes, monkeypatch, tmp_path):
+    monkeypatch.delenv("DWCONV_TUNING_LOGS")
+    monkeypatch.setattr(settings, "own_log_folder", lambda: tmp_path / "own")
+    (tmp_path / "tuning_logs").mkdir()  # as in a source tree
+    shipped = TuningLog(tmp_path / "tuning_logs" / "fake-cpu-2t.jsonl")
+    space = fake.space(fake.WORKLOAD, fake.TARGET)
+    best = fake.record(
+        fake.WORKLOAD, space.check({**space.default.to_dict(), "block_h": 7, "tile_h": 7, "tile_w": 1}), median_us=9
+    )
+    shipped.append(best)
+    before = shipped.path.read_bytes()
+    assert run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["log"] == str(tmp_path / "own" / "fake-cpu-2t.jsonl")
+    assert answer["results"][0]["measured"] == 8, "measured here, whatever others have measured"
+    tried = [record.config for record in TuningLog(answer["log"]).load().records]
+    assert best.config in tried[:4], "but what was best elsewhere is tried among the first"
+    assert shipped.path.read_bytes() == before
+
+
+def test_what_has_to_be_compiled_once_is_compiled_where_the_user_sees_it(fakes):
+    """Not in a worker, which nobody hears and which has to start in time."""
+    assert run(*SHAPE, "--trials", "2") == 0
+    assert fakes.native_asked_after == [0]
+
+
+def test_json_is_one_object_on_stdout(capsys, fakes):
+    fakes.factory = lambda: fake.FakeRunner(fails=lambda c: Status.TIMEOUT if c.tile_w == 1 else None)
+    assert run(*SHAPE, "--trials", "30", "--json") == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert answer["target"] == "cpu"
+    assert answer["log"] == "tuning_logs/fake-cpu-2t.jsonl"
+    assert [result["pass"] for result in answer["results"]] == ["fprop", "dgrad", "wgrad"]
+    fprop, _, wgrad = answer["results"]
+    assert fprop["workload"] == "fprop-n8-c96-28x28-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc"
+    assert Workload.from_dict(fprop["workload_fields"]) == fake.WORKLOAD
+    assert fprop["config"]["template"] == "fake.fprop"
+    assert fprop["baseline"] == "onednn-nhwc" and fprop["baseline_us"] == fake.BASELINE_US
+    assert fprop["speedup"] == pytest.approx(fake.BASELINE_US / fprop["median_us"])
+    assert 0 < fprop["percent_of_limit"] < 100
+    assert fprop["trials"] == 30 and fprop["failures"]["timeout"] > 0 and not fprop["predicted"]
+    assert wgrad["config"] is None and wgrad["trials"] == 0 and "no wgrad template" in wgrad["reason"]
+    assert "fprop 8,96,28,28 k3 float32 nhwc" in err
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_table_shows_everything_at_80_columns(capsys, fakes, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    fakes.factory = lambda: fake.FakeRunner(fails=lambda c: Status.WRONG if c.tile_w == 1 else None)
+    assert run(*SHAPE, "--trials", "16") == 0
+    out = capsys.readouterr().out
+    table = out[: out.index("\nlog: ")]
+    assert max(map(len, table.splitlines())) <= columns
+    best = min((r for r in TuningLog("tuning_logs/fake-cpu-2t.jsonl").load().records if r.measurement),
+               key=lambda r: r.measurement.median_us)  # fmt: skip
+    words = _words(table)
+    assert str(best.config) in words
+    assert f"{best.measurement.median_us:.1f} ± 1.00 onednn-nhwc 200.0" in words
+    assert "wrong" in words and "no template" in words
+    assert "log: tuning_logs/fake-cpu-2t.jsonl (32 new trials, 0 known before)" in out
+    assert "dwconv.convert(model)" in out
+    assert "dwconv.show --shape 8,96,28,28 --kernel 3 --layout nhwc --pass fprop --target cpu --what source" in out
+    assert shown_next(out) == ["source"]
+    assert "\x1b" not in out
+
+
+def test_a_second_run_measures_nothing(capsys, fakes):
+    run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json")
+    first = json.loads(capsys.readouterr().out)["results"]
+    run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json")
+    second = json.loads(capsys.readouterr().out)["results"]
+    assert len(fakes) == 1
+    assert [r | {"measured": 8} for r in second] == first
+    assert second[0]["measured"] == 0
+    run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json", "--no-resume")
+    assert len(fakes) == 2
+
+
+class BusyRunner(fake.FakeRunner):
+    """Other work takes half of the time of whatever is confirmed."""
+
+    def confirm(self, candidates):
+        for record in super().confirm(candidates):
+            contended = dataclasses.replace(record.measurement, contention=0.5)
+            yield dataclasses.replace(record, measurement=contended, confirmed=False)
+
+
+@pytest.fixture
+def full_machine(monkeypatch):
+    """Other work has 83 % of the cores, for as long as anybody waits."""
+    monkeypatch.setattr(search_state.Quiet, "wait", lambda quiet, *, timeout_s: setattr(quiet, "busy", 0.83))
+
+
+@pytest.mark.usefixtures("full_machine")
+def test_a_busy_machine_is_told_and_the_same_command_confirms_later(capsys, fakes):
+    fakes.factory = BusyRunner
+    options = [*SHAPE, "--trials", "8", "--passes", "fprop,dgrad"]
+    assert run(*options, "--json") == 0
+    out, err = capsys.readouterr()
+    assert [(r["confirmed"], r["too_busy"], r["busy"]) for r in json.loads(out)["results"]] == [(False, True, 0.83)] * 2
+    assert "the machine is busy: waiting" in err and "not confirmed: the machine was busy" in err
+    assert err.endswith(
+        "note: the machine was busy with other work (83% of its cores); 2 passes are not confirmed; "
+        "run the same command again when it is quiet\n"
+    )
+    fakes.factory = fake.FakeRunner
+    assert run(*options, "--json") == 0
+    out, err = capsys.readouterr()
+    results = json.loads(out)["results"]
+    assert [(r["confirmed"], r["too_busy"], r["measured"]) for r in results] == [(True, False, 0)] * 2
+    assert "busy" not in err
+
+
+@pytest.mark.usefixtures("full_machine")
+def test_what_only_a_busy_machine_timed_is_marked(capsys, fakes):
+    class AlwaysBusy(BusyRunner):
+        def measure(self, candidates):
+            for record in super().measure(candidates):
+                yield dataclasses.replace(
+                    record, measurement=dataclasses.replace(record.measurement, contention=0.5)
+                )  # fmt: skip
+
+    fakes.factory = AlwaysBusy
+    assert run(*SHAPE, "--trials", "8", "--passes", "fprop") == 0
+    out, err = capsys.readouterr()
+    assert "± 1.00 (busy)" in out and "µs (busy)" in err
+    assert "faster than PyTorch's own op: 0 of 1" in out
+
+
+def test_more_threads_than_cores_are_told_once(capsys, fakes, monkeypatch):
+    monkeypatch.setattr("dwconv.measure.clock.contention.allowed_cores", lambda: {0})
+    assert run(*SHAPE, "--trials", "8", "--passes", "fprop,dgrad", "--json") == 0
+    assert capsys.readouterr().err.count("2 threads on 1 core") == 1
+
+
+def test_garbage_in_the_log_is_counted_and_set_aside(capsys, fakes, tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'nonsense\n{"format": 1}\n\xff\xfe\n')
+    assert run(*SHAPE, "--trials", "4", "--passes", "fprop", "--log", path, "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"][0]["trials"] == 4
+    (line,) = (line for line in err.splitlines() if "damaged" in line)
+    assert "3 damaged lines set aside (line 1, 2, 3)" in line
+
+
+def test_ctrl_c_prints_the_best_so_far(capsys, fakes):
+    fakes.factory = lambda: fake.FakeRunner(interrupt_after=5)
+    assert run(*SHAPE, "--trials", "30") == 130
+    out, err = capsys.readouterr()
+    assert "fake.fprop" in out and "dgrad" not in out
+    assert "interrupted: the same command goes on from here" in err
+    assert len(TuningLog("tuning_logs/fake-cpu-2t.jsonl").load().records) == 5
+
+
+def test_ctrl_c_before_the_first_record(capsys, fakes):
+    fakes.factory = lambda: fake.FakeRunner(interrupt_after=0)
+    assert run(*SHAPE, "--trials", "30") == 130
+    assert "interrupted before anything was measured" in capsys.readouterr().out
+
+
+def test_nothing_works(capsys, fakes):
+    fakes.factory = lambda: fake.FakeRunner(fails=lambda config: Status.COMPILE_ERROR)
+    assert run(*SHAPE, "--trials", "4", "--passes", "fprop") == tune.NOTHING_WORKED_EXIT_CODE
+    assert "none of 4 candidates worked: 4 compile_error; the last one: compile_error: line one" in _words(
+        capsys.readouterr().out
+    )
+
+
+def test_the_budget_that_is_named_is_the_one_that_counts(capsys, fakes, monkeypatch):
+    given = []
+    monkeypatch.setattr(loop, "tune_workload", lambda *_, **options: given.append(options) or pytest.fail())
+    for options in ([], ["--trials", "5"], ["--seconds", "7"], ["--search", "exhaustive"], ["--minutes", "9"]):
+        with pytest.raises(pytest.fail.Exception):
+            run(*SHAPE, "--passes", "fprop", *options)
+    assert [(o["budget"].trials, o["budget"].seconds, o["budget"].patience) for o in given] == [
+        (64, 20.0, 48), (5, None, 48), (None, 7.0, 48), (None, None, None), (None, 20.0, 48),
+    ]  # fmt: skip
+
+
+def test_the_live_line_fits_on_a_line(fakes, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert run(*SHAPE, "--trials", "8", "--passes", "fprop", "--json") == 0
+    out, err = capsys.readouterr()
+    json.loads(out)
+    plain = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", err)
+    assert "8,96,28,28 k3 float32 nhwc\n" in plain
+    assert re.search(
+        r"  fprop: 8 trials, all trials done after \d+ s, best .* µs, .*× onednn-nhwc, \d+ % of limit", plain
+    )
+
+
+def _words(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def test_refresh_races_what_was_measured_with_other_versions(capsys, fakes, monkeypatch):
+    assert run(*SHAPE, "--trials", "12", "--passes", "fprop") == 0
+    capsys.readouterr()
+    monkeypatch.setattr(versions, "installed", lambda: {"torch": "99.0", "tvm": "99"})
+    real = fake.record
+    monkeypatch.setattr(
+        fake, "record", lambda *a, **b: dataclasses.replace(real(*a, **b), versions=versions.installed())
+    )
+    for measured, left_out in ((4, 1), (0, 2)):
+        made = len(fakes)
+        assert run(*SHAPE, "--refresh", "--passes", "fprop,dgrad", "--json") == 0
+        out, err = capsys.readouterr()
+        results = json.loads(out)["results"]
+        assert [result["measured"] for result in results] == [measured] * (2 - left_out)
+        assert f"note: {left_out} of 2 passes have nothing to race again, and are left out" in err
+        assert len(fakes) - made == 2 - left_out
+    assert len(fakes[1].confirmed) == 4
+    assert run(*SHAPE, "--minutes", "1", "--passes", "fprop") == 0
+    assert "1 of 1 passes were searched before" in capsys.readouterr().err

@@ -1,0 +1,250 @@
+"""The command line of ``python -m dwconv.tune``: bad input, and the layers of networks."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tune_command import SHAPE, error_of, plant, run
+
+from dwconv.problems import target
+from dwconv.problems.layer_files import read_layers
+from dwconv.system import cpu_facts
+
+LAYERS = {
+    "Net@32": [
+        {"C": 8, "I": [32, 32], "K": [3, 5], "S": [2, 1], "P": [1, 2], "n": 3},
+        {"C": 8, "I": [32, 32], "K": [3, 5], "S": [2, 1], "P": [1, 2], "n": 1},
+        {"C": 16, "I": [16, 16], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1},
+    ],
+    "Conv1d": [{"C": 4, "I": [100], "K": [4], "S": [1], "P": [3, 0], "n": 1}],
+    "Conv3d": [{"C": 4, "I": [8, 8, 8], "K": [3, 3, 3], "S": [1, 1, 1], "P": [1, 1, 1], "n": 1}],
+}
+
+PLAIN = {"C": 8, "I": [9, 9], "K": [3, 3], "S": [1, 1], "P": [1, 1]}
+
+
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    return plant(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def layers(tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(LAYERS))
+    return path
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--shape", "1,2,3", "--kernel", "3"], "shape=1,2,3 has 3 sizes"),
+        (["--shape", "1,2,x,3", "--kernel", "3"], "shape=1,2,x,3 is not whole numbers"),
+        (["--shape", "0,8,8,8", "--kernel", "3"], "batch=0"),
+        (["--shape", "1,8,8,8", "--kernel", "9", "--padding", "0"], "kernel=9×9"),
+        (["--shape", "1,8,8,8", "--kernel", "3,3,3"], "kernel=3,3,3 has 3 sizes"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "0"], "stride=0"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--stride", "2", "--padding", "same"], "padding=same needs stride 1"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--padding", "full"], "padding=full is not"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--padding=-1"], "padding=-1"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--dtype", "int7"], "dtype=int7 is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--layout", "hwcn"], "layout=hwcn is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "rocm"], "target=rocm is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--passes", "fprop,bprop"], "pass=bprop is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--trials", "0"], "--trials: 0 is not a whole number"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--seconds", "nan"], "--seconds: nan is not a number above 0"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--search", "luck"], "invalid choice: 'luck'"),
+        (["--shape", "1,8,8,8", "--kern", "3"], "--kern"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--trials", "5"], "no others; leave out --trials"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--no-resume"], "no others; leave out --no-resume"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--runner", "predict"], "--runner predict computes"),
+        (
+            ["--shape", "1,8,8,8", "--kernel", "3", "--refresh", "--target", "cuda:sm_90"],
+            "--refresh measures, and cuda",
+        ),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--search", "analytic"], "use --target cuda:sm_90"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "cpu", "--fast-math"], "--fast-math is for CUDA"),
+        (["--shape", "1,8,8,8"], "give --shape N,C,H,W and --kernel K, or --network"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--batch", "8"], "--batch goes with --network"),
+        (["--shape", "1,8,8,8", "--layers", "layers.json"], "give --shape or --layers, not both"),
+        (["--network", "MobileNetV2@224"], "--network needs --batch"),
+        (["--network", "MobileNetV2", "--batch", "8"], "not in dwconv's own list; it has MobileNetV2@224"),
+        (["--network", "X3D-M 16x224", "--batch", "8"], "is 3-D; only 1-D and 2-D layers"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--infer"], "--infer goes with --model"),
+        (["--shape", "1,8,8,8", "--model", "models:TinyNet"], "give --shape or --model, not both"),
+        (["--model", "models:TinyNet"], "--model needs --input"),
+        (["--model", "models:TinyNet", "--input", "2,x"], "input=2,x is not whole numbers"),
+        (["--model", "models:TinyNet", "--input", "2,0"], "input=2,0 has a size below 1"),
+        (["--model", "models:TinyNet", "--input", "2,3", "--channels-last"], "--channels-last needs 4"),
+        (["--model", "models:TinyNet", "--input", "2,3,9,9", "--bias"], "--bias goes with --shape; the model has it"),
+        (["--model", "models:TinyNet", "--input", "2,3,9,9", "--dtype", "int7"], "dtype=int7 is unknown"),
+        (["--model", "models:TinyNet", "--input", "2,3,9,9", "--infer", "--train"], "not allowed with argument"),
+        (["--layers", "layers.json", "--network", "Net@32", "--batch", "8", "--stride", "2"], "--stride goes with"),
+        (["--layers", "absent.json", "--network", "Net@32", "--batch", "8"], "layers=absent.json: No such file"),
+    ],
+)
+def test_bad_input_is_one_clear_line(capsys, options, words):
+    assert words in error_of(capsys, *options)
+
+
+def test_a_log_that_is_a_folder_or_not_writable_is_one_clear_line(capsys, fakes, tmp_path):
+    assert "is a folder" in error_of(capsys, *SHAPE, "--log", tmp_path)
+    (tmp_path / "file").touch()
+    assert "cannot be written" in error_of(capsys, *SHAPE, "--log", tmp_path / "file" / "log.jsonl")
+    assert not fakes
+
+
+def test_cuda_without_a_gpu_names_what_works_without_one(capsys, monkeypatch):
+    monkeypatch.setattr(target, "_gpu_is_here", lambda: False)
+    assert "cuda:sm_90" in error_of(capsys, "--shape", "1,8,8,8", "--kernel", "3", "--target", "cuda")
+
+
+@pytest.mark.parametrize("vector_set", ["avx512", "avx2", "neon"])
+def test_vectors_that_are_not_here_are_one_clear_line(capsys, monkeypatch, vector_set):
+    facts = cpu_facts.facts_in("flags: sse\n")
+    monkeypatch.setattr(cpu_facts, "cpu_facts", lambda: facts)
+    options = ["--shape", "1,8,8,8", "--kernel", "3", "--target", f"cpu:{vector_set}"]
+    assert f"this CPU has no {vector_set}; kernels can be compiled for it, not run" in error_of(capsys, *options)
+
+
+def test_no_template_for_any_pass_is_one_clear_line(capsys, fakes):
+    assert "no wgrad template for cpu yet" in error_of(capsys, *SHAPE, "--passes", "wgrad")
+
+
+def test_bad_input_and_help_are_answered_at_once():
+    slow = "import sys; from dwconv.tune import main\ntry: main()\nexcept SystemExit: pass\n"
+    slow += "assert not {'torch', 'tvm', 'xgboost'} & set(sys.modules)"
+    for options in (
+        ["--help"],
+        ["--shape", "1,2,3", "--kernel", "3"],
+        ["--shape", "1,8,8,8", "--kernel", "3", "--target", "x"],
+    ):
+        subprocess.run([sys.executable, "-c", slow, *options], check=True, capture_output=True, timeout=300)
+
+
+# -- layers of a network -----------------------------------------------------------------------------------------
+
+
+def test_unknown_networks_are_answered_with_close_names(capsys, layers):
+    error = error_of(capsys, "--layers", layers, "--network", "net", "--batch", "8")
+    assert "network=net is not in" in error and error.rstrip().endswith("it has Net@32")
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '{"Net": []}', '{"Net": [{"C": 3}]}', '{"Net": [3]}', '{"Net": 3}'])
+def test_a_layers_file_of_another_kind_is_one_clear_line(capsys, tmp_path, text):
+    path = tmp_path / "layers.json"
+    path.write_text(text)
+    error_of(capsys, "--layers", path, "--network", "Net", "--batch", "8")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"dilation": [2, 2]},
+            "Net[0] has the unknown key 'dilation'; known are C, I, K, S, P, D, M, N, dtype, layout",
+        ),
+        ({"S": None}, "S=null is not a list of whole numbers"),
+        ({"C": 8.5}, "C=8.5 is not a whole number of at least 1"),
+        ({"n": True}, "n=true is not a whole number"),
+        ({"P": [1, 1, 1]}, "P=[1, 1, 1] is not two numbers (height, width) or four"),
+        ({"D": [2]}, "D=[2] does not have 2 sizes"),
+        ({"dtype": "int7"}, 'dtype="int7" is unknown; use one of float32'),
+        ({"layout": ["nhwc"]}, "layout"),
+        ({"bias": 1}, "bias=1 is not true or false"),
+        ({"passes": ["fprop", "bprop"]}, "passes"),
+        ({"causal": True}, "causal=true is for 1-D layers"),
+        ({"I": [99], "K": [4], "S": [1], "P": [3, 3], "causal": True}, "P=[3, 3] pads after the end"),
+        ({"I": [99], "K": [4], "S": [1], "P": [3, 0, 0]}, "P=[3, 0, 0] is not one number or two"),
+        ({}, "a layer names no batch size N; give --batch N"),
+    ],
+)
+def test_a_field_that_is_unknown_or_wrong_is_named(capsys, tmp_path, changed, words):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{**PLAIN, **changed}]}))
+    assert words in error_of(capsys, "--layers", path)
+
+
+def test_a_missing_field_is_named(capsys, tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{key: value for key, value in PLAIN.items() if key != "P"}]}))
+    assert "layer Net[0] has no P; it needs C, I, K, S, P" in error_of(capsys, "--layers", path)
+
+
+def test_a_layer_may_say_all_of_itself(capsys, fakes, tmp_path):
+    whole = {"D": [2, 1], "M": 2, "N": 3, "dtype": "float16", "layout": "nhwc", "bias": True, "P": [2, 1, 0, 3]}
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{**PLAIN, **whole, "passes": ["fprop"]}], "Other": [PLAIN]}))
+    options = ["--batch", "5", "--target", "cpu", "--trials", "1", "--passes", "fprop", "--json"]
+    assert run("--layers", path, *options) == 0
+    assert {result["workload"] for result in json.loads(capsys.readouterr().out)["results"]} == {
+        "fprop-n3-c8-9x9-k3x3-s1x1-p2.1x0.3-d2x1-m2-float16-nhwc-bias",
+        "fprop-n5-c8-9x9-k3x3-s1x1-p1x1-d1x1-m1-float32-nchw",
+    }
+
+
+def test_what_no_layer_runs_is_one_clear_line(capsys, tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{**PLAIN, "N": 2, "passes": ["fprop"]}]}))
+    assert "passes=wgrad: no layer of" in error_of(capsys, "--layers", path, "--passes", "wgrad")
+
+
+@pytest.mark.parametrize(("given", "padding"), [([3, 0], (3, 0)), ([3], (3, 0)), ([2, 0], (2, 0))])
+def test_a_causal_layer_pads_before_alone(tmp_path, given, padding):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{"C": 4, "I": [64], "K": [4], "S": [1], "P": given, "causal": True}]}))
+    (layer,) = read_layers(path, network="Net")
+    assert layer.padding == ((0, 0), padding)
+
+
+def test_layers_of_other_dimensions(capsys, layers):
+    assert "is 3-D" in error_of(capsys, "--layers", layers, "--network", "Conv3d", "--batch", "8")
+    (layer,) = read_layers(layers, network="Conv1d")
+    workload = layer.workload("fprop", batch=2, dtype="float32", layout="nchw", bias=False)
+    assert workload.input_shape == (2, 4, 1, 100) and workload.output_shape == (2, 4, 1, 100)
+
+
+def test_every_layer_is_tuned_once(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--trials", "2", "--json"]
+    assert run(*options, "--passes", "fprop,dgrad") == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [result["workload"] for result in results] == [
+        f"{pass_}-n2-{layer}-d1x1-m1-float32-nchw"
+        for layer in ("c8-32x32-k3x5-s2x1-p1x2", "c16-16x16-k3x3-s1x1-p1x1")
+        for pass_ in ("fprop", "dgrad")
+    ]
+
+
+def test_several_networks_are_one_list_of_most_to_win_first(capsys, fakes, tmp_path):
+    path = tmp_path / "layers.json"
+    small = {"C": 8, "I": [9, 9], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}
+    path.write_text(json.dumps({"A": [small], "B": [{**small, "C": 16}, {**small, "n": 4}]}))
+    options = ["--layers", path, "--network", "A", "--network", "B", "--batch", "2", "--target", "cpu", "--trials", "2"]
+    assert run(*options, "--passes", "fprop", "--json") == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [result["workload_fields"]["channels"] for result in results] == [8, 16]  # 8 channels five times
+
+
+def test_minutes_are_for_all_and_a_second_run_leaves_out_what_is_done(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--passes", "fprop,dgrad"]
+    options += ["--trials", "2", "--minutes", "1", "--json"]
+    assert run(*options) == 0
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["results"]) == 4 and "left" not in err
+    assert run(*options) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"] == [] and len(fakes) == 4
+    assert "4 of 4 passes were searched before, by tuning_logs/fake-cpu-2t.jsonl, and are left out" in err
+    assert run(*options[:-1]) == 0, "the table too"
+
+
+def test_when_the_minutes_are_over_it_says_what_is_left(capsys, fakes, layers):
+    options = ["--layers", layers, "--network", "Net@32", "--batch", "2", "--target", "cpu", "--passes", "fprop,dgrad"]
+    assert run(*options, "--trials", "2", "--minutes", "0.01", "--json") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"] == []
+    assert err.endswith("time is up, 4 passes are left: the same command goes on from here\n")

@@ -1,0 +1,380 @@
+"""Discovery: the depthwise convolutions of a step, and that nothing is changed by it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import random
+import weakref
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from models import ConformerConvolution, TinyNet
+from torch import nn
+from torch.nn.modules.module import _global_forward_hooks
+from torch.utils.checkpoint import checkpoint
+
+import dwconv
+from dwconv.discovery import DiscoveredLayer, discover
+from dwconv.errors import InvalidWorkload
+from dwconv.nn import DepthwiseConv2d
+from dwconv.problems.workload import PASSES, Workload
+
+IMAGE = torch.randn(2, 3, 12, 12)
+
+
+def passes_by_name(model, example, **options):
+    return {layer.name: layer.passes for layer in discover(model, example, **options).layers}
+
+
+class Counting(nn.Module):
+    """Changes what a model may change in its forward pass, and says so in nothing that it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(3, 3, 3, groups=3)
+        self.norm = nn.BatchNorm2d(3)
+        self.dropout = nn.Dropout(0.5)
+        self.register_buffer("average", torch.zeros(1))
+        self.seen = torch.zeros(1)
+        self.calls, self.cache, self.fails = 0, [], False
+
+    def forward(self, x):
+        self.calls += 1
+        self.cache.append(x)
+        self.average = self.average + x.mean().detach()
+        self.seen += 1
+        self.late = True
+        self.dropout.eval()
+        self.register_forward_hook(lambda *_: None)
+        self.depthwise.bias.requires_grad_(False)
+        with torch.no_grad():
+            self.depthwise.weight.mul_(0.5)
+        random.random(), np.random.rand()
+        y = self.norm(F.dropout(self.depthwise(x)))
+        if self.fails:
+            raise KeyError("the model's own error")
+        return x.mul_(2).sum() + y.sum()
+
+
+def state(model):
+    """All of it: numbers, objects, and random states."""
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return {
+        "tensors": [(name, id(tensor), tensor.tolist(), tensor.requires_grad) for name, tensor in tensors],
+        "gradients": [(id(p.grad), p.grad is not None and p.grad.tolist()) for p in model.parameters()],
+        "modules": [(module.training, len(module._forward_hooks), sorted(vars(module))) for module in model.modules()],
+        "attributes": (model.calls, list(model.cache), id(model.seen), model.seen.tolist()),
+        "random": (torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())),
+        "modes": (torch.is_grad_enabled(), len(_global_forward_hooks)),
+    }
+
+
+# -- what ran ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_layer_with_its_sizes_layout_and_passes():
+    model = nn.Sequential(
+        nn.Conv2d(3, 6, 3, groups=3, bias=False), nn.Conv2d(6, 6, 1), nn.Conv2d(6, 6, 3, stride=2, groups=6)
+    )
+    found = discover(model, IMAGE.to(memory_format=torch.channels_last))
+    first, second = found.layers
+    assert (first.name, first.passes, first.calls) == ("0", ("fprop", "wgrad"), 1), "the image needs no gradient"
+    assert (second.name, second.passes, second.device) == ("2", PASSES, torch.device("cpu"))
+    assert found.counts() == {
+        workload.for_pass(pass_): 1
+        for workload, passes in (
+            (Workload(pass_="fprop", batch=2, channels=3, input_size=(12, 12), kernel=(3, 3), multiplier=2,
+                      layout="nhwc"), first.passes),
+            (Workload(pass_="fprop", batch=2, channels=6, input_size=(10, 10), kernel=(3, 3), stride=(2, 2),
+                      layout="nhwc", bias=True), second.passes),
+        )
+        for pass_ in passes
+    }  # fmt: skip
+
+
+class Everywhere(nn.Module):
+    """Depthwise convolutions that are no layers, and convolutions that are not depthwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(4, 1, 3, 3))
+        self.inner = nn.Identity()
+        self.scripted = torch.jit.script(nn.Conv1d(4, 4, 3, groups=4))
+
+    def forward(self, x):
+        x = self.inner(x)
+        y = F.conv2d(x, self.w, groups=4) + torch.conv2d(x, weight=self.w, groups=4)
+        y = y + torch.convolution(x, self.w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 4)
+        y = y + dwconv.conv2d(x, self.w)
+        dense = F.conv2d(x, self.w.expand(4, 4, 3, 3)) + F.conv2d(x, self.w.expand(4, 2, 3, 3), groups=2)
+        one = F.conv2d(x[:, :1], self.w)
+        wide = F.conv_transpose2d(y, self.w, groups=4)
+        line = dwconv.conv1d(x[:, :, 0], self.w[:, :, 0]) + self.scripted(x[:, :, 0])
+        return y, {"rest": [dense, one, wide, line]}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_functional_calls_are_found_wherever_they_are_made():
+    layers = discover(Everywhere(), torch.randn(2, 4, 6, 6)).layers
+    assert [(layer.name, by_axes(layer), layer.calls, layer.passes) for layer in layers] == [
+        ("", (3, 3), 4, ("fprop", "wgrad")), ("", (1, 3), 1, ("fprop", "wgrad")),
+        ("scripted", (1, 3), 1, ("fprop", "wgrad")),
+    ]  # fmt: skip
+
+
+class NotLowered(nn.Module):
+    """A function that autocast does not lower on a CPU."""
+
+    def forward(self, x):
+        return torch.convolution(x, x[:3, :1, :3, :3], None, [1, 1], [0, 0], [1, 1], False, [0, 0], 3)
+
+
+def test_the_type_is_the_one_that_really_runs():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (layer,) = discover(NotLowered(), torch.randn(3, 3, 9, 9)).layers
+    assert layer.problem.dtype is NotLowered()(torch.randn(3, 3, 9, 9)).dtype
+
+
+def by_axes(layer: DiscoveredLayer) -> tuple[int, ...]:
+    return layer.problem.weight_shape[2:]
+
+
+class EvenSame(nn.Module):
+    """PyTorch pads by itself before it convolves, since the two sides differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 4, padding="same", groups=4))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [(TinyNet, (2, 3, 12, 12)), (ConformerConvolution, (2, 10, 16)), (EvenSame, (2, 3, 9, 9))],
+    ids=["TinyNet", "Conformer", "even padding=same"],
+)
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.filterwarnings("error::dwconv.DwconvWarning")
+def test_a_converted_model_gives_the_same_answer_and_no_warning(logs, make, shape):
+    plain = make()
+    converted = copy.deepcopy(plain)
+    dwconv.convert(converted)
+    x = torch.randn(shape)
+    found = discover(plain, x)
+    assert found.layers and discover(converted, x) == found
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        lowered = discover(plain, x)
+        assert discover(converted, x) == lowered
+    assert {layer.problem.dtype for layer in lowered.layers} == {torch.bfloat16}
+    assert [layer.passes for layer in lowered.layers] == [layer.passes for layer in found.layers]
+
+
+def test_the_problem_is_that_of_the_call_itself():
+    """With ``same`` and an even kernel, not that of the image which PyTorch pads."""
+    (layer,) = discover(EvenSame(), torch.randn(2, 3, 9, 9)).layers
+    assert (layer.problem.input_shape, layer.problem.padding) == ((2, 4, 9, 9), (1, 2, 1, 2))
+    assert layer.passes == PASSES
+
+
+def test_frozen_weights_have_no_wgrad_and_inference_no_gradients():
+    model = TinyNet()
+    model.body[4].requires_grad_(False)
+    assert passes_by_name(model, IMAGE) == {"body.1": PASSES, "body.4": ("fprop", "dgrad"), "body.6": PASSES}
+    assert set(passes_by_name(model, IMAGE, trains=False).values()) == {("fprop",)}
+    with torch.no_grad():
+        assert set(passes_by_name(model, IMAGE).values()) == {("fprop",)}
+        assert passes_by_name(model, IMAGE, trains=True)["body.1"] == PASSES
+    with torch.inference_mode():
+        assert set(passes_by_name(model, IMAGE).values()) == {("fprop",)}
+    model.requires_grad_(False)
+    assert set(passes_by_name(model, IMAGE).values()) == {("fprop",)}
+    with pytest.raises(InvalidWorkload, match="no output of TinyNet requires a gradient"):
+        discover(model, IMAGE, trains=True)
+
+
+class Teacher(nn.Module):
+    """The same layers twice, one of them frozen and run last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.student, self.teacher = (nn.Conv2d(3, 3, 3, groups=3) for _ in range(2))
+
+    def forward(self, x):
+        learnt = self.student(x)
+        with torch.no_grad():
+            wanted = self.teacher(x)
+        return (learnt - wanted).square().mean()
+
+
+def test_gradients_are_counted_for_the_layer_that_has_them():
+    assert passes_by_name(Teacher(), IMAGE) == {"student": ("fprop", "wgrad"), "teacher": ("fprop",)}
+
+
+def moved():
+    """Activations are kept elsewhere until the backward pass, as with offloading."""
+    return torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda tensor: tensor)
+
+
+@pytest.mark.parametrize("saved", [nullcontext, moved])
+def test_gradients_are_told_apart_in_layers_of_the_same_sizes(saved):
+    model = nn.Sequential(*(nn.Conv2d(3, 3, 3, padding=1, groups=3) for _ in range(3)))
+    with saved():
+        assert passes_by_name(model, IMAGE) == {"0": ("fprop", "wgrad"), "1": PASSES, "2": PASSES}
+
+
+class Repeated(nn.Module):
+    """A layer that runs three times, twice of them again in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 3, 3, padding=1, groups=3)
+
+    def forward(self, x):
+        x = self.layer(x)
+        for _ in range(2):
+            x = checkpoint(lambda x: self.layer(x).sin(), x, use_reentrant=False)
+        return x
+
+
+def test_calls_are_counted_those_of_checkpoints_again():
+    found = discover(Repeated(), IMAGE)
+    assert {layer.name for layer in found.layers} == {"layer"}
+    by_pass = {workload.pass_: count for workload, count in found.counts().items()}
+    assert by_pass == {"fprop": 5, "dgrad": 2, "wgrad": 3}
+
+
+def test_what_has_no_kernels_is_left_out_with_a_reason():
+    double = discover(TinyNet().double(), IMAGE.double())
+    assert len(double.layers) == 3 and double.counts() == {} and double.left_out == double.layers
+    assert {layer.why_no_kernels for layer in double.left_out} == {"dwconv has no kernels for float64"}
+    empty = discover(nn.Conv2d(3, 3, 3, groups=3), IMAGE[:0])
+    assert [layer.why_no_kernels for layer in empty.left_out] == ["there is nothing to compute"]
+    assert "left out: there is nothing to compute" in str(empty)
+
+
+def test_a_model_without_depthwise_convolution_gives_an_empty_discovery():
+    found = discover(nn.Conv2d(3, 3, 3), IMAGE)
+    assert found.layers == () and found.counts() == {} and str(found) == "0 depthwise layers"
+
+
+# -- inputs, outputs, wrappers -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Output:
+    loss: torch.Tensor
+    names: tuple[str, ...] = ()
+
+
+class Branches(nn.Module):
+    """Takes images by name; a layer for each field of what it returns."""
+
+    def __init__(self, kind) -> None:
+        super().__init__()
+        self.kind = kind
+        self.layers = nn.ModuleList(nn.Conv2d(3, 3, 3, groups=3) for _ in range(2))
+
+    def forward(self, *, images, scale=1.0):
+        one, two = (layer(images * scale) for layer in self.layers)
+        return self.kind(one, two)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda one, two: (one, [two]),
+        lambda one, two: {"a": {"b": one}, "labels": two.argmax(1), "two": two},
+        lambda one, two: (Output(loss=one, names=("x",)), Output(loss=two)),
+    ],
+    ids=["tuples", "dicts", "dataclasses"],
+)
+def test_all_outputs_are_differentiated(kind):
+    found = passes_by_name(Branches(kind), {"images": IMAGE, "scale": 2.0})
+    assert found == {"layers.0": ("fprop", "wgrad"), "layers.1": ("fprop", "wgrad")}
+    assert passes_by_name(Branches(lambda one, two: one), {"images": IMAGE})["layers.1"] == ("fprop",)
+
+
+def test_arguments_in_a_tuple_and_what_is_no_example():
+    assert discover(nn.Bilinear(2, 2, 2), (torch.ones(1, 2), torch.ones(1, 2))).layers == ()
+    with pytest.raises(InvalidWorkload, match="example_inputs is of type str; give a tensor"):
+        discover(TinyNet(), "image")
+
+
+def test_wrappers_are_looked_through():
+    model = TinyNet()
+    found = discover(model, IMAGE)
+    assert discover(nn.DataParallel(model), IMAGE) == found
+    assert discover(torch.compile(model), IMAGE) == found
+    partly = copy.deepcopy(model)
+    partly.body[4].compile(backend="aot_eager")
+    assert discover(partly, IMAGE) == found
+    dwconv.convert(partly)
+    assert discover(partly, IMAGE) == found
+
+
+def test_ddp_is_looked_through():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = TinyNet()
+        assert discover(nn.parallel.DistributedDataParallel(model), IMAGE) == discover(model, IMAGE)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_an_example_elsewhere_is_one_clear_line():
+    message = r"the example is on meta, the parameters are on cpu; move the example with \.to\('cpu'\)"
+    with pytest.raises(InvalidWorkload, match=message):
+        discover(TinyNet(), IMAGE.to("meta"))
+    with pytest.raises(InvalidWorkload, match=r"parameter 0\.weight has no sizes yet; run the model once"):
+        discover(nn.Sequential(nn.LazyLinear(3)), IMAGE)
+
+
+# -- what is left as it was --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["works", "fails"])
+def test_nothing_is_changed(fails):
+    model, image = Counting(), torch.randn(2, 3, 8, 8)
+    model.fails = fails
+    (model.norm(image).square().mean() + model.depthwise(image).sum()).backward()
+    graph = (model.norm.weight * torch.ones(3, requires_grad=True)).sum()
+    before, given = state(model), image.clone()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        if fails:
+            with pytest.raises(KeyError, match="the model's own error"):
+                discover(model, image)
+        else:
+            assert [layer.passes for layer in discover(model, image).layers] == [("fprop", "wgrad")]
+        assert torch.is_autocast_cache_enabled()
+    after = state(model)
+    assert {what for what in before if after[what] != before[what]} == set()
+    assert torch.equal(image, given)
+    graph.backward()  # what was recorded before is still valid
+
+
+def test_no_activation_is_kept():
+    kept = []
+
+    class Keeper(nn.Module):
+        def forward(self, x):
+            y = x * 1
+            kept.append(weakref.ref(y))
+            return y
+
+    model = nn.Sequential(nn.Conv2d(3, 3, 3, groups=3), Keeper(), nn.Conv2d(3, 3, 3, groups=3))
+    found = discover(model, IMAGE)
+    assert len(found.layers) == 2 and kept[0]() is None
+
+
+def test_a_double_of_a_layer_is_one_layer_by_its_first_name():
+    shared = DepthwiseConv2d(3, 3, padding=1)
+    (layer,) = discover(nn.Sequential(nn.Identity(), shared, shared), IMAGE.clone().requires_grad_()).layers
+    assert (layer.name, layer.calls) == ("1", 2)
+    assert dataclasses.replace(layer, calls=1) != layer

@@ -1,0 +1,385 @@
+"""Dispatch: who runs a workload, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted_records import plant, record_of, workload_of
+
+import dwconv
+from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, workload_from
+from dwconv.dispatch import legality
+from dwconv.dispatch.decide import decide, decisions, tune_command
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import PASSES, Workload
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Measurement, Status
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import Candidate
+
+WORKLOAD = workload_of()
+DEVICE = cpu_target().device
+
+
+@pytest.fixture
+def known(logs):
+    """Plant a real candidate of WORKLOAD, and return its record."""
+
+    def write(**facts):
+        plant(logs / "log.jsonl", [WORKLOAD], passes=["fprop"])
+        record = dataclasses.replace(TuningLog(logs / "log.jsonl").load().records[0], **facts)
+        (logs / "log.jsonl").unlink()
+        TuningLog(logs / "log.jsonl").append(record)
+        return record
+
+    return write
+
+
+def us(median_us):
+    return Measurement(median_us=median_us, spread_us=0, rounds=5)
+
+
+def test_a_faster_kernel_runs(known):
+    record = known(providers={"onednn-nhwc": us(125), "onednn-nchw": us(60)})
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record, decision.command) == ("dwconv", record, "")
+    assert decision.reason == "2.50× as fast as onednn-nhwc"
+
+
+def test_at_another_batch_the_same_kernel_runs_and_says_where_it_was_measured(known):
+    record = known()
+    decision = decide(WORKLOAD.with_batch(31), "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", record)
+    assert decision.reason.endswith(" at batch 2")
+
+
+def test_with_other_threads_the_nearest_record_counts_and_says_so(logs):
+    """Kernels run on as many threads as PyTorch uses: those tuned for others are better than none."""
+    threads = {count: cpu_target(threads=count).device for count in (1, 7, 9, 64)}
+    others = [threads[1], threads[64], "another-cpu-avx2-8t"]
+    for at, device in enumerate(others):
+        TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, device=device, median_us=50 + at))
+    nearest = real_record(logs, threads=9)
+    before = torch.get_num_threads()
+    torch.set_num_threads(8)
+    try:
+        decision = decide(WORKLOAD, "cpu")
+        assert (decision.provider, decision.record) == ("dwconv", nearest)
+        assert decision.reason == "20.00× as fast as onednn-nhwc on 9 threads"
+        assert decision.target is not None and decision.target.device == threads[9]
+        exact = real_record(logs, threads=8)
+        dwconv.reset()
+        decision = decide(WORKLOAD, "cpu")
+        assert (decision.record, decision.reason) == (exact, "20.00× as fast as onednn-nhwc")
+    finally:
+        torch.set_num_threads(before)
+
+
+def real_record(logs, *, threads):
+    """Plant a real candidate of WORKLOAD's fprop for a number of threads, and return its record."""
+    plant(logs / "planted.jsonl", [WORKLOAD], passes=["fprop"], threads=threads)
+    (record,) = TuningLog(logs / "planted.jsonl").load().records
+    (logs / "planted.jsonl").unlink()
+    TuningLog(logs / "log.jsonl").append(record)
+    return record
+
+
+@pytest.mark.parametrize("baseline_us", [60, 40])
+def test_what_is_not_faster_does_not_run(known, baseline_us):
+    record = known(providers={"onednn-nhwc": us(baseline_us)})
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record, decision.command) == ("pytorch", record, "")
+    assert decision.reason == f"onednn-nhwc is faster: {baseline_us}.0 µs, dwconv 50.0 µs + 10.0 µs for the call"
+
+
+def test_the_call_counts_too_where_nothing_hides_it(known):
+    known(providers={"onednn-nhwc": us(59)})
+    assert decide(WORKLOAD, "cpu").provider == "pytorch"
+    known(providers={"onednn-nhwc": us(61)})
+    dwconv.reset()
+    assert decide(WORKLOAD, "cpu").provider == "dwconv"
+
+
+def test_it_is_compared_with_pytorch_in_the_layout_of_the_call(known):
+    known(providers={"onednn-nhwc": us(80), "onednn-nchw": us(20)})
+    assert decide(WORKLOAD, "cpu").provider == "dwconv"
+
+
+def test_it_is_compared_with_the_other_layout_where_only_that_was_measured(known):
+    known(providers={"onednn-nchw": us(20)})
+    assert decide(WORKLOAD, "cpu").provider == "pytorch"
+
+
+def test_without_a_baseline_there_is_no_claim(known):
+    known(providers={})
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == ("pytorch", "no PyTorch op was measured beside it")
+
+
+BIASED = dataclasses.replace(WORKLOAD, bias=True)
+
+
+def test_a_bias_after_a_kernel_without_one_is_a_sweep_that_has_to_be_won_too(known):
+    known(providers={"onednn-nhwc": us(105)})
+    assert decide(WORKLOAD, "cpu").provider == "dwconv"
+    with_bias = decide(BIASED, "cpu")
+    assert (with_bias.provider, with_bias.reason) == (
+        "pytorch",
+        "onednn-nhwc is faster: 105 µs, dwconv 50.0 µs + 50.0 µs for the bias + 10.0 µs for the call",
+    )
+    assert with_bias.command.endswith("--bias --passes fprop")  # which would need no sweep
+    record = known(providers={"onednn-nhwc": us(150)})
+    dwconv.reset()
+    with_bias = decide(BIASED, "cpu")
+    assert (with_bias.provider, with_bias.record) == ("dwconv", record)
+    assert with_bias.reason == "1.50× as fast as onednn-nhwc, with a sweep for the bias"
+
+
+def test_where_the_kernel_loses_without_a_bias_too_tuning_with_one_is_not_advised(known):
+    known(providers={"onednn-nhwc": us(40)})
+    assert (decide(BIASED, "cpu").provider, decide(BIASED, "cpu").command) == ("pytorch", "")
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "wgrad"])
+def test_a_kernel_that_was_measured_with_the_bias_is_not_charged_for_it(logs, pass_):
+    plant(logs / "log.jsonl", [WORKLOAD], passes=[pass_], baseline_us=105)
+    plant(logs / "log.jsonl", [BIASED], passes=[pass_], baseline_us=75)
+    decision = decide(BIASED.for_pass(pass_), "cpu")
+    assert (decision.provider, decision.reason) == ("dwconv", "1.50× as fast as onednn-nhwc")
+    assert decision.record.workload.bias
+    assert not decide(WORKLOAD.for_pass(pass_), "cpu").record.workload.bias
+
+
+def test_untuned_names_the_command(logs):
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("pytorch", None)
+    assert decision.reason == f"untuned on {DEVICE}"
+    command = "python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc --passes fprop"
+    assert decision.command == command
+    assert str(decision) == f"pytorch: untuned on {DEVICE}; tune it: {command}"
+
+
+def test_what_was_only_predicted_does_not_run(logs):
+    TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, predicted=True))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == ("pytorch", f"only predicted on {DEVICE}")
+    assert decision.command
+
+
+def test_what_was_tuned_without_success_is_not_advised_again(logs):
+    for block_h in (1, 2):
+        config = Config.of("cpu.made_up", block_h=block_h)
+        TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, config=config, status=Status.COMPILE_ERROR))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.reason) == ("pytorch", "none of 2 candidates worked: it did not work")
+    assert decision.command == ""
+
+
+def test_records_of_another_device_do_not_count(known):
+    known(device="a-better-machine")
+    assert decide(WORKLOAD, "cpu").reason == f"untuned on {DEVICE}"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"block_h": 10_000}, "block_h=10000 is not one of"),
+        ({"new_knob": 1}, "has no knob new_knob"),
+        ({"template": "cpu.no_such"}, "template=cpu.no_such is unknown"),
+    ],
+)
+def test_a_configuration_that_is_no_longer_legal_makes_way_for_the_next_best(known, logs, change, reason):
+    legal = known(measurement=us(70))
+    knobs = {**legal.config.to_dict(), **change}
+    config = Config(knobs.pop("template"), tuple(knobs.items()))
+    TuningLog(logs / "log.jsonl").append(dataclasses.replace(legal, config=config, measurement=us(5)))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", legal)
+    assert "; the fastest is out: " in decision.reason
+    assert reason in decision.reason
+
+
+def test_where_no_configuration_is_legal_any_more_tuning_again_is_advised(known):
+    known(config=Config.of("cpu.no_such", block_h=1))
+    decision = decide(WORKLOAD, "cpu")
+    assert decision.provider == "pytorch"
+    assert decision.reason.startswith("no tuned configuration is legal any more; the fastest is out: template=cpu.no")
+    assert decision.command
+
+
+@pytest.mark.parametrize(
+    ("change", "is_too_large"),
+    [
+        ({"input_size": (2**10, 2**10), "stride": (2, 2)}, True),  # the input alone
+        ({"input_size": (2**9, 2**9), "multiplier": 4}, True),  # the output alone
+        ({"channels": 1, "input_size": (1, 2**31 - 1)}, False),  # as many as there may be
+    ],
+)
+def test_tensors_beyond_indices_of_32_bits_stay_with_pytorch(logs, change, is_too_large):
+    fields = {"pass_": "fprop", "batch": 1, "channels": 2**11, "kernel": (1, 1), "layout": "nhwc", **change}
+    decision = decide(Workload(**fields), "cpu")
+    assert decision.provider == "pytorch"
+    assert decision.reason.startswith("tensors of more than 2147483647 elements") == is_too_large
+
+
+# -- where the nearest record is not legal ---------------------------------------------------------------------------
+
+
+def illegal(record, **facts):
+    """As another machine's cache made it legal: no result of WORKLOAD is larger than a cache."""
+    streamed = Config.of(record.config.template, **dict(record.config.values), store="streamed")
+    return dataclasses.replace(record, config=streamed, **facts)
+
+
+def damaged(record, **facts):
+    return dataclasses.replace(record, config=Config.of("cpu.no_such", block_h=1), **facts)
+
+
+def write(logs, *records):
+    (logs / "log.jsonl").unlink(missing_ok=True)
+    for record in records:
+        TuningLog(logs / "log.jsonl").append(record)
+    dwconv.reset()
+
+
+def test_the_nearest_legal_configuration_runs_and_says_so(known, logs):
+    legal = known()
+    write(logs, illegal(legal))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record, decision.config) == ("dwconv", illegal(legal), legal.config)
+    assert decision.reason == (
+        "20.00× as fast as onednn-nhwc, as it was measured; here with store=cached instead of streamed, "
+        f"which is not legal here: store='streamed' is not one of ['cached'] in {legal.config.template}"
+    )
+
+
+def test_a_missing_knob_is_adopted_as_the_default_has_it(known, logs):
+    legal = known()
+    values = dict(legal.config.values)
+    left_out = Config.of(legal.config.template, **{name: values[name] for name in values if name != "tile_w"})
+    write(logs, dataclasses.replace(legal, config=left_out))
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.config) == ("dwconv", legal.config)
+    assert f"here with tile_w={values['tile_w']}, which is not legal" in decision.reason
+
+
+def test_what_is_legal_as_it_stands_comes_before_what_is_adopted(known, logs):
+    legal = known(measurement=us(70))
+    write(logs, illegal(legal, measurement=us(5), confirmed=True), legal)
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.record, decision.config) == (legal, legal.config)
+    assert decision.reason.startswith("14.29× as fast as onednn-nhwc; the fastest is out: store='streamed'")
+
+
+@pytest.mark.parametrize("out", [illegal, damaged])
+def test_an_illegal_record_hides_no_legal_one_at_another_batch(known, logs, out):
+    legal = known()
+    others = [dataclasses.replace(legal, workload=WORKLOAD.with_batch(batch)) for batch in (1, 32, 9)]
+    write(logs, out(legal, measurement=us(5)), out(others[0]), *others[1:])
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", others[2])
+    assert decision.reason.startswith("20.00× as fast as onednn-nhwc at batch 9; the fastest is out: ")
+
+
+def test_an_illegal_record_hides_no_legal_one_of_another_number_of_threads(known, logs):
+    hidden = known()
+    more = cpu_target(threads=cpu_target().threads + 1)
+    legal = real_record(logs, threads=more.threads)
+    write(logs, illegal(hidden, measurement=us(5)), legal)
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", legal)
+    assert decision.target is not None and decision.target.device == more.device
+
+
+def test_pytorch_runs_where_the_legal_record_is_not_faster(known, logs):
+    legal = known()
+    slow = dataclasses.replace(legal, workload=WORKLOAD.with_batch(9), measurement=us(1e6))
+    write(logs, illegal(legal, measurement=us(5)), slow)
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.record) == ("pytorch", slow)
+
+
+def test_an_illegal_record_with_the_bias_hides_no_legal_one_without(known, logs):
+    legal = known()
+    write(logs, damaged(legal, workload=BIASED), legal)
+    decision = decide(BIASED, "cpu")
+    assert (decision.provider, decision.record) == ("dwconv", legal)
+
+
+def test_what_could_not_be_built_is_out_adopted_too(known, logs, monkeypatch):
+    legal = known()
+    write(logs, illegal(legal))
+    monkeypatch.setitem(legality.broken, Candidate(WORKLOAD, legal.config), "no such luck")
+    decision = decide(WORKLOAD, "cpu")
+    assert (decision.provider, decision.config) == ("pytorch", None)
+    assert decision.reason.startswith("no tuned configuration is legal any more")
+
+
+def test_tensors_beyond_32_bit_indices_stay_with_pytorch(known):
+    known()
+    assert decide(WORKLOAD.with_batch(2**31 // (8 * 9 * 7) + 1), "cpu").provider == "pytorch"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device", "shape", "reason"),
+    [
+        (torch.float64, "cpu", (2, 8, 9, 7), "dwconv has no kernels for float64"),
+        (torch.float32, "meta", (2, 8, 9, 7), "dwconv has no kernels for meta"),
+        (torch.float32, "cpu", (0, 8, 9, 7), "there is nothing to compute"),
+    ],
+)
+def test_what_can_have_no_kernel_stays_with_pytorch(logs, dtype, device, shape, reason):
+    problem = Problem(
+        input_shape=shape, weight_shape=(8, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1),
+        dtype=dtype, layout="nhwc",
+    )  # fmt: skip
+    made, target = decisions(problem, torch.device(device))
+    assert target is None
+    assert {(decision.provider, decision.reason) for decision in made.values()} == {("pytorch", reason)}
+    assert list(made) == list(PASSES)
+
+
+def test_what_no_template_runs_is_not_advised(logs):
+    decision = decide(dataclasses.replace(WORKLOAD, dtype="float16"), "cpu")
+    assert (decision.provider, decision.command) == ("pytorch", "")
+    assert decision.reason.startswith("no template runs fprop-")
+
+
+problems = st.builds(
+    Problem,
+    input_shape=st.tuples(st.integers(1, 9), st.just(4), st.integers(20, 40), st.integers(20, 40)),
+    weight_shape=st.tuples(st.sampled_from([4, 8]), st.just(1), st.integers(1, 7), st.integers(1, 7)),
+    stride=st.tuples(*[st.integers(1, 3)] * 2),
+    padding=st.tuples(*[st.integers(0, 3)] * 4),
+    dilation=st.tuples(*[st.integers(1, 3)] * 2),
+    dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    layout=st.sampled_from(["nchw", "nhwc"]),
+    bias=st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems, st.sampled_from(PASSES))
+def test_the_advised_command_tunes_exactly_the_workload(problem, pass_):
+    program, *words = shlex.split(tune_command(problem.workload("fprop"), ["fprop", pass_]))
+    assert (program, words[:2]) == ("python", ["-m", "dwconv.tune"])
+    parser = ArgumentParser(prog="tune", description="")
+    add_workload_arguments(parser)
+    parser.add_argument("--passes")
+    args = parser.parse_args(words[2:])
+    assert args.passes == f"fprop,{pass_}"
+    assert workload_from(args, pass_) == problem.workload(pass_)
+
+
+def test_sizes_are_told_without_what_goes_without_saying():
+    problem = Problem(
+        input_shape=(8, 96, 56, 56), weight_shape=(192, 1, 7, 5), stride=(2, 2), padding=(3, 3, 2, 2), dilation=(1, 1),
+        dtype=torch.float32, layout="nhwc",
+    )  # fmt: skip
+    assert str(problem) == "8×96×56×56 nhwc float32, kernel 7×5, stride 2, padding 3×3×2×2, multiplier 2"

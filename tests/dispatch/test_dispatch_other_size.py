@@ -1,0 +1,169 @@
+"""Dispatch of a layer that was measured at other sizes only; and of sizes without end."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import pytest
+import torch
+from planted_gain import default_of, plant_gain
+from planted_records import plant, record_of, workload_of
+from torch.nn import functional as F
+
+import dwconv
+from dwconv.call.plan import plan_for
+from dwconv.dispatch import legality
+from dwconv.dispatch.decide import decide
+from dwconv.errors import DwconvWarning
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems.problem import Problem
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import PASSES
+from dwconv.records.log import TuningLog
+from dwconv.records.record import Status
+from dwconv.untuned import other_size
+from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
+from dwconv.untuned.trees import Trees
+
+pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
+TARGET = cpu_target()
+SIZE = "2×8×18×18"
+FIGURES = "at least 5.7× in 95 of 100 cases (the best of the same layer at another size; judged on 22 pairs of sizes)"
+
+
+@pytest.fixture(autouse=True)
+def planted(logs, monkeypatch):
+    """Nothing is expected but what the layer itself did: half of 2⁶, and of that at worst 2⁻⁰·⁵."""
+    planted = plant_gain(monkeypatch)
+    planted.knows = lambda workload: False
+    errors = {"3 octaves": Errors(middle=0.0, least=-0.5, workloads=22)}
+    trees = Trees(base=0.0, trees=())
+    gain = GainModel(trees=trees, known_device={}, other_device={}, other_size=errors, other_size_other_device={})
+    portfolio = dataclasses.replace(NOTHING, devices=(TARGET.device,), gain=gain)
+    monkeypatch.setattr(other_size, "shipped", lambda: portfolio)
+    return planted
+
+
+def at(size, **more):
+    return workload_of(shape=(2, 8, size, size), **more)
+
+
+def tuned(workload, *, gain=64.0, **facts):
+    record = record_of(workload, config=default_of(workload, TARGET), median_us=50.0, baseline_us=50.0 * gain)
+    return dataclasses.replace(record, **facts)
+
+
+def write(logs, *records):
+    for record in records:
+        TuningLog(logs / "log.jsonl").append(record)
+    dwconv.reset()
+
+
+def test_the_same_layer_at_another_size_decides(logs):
+    write(logs, tuned(at(18)))
+    decision = decide(at(20), "cpu")
+    assert decision.reason == f"predicted from {SIZE}: 8.0× as fast as PyTorch's op, {FIGURES}"
+    assert (decision.provider, decision.record, decision.workload) == ("dwconv", None, at(20))
+    assert decision.command.startswith("python -m dwconv.tune --shape 2,8,20,20 ")
+    x = torch.randn(2, 8, 20, 20).to(memory_format=torch.channels_last)
+    assert f"predicted from {SIZE}: " in str(dwconv.explain(x, torch.randn(8, 1, 3, 3), padding=1))
+
+
+def test_the_nearest_size_decides_and_the_best_record_there(logs):
+    write(logs, tuned(at(28), gain=4.0), tuned(at(18)), tuned(at(14), gain=4.0))
+    assert decide(at(20), "cpu").reason.startswith(f"predicted from {SIZE}: 8.0×")
+
+
+def test_a_layer_that_gained_nothing_runs_on_pytorchs_op(logs):
+    write(logs, tuned(at(18), gain=1.1))
+    decision = decide(at(20), "cpu")
+    assert decision.provider == "pytorch"
+    assert decision.reason.startswith(f"predicted 1.05× from {SIZE}, but perhaps only 0.74×: PyTorch's op runs until")
+
+
+def test_what_was_measured_at_the_size_itself_counts_before(logs):
+    write(logs, tuned(at(18)), tuned(at(20), gain=3.0))
+    assert decide(at(20), "cpu").reason == "3.00× as fast as onednn-nhwc"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        tuned(at(18), device="another-cpu-avx2-2t"),
+        dataclasses.replace(tuned(at(18)), versions={**tuned(at(18)).versions, "torch": "2.1.0"}),
+        record_of(at(18), config=default_of(at(18), TARGET), status=Status.CRASHED),
+        record_of(at(18), config=default_of(at(18), TARGET), predicted=True),
+        tuned(at(18, stride=2)),
+        tuned(at(18, kernel=(5, 5), padding=2)),
+        tuned(workload_of(shape=(2, 16, 18, 18))),
+        tuned(at(18, layout="nchw")),
+        tuned(at(120)),
+    ],
+    ids=["device", "version", "crashed", "computed", "stride", "kernel", "channels", "layout", "far"],
+)
+def test_other_layers_devices_and_versions_say_nothing(logs, record):
+    write(logs, record)
+    assert "predicted from" not in decide(at(20), "cpu").reason
+
+
+def test_a_layer_with_a_bias_runs_on_what_is_known_without_one(logs):
+    write(logs, tuned(at(18)))
+    decision = decide(dataclasses.replace(at(20), bias=True), "cpu")
+    assert decision.provider == "dwconv" and ", with a sweep for the bias (" in decision.reason
+
+
+def test_the_kernel_of_another_size_computes_what_pytorch_does(logs):
+    plant(logs / "log.jsonl", [at(18)], baseline_us=50_000.0)
+    dwconv.reset()
+    x = torch.randn(2, 8, 21, 20).to(memory_format=torch.channels_last).requires_grad_()
+    w = torch.randn(8, 1, 3, 3, requires_grad=True)
+    results = []
+    for convolve in (dwconv.conv2d, lambda *given, **more: F.conv2d(*given, **more, groups=8)):
+        y = convolve(x, w, padding=1)
+        results.append([y.detach(), *torch.autograd.grad(y.sin().sum(), (x, w))])
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+    plan = plan_for(Problem.of(workload_of(shape=(2, 8, 21, 20))), torch.device("cpu"))
+    assert {type(plan.kernels[pass_]) for pass_ in PASSES} == {Kernel}
+
+
+# -- sizes without end -------------------------------------------------------------------------------------------------
+
+
+def plans_of(sizes):
+    return [plan_for(Problem.of(at(size)), torch.device("cpu")) for size in sizes]
+
+
+@pytest.mark.parametrize("at_least", [6.0, 0.5], ids=["sure", "doubted"])
+def test_after_a_few_sizes_nothing_more_is_predicted_and_that_is_said_once(logs, planted, at_least):
+    planted.knows, planted.at_least = lambda workload: True, at_least
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        few = plans_of(range(10, 10 + legality.MOST_SIZES))
+        asked = len(planted.asked)
+        more = plans_of(range(40, 80))
+    assert all(plan.decisions["wgrad"].expected for plan in few)
+    assert all(plan.is_pytorch and plan.decisions["wgrad"].expected is None for plan in more)
+    assert len(planted.asked) == asked, "deciding takes longer than a step"
+    assert few[0].decisions == plans_of([10])[0].decisions
+    said = [str(each.message) for each in caught if each.category is DwconvWarning]
+    (message,) = [each for each in said if "further sizes" in each]
+    assert message == (
+        "2×8×40×40 nhwc float32, kernel 3×3, padding 1 and further sizes of this layer run on PyTorch's own op: "
+        f"{legality.MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more; pad to fewer "
+        "sizes, or tune those that matter: python -m dwconv.tune --shape 2,8,40,40 --kernel 3 --layout nhwc "
+        "--passes fprop,dgrad,wgrad"
+    )
+    assert not any("8×79×79" in each for each in said)
+
+
+def test_another_batch_of_a_size_and_other_layers_are_not_counted(logs, planted):
+    planted.knows = lambda workload: True
+    plans_of(range(10, 10 + legality.MOST_SIZES))
+    assert decide(at(10).with_batch(7), "cpu").provider == "dwconv"
+    assert decide(at(40, stride=2), "cpu").provider == "dwconv"
+    assert decide(at(40), "cpu").crowded
+    write(logs, tuned(at(40)))
+    assert decide(at(40), "cpu").record, "what was measured is not predicted"
+    dwconv.reset()
+    assert decide(at(41), "cpu").provider == "dwconv", "after a reset they count anew"

@@ -1,0 +1,196 @@
+"""The code of the NCHW templates of CUDA: pinned sources, vectors of 16 bytes, no spills, a bias before rounding."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dwconv.kernels import build
+from dwconv.kernels.artifact import Artifact
+from dwconv.measure.simulator.simulate import verified
+from dwconv.problems.target import parse_target
+from dwconv.problems.workload import DTYPES, Workload
+from dwconv.schedules.template import Candidate, all_templates
+from tests.conftest import Golden
+from tests.turns import every, in_turns, slow
+
+SM_90 = parse_target("cuda:sm_90")
+PLAIN = Workload(pass_="fprop", batch=2, channels=4, input_size=(8, 16), kernel=(3, 3), padding=((1, 1), (1, 1)))
+NAMES = [f"cuda.{pass_}_nchw{kind}" for pass_ in ("fprop", "dgrad") for kind in ("", "_strip", "_plane", "_wide")]
+
+
+def of(name: str, **changes: object) -> Workload:
+    """PLAIN with ``changes``, in the pass of the template ``name``."""
+    return dataclasses.replace(PLAIN, pass_=all_templates()[name].pass_, **changes)  # type: ignore[arg-type]
+
+
+def built(name: str, knobs: dict[str, Any] | None = None, **changes: object) -> Artifact:
+    """A configuration of the template ``name``, the default but for ``knobs``, for PLAIN with ``changes``."""
+    workload = of(name, **changes)
+    space = all_templates()[name].space(workload, SM_90)
+    return build(Candidate(workload, space.check({**space.default.to_dict(), **(knobs or {})})), SM_90)
+
+
+# -- pinned sources ------------------------------------------------------------------------------------------------
+
+STRIP = {"planes": 8, "threads_h": 2, "threads_w": 2, "rows_ahead": 1}
+PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "fprop_nchw_strip": ("cuda.fprop_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"dtype": "float16"}),
+    "dgrad_nchw_strip": ("cuda.dgrad_nchw_strip", {**STRIP, "tile_h": 4, "tile_w": 8}, {"stride": (2, 2)}),
+    "fprop_nchw_plane": (
+        "cuda.fprop_nchw_plane",
+        {"planes": 64, "thread_planes": 2, "tile_h": 3, "tile_w": 3, "held": "float16"},
+        {"input_size": (3, 3), "channels": 64, "dtype": "float16", "bias": True},
+    ),
+    "dgrad_nchw_plane": (
+        "cuda.dgrad_nchw_plane",
+        {"planes": 48, "thread_planes": 1, "tile_h": 2, "tile_w": 7, "held": "float32"},
+        {"input_size": (6, 7), "channels": 20, "dtype": "bfloat16", "stride": (2, 1)},
+    ),
+    "fprop_nchw_wide": (
+        "cuda.fprop_nchw_wide",
+        {"planes": 4, "threads_h": 8, "threads_w": 1, "tile_w": 8},
+        {"kernel": (7, 7), "input_size": (8, 8), "padding": ((3, 3), (3, 3))},
+    ),
+    "dgrad_nchw_wide": (
+        "cuda.dgrad_nchw_wide",
+        {"planes": 4, "threads_h": 4, "threads_w": 2, "tile_w": 4},
+        {"kernel": (5, 5), "input_size": (8, 8), "padding": ((2, 2), (2, 2)), "stride": (2, 2), "dtype": "bfloat16"},
+    ),
+    "fprop_nchw_pipeline": (
+        "cuda.fprop_nchw",
+        {"planes": 2, "block_h": 8, "tile_h": 4, "threads_w": 16, "vthread_w": 1, "pipeline": 3, "turns": 4},
+        {"dtype": "float16", "channels": 16},
+    ),
+    "dgrad_nchw": (
+        "cuda.dgrad_nchw",
+        {"planes": 4, "block_h": 8, "tile_h": 4, "threads_w": 8, "vthread_w": 2, "stage": "shared"},
+        {"dtype": "float16"},
+    ),
+}
+
+
+@pytest.mark.parametrize("pinned", PINNED)
+def test_the_source_is_pinned(pinned: str, golden: Golden) -> None:
+    name, knobs, changes = PINNED[pinned]
+    golden(f"cuda_{pinned}.cu", built(name, knobs, **changes).source)
+
+
+# -- lean code -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vector"), [("bfloat16", "uint4"), slow("float32", "float4"), slow("float16", "uint4")]
+)
+@pytest.mark.parametrize("name", ["cuda.fprop_nchw_strip", "cuda.dgrad_nchw_strip"])
+def test_strips_read_and_write_16_bytes_at_a_time(name: str, dtype: str, vector: str) -> None:
+    artifact = built(name, channels=96, batch=64, input_size=(56, 56), dtype=dtype)
+    source, result = ("x", "y") if name.startswith("cuda.fprop") else ("dy", "dx")
+    assert f"*({vector}*)({source}_ptr + " in artifact.source
+    assert f"*({vector}*)({result}_ptr + " in artifact.source
+
+
+@pytest.mark.parametrize(("dtype", "pipeline"), in_turns(DTYPES, [2, 3]))
+@pytest.mark.parametrize("name", ["cuda.fprop_nchw", "cuda.dgrad_nchw"])
+def test_the_next_patches_are_copied_16_bytes_at_a_time_while_one_is_computed(
+    name: str, pipeline: int, dtype: str
+) -> None:
+    knobs = {"planes": 2, "block_h": 14, "tile_h": 7, "threads_w": 28, "vthread_w": 1, "pipeline": pipeline, "turns": 4}
+    size = (28, 28) if dtype == "float32" else (28, 56)
+    artifact = built(name, knobs | {"threads_w": size[1]}, channels=16, input_size=size, dtype=dtype)
+    copies = re.findall(
+        r"cp\.async\.cg\.shared\.global \[%0\], \[%1\], %2;.*?\"n\"\((\d+)\)", artifact.source, re.DOTALL
+    )
+    assert copies == ["16"]
+    waits = re.findall(r"cp\.async\.wait_group (\d+);", artifact.source)
+    assert str(pipeline - 1) in waits, "all but the newest copies have arrived"
+    assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
+
+
+@pytest.mark.parametrize(("dtype", "size"), in_turns(DTYPES, [7, 14]))
+@pytest.mark.parametrize("name", every(2, ["cuda.fprop_nchw_plane", "cuda.dgrad_nchw_plane"]))
+def test_planes_of_any_size_are_read_and_written_16_bytes_at_a_time(name: str, size: int, dtype: str) -> None:
+    artifact = built(name, {"held": dtype}, channels=384, batch=64, input_size=(size, size), dtype=dtype)
+    source, result = ("x", "y") if name.startswith("cuda.fprop") else ("dy", "dx")
+    vector = "float4" if dtype == "float32" else "uint4"
+    loads = re.findall(rf"\*\((\w+)\*\)\({source}_ptr \+ ", artifact.source)
+    stores = re.findall(rf"^ *\*\((\w+)\*\)\({result}_ptr \+ ", artifact.source, re.MULTILINE)
+    assert loads and stores and {*loads, *stores} == {vector}
+    assert artifact.source.count("__syncthreads();") == 3, "TVM adds others where it believes that buffers overlap"
+
+
+def test_a_plane_of_one_thread_multiplies_no_padding() -> None:
+    knobs = {"planes": 64, "thread_planes": 1, "tile_h": 7, "tile_w": 7}
+    source = built("cuda.fprop_nchw_plane", knobs, channels=64, input_size=(7, 7)).source
+    assert source.count(" * weight_local") == 19 * 19, "7 outputs a row: five meet three taps, two meet two"
+
+
+def test_wide_rows_read_16_bytes_of_shared_memory_at_a_time() -> None:
+    source = built("cuda.fprop_nchw_wide", channels=64, input_size=(28, 28), kernel=(31, 31), padding=PADDING_31).source
+    _, after = source.split("__syncthreads();")
+    pixels, taps = (re.findall(rf"^ *\*\((\w+)\*\)\({name}_local", after, re.MULTILINE) for name in ("pixel", "tap"))
+    assert pixels and set(pixels) == {"float4"}
+    assert taps and set(taps) == {"float2"}, "of 16 planes, which a warp holds, two words each are one turn"
+
+
+PADDING_31 = ((15, 15), (15, 15))
+
+
+def test_taps_in_the_padding_are_not_multiplied() -> None:
+    """Of 31 columns of the kernel, 14 columns of a map meet at most 14: whole columns are left out when compiling."""
+    source = built("cuda.fprop_nchw_wide", input_size=(14, 14), kernel=(31, 31), padding=PADDING_31).source
+    _, after = source.split("__syncthreads();")
+    assert after.count(" * tap_local") == 14 * 14
+
+
+def test_a_strided_gradient_has_no_dead_taps() -> None:
+    tiles = {"planes": 4, "threads_h": 4, "tile_h": 2, "threads_w": 8, "tile_w": 2}
+    source = built("cuda.dgrad_nchw_strip", tiles, stride=(2, 2)).source
+    assert source.count(" * weight_local") == 9, "1 + 2 + 2 + 4 products for the four positions of a 2 × 2 tile"
+
+
+LAYERS = [
+    {"channels": 96, "input_size": (56, 56), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
+    {"channels": 96, "input_size": (28, 28), "kernel": (7, 7), "padding": ((3, 3), (3, 3))},
+    {"channels": 960, "input_size": (7, 7), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
+    {"channels": 384, "input_size": (14, 14), "kernel": (5, 5), "padding": ((2, 2), (2, 2))},
+    {"channels": 96, "input_size": (57, 57), "kernel": (3, 3), "padding": ((1, 1), (1, 1)), "stride": (2, 2)},
+    {"channels": 64, "input_size": (28, 28), "kernel": (31, 31), "padding": PADDING_31},
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        pytest.param(
+            name,
+            shape,
+            id=f"{name}-{shape['input_size'][0]}-k{shape['kernel'][0]}",
+            marks=() if (number + turn) % 6 == 0 else (pytest.mark.slow,),
+        )
+        for turn, name in enumerate(NAMES)
+        for number, shape in enumerate(LAYERS)
+        if all_templates()[name].misfit(of(name, dtype="float16", **shape), SM_90) is None
+    ],
+)
+def test_defaults_stay_in_registers(name: str, shape: dict[str, Any]) -> None:
+    resources = built(name, dtype="float16", **shape).resources
+    assert resources["spill_bytes"] == resources["stack_bytes"] == 0
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "knobs", [{}, {"pipeline": 2, "turns": 4, "vthread_w": 1}, {"stage": "registers", "vthread_w": 1}]
+)
+def test_a_bias_is_added_before_rounding(knobs: dict[str, Any], objects: Path) -> None:
+    artifact = built("cuda.fprop_nchw", {"planes": 4, **knobs}, channels=16, dtype="float16", bias=True)
+    assert [argument.name for argument in artifact.arguments] == ["x", "w", "bias", "y"]
+    verdict, report = verified(artifact, artifact.candidate.workload, folder=objects)
+    assert verdict.right, verdict.reason
+    assert report.clean, str(report)

@@ -1,0 +1,131 @@
+"""NVRTC, called directly."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dwconv import settings
+from dwconv.errors import BrokenInstallation, BuildError
+from dwconv.kernels import nvrtc
+from dwconv.kernels.entry import write_entry
+from dwconv.kernels.sass import disassemble
+
+COPY = 'extern "C" __global__ void copy(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }'
+
+
+def test_a_kernel_compiles_without_a_gpu_or_a_toolkit() -> None:
+    compiled = nvrtc.compile_cubin(COPY, arch="sm_90")
+    assert compiled.cubin.startswith(b"\x7fELF")
+    assert 0 < compiled.resources["registers"] < 32
+    assert compiled.resources["spill_bytes"] == compiled.resources["stack_bytes"] == 0
+
+
+def test_static_shared_memory_and_the_stack_are_reported() -> None:
+    source = """extern "C" __global__ void mix(float* y, int i) {
+      __shared__ float tile[100];
+      float own[64];
+      for (int k = 0; k < 64; ++k) own[k * i % 64] = y[k];
+      tile[threadIdx.x] = own[i] + own[i / 2];
+      __syncthreads();
+      y[threadIdx.x] = tile[i];
+    }"""
+    resources = nvrtc.compile_cubin(source, arch="sm_80").resources
+    assert resources["shared_bytes"] == 400
+    assert resources["stack_bytes"] >= 256
+
+
+def test_half_precision_headers_are_found() -> None:
+    source = '#include <cuda_fp16.h>\nextern "C" __global__ void h(__half* y) { *y = __float2half(1.0f); }'
+    assert nvrtc.compile_cubin(source, arch="sm_90").cubin
+
+
+def test_arithmetic_is_ieee_unless_asked() -> None:
+    """A correctly rounded division takes many instructions; an approximate one takes a handful."""
+    source = 'extern "C" __global__ void d(float* y) { *y = 1.0f / *y + *y; }'
+    ieee, fast = (
+        disassemble(nvrtc.compile_cubin(source, arch="sm_90", fast_math=fast_math).cubin)["d"].instructions
+        for fast_math in (False, True)
+    )
+    assert len(ieee) > len(fast) + 8
+    assert any("FTZ" in instruction.modifiers for instruction in fast)
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sources that NVRTC compiled, in order; the others were found on disk, in a cache that starts empty."""
+    sources: list[str] = []
+    compile_ = nvrtc._compile
+
+    def count(nvrtc: object, source: str, *rest: object, **named: str) -> nvrtc.Compiled:
+        sources.append(source)
+        return compile_(nvrtc, source, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
+    monkeypatch.setattr(nvrtc, "_compile", count)
+    return sources
+
+
+def test_what_was_compiled_is_found_again(compiled: list[str]) -> None:
+    first, second = (nvrtc.compile_cubin(COPY, arch="sm_90") for _ in range(2))
+    assert first == second and len(compiled) == 1
+    for arch, fast_math in (("sm_80", False), ("sm_90", True)):
+        nvrtc.compile_cubin(COPY, arch=arch, fast_math=fast_math)
+    nvrtc.compile_cubin(COPY + " ", arch="sm_90")
+    assert len(compiled) == 4
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-5], lambda data: b"", lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:]]
+)
+def test_a_torn_or_changed_cubin_is_compiled_again(compiled: list[str], damage: Any) -> None:
+    first = nvrtc.compile_cubin(COPY, arch="sm_90")
+    (entry,) = (settings.cache_folder() / "cubins").iterdir()
+    entry.write_bytes(damage(entry.read_bytes()))
+    assert nvrtc.compile_cubin(COPY, arch="sm_90") == first
+    assert nvrtc.compile_cubin(COPY, arch="sm_90") == first
+    assert len(compiled) == 2
+
+
+def test_something_else_in_place_of_a_cubin_is_compiled_again(compiled: list[str]) -> None:
+    nvrtc.compile_cubin(COPY, arch="sm_90")
+    (entry,) = (settings.cache_folder() / "cubins").iterdir()
+    write_entry(entry, {"cubin": b"wrong"})
+    nvrtc.compile_cubin(COPY, arch="sm_90")
+    assert len(compiled) == 2
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_100", "sm_120"])
+def test_other_architectures_compile(arch: str) -> None:
+    assert nvrtc.compile_cubin(COPY, arch=arch).kernels["copy"]["registers"] > 0
+
+
+def test_the_first_complaint_is_told() -> None:
+    with pytest.raises(BuildError, match=r"sm_90: .*missing_name"):
+        nvrtc.compile_cubin('extern "C" __global__ void k() { missing_name = 1; }', arch="sm_90")
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name == "cuda" or name.startswith("cuda."):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    with pytest.raises(BrokenInstallation, match=r"pip install 'dwconv\[cuda\]'"):
+        nvrtc.compile_cubin(COPY, arch="sm_90")
+
+
+def test_the_report_of_several_kernels_is_that_of_the_neediest() -> None:
+    log = """ptxas info    : Function properties for a
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 16 bytes cumulative stack size, 4800 bytes smem
+ptxas info    : Function properties for b
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 64 registers"""
+    assert nvrtc.kernel_resources(log) == {
+        "a": {"registers": 40, "shared_bytes": 4800, "spill_bytes": 8, "stack_bytes": 16},
+        "b": {"registers": 64, "shared_bytes": 0, "spill_bytes": 0, "stack_bytes": 0},
+    }
+    assert nvrtc.resources(log) == {"registers": 64, "shared_bytes": 4800, "spill_bytes": 8, "stack_bytes": 16}

@@ -1,0 +1,209 @@
+"""Comparisons with faults planted in builders and kernels, in real worker processes."""
+
+import dataclasses
+from functools import partial
+
+import pytest
+from planted_kernels import artifact, candidate, workload
+
+from dwconv import settings
+from dwconv.kernels import cache
+from dwconv.measure.comparisons import _AHEAD, Comparisons
+from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup
+from dwconv.measure.runner import Workers, _misfit
+from dwconv.problems.target import CpuTarget
+from dwconv.records import record as record_module
+from dwconv.records.record import Measurement, Status, Verdict
+from tests.turns import slow
+
+TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
+
+
+@pytest.fixture(scope="module")
+def workers():
+    with Workers(TARGET, jobs=2, build="planted_kernels:build", load="planted_kernels:load") as workers:
+        yield workers
+
+
+@pytest.fixture(autouse=True)
+def nothing_disturbs(monkeypatch, tmp_path):
+    """Whatever else this machine does, and whatever other tests have found right."""
+    monkeypatch.setenv("DWCONV_CACHE", str(tmp_path))
+    monkeypatch.setattr(record_module, "CONTENDED", 2.0)
+    monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
+
+
+def raced(workers, *comparisons, is_worth=lambda record: True):
+    return list(Comparisons(workers, is_worth=is_worth).run(one_by_one(comparisons)))
+
+
+def one_by_one(comparisons):
+    return partial(next, iter(comparisons), None)
+
+
+def test_the_winner_of_each_heat_is_confirmed(workers):
+    of = workload("wgrad", layout="nchw")
+    first, second = raced(workers, [candidate("slow"), candidate()], [candidate(of=of), candidate(of=of, order=1)])
+    records = {record.config.fault: record for record in first}
+    assert records["none"].confirmed and not records["slow"].confirmed
+    assert records["none"].raced and not records["none"].ends_search, "a search may find a faster one"
+    assert records["none"].measurement.median_us < records["slow"].measurement.median_us
+    assert records["none"].providers == records["slow"].providers and len(records["none"].providers) == 2
+    assert records["none"].verdict.allowed_error > 0, "of the last case of a finalist, which rounds"
+    assert [record.workload for record in second] == [of, of]
+    assert sorted(record.confirmed for record in second) == [False, True]
+    assert all(record.status is Status.OK and record.resources for record in (*first, *second))
+    winner, other = (cache.checked(artifact(candidate(fault)), TARGET) for fault in ("none", "slow"))
+    assert (winner, other) == (cache.Checked(threads=frozenset({1})), None), "who trains with it need not check it"
+
+
+def test_what_is_not_worth_it_is_not_verified_further(workers):
+    ((record,),) = raced(workers, [candidate("wrong at batch 1")], is_worth=lambda record: False)
+    assert (record.status, record.confirmed) == (Status.OK, False)
+
+
+def test_a_winner_that_is_wrong_as_a_finalist_is_told(workers):
+    ((slow_one, winner),) = raced(workers, [candidate("slow"), candidate("wrong at batch 1")])
+    assert cache.checked(artifact(candidate("wrong at batch 1")), TARGET) is None
+    assert (winner.status, winner.measurement) == (Status.WRONG, None)
+    assert winner.detail.endswith("(at batch size 1, extreme data)")
+    assert slow_one.status is Status.OK and not slow_one.confirmed
+
+
+FAULTS = {
+    "no schedule": Status.COMPILE_ERROR,
+    "raises": Status.RUNTIME_ERROR,
+}
+ENDED = {
+    "wrong from the 3rd call on": Status.WRONG,
+    "segfaults": Status.CRASHED,
+    "writes after": Status.WRONG,
+    "dies when timed": Status.CRASHED,
+}
+"""Each takes a worker with it, whose start takes seconds."""
+WRONG_ONES = (
+    "wrong, and flushes denormals from then on",
+    "flushes denormals from then on",
+    "makes all wrong from then on",
+)
+"""Each harms what runs in its process later."""
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *map(slow, ENDED)])
+def test_a_fault_costs_one_candidate(workers, fault):
+    records, following = raced(workers, [candidate(fault), candidate()], [candidate(order=2)])
+    latest = {record.config.fault: record for record in records}
+    assert latest[fault].status is {**FAULTS, **ENDED}[fault]
+    assert latest["none"].status is Status.OK and latest["none"].confirmed and latest["none"].raced
+    assert [record.confirmed for record in following] == [True]
+
+
+@pytest.mark.parametrize("fault", [WRONG_ONES[0], *map(slow, WRONG_ONES[1:])])
+def test_a_wrong_candidate_makes_no_other_wrong(workers, fault):
+    starts = workers.measurer.starts + (not workers.measurer.running)
+    harmful, *others = raced(workers, [candidate(fault), candidate(), candidate(order=1)])[0]
+    assert (harmful.config.fault, harmful.status) == (fault, Status.WRONG)
+    assert {record.status for record in others} == {Status.OK} and any(record.confirmed for record in others)
+    assert workers.measurer.starts == starts + 1, "the measuring worker was replaced once"
+
+
+@pytest.mark.slow
+def test_a_winner_that_is_wrong_harms_no_later_heat(workers):
+    first, second = raced(
+        workers, [candidate("wrong at batch 1, flushes denormals from then on")], [candidate(order=1)]
+    )
+    assert [record.status for record in first] == [Status.WRONG]
+    assert [(record.status, record.confirmed) for record in second] == [(Status.OK, True)]
+
+
+@pytest.mark.slow
+def test_a_winner_whose_verification_ends_the_worker_is_tried_alone(workers):
+    first, second = raced(workers, [candidate("segfaults at batch 1")], [candidate()])
+    assert [record.status for record in first] == [Status.CRASHED]
+    assert [record.confirmed for record in second] == [True]
+
+
+def test_small_heats_are_built_together_and_each_gets_its_own(workers, monkeypatch):
+    asked = []
+    usual = workers.builders.map
+    monkeypatch.setattr(
+        workers.builders, "map", lambda bodies, **limit: asked.append(len(bodies)) or usual(bodies, **limit)
+    )
+    comparisons = [[candidate(order=order)] for order in range(7)]
+    comparisons[3] = [candidate("no schedule"), candidate(order=3)]
+    records = raced(workers, *comparisons)
+    assert asked[0] == workers.jobs == 2, "one for each build worker"
+    assert [len(each) for each in records] == [1, 1, 1, 2, 1, 1, 1]
+    assert [each[-1].config.order for each in records] == list(range(7)) and all(each[-1].confirmed for each in records)
+    assert records[3][0].status is Status.COMPILE_ERROR
+
+
+def test_no_more_heats_are_built_than_may_wait(workers):
+    asked = []
+
+    def next_comparison():
+        asked.append(candidate(order=len(asked)))
+        return asked[-1:]
+
+    running = Comparisons(workers, is_worth=lambda record: True).run(next_comparison)
+    next(running)
+    running.close()
+    assert len(asked) <= 1 + _AHEAD + workers.jobs
+
+
+def test_a_heat_that_comes_up_while_another_one_runs_is_run(workers):
+    comparisons = [[candidate()]]
+    results = Comparisons(workers, is_worth=lambda record: True).run(lambda: comparisons.pop() if comparisons else None)
+    next(results)
+    comparisons.append([candidate(order=1)])
+    assert [record.config.order for (record,) in results] == [1]
+
+
+def test_nothing_starts_without_heats():
+    with Workers(TARGET, jobs=1, build="planted_kernels:build", load="planted_kernels:load") as idle:
+        assert raced(idle) == []
+        assert idle.measurer.starts == 0
+
+
+def test_a_caller_who_stops_listening_can_come_back(workers):
+    comparisons = Comparisons(workers, is_worth=lambda record: True).run(
+        one_by_one([[candidate()], [candidate(order=1)]])
+    )
+    next(comparisons)
+    comparisons.close()
+    ((record,),) = raced(workers, [candidate()])
+    assert record.confirmed
+
+
+# -- in the measuring worker -----------------------------------------------------------------------------------------
+
+
+def test_a_heat_lines_up_what_is_not_lined_up(monkeypatch):
+    loaded = []
+    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    usual = measurer._load
+    monkeypatch.setattr(measurer, "_load", lambda built: loaded.append(built.candidate) or usual(built))
+    first, second = artifact(candidate()), artifact(candidate(order=1))
+    measurer(LineUp(artifacts=(first,)))
+    timed = measurer(Comparison(artifacts=(first, second)))
+    assert [verdict.right for verdict in timed.verdicts_after] == [True, True] and len(timed.kernels) == 2
+    assert measurer(LineUp(artifacts=(), winner=first)).verdict.right
+    assert loaded == [first.candidate, second.candidate], "a winner is not loaded again"
+    measurer(LineUp(artifacts=(artifact(candidate(of=workload("dgrad"))),)))
+    measurer(Check(artifact=first))
+    assert loaded.count(first.candidate) == 2, "another workload took its place"
+
+
+RIGHT, WRONG = (Verdict(right=right, max_error=0.0, allowed_error=0.0) for right in (True, False))
+TIME = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
+
+
+def test_an_answer_that_does_not_fit_a_heat_is_nonsense():
+    one = artifact(candidate())
+    fitting = Measured(verdicts_after=(RIGHT, WRONG), kernels=(TIME,))
+    assert _misfit(Comparison(artifacts=(one, one)), fitting) == ""
+    assert _misfit(Comparison(artifacts=(one, one)), dataclasses.replace(fitting, kernels=(TIME, TIME)))
+    assert _misfit(Comparison(artifacts=(one,)), fitting)
+    assert _misfit(LineUp(artifacts=(one,)), Measured()) == ""
+    assert _misfit(LineUp(artifacts=(one,), winner=one), Measured())
+    assert _misfit(LineUp(artifacts=(), winner=one), Measured(verdict=RIGHT)) == ""

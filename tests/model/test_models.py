@@ -1,0 +1,118 @@
+"""Models by name; libraries of models are stood in for by fakes."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from models import TinyNet
+from torch import nn
+
+from dwconv.errors import BrokenInstallation, InvalidWorkload
+from dwconv.model.by_name import load_model
+
+NAMES = ["mobilenetv3_small_050", "mobilenetv3_large_100", "convnext_tiny", "resnet50"]
+
+
+class Made(nn.Identity):
+    """What a library made, and how it was asked."""
+
+    def __init__(self, *asked: object, **options: object) -> None:
+        super().__init__()
+        self.asked, self.options = asked, options
+
+
+def fake(name: str, **contents: object) -> ModuleType:
+    module = ModuleType(name)
+    vars(module).update(contents)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def libraries(monkeypatch):
+    def list_models():
+        return NAMES
+
+    torchvision = fake("torchvision.models", list_models=list_models, get_model=Made)
+    auto_config = SimpleNamespace(for_model=lambda name: f"config of {name}")
+
+    def from_config(config):
+        if config == "config of part":
+            raise ValueError("no model\nof that config")
+        return Made(config)
+
+    monkeypatch.setitem(sys.modules, "timm", fake("timm", list_models=list_models, create_model=Made))
+    monkeypatch.setitem(sys.modules, "torchvision", fake("torchvision", models=torchvision))
+    monkeypatch.setitem(sys.modules, "torchvision.models", torchvision)
+    transformers = fake(
+        "transformers", CONFIG_MAPPING=dict.fromkeys(["convnextv2", "mamba", "part"]), AutoConfig=auto_config,
+        AutoModel=SimpleNamespace(from_config=from_config),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "transformers", transformers)
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked", "options"),
+    [
+        ("timm:convnext_tiny", ("convnext_tiny",), {"pretrained": False}),
+        ("timm:convnext_tiny.fb_in1k", ("convnext_tiny.fb_in1k",), {"pretrained": False}),
+        ("torchvision:resnet50", ("resnet50",), {"weights": None}),
+        ("transformers:mamba", ("config of mamba",), {}),
+    ],
+)
+def test_libraries_are_asked_for_random_weights(spec, asked, options):
+    model = load_model(spec)
+    assert (model.asked, model.options) == (asked, options)
+
+
+def test_a_factory_or_a_model_of_the_users_own(monkeypatch, tmp_path):
+    assert isinstance(load_model("models:TinyNet"), TinyNet)
+    (tmp_path / "their_models.py").write_text("from torch import nn\nmade = nn.ReLU()\nnumber = lambda: 3\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(load_model("their_models:made"), nn.ReLU), "of the current folder"
+    with pytest.raises(InvalidWorkload, match=r"made a int, not a torch\.nn\.Module"):
+        load_model("their_models:number")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("timm:V3", "did you mean mobilenetv3_small_050, mobilenetv3_large_100?"),
+        ("timm:convnext_tinny", "timm knows no convnext_tinny; did you mean convnext_tiny?"),
+        ("timm:zzz", "it knows 4 others"),
+        ("torchvision:resnet5", "did you mean resnet50?"),
+        ("transformers:manba", "did you mean mamba?"),
+        ("transformers:part", "cannot be made by its name alone: no model"),
+        ("TinyNet", "write timm:NAME, torchvision:NAME, transformers:NAME or package.module:factory"),
+        ("timm:", "write timm:NAME"),
+        ("no_such_module:Net", "there is no module no_such_module"),
+        ("models:NoNet", "models has no NoNet; name a class or function of it"),
+    ],
+)
+def test_what_is_unknown_is_answered_with_what_is_known(spec, words):
+    with pytest.raises(InvalidWorkload) as raised:
+        load_model(spec)
+    assert words in str(raised.value)
+
+
+def test_a_package_that_is_missing_or_broken_is_named_with_the_way_out(monkeypatch, tmp_path):
+    monkeypatch.delitem(sys.modules, "timm")
+    monkeypatch.setattr(sys, "meta_path", [finder for finder in sys.meta_path if not hasattr(finder, "MAPPING")])
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(BrokenInstallation, match="timm is not installed; pip install timm"):
+        load_model("timm:convnext_tiny")
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    with pytest.raises(BrokenInstallation, match=r"timm cannot be imported: operator .*; pip install --upgrade timm"):
+        load_model("timm:convnext_tiny")
+    (tmp_path / "timm.py").write_text("import something_else_that_is_missing")
+    with pytest.raises(BrokenInstallation, match="No module named 'something_else_that_is_missing'"):
+        load_model("timm:convnext_tiny")
+
+
+def test_an_error_of_the_users_own_module_is_raised_as_it_is(monkeypatch, tmp_path):
+    (tmp_path / "broken_models.py").write_text("import something_else_that_is_missing")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="something_else_that_is_missing"):
+        load_model("broken_models:Net")

@@ -1,0 +1,372 @@
+"""Layers, and convert: a converted model is the same model, on other kernels."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from models import ConformerConvolution, TinyNet, train
+from planted_records import plant, workload_of
+from torch import nn
+
+import dwconv
+from bench.models import NETWORKS, MobileNetV3Large
+from dwconv import settings
+from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.measure.processes.started_process import Running
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+from dwconv.records import record as record_module
+from dwconv.records.log import TuningLog
+from dwconv.tuner.race import model_race
+from dwconv.tuner.race.race_result import RaceResult
+
+pytestmark = [
+    pytest.mark.usefixtures("threads_as_asked"),
+    pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
+]
+
+
+def names(layers):
+    return [layer.name for layer in layers]
+
+
+def plant_tiny_net(logs, *, layout="nhwc"):
+    """Kernels for all depthwise layers of TinyNet, for inputs of 12×10."""
+    plant(
+        logs / "log.jsonl",
+        [
+            workload_of(shape=(4, 8, 12, 10), layout=layout),
+            workload_of(shape=(4, 8, 12, 10), kernel=(5, 5), stride=2, padding=2, multiplier=2, layout=layout),
+        ],
+        baseline_us=1e6,
+    )
+
+
+# -- layers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "reflect", "circular", "replicate"])
+@pytest.mark.parametrize(
+    ("ours", "pytorchs", "axes"), [(DepthwiseConv1d, nn.Conv1d, 1), (DepthwiseConv2d, nn.Conv2d, 2)]
+)
+def test_a_layer_is_pytorchs_with_groups(logs, ours, pytorchs, axes, padding_mode):
+    options = {"stride": 2, "padding": 2, "dilation": 2, "padding_mode": padding_mode}
+    torch.manual_seed(0)
+    layer = ours(6, 3, multiplier=2, **options)
+    torch.manual_seed(0)
+    other = pytorchs(6, 12, 3, groups=6, **options)
+    x = torch.randn(2, 6, *[11] * axes)
+    assert torch.equal(layer(x), other(x))
+    assert isinstance(layer, pytorchs)
+    assert layer.state_dict().keys() == other.state_dict().keys()
+
+
+def test_a_layer_says_what_it_is():
+    assert repr(DepthwiseConv2d(6, (3, 5), stride=2, bias=False)) == (
+        "DepthwiseConv2d(6, 6, kernel_size=(3, 5), stride=(2, 2), groups=6, bias=False)"
+    )
+
+
+# -- convert ---------------------------------------------------------------------------------------------------------
+
+
+def test_convert_names_what_it_did_and_what_it_left(logs):
+    class Blurred(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(nn.functional.avg_pool2d(x, 2))
+
+    model = nn.ModuleDict({
+        "plain": nn.Conv2d(8, 8, 3),
+        "depthwise": nn.Conv2d(8, 16, (3, 5), stride=2, groups=8),
+        "line": nn.Conv1d(8, 8, 9, groups=8),
+        "grouped": nn.Conv2d(8, 8, 3, groups=4),
+        "volume": nn.Conv3d(8, 8, 3, groups=8),
+        "own": Blurred(8, 8, 3, groups=8),
+        "one": nn.Conv2d(1, 8, 3),
+    })  # fmt: skip
+    summary = dwconv.summary(dwconv.convert(model))
+    assert names(summary.converted) == ["depthwise", "line"]
+    assert names(summary.skipped) == ["grouped", "volume", "own"]
+    assert str(summary) == (
+        "2 depthwise layers converted, 3 left as they are\n"
+        "  depthwise  8 channels, kernel 3×5, stride 2×2, multiplier 2\n"
+        "  line       8 channels, kernel 9\n"
+        "  grouped    stays Conv2d: groups=4 of 8 channels is not depthwise\n"
+        "  volume     stays Conv3d: there are no 3-D kernels yet\n"
+        "  own        stays Blurred: its forward is its own; functional=True runs the depthwise calls in it on dwconv"
+    )
+    assert type(model["depthwise"]) is DepthwiseConv2d
+    assert type(model["line"]) is DepthwiseConv1d
+    assert [type(model[name]) for name in ("plain", "grouped", "own")] == [nn.Conv2d, nn.Conv2d, Blurred]
+
+
+def test_converting_again_changes_nothing(logs):
+    model = TinyNet()
+    assert len(dwconv.summary(dwconv.convert(model)).converted) == 3
+    again = dwconv.summary(dwconv.convert(model))
+    assert (again.converted, again.skipped) == ((), ())
+    assert str(again) == "0 depthwise layers converted, 3 were before"
+
+
+def test_the_model_itself_may_be_the_layer(logs):
+    model = nn.Conv2d(8, 8, 3, groups=8)
+    summary = dwconv.summary(dwconv.convert(model))
+    assert type(model) is DepthwiseConv2d
+    assert str(summary) == "1 depthwise layers converted\n  (the model itself)  8 channels, kernel 3×3"
+
+
+def test_a_layer_stays_the_object_it_is(logs):
+    layer = nn.Conv2d(8, 8, 3, padding=1, groups=8).eval()
+    layer.weight.requires_grad_(False)
+    seen = []
+    layer.register_forward_hook(lambda *_: seen.append("forward"))
+    model = nn.ModuleDict({"one": layer, "same": layer})
+    before = dict(layer.named_parameters())
+    assert names(dwconv.summary(dwconv.convert(model)).converted) == ["one"]
+    assert model["one"] is layer is model["same"]
+    assert {name: id(parameter) for name, parameter in layer.named_parameters()} == {
+        name: id(parameter) for name, parameter in before.items()
+    }
+    assert (layer.training, layer.weight.requires_grad) == (False, False)
+    layer(torch.randn(1, 8, 5, 5))
+    assert seen == ["forward"]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+def test_weight_norm_and_parametrizations_survive(logs):
+    old = nn.utils.weight_norm(nn.Conv2d(8, 8, 3, groups=8))
+    new = nn.utils.parametrizations.weight_norm(nn.Conv2d(8, 8, 3, groups=8))
+    x = torch.randn(2, 8, 6, 6)
+    before = old(x), new(x)
+    assert len(dwconv.summary(dwconv.convert(old)).converted) == 1
+    assert len(dwconv.summary(dwconv.convert(new)).converted) == 1
+    torch.testing.assert_close((old(x), new(x)), before)
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_training_goes_as_before(logs, layout):
+    """The same losses, step by step, through kernels with stride, multiplier and bias, or PyTorch's where untuned."""
+    plant_tiny_net(logs, layout=layout)
+    torch.manual_seed(0)
+    model = TinyNet()
+    x = torch.randn(4, 3, 12, 10)
+    if layout == "nhwc":
+        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    converted = copy.deepcopy(model)
+    dwconv.convert(converted)
+    assert "Dwconv" in converted.body[:2](x).grad_fn.name()
+    expected, losses = (train(each, x, steps=8, lr=0.5) for each in (model, converted))
+    assert expected[-1] < 0.8 * expected[0]
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_an_optimizer_made_before_goes_on(logs):
+    plant_tiny_net(logs)
+    model = TinyNet().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(model.parameters())
+    dwconv.convert(model)
+    before = model.body[1].weight.detach().clone()
+    model(torch.randn(4, 3, 12, 10).to(memory_format=torch.channels_last)).sum().backward()
+    optimizer.step()
+    assert not torch.equal(model.body[1].weight, before)
+
+
+def test_checkpoints_go_both_ways(logs):
+    model, converted = TinyNet(), TinyNet()
+    dwconv.convert(converted)
+    assert list(model.state_dict()) == list(converted.state_dict())
+    converted.load_state_dict(model.state_dict())
+    model.load_state_dict(converted.state_dict())
+    x = torch.randn(2, 3, 12, 10)
+    torch.testing.assert_close(converted(x), model(x))
+
+
+def test_a_converted_model_can_be_copied_pickled_saved_and_compiled(logs):
+    plant_tiny_net(logs, layout="nchw")
+    model = TinyNet()
+    dwconv.convert(model)
+    x = torch.randn(4, 3, 12, 10)
+    y = model(x)
+    saved = io.BytesIO()
+    torch.save(model, saved)
+    saved.seek(0)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(saved, weights_only=False)):
+        assert type(twin.body[1]) is DepthwiseConv2d
+        torch.testing.assert_close(twin(x), y)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), y)
+    compiled(x).sum().backward()
+    torch.testing.assert_close(torch.export.export(model, (x,), strict=False).module()(x), y)
+
+
+def test_a_conformer_trains_on_1d_kernels(logs):
+    workload = workload_of(shape=(2, 16, 1, 20), kernel=(1, 9), padding=0, layout="nchw")
+    plant(logs / "log.jsonl", [dataclasses.replace(workload, padding=((0, 0), (4, 4)))], baseline_us=1e6)
+    torch.manual_seed(0)
+    model = ConformerConvolution()
+    converted = copy.deepcopy(model)
+    assert names(dwconv.summary(dwconv.convert(converted)).converted) == ["depthwise"]
+    x = torch.randn(2, 20, 16, requires_grad=True)
+    twins = [each(x) for each in (model, converted)]
+    assert dwconv.explain(torch.randn(2, 16, 20), converted.depthwise.weight, padding=4)["dgrad"].provider == "dwconv"
+    torch.testing.assert_close(twins[1], twins[0], rtol=1e-4, atol=1e-5)
+    expected = torch.autograd.grad(twins[0].pow(2).sum(), [x, *model.parameters()])
+    actual = torch.autograd.grad(twins[1].pow(2).sum(), [x, *converted.parameters()])
+    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_mobilenet_v3_has_its_depthwise_layers(logs):
+    summary = dwconv.summary(dwconv.convert(MobileNetV3Large()))
+    assert [layer.text for layer in summary.converted][:4] == [
+        "16 channels, kernel 3×3",
+        "64 channels, kernel 3×3, stride 2×2",
+        "72 channels, kernel 3×3",
+        "72 channels, kernel 5×5, stride 2×2",
+    ]
+    assert (len(summary.converted), summary.skipped) == (15, ())
+    with torch.device("meta"):
+        for network in NETWORKS:
+            model = network.make()
+            assert dwconv.summary(dwconv.convert(model)).converted
+            assert model(torch.randn(2, 3, network.image, network.image)).shape == (2, 10)
+
+
+# -- convert with an example -----------------------------------------------------------------------------------------
+
+IMAGES = torch.randn(4, 3, 12, 10)
+
+
+@pytest.fixture
+def races(monkeypatch):
+    """What was asked of the race; it wins everything."""
+    asked = []
+
+    def race_for(counts, *, seconds):
+        asked.append((counts, seconds))
+        return [RaceResult(won=tuple(each), elapsed_s=2.0) for each in counts.values()]
+
+    monkeypatch.setattr(model_race, "race_for", race_for)
+    return asked
+
+
+def test_convert_races_what_ran_in_the_example(logs, races):
+    model = TinyNet()
+    summary = dwconv.summary(dwconv.convert(model, IMAGES))
+    ((counts, seconds),) = races
+    assert seconds == settings.RACE_SECONDS
+    (of_cpu,) = counts.values()
+    assert set(of_cpu.values()) == {1} and {workload.batch for workload in of_cpu} == {4}
+    assert sorted(workload.pass_ for workload in of_cpu) == ["dgrad"] * 3 + ["fprop"] * 3 + ["wgrad"] * 3
+    assert len(summary.converted) == 3
+    assert str(summary).splitlines()[:2] == ["3 depthwise layers converted", "9 passes raced in 2.0 s: 9 won"]
+    dwconv.convert(model, (IMAGES,), seconds=5)
+    assert races[1][1] == 5
+
+
+def test_calls_use_what_was_raced_from_then_on(logs, monkeypatch):
+    """Plans that were made before are forgotten."""
+    layer = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+    x = torch.randn(2, 8, 9, 7)
+    assert dwconv.explain(x, layer.weight, padding=1)["fprop"].provider == "pytorch"
+
+    def race_for(counts, *, seconds):
+        (of_cpu,) = counts.values()
+        plant(logs / "log.jsonl", of_cpu, passes=["fprop"], template_layout="nchw", baseline_us=1e6)
+        return []
+
+    monkeypatch.setattr(model_race, "race_for", race_for)
+    dwconv.convert(layer, x)
+    assert dwconv.explain(x, layer.weight, padding=1)["fprop"].provider == "dwconv"
+
+
+def test_a_layer_that_did_not_run_is_named(logs, races):
+    model = nn.ModuleDict({"a": nn.Conv2d(8, 8, 3, groups=8), "b": nn.Conv2d(8, 8, 3, groups=8)})
+    model.forward = lambda x: model["a"](x)
+    summary = dwconv.summary(dwconv.convert(model, torch.randn(2, 8, 9, 7)))
+    assert names(summary.converted) == ["a", "b"]
+    assert "did not run in the example: b" in str(summary)
+
+
+def test_a_model_without_depthwise_layers_is_no_error(logs):
+    summary = dwconv.summary(dwconv.convert(nn.Conv2d(3, 8, 1), IMAGES))
+    assert str(summary) == "0 depthwise layers converted\nno depthwise layer ran in the example: nothing to race"
+
+
+class Fails(TinyNet):
+    def forward(self, x):
+        super().forward(x)
+        raise KeyError("of the model's own")
+
+
+def test_what_goes_wrong_before_the_race_leaves_the_model_as_it_was(logs, races):
+    model = TinyNet()
+    for broken, example, options, error, told in (
+        (Fails(), IMAGES, {}, KeyError, "of the model's own"),
+        (model, IMAGES.to("meta"), {}, InvalidWorkload, "the example is on meta"),
+        (model, IMAGES, {"seconds": -1}, InvalidChoice, "seconds=-1"),
+        (model, IMAGES, {"seconds": float("nan")}, InvalidChoice, "seconds=nan"),
+        (model, None, {"seconds": 5}, InvalidChoice, "give them"),
+    ):
+        with pytest.raises(error, match=told):
+            dwconv.convert(broken, example, **options)
+        assert type(broken.body[1]) is nn.Conv2d
+    assert not races
+
+
+def test_ctrl_c_leaves_the_model_as_it_was(logs, monkeypatch):
+    def race_for(counts, *, seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model_race, "race_for", race_for)
+    model = TinyNet()
+    with pytest.raises(KeyboardInterrupt):
+        dwconv.convert(model, IMAGES)
+    assert type(model.body[1]) is nn.Conv2d
+
+
+def test_where_nothing_can_be_raced_the_model_is_converted_all_the_same(logs, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", str(tmp_path / "file" / "log.jsonl"))
+    model = TinyNet()
+    summary = dwconv.summary(dwconv.convert(model, IMAGES))
+    assert len(summary.converted) == 3
+    assert "not all was raced: log=" in str(summary) and "9 left for the next time" in str(summary)
+
+
+def test_a_real_race_and_once_more_nothing_starts(logs, monkeypatch, capsys):
+    """The one test of all of it: builders, kernels, times; some seconds, for its processes to start."""
+    monkeypatch.setattr(record_module, "CONTENDED", 2.0)  # whatever else this machine does
+    model = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+    x = torch.randn(2, 8, 9, 7)
+    summary = dwconv.summary(dwconv.convert(model, x, seconds=600))
+    (race,) = summary.races
+    assert race.raced == len(race.won) + len(race.lost) == 2 and race.left == () and race.problem == ""
+    records = [record for path in logs.iterdir() for record in TuningLog(path).load().records]
+    assert {record.workload.pass_ for record in records} == {"fprop", "wgrad"}, "x needs no gradient"
+    assert all(record.measurement is not None and len(record.providers) == 2 for record in records)
+
+    def start(*_, **__):
+        raise AssertionError("everything is known")
+
+    monkeypatch.setattr(Running, "start", start)
+    again = dwconv.summary(dwconv.convert(model, x))
+    assert (len(again.races[0].known), again.races[0].raced) == (2, 0)
+    assert "2 known before" in str(again)
+    assert capsys.readouterr().err == ""
+
+
+def test_converting_alone_imports_no_tuner_and_racing_no_tvm():
+    code = (
+        "import sys, torch, dwconv; from torch import nn; layer = nn.Conv2d(8, 8, 3, groups=8); dwconv.convert(layer); "
+        "late = ('tvm', 'dwconv.tuner', 'dwconv.measure', 'torch.distributed.tensor', 'dwconv.call.sharded'); "
+        "assert not [name for name in sys.modules if name.startswith(late)]; "
+        "dwconv.convert(layer, torch.randn(1, 8, 5, 5), seconds=0); "
+        "assert 'dwconv.tuner.race.race' in sys.modules and 'tvm' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

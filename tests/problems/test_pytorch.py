@@ -1,0 +1,79 @@
+"""PyTorch's own op, pass by pass: right for any padding, and the same op wherever it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from planted_records import workload_of
+from torch.profiler import ProfilerActivity, profile
+
+from dwconv.call import torch_ops as ops
+from dwconv.measure.providers import laid_out, pytorch_call
+from dwconv.problems import pytorch
+from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.problem import Problem
+from dwconv.problems.reference import operands, reference
+from dwconv.problems.workload import LAYOUTS, PASSES
+
+pytestmark = [
+    pytest.mark.usefixtures("threads_as_asked"),
+    pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
+]
+PADDINGS = [((1, 1), (1, 1)), ((1, 2), (0, 3)), ((2, 1), (3, 0)), ((0, 0), (1, 2))]
+
+
+def operators_of(call):
+    """PyTorch's operators that a call runs, in order, with the sizes of their tensors."""
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+        call()
+    return [
+        (event.name, event.input_shapes)
+        for event in seen.events()
+        if event.name in ("aten::constant_pad_nd", "aten::clone") or event.name.startswith("aten::conv")
+    ]
+
+
+def convolution(padding, *, pass_, layout):
+    return dataclasses.replace(workload_of(kernel=(4, 4), bias=True, layout=layout), padding=padding).for_pass(pass_)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_every_pass_is_right_and_lies_as_asked(padding, layout):
+    problem = Problem.of(convolution(padding, pass_="fprop", layout=layout))
+    for pass_ in PASSES:
+        of = convolution(padding, pass_=pass_, layout=layout)
+        inputs = operands(of, data="integers", seed=0)
+        run = {"fprop": pytorch.fprop, "dgrad": pytorch.dgrad, "wgrad": pytorch.wgrad_bias}[pass_]
+        for other in LAYOUTS:
+            results = run(problem, *laid_out(of, *inputs, layout=other))
+            for result, exact in zip(results if pass_ == "wgrad" else (results,), reference(of, *inputs), strict=True):
+                assert torch.equal(result, exact.float())
+                assert result.dim() < 4 or pass_ == "wgrad" or result.is_contiguous(memory_format=MEMORY_FORMAT[layout])
+        if pass_ == "wgrad":
+            assert torch.equal(pytorch.wgrad(problem, *inputs), results[0])
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_what_is_measured_is_what_runs(logs, padding, pass_):
+    """The baseline of tuning, and an untuned call: the same operators on the same sizes."""
+    of = convolution(padding, pass_=pass_, layout="nhwc")
+    inputs = laid_out(of, *operands(of, data="normal", seed=0), layout="nhwc")
+    geometry = (of.stride, [side for sides in of.padding for side in sides], of.dilation, "nhwc")
+    more = {"fprop": [], "dgrad": [of.shape_of("x")], "wgrad": [of.kernel]}[pass_]
+    op = {"fprop": ops.fprop, "dgrad": ops.dgrad, "wgrad": ops.wgrad_bias}[pass_]
+    baseline = pytorch_call(of, *inputs)
+    ran = operators_of(lambda: op(*inputs, *more, *geometry))
+    measured = operators_of(baseline)
+    assert any("convolution" in name for name, _ in ran)
+    assert ran == measured
+    results = baseline(), op(*inputs, *more, *geometry)
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+def test_only_what_one_side_has_more_is_padded_before():
+    assert pytorch.split_padding((1, 2, 3, 0)) == ((1, 0), (3, 0, 0, 1))
+    assert pytorch.split_padding((1, 1, 2, 2)) == ((1, 2), (0, 0, 0, 0))

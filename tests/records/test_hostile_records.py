@@ -1,0 +1,204 @@
+"""Whatever a log holds, a call gives PyTorch's result: no exception, no memory that is not its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+import torch.nn.functional as F
+from planted_records import record_of, workload_of
+
+import dwconv
+from dwconv.errors import DwconvWarning
+from dwconv.problems.target import cpu_target
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.records.log import encode
+from dwconv.records.record import TuningRecord
+from dwconv.schedules.space import Config, Value
+from dwconv.schedules.template import all_templates
+
+pytestmark = pytest.mark.usefixtures("threads_as_asked")
+MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+Line = dict[str, object]
+
+
+def tensors(workload: Workload) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    x = torch.randn(workload.input_shape).to(memory_format=MEMORY_FORMAT[workload.layout])
+    return x.requires_grad_(), torch.randn(workload.out_channels, 1, *workload.kernel, requires_grad=True)
+
+
+def step(convolve, x: torch.Tensor, w: torch.Tensor, **more: int) -> list[torch.Tensor]:
+    y = convolve(x, w, padding=1, **more)
+    return [y.detach(), *torch.autograd.grad(y.sin().sum(), (x, w))]
+
+
+def check_calls(workload: Workload, convolve=dwconv.conv2d) -> list[str]:
+    """A training step, once through Python and once as it was learnt, is PyTorch's. What was said of it."""
+    x, w = tensors(workload)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = [step(convolve, x, w) for _ in range(2)]
+    for ours in found:
+        torch.testing.assert_close(ours, step(F.conv2d, x, w, groups=workload.channels), rtol=1e-4, atol=1e-4)
+    return [str(warning.message) for warning in caught if warning.category is DwconvWarning]
+
+
+def plant_lines(logs: Path, lines: Iterable[bytes]) -> None:
+    (logs / "log.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    dwconv.reset()
+
+
+def promising(workload: Workload, config: Config) -> TuningRecord:
+    """Nothing is faster, if it is to be believed."""
+    return record_of(workload, config=config, baseline_us=1e6)
+
+
+# -- templates for something else ------------------------------------------------------------------------------------
+
+
+def foreign_configs(workload: Workload) -> Iterator[Config]:
+    """A configuration of every CPU template for another pass, legal in its space."""
+    for template in all_templates().values():
+        if template.device == "cpu" and template.pass_ != workload.pass_:
+            yield template.space(workload.for_pass(template.pass_), cpu_target()).default
+
+
+def check_foreign(logs: Path, workload: Workload, config: Config) -> None:
+    plant_lines(logs, [encode(promising(workload, config))])
+    (message,) = check_calls(workload)
+    assert f"template={config.template} does not run {workload.key} on cpu: it is for " in message, message
+
+
+def run_other_passes(logs: Path) -> None:
+    for layout in LAYOUTS:
+        for pass_ in PASSES:
+            workload = workload_of(pass_=pass_, layout=layout)
+            for config in foreign_configs(workload):
+                check_foreign(logs, workload, config)
+    print("survived")
+
+
+def test_a_template_of_another_pass_is_never_run(logs: Path) -> None:
+    """In a process of its own: it would write where it must not."""
+    program = f"import pathlib, test_hostile_records as it; it.run_other_passes(pathlib.Path({str(logs)!r}))"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[1], env=os.environ | {"OMP_DYNAMIC": "false"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, "survived\n"), ran.stderr[-3000:]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", PASSES)
+def test_a_template_of_another_device_is_never_run(logs: Path, pass_: Pass, layout: Layout) -> None:
+    check_foreign(logs, workload_of(pass_=pass_, layout=layout), Config.of(f"cuda.{pass_}_{layout}"))
+
+
+def test_a_template_of_another_device_is_never_run_by_compiled_code(logs: Path) -> None:
+    foreign = [(workload_of(pass_=pass_), Config.of(f"cuda.{pass_}_nhwc")) for pass_ in PASSES]
+    plant_lines(logs, [encode(promising(*each)) for each in foreign])
+    check_calls(workload_of(), torch.compile(dwconv.conv2d, backend="aot_eager", fullgraph=True))
+
+
+# -- knobs -----------------------------------------------------------------------------------------------------------
+
+
+def default_of(workload: Workload) -> Config:
+    template = all_templates()[f"cpu.{workload.pass_}_{workload.layout}"]
+    return template.space(workload, cpu_target()).default
+
+
+def with_every(config: Config, value: Value) -> dict[str, Value]:
+    return dict.fromkeys(dict(config.values), value)
+
+
+DAMAGES = {
+    "words": lambda config: with_every(config, "word"),
+    "an empty word": lambda config: with_every(config, ""),
+    "numbers as words": lambda config: {name: str(value) for name, value in config.values},
+    "numbers for words": lambda config: {name: 1 for name, value in config.values},
+    "an unknown knob": lambda config: {**dict(config.values), "new_knob": 1},
+    "a knob with the name of a parameter": lambda config: {**dict(config.values), "cls": 1, "self": 2, "values": 3},
+    "nothing": lambda config: {},
+}
+ODDITIES = {
+    "a huge number": {"block_h": 2**63},
+    "a number of a thousand digits": {"block_h": 10**1000},
+    "zero": {"block_h": 0},
+    "a negative number": {"block_h": -7},
+    "an unknown word": {"unroll": "backwards"},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", PASSES)
+def test_damaged_knobs_are_refused(logs: Path, pass_: Pass, layout: Layout) -> None:
+    workload = workload_of(pass_=pass_, layout=layout)
+    default = default_of(workload)
+    for what, damage in DAMAGES.items():
+        line = {**as_data(promising(workload, default)), "config": {"template": default.template, **damage(default)}}
+        plant_lines(logs, [msgspec.json.encode(line)])
+        (message,) = check_calls(workload)
+        if what != "nothing":
+            assert "no tuned configuration is legal any more" in message, (what, message)
+
+
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("change", ODDITIES.values(), ids=list(ODDITIES))
+def test_odd_values_are_refused_or_the_nearest_is_run(logs: Path, pass_: Pass, change: dict[str, Value]) -> None:
+    workload = workload_of(pass_=pass_)
+    default = default_of(workload)
+    config = {"template": default.template, **dict(default.values), **change}
+    plant_lines(logs, [json_of({**as_data(promising(workload, default)), "config": config})])
+    check_calls(workload)
+
+
+# -- the rest of a line ----------------------------------------------------------------------------------------------
+
+STRANGE: dict[str, Line] = {
+    "the largest batch": {"workload": {"batch": 2**31 - 1}},
+    "as fast as can be": {"measurement": {"median_us": 5e-324, "spread_us": 0, "rounds": 0}},
+    "as slow as can be": {"providers": {"onednn-nhwc": {"median_us": 9e17, "spread_us": 0, "rounds": 0}}},
+    "a provider without a name": {"providers": {"": {"median_us": 1e6, "spread_us": 1, "rounds": 1}}},
+    "no threads": {"device": "0t"},
+    "a leading zero": {"device": "01t"},
+    "many threads": {"device": "99999t"},
+    "threads without number": {"device": f"{'9' * 5000}t"},
+    "a digit of another script": {"device": "٣t"},
+    "no time": {"created": "yesterday"},
+    "no text": {"created": "\\x00", "detail": "\\ud800"},
+}
+
+
+@pytest.mark.parametrize("line", STRANGE.values(), ids=list(STRANGE))
+def test_strange_facts_stop_no_call(logs: Path, line: Line) -> None:
+    lines = []
+    for pass_ in PASSES:
+        workload = workload_of(pass_=pass_)
+        data = as_data(promising(workload, default_of(workload)))
+        for name, value in line.items():
+            if name == "device":
+                value = cpu_target().device.removesuffix(f"{cpu_target().threads}t") + str(value)
+            data[name] = {**data[name], **value} if name == "workload" else value
+        lines.append(json_of(data))
+    plant_lines(logs, lines)
+    check_calls(workload_of())
+
+
+def as_data(record: TuningRecord) -> dict:
+    return msgspec.json.decode(encode(record))
+
+
+def json_of(data: dict) -> bytes:
+    """JSON with numbers of any length."""
+    import json
+
+    return json.dumps(data).encode()

@@ -1,0 +1,131 @@
+"""explain: what would run, and why, without doing any of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from unittest.mock import ANY
+
+import pytest
+import torch
+from planted_gain import default_of, plant_gain
+from planted_records import plant, record_of, workload_of
+
+import dwconv
+from dwconv.errors import InvalidWorkload
+from dwconv.kernels.kernel import Kernel
+from dwconv.problems.target import cpu_target
+from dwconv.records.log import TuningLog
+
+DEVICE = cpu_target().device
+X, W = torch.zeros(2, 8, 9, 7).to(memory_format=torch.channels_last), torch.zeros(8, 1, 3, 3)
+
+
+@pytest.fixture(autouse=True)
+def silence(monkeypatch):
+    """Nothing may be warned of, built or loaded."""
+    monkeypatch.setattr(Kernel, "load", ANY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_untuned(logs):
+    assert str(dwconv.explain(X, W, padding=1)) == (
+        f"2×8×9×7 nhwc float32, kernel 3×3, padding 1 on {DEVICE}\n"
+        f"  fprop  pytorch  untuned on {DEVICE}\n"
+        f"  dgrad  pytorch  untuned on {DEVICE}\n"
+        f"  wgrad  pytorch  untuned on {DEVICE}\n"
+        "  known from no tuning log\n"
+        "  race: dwconv.convert(model, example_inputs) times a few configurations of each layer\n"
+        "  tune: python -m dwconv.tune --shape 2,8,9,7 --kernel 3 --layout nhwc --passes fprop,dgrad,wgrad"
+    )
+
+
+def test_tuned(logs):
+    plant(logs / "log.jsonl", [workload_of()], passes=["fprop"], baseline_us=80)
+    plant(logs / "log.jsonl", [workload_of(bias=True)], passes=["wgrad"], baseline_us=80)
+    (logs / "torn.jsonl").write_text("{")
+    explanation = dwconv.explain(X, W, torch.zeros(8), padding=1)
+    fprop, wgrad = explanation["fprop"], explanation["wgrad"]
+    assert [each.provider for each in explanation.passes] == ["pytorch", "pytorch", "dwconv"]
+    assert (
+        fprop.reason == "onednn-nhwc is faster: 80.0 µs, dwconv 50.0 µs + 50.0 µs for the bias + 10.0 µs for the call"
+    )
+    assert (wgrad.measured.median_us, wgrad.pytorch[0], wgrad.pytorch[1].median_us) == (50, "onednn-nhwc", 80)
+    assert wgrad.config.startswith("cpu.wgrad_nhwc ")
+    lines = str(explanation).splitlines()
+    assert lines[0].endswith(f"padding 1 with a bias on {DEVICE}")
+    assert "  wgrad  dwconv   1.60× as fast as onednn-nhwc" in lines
+    assert "         dwconv 50.0 µs (±1.0 µs), onednn-nhwc 80.0 µs (±1.0 µs)" in lines
+    assert f"  known from {logs / 'log.jsonl'}, {logs / 'torn.jsonl'}" in lines
+    assert any("1 damaged lines set aside" in line for line in lines)
+    assert lines[-1].endswith("--bias --passes fprop,dgrad")
+
+
+def test_predicted(logs, monkeypatch):
+    """What is expected of the workload, and what was measured with another PyTorch."""
+    wgrad = workload_of(pass_="wgrad")
+    record = record_of(wgrad, config=default_of(wgrad, cpu_target()), median_us=50, baseline_us=70)
+    TuningLog(logs / "log.jsonl").append(
+        dataclasses.replace(record, versions={**record.versions, "torch": "2.1.0+cpu"}),
+    )
+    planted = plant_gain(monkeypatch)
+    planted.knows = lambda workload: workload.pass_ == "fprop"
+    explanation = dwconv.explain(X[::2], W, padding=1)
+    assert str(explanation).splitlines()[1:] == [
+        "  fprop  dwconv   predicted: 12.3× as fast as PyTorch's op, at least 6.1× in 95 of 100 cases "
+        "(as it was planted)",
+        f"         {explanation['fprop'].config}",
+        f"  dgrad  pytorch  untuned on {DEVICE}",
+        "  wgrad  pytorch  predicted 1.40×, but perhaps only 1.12×, which the call may take up: PyTorch's op runs "
+        "until it is measured (measured with PyTorch 2.1.0+cpu at batch 2: predicted until it is raced again)",
+        "         dwconv 50.0 µs (±1.0 µs), onednn-nhwc 70.0 µs (±1.0 µs)",
+        f"         {record.config.template} {record.config}",
+        f"  known from {logs / 'log.jsonl'}",
+        "  race: dwconv.convert(model, example_inputs) times a few configurations of each layer",
+        "  tune: python -m dwconv.tune --shape 1,8,9,7 --kernel 3 --layout nhwc --passes fprop,dgrad,wgrad",
+    ]
+    assert explanation["fprop"].config.startswith("cpu.fprop_nhwc block_h=")
+    assert explanation["fprop"].expected.gain == 12.3 and explanation["fprop"].measured is None
+    assert explanation["wgrad"].expected.gain == 1.4 and explanation["dgrad"].expected is None
+    planted.at_least = 0.8
+    doubted = dwconv.explain(X, W, padding=1)["fprop"]
+    assert doubted.provider == "pytorch" and str(doubted).splitlines()[1] == f"         {doubted.config}"
+    assert doubted.config.startswith("cpu.fprop_nhwc block_h=")
+    planted.at_least = 6.1
+    (copy,) = dwconv.explain(X[:1].expand(2, -1, -1, -1), W, padding=1)["fprop"].copies
+    assert copy.tensor == "x" and "expanded" in copy.reason
+
+
+@pytest.mark.parametrize(
+    ("x", "reason", "measured"),
+    [
+        (X[:1].expand(2, -1, -1, -1), "expanded", False),
+        (torch.zeros(2, 8, 9, 14).to(memory_format=torch.channels_last)[..., ::2], "densely", False),
+        (X.contiguous(), "reads nhwc, it lies as nchw", True),
+    ],
+)
+def test_what_a_tensor_costs_that_a_kernel_cannot_read_where_it_lies(logs, x, reason, measured):
+    plant(logs / "log.jsonl", [workload_of(), workload_of(layout="nchw")], baseline_us=1e6)
+    explanation = dwconv.explain(x, W, padding=1)
+    for pass_ in ("fprop", "wgrad"):
+        (copy,) = explanation[pass_].copies
+        assert reason in copy.reason and (copy.tensor, copy.bytes, copy.measured) == ("x", 4 * x.numel(), measured)
+    assert explanation["dgrad"].copies == ()
+    assert f"         {copy}" in str(explanation).splitlines()
+    assert dwconv.explain(X, W, padding=1)["fprop"].copies == ()
+
+
+def test_it_takes_what_the_call_takes(logs):
+    assert dwconv.explain(torch.zeros(8, 40), torch.zeros(16, 1, 5), stride=2, padding=(2,), groups=8).call == (
+        "1×8×1×40 nchw float32, kernel 1×5, stride 1×2, padding 0×0×2×2, multiplier 2"
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        assert "bfloat16" in dwconv.explain(X, W).call
+    assert dwconv.explain(X.double(), W.double())["fprop"].reason == "dwconv has no kernels for float64"
+
+
+def test_three_dimensions_are_for_later(logs):
+    with pytest.raises(InvalidWorkload, match="weight has 5 dimensions"):
+        dwconv.explain(torch.zeros(1, 2, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3))

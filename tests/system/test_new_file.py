@@ -1,0 +1,87 @@
+"""A file is there with all its content, or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import dwconv
+from dwconv.errors import DwconvError, InvalidWorkload
+from dwconv.problems.layer_files import read_layers
+from dwconv.records.log import TuningLog
+from dwconv.system.new_file import UNFINISHED, new_file, replace_file
+
+
+def test_new_content_takes_the_place_of_the_old_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(b"before")
+
+    def content() -> Iterator[bytes]:
+        yield b"after"
+        assert path.read_bytes() == b"before" and len(list(tmp_path.glob(f".it.*{UNFINISHED}"))) == 1
+        yield b"wards"
+
+    replace_file(path, content(), durable=False)
+    assert path.read_bytes() == b"afterwards" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_finished_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(b"before")
+
+    def content() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        replace_file(path, content(), durable=False)
+    assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o640)])
+def test_who_may_read_it(tmp_path: Path, private: bool, mode: int) -> None:
+    before = os.umask(0o027)
+    try:
+        with new_file(tmp_path / "it", [b"content"], durable=False, private=private) as written:
+            assert stat.S_IMODE(Path(written).stat().st_mode) == mode
+    finally:
+        os.umask(before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_is_on_disk_before_its_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[list[str]] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append([path.suffix for path in tmp_path.iterdir()]))
+    replace_file(tmp_path / "it.json", [b"content"], durable=True)
+    assert synced == [[UNFINISHED], [".json"]]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300])
+def test_what_no_file_can_be_called_is_one_line(logs, tmp_path, name):
+    path = str(tmp_path / name)
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, groups=8))
+    x = torch.randn(1, 8, 5, 5)
+    layers, report = dwconv.layers(model, x), dwconv.report(dwconv.convert(model), x)
+    for act in (
+        lambda: dwconv.tune(nn.Identity(), None, log=path),
+        lambda: TuningLog(path).check_writable(),
+        lambda: dwconv.load_pack(path),
+        lambda: layers.save(path),
+        lambda: report.to_html(path),
+    ):
+        with pytest.raises(DwconvError, match=r"in its name|too long") as raised:
+            act()
+        assert "\n" not in str(raised.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["logs"]
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full"])
+def test_a_device_is_no_file_of_layers(path):
+    with pytest.raises(InvalidWorkload, match=f"^layers={path}: is no file"):
+        read_layers(Path(path), network="any")

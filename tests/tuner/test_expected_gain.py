@@ -1,0 +1,195 @@
+"""ExpectedGains: what there is to win says what comes first."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import fake_tuning as fake
+import pytest
+from planted_gain import plant_gain
+
+from dwconv.problems.workload import PASSES
+from dwconv.records.record import Status
+from dwconv.schedules import template as template_module
+from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, most_to_win_first
+from dwconv.tuner.step_time import StepTime
+from dwconv.untuned import gain, other_size
+
+SMALL = dataclasses.replace(fake.WORKLOAD, channels=16, input_size=(14, 14))
+LARGE = dataclasses.replace(fake.WORKLOAD, channels=96, input_size=(56, 56))
+
+
+def first_of(counts, *records):
+    return most_to_win_first(counts, fake.TARGET, records)
+
+
+def test_large_passes_come_first_unless_small_ones_run_often():
+    assert first_of({SMALL: 1, LARGE: 1}) == [LARGE, SMALL]
+    assert first_of({SMALL: 1000, LARGE: 1}) == [SMALL, LARGE]
+
+
+def test_the_passes_of_a_layer_stay_together():
+    small, large = ([layer.for_pass(pass_) for pass_ in PASSES] for layer in (SMALL, LARGE))
+    mixed = [small[0], large[0], small[1], large[1], small[2], large[2]]
+    assert first_of(dict.fromkeys(mixed, 1)) == [*large, *small]
+
+
+def test_what_pytorch_is_slow_at_comes_first():
+    kernel = {"kernel": (7, 7), "padding": ((3, 3), (3, 3))}
+    layers = (dataclasses.replace(LARGE, channels=channels, **kernel) for channels in (96, 64))
+    fprop, wgrad = (layer.for_pass(pass_) for layer, pass_ in zip(layers, ("fprop", "wgrad"), strict=True))
+    assert first_of({fprop: 1, wgrad: 1}) == [wgrad, fprop]
+
+
+def test_where_something_was_measured_little_is_left_to_win():
+    config = fake.space(LARGE, fake.TARGET).default
+    measured = fake.record(LARGE, config, median_us=100.0)
+    assert first_of({SMALL: 1, LARGE: 1}, dataclasses.replace(measured, device="elsewhere")) == [LARGE, SMALL]
+    half = dataclasses.replace(LARGE, channels=48)
+    assert first_of({half: 1, LARGE: 1}, measured) == [half, LARGE]
+    old = dataclasses.replace(measured, versions={**measured.versions, "torch": "2.1.0"})
+    assert first_of({half: 1, LARGE: 1}, old) == [LARGE, half], "with another PyTorch"
+
+
+# -- what there is to win ----------------------------------------------------------------------------------------------
+
+CONFIG = fake.space(LARGE, fake.TARGET).default
+
+
+@pytest.fixture
+def templates(monkeypatch):
+    """A made-up template for each pass."""
+    made = [fake.template(pass_=pass_) for pass_ in PASSES]
+    monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in made})
+
+
+def stake_of(workload, *records):
+    return ExpectedGains(fake.TARGET, records).of(workload)
+
+
+def measured(workload, *, median_us, confirmed=False):
+    """Beside PyTorch's op, which takes 200 µs."""
+    return dataclasses.replace(fake.record(workload, CONFIG, median_us=median_us), confirmed=confirmed)
+
+
+@pytest.mark.parametrize(
+    ("median_us", "confirmed", "now_us", "win_us"),
+    [
+        (100.0, True, 100.0, 0.0),
+        (100.0, False, 100.0, 5.0),
+        (300.0, True, 200.0, 0.0),
+        (300.0, False, 200.0, 10.0),
+    ],
+    ids=["confirmed", "measured", "PyTorch's confirmed", "PyTorch's measured"],
+)
+def test_little_is_left_of_what_was_measured_and_nothing_of_what_is_confirmed(
+    templates, median_us, confirmed, now_us, win_us
+):
+    expected_gain = stake_of(LARGE, measured(LARGE, median_us=median_us, confirmed=confirmed))
+    assert (expected_gain.basis, expected_gain.now_us, expected_gain.win_us) == (
+        "measured",
+        now_us,
+        pytest.approx(win_us),
+    )
+
+
+def test_a_race_leaves_as_much_as_anything_that_was_measured(templates):
+    raced = dataclasses.replace(measured(LARGE, median_us=100.0, confirmed=True), raced=True)
+    assert stake_of(LARGE, raced).win_us == pytest.approx(5)
+
+
+def test_the_nearest_batch_counts_in_proportion(templates):
+    records = [measured(LARGE.with_batch(batch), median_us=10.0 * batch**2) for batch in (1, 4, 64)]
+    assert stake_of(LARGE, *records).now_us == pytest.approx(2 * 160)
+
+
+def test_a_kernel_without_the_bias_leaves_its_sweep_to_win(templates):
+    biased = dataclasses.replace(LARGE, bias=True)
+    expected_gain = stake_of(biased, measured(LARGE, median_us=50.0, confirmed=True))
+    assert expected_gain.now_us == pytest.approx(100) and expected_gain.win_us == pytest.approx(50)
+    assert stake_of(biased, measured(LARGE, median_us=50.0), measured(biased, median_us=60.0)).now_us == 60
+
+
+def test_what_other_work_disturbed_says_nothing(templates):
+    record = measured(LARGE, median_us=100.0)
+    disturbed = dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, contention=0.9))
+    assert stake_of(LARGE, disturbed).basis == "assumed"
+
+
+def test_nothing_is_expected_where_no_template_fits_or_nothing_worked(templates, monkeypatch):
+    configs = list(fake.space(LARGE, fake.TARGET))[:MOST_STARTS]
+    failures = [fake.record(LARGE, config, median_us=None, status=Status.WRONG) for config in configs]
+    assert stake_of(LARGE, *failures[1:]).win_us > 0
+    assert stake_of(LARGE, *failures).win_us == 0
+    monkeypatch.setattr(template_module, "all_templates", dict)
+    assert stake_of(LARGE).win_us == 0
+
+
+def test_a_predicted_kernel_leaves_little_where_it_runs_and_its_gain_where_it_does_not(monkeypatch):
+    planted = plant_gain(monkeypatch)
+    planted.config = CONFIG
+    runs = stake_of(LARGE)
+    assert (runs.basis, runs.now_us, runs.win_us) == ("predicted", 1000 / 12.3, pytest.approx(0.08 * 1000 / 12.3))
+    planted.at_least = 0.9
+    waits = stake_of(LARGE)
+    assert (waits.now_us, waits.win_us) == pytest.approx((1000, 1000 - 1000 / 12.3))
+    planted.at_least = 6.1
+    monkeypatch.setenv("DWCONV_UNTUNED", "pytorch")
+    assert stake_of(LARGE) == waits
+    planted.gain = planted.at_least = 0.5
+    assert stake_of(LARGE).win_us == 0
+
+
+def test_what_other_versions_measured_is_a_prediction(templates):
+    record = measured(LARGE.with_batch(4), median_us=100.0, confirmed=True)
+    old = dataclasses.replace(record, versions={**record.versions, "torch": "2.1.0"})
+    expected_gain = stake_of(LARGE, old)
+    assert (expected_gain.basis, expected_gain.now_us) == (
+        "predicted",
+        pytest.approx(400),
+    ) and expected_gain.win_us == pytest.approx(200)
+
+
+def test_a_layer_measured_at_other_sizes_is_expected_to_do_as_at_the_nearest(templates, monkeypatch):
+    monkeypatch.delenv("DWCONV_UNTUNED", raising=False)
+    known = [measured(dataclasses.replace(LARGE, input_size=(size, size)), median_us=size) for size in (7, 28, 40)]
+
+    def expected_from(record, workload, target, portfolio):
+        if record.workload.input_size == (40, 40):  # the nearest, but it tells nothing
+            return None
+        us = record.measurement.median_us
+        return gain.Expected(config=record.config, us=us, gain=2.0, at_least=1.5, reason="another size")
+
+    monkeypatch.setattr(other_size, "expected_from", expected_from)
+    expected_gain = stake_of(LARGE, *known)
+    assert (expected_gain.basis, expected_gain.now_us, expected_gain.win_us) == (
+        "predicted",
+        28,
+        pytest.approx(0.08 * 28),
+    )
+    assert stake_of(dataclasses.replace(LARGE, channels=97), *known).now_us != 28, "another layer"
+
+
+# -- of a step ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_step_may_gain_goes_down_as_layers_are_confirmed(templates):
+    counts = {LARGE: 3, SMALL: 1}
+    step = StepTime(counts, fake.TARGET, [])
+    before = step.to_gain
+    assert before.gain_us == pytest.approx(3 * stake_of(LARGE).win_us + stake_of(SMALL).win_us)
+    found = measured(LARGE, median_us=100.0, confirmed=True)
+    step.add(found)
+    after = step.to_gain
+    assert after.gain_us == pytest.approx(stake_of(SMALL).win_us)
+    assert after.depthwise_us == pytest.approx(300 + stake_of(SMALL).now_us)
+    assert StepTime(counts, fake.TARGET, [found]).to_gain == after, "as when the campaign goes on from its log"
+    step.add(measured(SMALL, median_us=10.0))
+    assert str(step.to_gain) == "0.00 ms a step (0%)" and step.to_gain.gain_us == pytest.approx(0.5)
+
+
+def test_a_kernel_without_the_bias_counts_for_the_layer_with_it(templates):
+    biased = dataclasses.replace(LARGE, bias=True)
+    step = StepTime({biased: 1}, fake.TARGET, [])
+    step.add(measured(LARGE, median_us=50.0, confirmed=True))
+    assert step.to_gain.depthwise_us == pytest.approx(100)
