@@ -103,7 +103,7 @@ def _workloads(parser: ArgumentParser, args: argparse.Namespace, target: Target,
 def _print(made: MadePack) -> None:
     manifest = made.manifest
     if made.without_records:
-        from dwconv.dispatch.decide import tune_command
+        from dwconv.problems.tune_command import tune_command
 
         print(
             f"note: of the passes, {len(made.without_records)} have no record that decides, and run as untuned; "

@@ -18,7 +18,7 @@ from dwconv import settings
 from dwconv.call import first_use
 from dwconv.call.tally import Tally
 from dwconv.dispatch import legality, packed
-from dwconv.dispatch.decide import DispatchDecision, decisions, tune_command
+from dwconv.dispatch.decide import DispatchDecision, decisions
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import Untuned
 from dwconv.errors import warn as _warn
@@ -26,6 +26,7 @@ from dwconv.kernels.cpu import first_line
 from dwconv.problems.memory_format import MEMORY_FORMAT
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import PASSES, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.system import forks, versions

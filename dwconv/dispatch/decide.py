@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from dwconv import settings
-from dwconv.commands.command_line import workload_options
 from dwconv.dispatch import legality, packed
 from dwconv.dispatch.advantage import doubted, expected_again, foreseen, is_safe, praise, why_not_faster
 from dwconv.dispatch.knowledge import at_other_sizes, database, failed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
+from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload
 from dwconv.records.validity import made_with
 from dwconv.system import versions
@@ -298,8 +298,3 @@ def target_of(device: torch.device) -> Target:
         return cpu_target()
     with torch.cuda.device(device):
         return cuda_target()
-
-
-def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> str:
-    """The command that tunes ``workload``, or several of its passes."""
-    return f"python -m dwconv.tune {workload_options(workload)} --passes {','.join(passes or [workload.pass_])}"

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from dwconv.commands.command_line import run
 from dwconv.errors import DwconvWarning, NoDevice
-from dwconv.measure.threads import on_threads
 from dwconv.model.by_name import load_model
 from dwconv.parallel.plan_arguments import PlanRequest, parser_of_plan, request_from
 from dwconv.parallel.planning.compare import Candidate, Proposal, propose
@@ -22,6 +21,7 @@ from dwconv.parallel.planning.plan import LayerCost
 from dwconv.parallel.planning.plan_files import write_plan
 from dwconv.parallel.planning.plan_text import print_proposal
 from dwconv.parallel.planning.timeline import draw_timeline, write_chrome_trace
+from dwconv.system.threads import on_threads
 
 _WIDTH = 120
 """Columns where no terminal says how many there are."""

@@ -3,9 +3,8 @@
 report        the layers of a model, in its order
   ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
   ├─ rows         who runs them and how long that takes, by the tuning log; and what there is to win
-  ├─ result       the report with its sums
-  ├─ text         as a table for a terminal
-  └─ page         as HTML
+  ├─ sums         the rows with their sums
+  └─ result       the report: as a table (text) for a terminal, as HTML (page); both in the same words
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from dwconv.kernels.kernel import why_copied
 from dwconv.measure.limits.limits import known_limits
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget
+from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import IMAGES, Layout, Pass
 from dwconv.records.record import Measurement, TuningRecord
 from dwconv.schedules.template import template
@@ -154,7 +155,7 @@ def explain(
         ),
         logs=tuple(database().logs),
         problems=tuple(database().problems),
-        command=decide.tune_command(problem.workload("fprop"), untuned) if untuned else "",
+        command=tune_command(problem.workload("fprop"), untuned) if untuned else "",
     )
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dwconv.reporting import words
 
 if TYPE_CHECKING:
-    from dwconv.reporting.result import Report
     from dwconv.reporting.rows import LayerRow, PassRow
+    from dwconv.reporting.sums import ReportSums
 
 _STYLE = """
 .dwconv { color-scheme: light dark; --ours: #2f81f7; --theirs: #9aa4b2; --win: #e3a008; --line: #8884;
@@ -37,7 +37,7 @@ _STYLE = """
 _BODY = "body { margin: 2em; background: Canvas; color: CanvasText; }"
 
 
-def whole(report: Report) -> str:
+def whole(report: ReportSums) -> str:
     """A page of its own."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -47,7 +47,7 @@ def whole(report: Report) -> str:
     )
 
 
-def fragment(report: Report) -> str:
+def fragment(report: ReportSums) -> str:
     """A part of another page, as of a notebook."""
     parts = [f"<style>{_STYLE}</style>", f"<h1>{escape(words.heading(report))}</h1>"]
     if report.rows:
@@ -63,14 +63,14 @@ def _lines(lines: list[str], *, kind: str = "") -> str:
     return f'<p class="{kind}">' + "<br>\n".join(map(escape, lines)) + "</p>" if lines else ""
 
 
-def _commands(report: Report) -> str:
+def _commands(report: ReportSums) -> str:
     commands = "<br>or, for the layer with most to win,<br>".join(
         f"<code>{escape(command)}</code>" for command in words.commands(report)
     )
     return f"<p>{commands}</p>" if commands else ""
 
 
-def _table(report: Report) -> str:
+def _table(report: ReportSums) -> str:
     key = (
         '<p class="key dim">share of the depthwise time of a step: <i class="dwconv-ours"></i> on dwconv, '
         '<i class="dwconv-theirs"></i> on PyTorch, <i class="dwconv-win"></i> of it tuning may win</p>'

@@ -15,6 +15,7 @@ from dwconv.dispatch.decide import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import PASSES, Pass
 from dwconv.reporting.ran import Ran
 from dwconv.schedules.template import Candidate
@@ -124,7 +125,7 @@ class LayerRow:
     def command(self) -> str:
         """The command that tunes the passes with something to win; empty without any."""
         passes = [each.pass_ for each in self.passes if each.to_win_us]
-        return decide.tune_command(self.problem.workload("fprop"), passes) if passes else ""
+        return tune_command(self.problem.workload("fprop"), passes) if passes else ""
 
 
 def _short(height: int, width: int) -> str:

@@ -9,8 +9,8 @@ from dwconv.errors import one_line
 from dwconv.reporting import words
 
 if TYPE_CHECKING:
-    from dwconv.reporting.result import Report
     from dwconv.reporting.rows import LayerRow, PassRow
+    from dwconv.reporting.sums import ReportSums
 
 _HEADINGS = ("layer", "workload", "pass", "runs on", "calls", "dwconv µs", "PyTorch µs", "×", "basis", "to win µs/step")
 _NUMBERS = {"calls", "dwconv µs", "PyTorch µs", "×", "to win µs/step"}
@@ -20,7 +20,7 @@ _BEFORE = ("tune:", "  or:")
 """Said before the commands."""
 
 
-def of(report: Report) -> str:
+def of(report: ReportSums) -> str:
     """The table, the sums, the commands and the notes."""
     lines = [words.heading(report)]
     if report.rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from dwconv.commands.command_line import short_pair
+from dwconv.problems.tune_command import short_pair
 from dwconv.problems.workload import Workload, resolve_padding
 from dwconv.tuner.search.search_result import Stop, TuningResult
 

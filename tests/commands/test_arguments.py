@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dwconv.commands import command_line
-from dwconv.commands.command_line import workload_options
 from dwconv.errors import InvalidWorkload
+from dwconv.problems.tune_command import workload_options
 from dwconv.problems.workload import Workload
 
 
@@ -89,7 +89,8 @@ def test_sizes_that_no_kernel_has(options, words):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
 @pytest.mark.parametrize("text", ["few", "much" * 10_000])
 def test_a_full_disk_behind_stdout_is_one_line(text):
-    program = f"import sys; from dwconv.commands.command_line import run; sys.exit(run(lambda argv: print({text!r}) or 0, []))"
+    command = f"lambda argv: print({text!r}) or 0"
+    program = f"import sys; from dwconv.commands.command_line import run; sys.exit(run({command}, []))"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
     said = "error: stdout cannot be written: No space left on device; print to another file\n"

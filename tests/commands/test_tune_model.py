@@ -99,16 +99,26 @@ def test_inference_layouts_types_and_passes_as_asked(capsys, fakes):
 
 
 def test_models_of_tokens_get_integers(capsys, fakes):
-    options = ["--model", "test_tune_model:Tokens", "--input", "2,10", "--input-dtype", "int64", *MODEL[4:]]
+    options = [
+        "--model",
+        "tests.commands.test_tune_model:Tokens",
+        "--input",
+        "2,10",
+        "--input-dtype",
+        "int64",
+        *MODEL[4:],
+    ]
     workloads, err = tuned_by(capsys, *options)
     assert {re.sub("^[a-z]+-", "", workload) for workload in workloads} == {
         "n2-c16-1x10-k1x9-s1x1-p0x4-d1x1-m1-float32-nchw"
     }
-    assert "1 depthwise layer in test_tune_model:Tokens, 3 different passes" in err
+    assert "1 depthwise layer in tests.commands.test_tune_model:Tokens, 3 different passes" in err
 
 
 def test_layers_that_run_often_come_first(capsys, fakes):
-    workloads, _ = tuned_by(capsys, "--model", "test_tune_model:Repeats", "--input", "2,8,9,9", *MODEL[4:])
+    workloads, _ = tuned_by(
+        capsys, "--model", "tests.commands.test_tune_model:Repeats", "--input", "2,8,9,9", *MODEL[4:]
+    )
     assert [re.search(r"-c(\d+)-", workload)[1] for workload in workloads] == ["8", "8", "8", "16", "16"]
 
 

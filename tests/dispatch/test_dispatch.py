@@ -14,9 +14,10 @@ from planted_records import plant, record_of, workload_of
 import dwconv
 from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, workload_from
 from dwconv.dispatch import legality
-from dwconv.dispatch.decide import decide, decisions, tune_command
+from dwconv.dispatch.decide import decide, decisions
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
+from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status

@@ -90,8 +90,8 @@ def test_a_template_of_another_pass_is_never_run(logs: Path) -> None:
     """In a process of its own: it would write where it must not."""
     program = f"import pathlib, test_hostile_records as it; it.run_other_passes(pathlib.Path({str(logs)!r}))"
     ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=Path(__file__).parents[1], env=os.environ | {"OMP_DYNAMIC": "false"},
-        capture_output=True, text=True,
+        [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True,
+        env=os.environ | {"OMP_DYNAMIC": "false", "PYTHONPATH": str(Path(__file__).parents[1])},
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (0, "survived\n"), ran.stderr[-3000:]
 

@@ -20,7 +20,7 @@ from dwconv.concurrency.graph.tasks import CutGraph
 from dwconv.concurrency.times.task_timer import TaskTimer, made_up
 from dwconv.errors import OutOfTime
 from dwconv.measure.clock.timing import Call, Effort
-from dwconv.measure.threads import on_threads
+from dwconv.system.threads import on_threads
 
 _EFFORT = Effort(round_s=0.0005, rounds=7, budget_s=0.1, patience_s=0.1)
 WHOLE, APART, AT_ONCE = "whole", "apart", "at once"

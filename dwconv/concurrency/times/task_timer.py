@@ -20,7 +20,7 @@ from dwconv.concurrency.running.engine import CpuEngine
 from dwconv.concurrency.scheduling.schedule import Placement, Schedule
 from dwconv.concurrency.times.budget import Budget
 from dwconv.measure.clock.timing import Call, Clock, CpuClock, Effort, time_in_turns
-from dwconv.measure.threads import on_threads
+from dwconv.system.threads import on_threads
 
 QUICK = Effort(round_s=0.0005, rounds=5, budget_s=0.02, patience_s=0.03)
 """A task may be short and there are many of them: a few hundredths of a second for each number of threads."""

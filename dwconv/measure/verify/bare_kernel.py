@@ -13,11 +13,11 @@ import torch
 
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.kernel import ALIGNMENT_BYTES
-from dwconv.measure.threads import on_threads
 from dwconv.measure.verify.cases import Case
 from dwconv.measure.verify.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
 from dwconv.problems.workload import IMAGES, Layout, Workload
 from dwconv.system.memory import free_bytes
+from dwconv.system.threads import on_threads
 
 _STARTS = (1, 2, 4, 8)
 """How far tensors start after a cache line, in multiples of the least alignment. Vectors may be loaded in another way

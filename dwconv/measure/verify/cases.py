@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.measure.threads import on_threads, to_handle
 from dwconv.problems.reference import Answer, Data, exact_answers, operands, repeated, right_answers
 from dwconv.problems.workload import IMAGES, Workload
 from dwconv.system.memory import free_bytes
+from dwconv.system.threads import on_threads, to_handle
 
 _EXTREME, _ROUNDED = (1, 2), 2
 """Batch sizes of the cases of extreme data, and of the one that sums in float32 round."""

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from dwconv.measure.threads import on_threads, to_handle
 from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel, check_memory
 from dwconv.measure.verify.cases import Case
 from dwconv.measure.verify.float_mode import MODE_CHANGED, mode, team_keeps_denormals
@@ -28,6 +27,7 @@ from dwconv.measure.verify.guarded import have_same_bits
 from dwconv.measure.verify.judge import judge_all, wrong
 from dwconv.problems.workload import IMAGES
 from dwconv.records.record import Verdict
+from dwconv.system.threads import on_threads, to_handle
 
 _T = TypeVar("_T")
 
