@@ -49,7 +49,9 @@ def _cpu(argv: Sequence[str] | None) -> int:
     arguments = parser.parse_args(argv)
 
     target = cpu_target()
-    known = Database.usual(arguments.log)
+    log = TuningLog(arguments.log or log_path(target))
+    known = Database.behind_log(log.path, alone=arguments.log is not None)
+    log.followers.append(known.add)
     chosen = [
         (layer, workload)
         for layer in CPU_LAYERS[: arguments.first]
@@ -61,7 +63,6 @@ def _cpu(argv: Sequence[str] | None) -> int:
         print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
         return 0
     target = with_limits(target)
-    log = TuningLog(arguments.log or log_path(target))
     rows = []
     print(_HEAD, flush=True)
     with Workers(target, jobs=os.cpu_count() or 1) as workers:
@@ -96,7 +97,7 @@ def tuned(
         workload,
         target,
         log=log,
-        plan=SearchPlan(elsewhere=known),
+        plan=SearchPlan(known=known),
         budget=Budget(trials=None, seconds=seconds, patience=None),
         runner=RunnerChoice(workers=workers),
     ).best

@@ -231,9 +231,10 @@ def _with_example(
             if functional is None:
                 swaps.make_functional(modules[layer.caller])
     raced = discovery if functional is not False else discovery.without_functional()
+    from dwconv.call.plan import kernel_state
     from dwconv.tuner.race.model_race import race_for
 
-    races = race_for(raced.counts_by_device(), seconds=seconds)
+    races = race_for(raced.counts_by_device(), seconds=seconds, state=kernel_state())
     reset()
     skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
     return dataclasses.replace(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dwconv.kernels.artifact import Argument, Artifact, Launch, Scalar
     from dwconv.problems.target import Target
     from dwconv.problems.workload import Workload
+    from dwconv.records.database import Database
     from dwconv.records.record import TuningRecord
     from dwconv.schedules.template import Candidate
 
@@ -110,11 +111,9 @@ def _candidate(workload: Workload, target: Target, *, wanted: str | None, log: P
         raise InvalidConfig(f"--config {wanted} is unknown; use best, default or JSON such as '{{\"tile_h\": 4}}'")
     default = templates_for(workload, target)[0].space(workload, target).default
     if wanted != "default":
-        record = min(
-            (record for record in _records(workload, target, log=log) if record.measurement is not None),
-            key=lambda record: record.measurement.median_us if record.measurement else 0,
-            default=None,
-        )
+        from dwconv.dispatch.knowledge import best_here
+
+        record = best_here(workload, target, known=_known(log))
         if record is not None:
             return Candidate(workload, record.config)
         missing = f"{workload.key} has no record on {target.device}"
@@ -132,8 +131,8 @@ def _knobs(text: str) -> dict[str, Any]:
     return dict(fields)
 
 
-def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
-    """The records of the workload with the arithmetic that was asked for."""
+def _known(log: Path | None) -> Database:
+    """The records to choose from. Raises LogError for a log that is not there."""
     from dwconv.records.database import Database
 
     if log and not os.path.lexists(log):
@@ -141,7 +140,12 @@ def _records(workload: Workload, target: Target, *, log: Path | None) -> list[Tu
     known = Database.usual(log)
     for problem in known.problems:
         print(f"note: {problem}", file=sys.stderr)
-    found = known.records(workload, target.device)
+    return known
+
+
+def _records(workload: Workload, target: Target, *, log: Path | None) -> list[TuningRecord]:
+    """The records of the workload with the arithmetic that was asked for."""
+    found = _known(log).records(workload, target.device)
     return [record for record in found if record.fast_math == target.fast_math]
 
 
@@ -267,7 +271,7 @@ def _log(workload: Workload, target: Target, *, log: Path | None) -> _Answer:
         if record.measurement is None:
             lines.append(f"  {record.status.value:>13}  {record.config}  {record.detail}")
             continue
-        how = "predicted" if record.measurement.predicted else f"± {record.measurement.spread_us:.1f} µs"
+        how = "computed" if record.measurement.computed else f"± {record.measurement.spread_us:.1f} µs"
         faster = f"  {record.speedup:.2f}× {record.baseline[0]}" if record.speedup and record.baseline else ""
         lines.append(f"  {record.measurement.median_us:10.1f} µs {how}{faster}  {record.config}")
     return _Answer("\n".join(lines), records=[json.loads(encode(record)) for record in records])

@@ -49,11 +49,11 @@ def record_of(
     median_us: float = 50.0,
     baseline_us: float | None = 100.0,
     status: Status = Status.OK,
-    predicted: bool = False,
+    computed: bool = False,
     created: str = "",
 ) -> TuningRecord:
     """A record that says what the test wants it to say; by default, that the candidate is twice as fast."""
-    measured = Measurement(median_us=median_us, spread_us=1.0, rounds=9, predicted=predicted)
+    measured = Measurement(median_us=median_us, spread_us=1.0, rounds=9, computed=computed)
     other = {} if baseline_us is None else {"onednn-nhwc": Measurement(median_us=baseline_us, spread_us=1.0, rounds=9)}
     ok = status is Status.OK
     return TuningRecord(

@@ -17,8 +17,9 @@ import torch
 from dwconv import settings
 from dwconv.call import first_use
 from dwconv.call.tally import Tally
-from dwconv.dispatch import legality, packed
+from dwconv.dispatch import packed
 from dwconv.dispatch.decide import DispatchDecision, decisions
+from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import Untuned
 from dwconv.errors import warn as _warn
@@ -84,7 +85,7 @@ class Plan:
         self.kernels.update({pass_: None for pass_ in of_pytorch if pass_ not in self._refused})
         for pass_, each in decisions.items():
             if target is not None and each.expected and each.record is None:
-                legality.foresee(problem.workload(pass_), target)
+                _state.note_prediction(problem.workload(pass_), target)
         self._warn_of_untuned()
 
     def check(self, passes: Sequence[Pass]) -> None:
@@ -107,12 +108,12 @@ class Plan:
 
         chosen = Candidate(workload, config)
         if decision.record is None:
-            legality.predicted.setdefault((workload.family, target.device), chosen)
+            _state.predicted.setdefault((workload.family, target.device), chosen)
         candidate = Candidate(workload, self._on_all_threads(config, workload, target))
         kernel, reason = _attempt(lambda: _kernel(candidate, target, self.device))
         fault = f"could not be built: {reason}" if kernel is None else _fault(kernel, target, self.device)
         if fault:
-            legality.broken[chosen] = f"it {fault}"
+            _state.broken[chosen] = f"it {fault}"
             known = "predicted" if decision.expected else "tuned"
             refused = f"{workload.key} runs on PyTorch's own op: its {known} kernel {fault}"
             if _is_first(refused):
@@ -136,12 +137,12 @@ class Plan:
         if sizes in _met:
             return
         _met.add(sizes)
-        if crowded := [pass_ for pass_, each in self.decisions.items() if each.crowded]:
-            self._warn_of_crowd(crowded[0])
+        if refused := [pass_ for pass_, each in self.decisions.items() if each.too_many_sizes]:
+            self._warn_of_many_sizes(refused[0])
         slow = [
             pass_
             for pass_, each in self.decisions.items()
-            if each.command and each.provider == "pytorch" and not each.crowded
+            if each.command and each.provider == "pytorch" and not each.too_many_sizes
         ]
         if not slow or len(_untuned) > MOST_NAMED:
             return
@@ -154,10 +155,10 @@ class Plan:
                 f"them{versions.where_to_tune()}: {self._command(slow)}"
             )
 
-    def _warn_of_crowd(self, pass_: Pass) -> None:
+    def _warn_of_many_sizes(self, pass_: Pass) -> None:
         """Say once of a layer that its further sizes run on PyTorch's op."""
         workload = self.problem.workload("fprop").for_pass("dgrad")
-        if _is_first(f"crowd {workload.layer}"):
+        if _is_first(f"sizes {workload.layer}"):
             _warn(
                 f"{self.problem} and further sizes of this layer run on PyTorch's own op: "
                 f"{self.decisions[pass_].reason}; pad to fewer sizes, or tune those that matter: "
@@ -202,6 +203,16 @@ def plan_for(problem: Problem, device: torch.device) -> Plan:
     return found
 
 
+def decisions_for(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
+    """What a plan that is made now would decide: ``dispatch.decide.decisions``, by what this process has learnt."""
+    return decisions(problem, device, state=_state)
+
+
+def kernel_state() -> KernelState:
+    """What this process has learnt of its kernels."""
+    return _state
+
+
 def plans() -> list[Plan]:
     """All plans that were made since decisions were last forgotten, in that order."""
     with _lock:
@@ -210,7 +221,7 @@ def plans() -> list[Plan]:
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
     settings.untuned()  # what it raises is meant for the user; other errors of deciding stop no training step
-    made, reason = (None, _ABANDONED) if _lock.abandoned else _attempt(lambda: decisions(problem, device))
+    made, reason = (None, _ABANDONED) if _lock.abandoned else _attempt(lambda: decisions_for(problem, device))
     if made is None and _is_first(reason):
         _warn(f"everything runs on PyTorch's own op: {reason}")
     chosen, target = made or (dict.fromkeys(PASSES, DispatchDecision(provider="pytorch", reason=reason)), None)
@@ -238,9 +249,7 @@ def forget() -> None:
         database.cache_clear()
         _kernels.clear()
         first_use.forget()
-        legality.broken.clear()
-        legality.predicted.clear()
-        legality.foreseen_sizes.clear()
+        _state.clear()
 
 
 # -- what this process has --------------------------------------------------------------------------------------------
@@ -248,6 +257,7 @@ def forget() -> None:
 _lock = forks.Lock(threading.RLock, holds_up_forks=True)
 """Who decides or builds imports TVM and runs LLVM: a child that is forked in the middle of it can do neither."""
 _ABANDONED = "this process was forked while another thread was building a kernel, and can build none"
+_state = KernelState()
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 _met: set[str] = set()

@@ -45,11 +45,11 @@ def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str
     return f"{other[0]} is faster: {in_us(other[1].median_us)}, dwconv {sums}"
 
 
-def praise(record: TuningRecord, *, where: str, sweeps: bool) -> str:
+def why_faster(record: TuningRecord, *, where: str, sweeps: bool) -> str:
     """How much faster the candidate was measured to be, of a record for which there is no ``why_not_faster``.
     ``where``: what was different from the call, as `` at batch 8``."""
     other = record.alternative
-    assert other is not None, "only what is faster than PyTorch's op is praised"
+    assert other is not None, "only what is faster than PyTorch's op has such words"
     ours_us = kernel_us(record, sweeps=sweeps)
     return f"{other[1].median_us / ours_us:.2f}× as fast as {other[0]}{where}{_BIAS if sweeps else ''}"
 
@@ -83,7 +83,7 @@ def is_safe(expected: Expected, workload: Workload, target: Target, *, sweeps: b
     return ours_us + sum(_added_us(ours_us, workload, target, sweeps=sweeps).values()) < pytorch_us
 
 
-def foreseen(expected: Expected, *, sweeps: bool) -> str:
+def why_expected_faster(expected: Expected, *, sweeps: bool) -> str:
     """Said where the kernel runs without having been measured here."""
     likely, least = f"{_times(expected.gain)} as fast as PyTorch's op", _times(expected.at_least)
     source = f" from {expected.source}" if expected.source else ""
@@ -92,7 +92,7 @@ def foreseen(expected: Expected, *, sweeps: bool) -> str:
     )
 
 
-def doubted(expected: Expected) -> str:
+def why_not_expected_faster(expected: Expected) -> str:
     """Said where PyTorch's op runs, because the kernel may be no faster."""
     said = f"predicted {_times(expected.gain)}" + (f" from {expected.source}" if expected.source else "")
     if expected.gain > 1:

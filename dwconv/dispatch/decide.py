@@ -16,7 +16,15 @@ import torch
 
 from dwconv import settings
 from dwconv.dispatch import legality, packed
-from dwconv.dispatch.advantage import doubted, expected_again, foreseen, is_safe, praise, why_not_faster
+from dwconv.dispatch.advantage import (
+    expected_again,
+    is_safe,
+    why_expected_faster,
+    why_faster,
+    why_not_expected_faster,
+    why_not_faster,
+)
+from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, failed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.problem import Problem
@@ -28,6 +36,7 @@ from dwconv.system import versions
 from dwconv.untuned import gain, other_size
 
 if TYPE_CHECKING:
+    from dwconv.records.database import Database
     from dwconv.records.record import TuningRecord
     from dwconv.schedules.space import Config
 
@@ -55,7 +64,7 @@ class DispatchDecision:
     config: Config | None = None
     """The configuration that the kernel is built with: the record's, or the legal one that is nearest to it; or the
     one that is expected to be best."""
-    crowded: bool = False
+    too_many_sizes: bool = False
     """True if PyTorch's op runs since predictions were made for as many other sizes of the layer as may be."""
     command: str = ""
     """The command that tunes it; empty if it was measured, at least without the bias, and if tuning can change
@@ -71,16 +80,18 @@ class DispatchDecision:
 
 def decide(workload: Workload, device: torch.device | str) -> DispatchDecision:
     """Who runs ``workload`` on ``device``, from the records alone. Raises InvalidSetting."""
-    return _decide(workload, target_of(torch.device(device)))
+    return decide_on(target_of(torch.device(device)), workload)
 
 
-def decisions(problem: Problem, device: torch.device) -> tuple[dict[Pass, DispatchDecision], Target | None]:
-    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. Raises
-    InvalidSetting."""
+def decisions(
+    problem: Problem, device: torch.device, *, state: KernelState | None = None
+) -> tuple[dict[Pass, DispatchDecision], Target | None]:
+    """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. ``state``:
+    what the process has learnt of its kernels. Raises InvalidSetting."""
     if reason := why_no_kernels(problem, device):
         return dict.fromkeys(PASSES, _pytorch(reason)), None
     target = target_of(device)
-    return {pass_: _decide(problem.workload(pass_), target) for pass_ in PASSES}, target
+    return {pass_: decide_on(target, problem.workload(pass_), state=state) for pass_ in PASSES}, target
 
 
 def why_no_kernels(problem: Problem, device: torch.device) -> str:
@@ -92,15 +103,34 @@ def why_no_kernels(problem: Problem, device: torch.device) -> str:
     return "there is nothing to compute" if 0 in problem.input_shape else ""
 
 
-def _decide(workload: Workload, target: Target) -> DispatchDecision:
+def decide_on(
+    target: Target,
+    workload: Workload,
+    *,
+    known: Database | None = None,
+    state: KernelState | None = None,
+    predicts: bool | None = None,
+) -> DispatchDecision:
+    """Who runs ``workload`` on ``target``. ``known``: the records to ask, those of this process by default.
+    ``predicts``: whether what nobody measured may run on what is expected to be best; by default as the settings say,
+    and only where kernels can be built. Raises InvalidSetting."""
     if max(math.prod(workload.input_shape), math.prod(workload.output_shape)) > MOST_ELEMENTS:
         return _pytorch(f"tensors of more than {MOST_ELEMENTS} elements have no kernels")
-    ways = [_Way(asked=workload, kernel=workload, target=target)]
+    way = _Way(
+        asked=workload,
+        kernel=workload,
+        target=target,
+        known=database() if known is None else known,
+        state=KernelState() if state is None else state,
+    )
+    ways = [way]
     if workload.bias:
-        ways.append(_Way(asked=workload, kernel=dataclasses.replace(workload, bias=False), target=target))
+        ways.append(dataclasses.replace(way, kernel=dataclasses.replace(workload, bias=False)))
+    if predicts is None:
+        predicts = settings.untuned() == "predict" and versions.can_build()
     deciders: list[_Decider] = [_by_measurements, _by_pack]
-    if settings.untuned() == "predict" and versions.can_build():
-        deciders += [_by_other_versions, _by_crowd, _by_other_size, _by_expectation]
+    if predicts:
+        deciders += [_by_other_versions, _by_number_of_sizes, _by_other_size, _by_expectation]
     refusals: list[str] = []
     for decide_by in deciders:
         for way in ways:
@@ -109,7 +139,7 @@ def _decide(workload: Workload, target: Target) -> DispatchDecision:
     if refusals:
         reason = f"no tuned configuration is legal any more; the fastest is out: {refusals[0]}"
         return _pytorch(reason, command=tune_command(workload))
-    return _unknown(workload, target)
+    return _unknown(way)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +150,8 @@ class _Way:
     kernel: Workload
     target: Target
     """What the call runs on."""
+    known: Database
+    state: KernelState
 
     @property
     def sweeps(self) -> bool:
@@ -146,22 +178,22 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What was measured with the versions installed. What is legal as it stands comes first: the time of a record is
     that of its own configuration."""
     for adopts in (False, True):
-        for target, record in measured(way.kernel, way.target, current=True):
+        for target, record in measured(way.kernel, way.target, current=True, known=way.known):
             out = f"; the fastest is out: {refusals[0]}" if refusals else ""
             if reason := why_not_faster(record, target, sweeps=way.sweeps):
                 helps = way.sweeps and not why_not_faster(record, target, sweeps=False)
-                command = _unknown(way.asked, way.target).command if helps else ""
+                command = _unknown(way).command if helps else ""
                 where = way.where(record, target)
                 return _pytorch(reason + (f", measured{where}" if where else "") + out, record=record, command=command)
             try:
-                config, changes = legality.runnable(record, target, adopts=adopts)
+                config, changes = legality.runnable(record, target, adopts=adopts, broken=way.state.broken)
             except InvalidConfig as error:
                 refusals.append(str(error))
                 continue
             out = f", as it was measured; here {changes}" if changes else out
             return DispatchDecision(
                 provider="dwconv",
-                reason=praise(record, where=way.where(record, target), sweeps=way.sweeps) + out,
+                reason=why_faster(record, where=way.where(record, target), sweeps=way.sweeps) + out,
                 record=record,
                 workload=record.workload,
                 target=target,
@@ -173,7 +205,7 @@ def _by_measurements(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """A kernel that nobody measured, of a pack that the user has loaded all the same."""
     kernel = packed.unmeasured(way.kernel, way.target)
-    if kernel is None or kernel in legality.broken:
+    if kernel is None or kernel in way.state.broken:
         return None
     return DispatchDecision(
         provider="dwconv",
@@ -188,9 +220,9 @@ def _by_pack(way: _Way, refusals: list[str]) -> DispatchDecision | None:
 def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What was measured here with other versions of PyTorch, TVM or the template is a prediction."""
     for adopts in (False, True):
-        for target, record in measured(way.kernel, way.target, current=False):
+        for target, record in measured(way.kernel, way.target, current=False, known=way.known):
             try:
-                config, changes = legality.runnable(record, target, adopts=adopts)
+                config, changes = legality.runnable(record, target, adopts=adopts, broken=way.state.broken)
             except InvalidConfig as error:
                 refusals.append(str(error))
                 continue
@@ -201,20 +233,22 @@ def _by_other_versions(way: _Way, refusals: list[str]) -> DispatchDecision | Non
     return None
 
 
-def _by_crowd(way: _Way, refusals: list[str]) -> DispatchDecision | None:
+def _by_number_of_sizes(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """PyTorch's op, if predictions were made for too many other sizes of the layer. Asked before anything is expected,
     which takes longer than a step."""
-    if not legality.is_crowded(way.asked, way.target):
+    if not way.state.has_too_many_sizes(way.asked, way.target):
         return None
-    reason = f"{legality.MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more"
-    return dataclasses.replace(_pytorch(reason, command=way.command), crowded=True)
+    reason = f"{MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more"
+    return dataclasses.replace(_pytorch(reason, command=way.command), too_many_sizes=True)
 
 
 def _by_other_size(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What is expected of a layer that was measured here at other sizes: of the nearest that tells anything."""
-    if failed(way.kernel, way.target):
+    if failed(way.kernel, way.target, known=way.known):
         return None
-    expected = other_size.expected_from_nearest(at_other_sizes(way.kernel, way.target), way.kernel, way.target)
+    expected = other_size.expected_from_nearest(
+        at_other_sizes(way.kernel, way.target, known=way.known), way.kernel, way.target
+    )
     return _from(expected, way) if expected else None
 
 
@@ -222,13 +256,13 @@ def _by_expectation(way: _Way, refusals: list[str]) -> DispatchDecision | None:
     """What is expected of a workload that nobody measured here."""
     from dwconv.schedules.template import templates_for
 
-    if failed(way.kernel, way.target):
+    if failed(way.kernel, way.target, known=way.known):
         return None
     try:
         templates_for(way.kernel, way.target)
     except NoTemplate:
         return None
-    expected = gain.expected(way.kernel, way.target, database().bests_of_kind(way.kernel))
+    expected = gain.expected(way.kernel, way.target, way.known.bests_of_kind(way.kernel))
     return _from(expected, way) if expected else None
 
 
@@ -236,10 +270,10 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     """Runs the predicted kernel that the process has at another batch size, or the one that is expected to be best."""
     from dwconv.schedules.template import Candidate
 
-    known = legality.predicted.get((way.kernel.family, way.target.device))
+    known = way.state.predicted.get((way.kernel.family, way.target.device))
     candidate = known or Candidate(way.kernel, expected.config)
     try:
-        legality.check(candidate, way.target)
+        legality.check(candidate, way.target, broken=way.state.broken)
     except InvalidConfig as error:
         reason = f"the predicted kernel is out: {error}"
         return _pytorch(reason, expected=expected, command=way.command)
@@ -252,10 +286,10 @@ def _predicted(
 ) -> DispatchDecision:
     """dwconv's kernel for ``workload`` where what is expected makes it sure enough to be faster, else PyTorch's op."""
     if not is_safe(expected, workload, target, sweeps=way.sweeps):
-        return _pytorch(doubted(expected), record=record, expected=expected, command=way.command)
+        return _pytorch(why_not_expected_faster(expected), record=record, expected=expected, command=way.command)
     return DispatchDecision(
         provider="dwconv",
-        reason=foreseen(expected, sweeps=way.sweeps),
+        reason=why_expected_faster(expected, sweeps=way.sweeps),
         record=record,
         expected=expected,
         workload=workload,
@@ -271,11 +305,12 @@ def _pytorch(
     return DispatchDecision(provider="pytorch", reason=reason, record=record, expected=expected, command=command)
 
 
-def _unknown(workload: Workload, target: Target) -> DispatchDecision:
+def _unknown(way: _Way) -> DispatchDecision:
     """Nothing that was measured decides, and nothing is expected: says whether tuning could change that."""
     from dwconv.schedules.template import templates_for
 
-    if failures := failed(workload, target):
+    workload, target = way.asked, way.target
+    if failures := failed(workload, target, known=way.known):
         latest = failures[-1]
         return _pytorch(f"none of {len(failures)} candidates worked: {latest.detail or latest.status.value}")
     try:
@@ -284,8 +319,8 @@ def _unknown(workload: Workload, target: Target) -> DispatchDecision:
         return _pytorch(str(error))
     if not versions.can_build():
         return _pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
-    known = database().family(workload, target.device)
-    state = "only predicted" if any(record.measurement for record in known) else "untuned"
+    known = way.known.family(workload, target.device)
+    state = "only computed" if any(record.measurement for record in known) else "untuned"
     for record in known:
         if record.measured and (other := made_with(record, versions.installed())):
             state = f"measured with {other} only"

@@ -1,7 +1,12 @@
-"""Knowledge: the records of this process, and which of them may say who runs a workload."""
+"""Knowledge: what records are worth. Whoever asks what is known of a workload asks here: dispatch and the report, the
+search, the race, packs, and ``show``.
+
+A record is current if it was made with the versions installed. Of a candidate its last word counts: one that worked,
+and was wrong later, is out. Contended times, computed ones and other devices' decide nothing."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from functools import cache
@@ -42,22 +47,44 @@ def measured(
         others = [other for name in names if (other := target.named(name)) is not None]
         others.sort(key=lambda other: (abs(math.log(other.threads / target.threads)), -other.threads))
     for one in (target, *others):
-        for records in known.ranked_by_batch(workload, one.device, is_current=is_current):
-            yield from ((one, record) for record in records if is_current(record) == current)
+        yield from ((one, record) for record in measured_here(workload, one, current=current, known=known))
 
 
-def at_other_sizes(workload: Workload, target: Target) -> Iterator[TuningRecord]:
+def measured_here(workload: Workload, target: Target, *, current: bool, known: Database) -> Iterator[TuningRecord]:
+    """The same for exactly this target."""
+    fast_math = target.fast_math
+    for records in known.ranked_by_batch(workload, target.device, is_current=is_current, fast_math=fast_math):
+        yield from (record for record in records if is_current(record) == current)
+
+
+def best_here(workload: Workload, target: Target, *, known: Database) -> TuningRecord | None:
+    """The record of the candidate that is the best of exactly this workload on this target, as far as is known: as it
+    was measured with the versions installed, or with others, or as it was computed."""
+    for current in (True, False):
+        for record in measured_here(workload, target, current=current, known=known):
+            if record.workload == workload:
+                return record
+    of_target = known.records(workload, target.device)
+    computed = [each for each in of_target if is_computed(each) and each.fast_math == target.fast_math]
+    return min(computed, key=lambda each: each.rank, default=None)
+
+
+def at_other_sizes(workload: Workload, target: Target, *, known: Database) -> Iterator[TuningRecord]:
     """The best record of the same layer on ``target`` at each other input size, made with the versions installed: at
     the measured batch size that is nearest."""
-    for other in database().other_sizes(workload, target.device):
-        for records in database().ranked_by_batch(other, target.device, is_current=is_current)[:1]:
-            yield from [record for record in records if is_current(record)][:1]
+    for other in known.other_sizes(workload, target.device):
+        yield from itertools.islice(measured_here(other, target, current=True, known=known), 1)
 
 
-def failed(workload: Workload, target: Target) -> list[TuningRecord]:
-    """Candidates of a workload, at any batch size, that do not work here with the versions installed."""
-    known = database().family(workload, target.device)
-    return [record for record in known if record.status is not Status.OK and is_current(record)]
+def failed(workload: Workload, target: Target, *, known: Database) -> list[TuningRecord]:
+    """The records of candidates of a workload, at any batch size, that do not work here with the versions installed."""
+    found = known.failed(workload, target.device, is_current=is_current, fast_math=target.fast_math)
+    return [record for record in found if is_current(record)]
+
+
+def is_computed(record: TuningRecord) -> bool:
+    """True if the candidate's time was computed, and never measured."""
+    return record.status is Status.OK and record.measurement is not None and not record.measured
 
 
 def is_current(record: TuningRecord) -> bool:

@@ -151,7 +151,7 @@ class Comparisons:
             providers = answer.providers if verdict.right else {}
             alone = Measured(verdict=verdict, kernels=kernels, providers=providers)
             records.append((artifact, measured_record(artifact, alone, target=self._target)))
-        artifact, best = min(records, key=lambda each: each[1].cost)
+        artifact, best = min(records, key=lambda each: each[1].slowness)
         if best.measurement is None or best.contended or not self._is_worth(best):
             return _Ran(records=[*built.records, *(record for _, record in records)], winner=None)
         others = [record for _, record in records if record is not best]
@@ -195,7 +195,7 @@ class Comparisons:
         candidates = [artifact.candidate for artifact in artifacts]
         with LocalRunner(candidates[0].workload, self._target, workers=self._workers) as runner:
             records = list(runner.measure(candidates))
-            best = min(records, key=lambda record: record.cost)
+            best = min(records, key=lambda record: record.slowness)
             if best.measurement is not None and self._is_worth(best):
                 records += _raced(runner.confirm([Candidate(best.workload, best.config)]))
         return records

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from dwconv.call.plan import on_all_threads
 from dwconv.dispatch import legality
 from dwconv.dispatch.advantage import why_not_faster
-from dwconv.dispatch.knowledge import measured
+from dwconv.dispatch.knowledge import is_computed, is_current, measured
 from dwconv.errors import InvalidConfig
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
-from dwconv.records.record import Status, TuningRecord
-from dwconv.records.validity import is_current
+from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import Candidate
-from dwconv.system import versions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ def choose(workload: Workload, target: Target, known: Database) -> Choice | None
 
 def _legal(record: TuningRecord, target: Target) -> Choice | None:
     try:
-        config, _ = legality.runnable(record, target, adopts=False)
+        config, _ = legality.runnable(record, target, adopts=False, broken={})
     except InvalidConfig:
         return None
     configs = dict.fromkeys([config, on_all_threads(config, target)])
@@ -64,11 +62,7 @@ def _records(workload: Workload, target: Target, known: Database) -> Iterator[tu
     found = [
         record
         for record in known.family(workload, target.device)
-        if record.status is Status.OK
-        and record.measurement is not None
-        and record.measurement.predicted
-        and not record.fast_math
-        and is_current(record, versions.installed())
+        if is_computed(record) and not record.fast_math and is_current(record)
     ]
     found.sort(key=lambda one: (abs(math.log(one.workload.batch / workload.batch)), one.rank))
     yield from ((target, record) for record in found)

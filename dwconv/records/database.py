@@ -16,14 +16,17 @@ from dwconv import settings
 from dwconv.errors import LogError, one_line
 from dwconv.problems.workload import Workload, kind_of, layer_of
 from dwconv.records.held import HeldFamilies, HeldRecords
+from dwconv.records.line import encode
 from dwconv.records.log import Damage, TuningLog
-from dwconv.records.record import Status, TuningRecord
+from dwconv.records.record import Rank, Status, TuningRecord
 from dwconv.system.forks import cached_property
 
 IsCurrent = Callable[[TuningRecord], bool]
 """Was a record made with what is installed here? See ``validity``."""
 RecordsByFamily = Mapping[tuple[str, str], Sequence[TuningRecord]]
 """The records of one file, by device and family of workloads, in the order of the lines."""
+_Bests = dict[tuple[Workload, bool], TuningRecord]
+"""By workload and kind of arithmetic."""
 _Candidate = tuple[int, frozenset[tuple[str, int | str]]]
 """A candidate within a family of workloads: the batch size it was measured at, and its configuration."""
 
@@ -64,10 +67,30 @@ class Database:
         return cls(places=read, logs=logs, problems=problems)
 
     @classmethod
+    def behind_log(cls, log: Path, *, alone: bool) -> Database:
+        """The records in ``log``, which may be missing; and, unless it is ``alone``, those in the usual places behind
+        them."""
+        others = () if alone else settings.tuning_log_paths()
+        return cls.load([log], *([path] for path in others))
+
+    @property
+    def of_first_place(self) -> Database:
+        """The records of the first place alone."""
+        return Database(places=self.places[:1], logs=self.logs, problems=self.problems)
+
+    @classmethod
     def usual(cls, log: Path | None = None) -> Database:
         """The records in ``log``, or by default those in the places that the settings name. There, the user's own
         measurements go before the records that ship, which were taken on another machine of the same name."""
         return cls.load([log]) if log else cls.load(*([path] for path in settings.tuning_log_paths()))
+
+    @classmethod
+    def of(cls, records: Iterable[TuningRecord]) -> Database:
+        """These records, as if one log had them."""
+        database = cls.load([])
+        for record in records:
+            database.add(record)
+        return database
 
     def behind(self, records: Iterable[TuningRecord], logs: Iterable[Path]) -> Database:
         """The same, behind a place with ``records``, which came from ``logs``."""
@@ -95,18 +118,27 @@ class Database:
         costs nothing after the first time."""
         kind = kind_of(workload.family)
         if kind not in self._bests:
-            bests: dict[tuple[Workload, bool], TuningRecord] = {}
+            bests: _Bests = {}
             for (_, family), records in self._families():
                 for record in _promising(records) if kind_of(family) == kind else ():
-                    best = bests.setdefault((record.workload, record.fast_math), record)
-                    if record.rank < best.rank:
-                        bests[record.workload, record.fast_math] = record
-            self._bests[kind] = list(bests.values())
-        return self._bests[kind]
+                    _note_best(bests, record)
+            self._bests[kind] = bests
+        return list(self._bests[kind].values())
 
     @cached_property
-    def _bests(self) -> dict[tuple[str, ...], list[TuningRecord]]:
+    def _bests(self) -> dict[tuple[str, ...], _Bests]:
         return {}
+
+    def add(self, record: TuningRecord) -> None:
+        """Count a record that was appended to the first log of the first place."""
+        first = self.places[0]
+        if not first:
+            first.append(HeldFamilies())
+        assert isinstance(first[0], HeldFamilies), "the first place was read from a log"
+        first[0].add(encode(record))
+        self.__dict__.pop("_by_layer", None)
+        if record.status is Status.OK and (bests := self._bests.get(kind_of(record.workload.family))) is not None:
+            _note_best(bests, record)
 
     def other_sizes(self, workload: Workload, device: str) -> list[Workload]:
         """The same layer at each other input size of which there are records on ``device``, at the batch size of
@@ -143,7 +175,7 @@ class Database:
         return next(iter(self.ranked_by_batch(workload, device, is_current=is_current)), [])
 
     def ranked_by_batch(
-        self, workload: Workload, device: str, *, is_current: IsCurrent = _every
+        self, workload: Workload, device: str, *, is_current: IsCurrent = _every, fast_math: bool = False
     ) -> list[list[TuningRecord]]:
         """Measured candidates that worked, a list for each measured batch size, beginning with the size nearest to the
         workload's. Each list has the best first: current candidates before others, then confirmed ones before others,
@@ -153,22 +185,37 @@ class Database:
         has several records of one candidate, its last line counts, whatever the clocks say, so a candidate that failed
         when it was measured again is out. If files of one place disagree, a candidate that failed in one of them is
         out; otherwise a confirmed record goes before an unconfirmed one, and a slower before a faster one. The first
-        place that has the candidate decides. Three kinds of records never count: predicted ones, those of kernels with
-        relaxed arithmetic, which nobody asked for, and times that other work disturbed. Whether a configuration is
-        still legal is not checked here.
+        place that has the candidate decides. Three kinds of records never count: computed ones, those of kernels with
+        other arithmetic than ``fast_math`` says, and contended times. Whether a configuration is still legal is not
+        checked here.
         """
-        words: dict[_Candidate, _Word] = {}
-        for number, place in reversed(list(enumerate(self.places))):  # the first has the last word
-            said = _words(place, (device, workload.family), place=number, is_current=is_current)
-            for candidate, word in said.items():
-                if candidate not in words or word.current >= words[candidate].current:
-                    words[candidate] = word
+        words = self._last_words(workload, device, is_current=is_current, fast_math=fast_math)
         by_batch: dict[int, list[_Word]] = defaultdict(list)
         for word in words.values():
             if word.record.status is Status.OK:
                 by_batch[word.record.workload.batch].append(word)
         nearest = sorted(by_batch, key=lambda measured: (abs(math.log(measured / workload.batch)), -measured))
         return [[word.record for word in sorted(by_batch[batch], key=lambda word: word.order)] for batch in nearest]
+
+    def failed(
+        self, workload: Workload, device: str, *, is_current: IsCurrent = _every, fast_math: bool = False
+    ) -> list[TuningRecord]:
+        """The records of candidates, at any batch size, that failed when they were tried last."""
+        words = self._last_words(workload, device, is_current=is_current, fast_math=fast_math)
+        return [word.record for word in words.values() if word.record.status is not Status.OK]
+
+    def _last_words(
+        self, workload: Workload, device: str, *, is_current: IsCurrent, fast_math: bool
+    ) -> dict[_Candidate, _Word]:
+        """The record of each candidate that counts, see ``ranked_by_batch``."""
+        words: dict[_Candidate, _Word] = {}
+        for number, place in reversed(list(enumerate(self.places))):  # the first has the last word
+            key = device, workload.family
+            said = _words(place, key, place=number, is_current=is_current, fast_math=fast_math)
+            for candidate, word in said.items():
+                if candidate not in words or word.current >= words[candidate].current:
+                    words[candidate] = word
+        return words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,15 +227,21 @@ class _Word:
     place: int
 
     @property
-    def weight(self) -> tuple[bool, bool, bool, float]:
+    def weight(self) -> tuple[bool, bool, bool, tuple[bool, float]]:
         """If two files disagree about a candidate, the heavier word counts."""
         record = self.record
-        return self.current, record.status is not Status.OK, record.confirmed, record.cost
+        return self.current, record.status is not Status.OK, record.confirmed, record.slowness
 
     @property
-    def order(self) -> tuple[bool, bool, int, tuple[bool, bool, bool, float]]:
+    def order(self) -> tuple[bool, bool, int, Rank]:
         """Orders the candidates of one batch size, the best first."""
         return not self.current, not self.record.confirmed, self.place, self.record.rank
+
+
+def _note_best(bests: _Bests, record: TuningRecord) -> None:
+    best = bests.setdefault((record.workload, record.fast_math), record)
+    if record.rank < best.rank:
+        bests[record.workload, record.fast_math] = record
 
 
 def _by_family(records: Iterable[TuningRecord]) -> RecordsByFamily:
@@ -206,14 +259,16 @@ def _promising(records: Sequence[TuningRecord]) -> Iterable[TuningRecord]:
 
 
 def _words(
-    files: list[RecordsByFamily], family: tuple[str, str], *, place: int, is_current: IsCurrent
+    files: list[RecordsByFamily], family: tuple[str, str], *, place: int, is_current: IsCurrent, fast_math: bool
 ) -> dict[_Candidate, _Word]:
     """The record of each candidate that counts among those of one place."""
     words: dict[_Candidate, _Word] = {}
     for file in files:
         last: dict[_Candidate, _Word] = {}
         for record in file.get(family, ()):
-            if record.fast_math or (record.status is Status.OK and (not record.measured or record.contended)):
+            if record.fast_math != fast_math or (
+                record.status is Status.OK and (not record.measured or record.contended)
+            ):
                 continue
             candidate = (record.workload.batch, frozenset(record.config.to_dict().items()))
             word = _Word(record=record, current=is_current(record), place=place)
@@ -244,6 +299,7 @@ def _readable(path: Path, problems: list[str]) -> RecordsByFamily | None:
         return None
     if damage.damages:
         first = damage.damages[0]
-        said = f"{damage.damaged} damaged lines set aside; line {first.line}: {first.reason}"
+        lines = "line" if damage.damaged == 1 else "lines"
+        said = f"{damage.damaged} damaged {lines} set aside; line {first.line}: {first.reason}"
         problems.append(one_line(f"log={path}: {said}; the rest counts, and python -m dwconv.merge leaves them out"))
-    return held.by_family
+    return held

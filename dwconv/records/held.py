@@ -36,7 +36,7 @@ class HeldRecords(Sequence[TuningRecord]):
         return len(self._rows)
 
     def __iter__(self) -> Iterator[TuningRecord]:
-        return iter(_kept(self)) if len(self) <= _MOST_KEPT else self._made()
+        return iter(_kept(self, len(self))) if len(self) <= _MOST_KEPT else self._made()
 
     def _made(self) -> Iterator[TuningRecord]:
         return (_unpacked(row).to_record() for row in self._rows)
@@ -64,15 +64,15 @@ class HeldRecords(Sequence[TuningRecord]):
 
 
 @lru_cache(maxsize=_LISTS_KEPT)
-def _kept(records: HeldRecords) -> list[TuningRecord]:
+def _kept(records: HeldRecords, count: int) -> list[TuningRecord]:
     return list(records._made())
 
 
-class HeldFamilies:
+class HeldFamilies(dict[tuple[str, str], HeldRecords]):
     """The records of one log, by device and family of workloads."""
 
     def __init__(self) -> None:
-        self.by_family: dict[tuple[str, str], HeldRecords] = {}
+        super().__init__()
         self._by_workload: dict[tuple[str, WorkloadLine], HeldRecords] = {}
 
     def add(self, line: bytes) -> None:
@@ -82,7 +82,7 @@ class HeldFamilies:
         records = self._by_workload.get(key)
         if records is None:
             family = (read.device, read.workload.to_workload().family)
-            records = self._by_workload[key] = self.by_family.setdefault(family, HeldRecords())
+            records = self._by_workload[key] = self.setdefault(family, HeldRecords())
         records.add(read)
 
 

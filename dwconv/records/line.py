@@ -39,7 +39,7 @@ def encode(record: TuningRecord) -> bytes:
             "workload": record.workload.to_dict(),
             "config": record.config.to_dict(),
             **{
-                field.name: getattr(record, field.name)
+                field.name: _as_stored(getattr(record, field.name))
                 for field in dataclasses.fields(record)
                 if field.name not in ("workload", "config", "detail")
             },
@@ -48,6 +48,12 @@ def encode(record: TuningRecord) -> bytes:
     )
     decode(line)
     return line
+
+
+def _as_stored(value: object) -> object:
+    if isinstance(value, Measurement):
+        return MeasurementLine(**{each.name: getattr(value, each.name) for each in dataclasses.fields(value)})
+    return {name: _as_stored(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def decode(line: bytes) -> TuningRecord:
@@ -109,11 +115,11 @@ class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
         return Workload(**msgspec.structs.asdict(self))
 
 
-class MeasurementLine(msgspec.Struct):
+class MeasurementLine(msgspec.Struct, rename={"computed": "predicted"}):  # the name that logs have had from the first
     median_us: Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
     spread_us: _Microseconds
     rounds: _Count
-    predicted: bool = False
+    computed: bool = False
     contention: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
     def to_measurement(self) -> Measurement:

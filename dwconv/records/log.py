@@ -73,6 +73,8 @@ class TuningLog:
         self.path = Path(path)
         self._turn = forks.Lock(threading.RLock)
         """Of this process's threads: one at a time has the file."""
+        self.followers: list[Callable[[TuningRecord], None]] = []
+        """Told of every record that is appended here."""
         self._held: forks.Descriptor | None = None
         self._has_said_that_it_waits = False
         try:
@@ -91,6 +93,8 @@ class TuningLog:
     def append(self, record: TuningRecord) -> None:
         """Write one record and wait until it is on disk. Raises LogError, with nothing written, if it cannot be."""
         self.append_line(encode(record))
+        for tell in self.followers:
+            tell(record)
 
     def append_line(self, line: bytes) -> None:
         """The same for a line of any sort, without its line break."""

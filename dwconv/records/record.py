@@ -38,15 +38,18 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """Timed runs, in microseconds per call. A predicted measurement was computed, never run."""
+    """Timed runs, in microseconds per call; or, if ``computed``, what machine code should take, which was never run."""
 
     median_us: float
     spread_us: float
-    """Interquartile range of the timed rounds; 0 if predicted."""
+    """Interquartile range of the timed rounds; 0 if computed."""
     rounds: int
-    predicted: bool = False
+    computed: bool = False
     contention: float = 0.0
     """The share of the time of these rounds that other work on the machine took, 0 to 1."""
+
+
+Rank = tuple[bool, bool, bool, tuple[bool, float]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +81,7 @@ class TuningRecord:
     @property
     def measured(self) -> bool:
         """True if the candidate was run and timed on its device."""
-        return self.measurement is not None and not self.measurement.predicted
+        return self.measurement is not None and not self.measurement.computed
 
     @property
     def ends_search(self) -> bool:
@@ -107,19 +110,29 @@ class TuningRecord:
         return not (self.contended and earlier.status is Status.OK and not earlier.contended)
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, float]:
+    def rank(self) -> Rank:
         """Orders candidates of one workload, the best first: confirmed ones before others, which may have been lucky;
-        then those that were timed undisturbed; then, among those only computed, those whose time is not doubtful; then
-        by ``cost``."""
-        return (not self.confirmed, self.contended, not self.measured and self._doubtful, self.cost)
+        then those whose times are not contended; then, among those only computed, those whose time is not doubtful;
+        then by ``slowness``."""
+        return (not self.confirmed, self.contended, not self.measured and self._doubtful, self.slowness)
 
     @property
-    def cost(self) -> float:
-        """Time divided by the baseline's; both were measured in turns, so other work on the machine cancels out.
-        Microseconds without a baseline; infinite if the candidate failed."""
-        if self.status is not Status.OK or self.measurement is None:
-            return math.inf
-        return 1 / self.speedup if self.speedup else self.measurement.median_us
+    def slowness(self) -> tuple[bool, float]:
+        """Orders candidates of one workload by time, the fastest first: by ``relative_time`` where a baseline was
+        measured, and behind those by ``time_us``."""
+        relative = self.relative_time
+        return (True, self.time_us) if relative is None else (False, relative)
+
+    @property
+    def relative_time(self) -> float | None:
+        """Time divided by the baseline's: they were measured in turns, so other work on the machine cancels out. None
+        without a baseline, and if the candidate failed."""
+        return 1 / self.speedup if self.status is Status.OK and self.speedup else None
+
+    @property
+    def time_us(self) -> float:
+        """Microseconds; infinite if the candidate failed."""
+        return self.measurement.median_us if self.status is Status.OK and self.measurement else math.inf
 
     @property
     def _doubtful(self) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dwconv import settings
 from dwconv.call.arguments import Arguments, Call, Padding, Size
+from dwconv.call.plan import decisions_for
 from dwconv.dispatch import decide
 from dwconv.dispatch.advantage import in_us
 from dwconv.dispatch.knowledge import database
@@ -135,7 +136,7 @@ def explain(
         raise InvalidWorkload(f"weight has {weight.dim()} dimensions; explain knows 1-D (3) and 2-D (4) convolutions")
     call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
     problem, x, w = call.problem, call.x, call.w
-    decisions, target = decide.decisions(problem, x.device)
+    decisions, target = decisions_for(problem, x.device)
     untuned = [pass_ for pass_, made in decisions.items() if made.command]
     return Explanation(
         call=str(problem),

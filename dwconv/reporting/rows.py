@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from dwconv.call.plan import Plan, plans
-from dwconv.dispatch import decide, legality
+from dwconv.call.plan import Plan, decisions_for, kernel_state, plans
 from dwconv.dispatch.advantage import kernel_us
 from dwconv.dispatch.decide import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database
@@ -134,12 +133,12 @@ def _short(height: int, width: int) -> str:
 
 def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
     """What is known of everything that ran."""
-    expected_gains = cache(lambda target: ExpectedGains(target, database()))
+    expected_gains = cache(lambda target: ExpectedGains(target, database(), state=kernel_state()))
     latest = {(plan.problem, plan.device): plan for plan in plans()}
     latest_here = {(plan.problem, plan.device, plan.target): plan for plan in plans()}
     rows = []
     for each in ran:
-        decisions, target = decide.decisions(each.problem, each.device)
+        decisions, target = decisions_for(each.problem, each.device)
         sizes = each.problem, each.device
         plan = latest_here.get((*sizes, target)) or latest.get(sizes)  # with other threads, if none ran with these
         if plan:
@@ -164,7 +163,7 @@ def _as_it_ran(plan: Plan, pass_: Pass) -> DispatchDecision:
     if decision.provider == "pytorch" or plan.kernels.get(pass_, decision) is not None:
         return decision
     assert decision.workload is not None and decision.config is not None, "decided together with the provider"
-    why = legality.broken.get(Candidate(decision.workload, decision.config), "")
+    why = kernel_state().broken.get(Candidate(decision.workload, decision.config), "")
     return dataclasses.replace(decision, provider="pytorch", reason=f"its kernel is out: {why}")
 
 

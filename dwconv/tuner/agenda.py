@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dwconv.dispatch.knowledge import measured_here
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
-from dwconv.records.record import TuningRecord
-from dwconv.tuner.search.warm_start import current
+from dwconv.records.database import Database
 
 LEAST_S = 2.0
 """A search with less time is not worth its start."""
@@ -18,12 +18,15 @@ _USUAL_OVERHEAD_S = 3.0
 """Time that a pass takes beside its search on a quiet machine: preparing, and confirming the finalists."""
 
 
-def without_searched(workloads: Iterable[Workload], records: Iterable[TuningRecord], target: Target) -> list[Workload]:
+def without_searched(workloads: Iterable[Workload], known: Database, target: Target) -> list[Workload]:
     """The workloads whose search has not ended yet: at its end finalists are confirmed. What was only raced is still to
     be searched; what was confirmed with other versions of PyTorch, TVM or the template is to be tuned again."""
-    here = [record for record in records if record.ends_search and record.device == target.device]
-    done = {record.workload for record in current(here)}
-    return [workload for workload in workloads if workload not in done]
+
+    def is_searched(workload: Workload) -> bool:
+        found = measured_here(workload, target, current=True, known=known)
+        return any(each.workload == workload and each.ends_search for each in found)
+
+    return [workload for workload in workloads if not is_searched(workload)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,7 +23,6 @@ from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
-from dwconv.records.record import TuningRecord
 from dwconv.schedules.template import templates_for
 from dwconv.tuner.agenda import Agenda, without_searched
 from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
@@ -104,14 +103,16 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     _check_templates(list(counts), target)
     log = TuningLog(choices.log or log_path(target))
     log.check_writable()
-    _say_which_lines_are_damaged(log)
+    known = Database.behind_log(log.path, alone=choices.log is not None)
+    log.followers.append(known.add)  # what one search finds, the next one knows
+    for problem in known.problems:
+        print(f"note: {problem}", file=sys.stderr)
     if isinstance(target, CpuTarget):
         target = _prepared_cpu(target)
-    records = [*log.load().records, *_elsewhere(choices)]
-    agenda = _agenda(counts, choices, target, records=records, log=log, network=network)
-    step = StepTime(counts, target, records) if network else None
+    agenda = _agenda(counts, choices, target, known=known, log=log, network=network)
+    step = StepTime(counts, target, known) if network else None
     before = step.to_gain if step else None
-    outcomes, interrupted = _outcomes(agenda, choices, target, log=log, step=step)
+    outcomes, interrupted = _outcomes(agenda, choices, target, known=known, log=log, step=step)
     if isinstance(target, CpuTarget):
         _check_limits(outcomes, target)
     return Tuned(
@@ -156,18 +157,6 @@ def _check_templates(workloads: list[Workload], target: Target) -> None:
     raise reasons[0]
 
 
-def _say_which_lines_are_damaged(log: TuningLog) -> None:
-    loaded = log.load()
-    if loaded.damaged:
-        more = ", …" if loaded.damaged > len(loaded.damages) else ""
-        some = ", ".join(str(damage.line) for damage in loaded.damages) + more
-        plural = "line" if loaded.damaged == 1 else "lines"
-        print(
-            f"note: log={log.path}: {loaded.damaged} damaged {plural} set aside (line {some}); the rest counts",
-            file=sys.stderr,
-        )
-
-
 def _prepared_cpu(target: CpuTarget) -> CpuTarget:
     """``target`` with its limits; tells the user what takes long, and what makes times doubtful."""
     if crowded := contention.crowding(target.threads):
@@ -184,36 +173,34 @@ def _agenda(
     choices: Choices,
     target: Target,
     *,
-    records: Sequence[TuningRecord],
+    known: Database,
     log: TuningLog,
     network: bool,
 ) -> Agenda:
     """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
-    workloads = most_to_win_first(counts, target, records) if network else list(counts)
+    workloads = most_to_win_first(counts, target, known) if network else list(counts)
     if choices.refresh:
-        return _agenda_of_refresh(workloads, choices, target, records=records)
+        return _agenda_of_refresh(workloads, choices, target, known=known)
     if choices.minutes is not None:
-        left = without_searched(workloads, log.load().records, target)
-        if known := len(workloads) - len(left):
+        left = without_searched(workloads, known.of_first_place, target)
+        if searched := len(workloads) - len(left):
             print(
-                f"note: {known} of {len(workloads)} passes were searched before, by {log.path}, and are left out",
+                f"note: {searched} of {len(workloads)} passes were searched before, by {log.path}, and are left out",
                 file=sys.stderr,
             )
         return Agenda(
             workloads=left,
             seconds=choices.seconds or settings.SECONDS,
             total_s=60 * choices.minutes,
-            expected_gains_us=expected_gains_us({each: counts[each] for each in left}, target, records),
+            expected_gains_us=expected_gains_us({each: counts[each] for each in left}, target, known),
         )
     endless = choices.trials is not None or choices.search in ENDS_BY_ITSELF
     return Agenda(workloads=workloads, seconds=choices.seconds or (None if endless else settings.SECONDS))
 
 
-def _agenda_of_refresh(
-    workloads: list[Workload], choices: Choices, target: Target, *, records: Sequence[TuningRecord]
-) -> Agenda:
+def _agenda_of_refresh(workloads: list[Workload], choices: Choices, target: Target, *, known: Database) -> Agenda:
     """The workloads to race again; says how many are left out."""
-    left = to_race_again(workloads, records, target)
+    left = to_race_again(workloads, known, target)
     if others := len(workloads) - len(left):
         print(
             f"note: {others} of {len(workloads)} passes have nothing to race again, and are left out", file=sys.stderr
@@ -221,16 +208,11 @@ def _agenda_of_refresh(
     return Agenda(workloads=left, seconds=choices.seconds, total_s=60 * choices.minutes if choices.minutes else None)
 
 
-def _elsewhere(choices: Choices) -> list[TuningRecord]:
-    """The records of all logs; none where the user names the only one."""
-    return [] if choices.log else list(Database.usual())
-
-
 # -- while it runs ---------------------------------------------------------------------------------------------------
 
 
 def _outcomes(
-    agenda: Agenda, choices: Choices, target: Target, *, log: TuningLog, step: StepTime | None
+    agenda: Agenda, choices: Choices, target: Target, *, known: Database, log: TuningLog, step: StepTime | None
 ) -> tuple[list[Outcome], bool]:
     """Tune one workload after the other. After ctrl-C, the outcomes so far, and True. ``step`` learns what is found."""
     search = choices.search_on(target)
@@ -239,7 +221,7 @@ def _outcomes(
         seed=choices.seed,
         resume=choices.resume,
         refresh=choices.refresh,
-        elsewhere=_elsewhere(choices),
+        known=known,
     )
     runner = choices.runner_choice
     runner = dataclasses.replace(runner, check=runner.check and _can_check(runner, target, search=search))
@@ -263,7 +245,7 @@ def _outcomes(
                     outcomes.append(Outcome(workload=workload, reason=str(error)))
                     continue
                 if step and result.best:
-                    step.add(result.best)
+                    step.update(workload)
                     progress.to_gain = str(step.to_gain)
                 progress.finish(result)
                 outcomes.append(Outcome(workload=workload, result=result))

@@ -32,7 +32,7 @@ class Outcome:
 
 def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]:
     """One entry of ``results`` in the JSON output; times in microseconds, null if unknown. With the target it has the
-    computed cost too, if the best was predicted."""
+    computed cost too, if the best was only computed."""
     workload, result = outcome.workload, outcome.result
     best = result.best if result else None
     baseline = best.baseline if best else None
@@ -55,7 +55,7 @@ def as_data(outcome: Outcome, *, target: Target | None = None) -> dict[str, Any]
         "measured": result.measured if result else 0,
         "failures": result.failures if result else {},
         "stopped": result.stopped.value if result and result.stopped else None,
-        "predicted": bool(result and result.predicted),
+        "predicted": bool(result and result.computed),
         "workload_fields": workload.to_dict(),
     }
     if best and best.resources:
@@ -88,7 +88,7 @@ def print_table(outcomes: Sequence[Outcome], *, console: Console) -> None:
 
 
 def print_costs(outcomes: Sequence[Outcome], *, target: Target, console: Console) -> None:
-    """Explain the computed cost of every best configuration that was predicted."""
+    """Explain the computed cost of every best configuration whose time was computed."""
     for outcome in outcomes:
         cost = _cost(outcome, target)
         if cost is None or outcome.result is None:
@@ -132,8 +132,8 @@ def _ranked(result: TuningResult) -> str:
 
 
 def _cost(outcome: Outcome, target: Target) -> Cost | None:
-    """The computed cost of a predicted best. It is computed again, since the record has only the sum."""
-    if not (outcome.result and outcome.result.predicted and outcome.result.best and isinstance(target, CudaTarget)):
+    """The computed cost of a best that was not measured. It is computed again, since the record has only the sum."""
+    if not (outcome.result and outcome.result.computed and outcome.result.best and isinstance(target, CudaTarget)):
         return None
     from dwconv.kernels import build
     from dwconv.tuner.gpu_cost.cost_model import computed_cost
@@ -155,7 +155,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
     if best is None or best.measurement is None:
         return (name, "none", "–", "–", "–", str(result.trials), failures)
     time = microseconds(best.measurement.median_us)
-    time = f"{time} predicted" if result.predicted else f"{time} ± {microseconds(best.measurement.spread_us)}"
+    time = f"{time} computed" if result.computed else f"{time} ± {microseconds(best.measurement.spread_us)}"
     time += " (busy)" if best.contended else ""
     baseline = f"{best.baseline[0]} {microseconds(best.baseline[1].median_us)}" if best.baseline else "–"
     speedup = f"{best.speedup:.2f}" if best.speedup else "–"

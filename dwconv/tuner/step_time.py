@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
-from dwconv.records.record import TuningRecord
+from dwconv.records.database import Database
 from dwconv.tuner.expected_gain import ExpectedGain, ExpectedGains
 
 
@@ -26,21 +26,19 @@ class ToGain:
 
 
 class StepTime:
-    """``counts`` says how often a step runs each workload. What ``records`` know counts, so a campaign that was
+    """``counts`` says how often a step runs each workload. What ``known`` holds counts, so a campaign that was
     interrupted goes on from where it stood."""
 
-    def __init__(self, counts: Mapping[Workload, int], target: Target, records: Iterable[TuningRecord]) -> None:
+    def __init__(self, counts: Mapping[Workload, int], target: Target, known: Database) -> None:
         self._counts = counts
-        self._stakes = ExpectedGains(target, records)
-        self._of: dict[Workload, ExpectedGain] = {workload: self._stakes.of(workload) for workload in counts}
+        self._gains = ExpectedGains(target, known)
+        self._of: dict[Workload, ExpectedGain] = {workload: self._gains.of(workload) for workload in counts}
 
-    def add(self, record: TuningRecord) -> None:
-        """Count what a search has found."""
-        self._stakes.add(record)
-        family = record.workload.family
+    def update(self, searched: Workload) -> None:
+        """Count what a search has added to what is known."""
         for workload in self._counts:
-            if family in (workload.family, replace(workload, bias=False).family):
-                self._of[workload] = self._stakes.of(workload)
+            if searched.family in (workload.family, replace(workload, bias=False).family):
+                self._of[workload] = self._gains.of(workload)
 
     @property
     def to_gain(self) -> ToGain:

@@ -89,7 +89,7 @@ class Tuned:
         first = bests[0].workload
         if not any(best.measured for best in bests):
             lines += [
-                "predicted: computed, not measured; such a record never runs as if it were tuned",
+                "computed, not measured; such a record never runs as if it were tuned",
                 f"next: tune on the GPU itself: python -m dwconv.tune {workload_options(first)} --target cuda",
             ]
         else:

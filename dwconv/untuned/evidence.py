@@ -74,7 +74,7 @@ def _measured(records: list[TuningRecord], target: CpuTarget) -> Measured:
     return Measured(
         target=target,
         workload=first.workload,
-        costs={record.config: record.cost for record in records},
+        costs={record.config: record.relative_time for record in records if record.relative_time is not None},
         records={record.config: record for record in records},
         same_layout=statistics.median(ratios) if ratios else 1.0,
     )

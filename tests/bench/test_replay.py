@@ -104,7 +104,7 @@ def test_the_ratio_is_that_of_the_best_so_far_to_the_best_that_was_drawn(measure
     us = [measured.us[config] or math.inf for config in order]
     assert found == {trials: min(us[:trials]) / of_drawn for trials in (8, 16, 32, 64)}
     assert math.isinf(found[8]) and not math.isinf(found[64])
-    assert [record.cost for record in strategy.told] == us
+    assert [record.time_us for record in strategy.told] == us
 
 
 def test_a_replay_says_how_near_searches_come_to_the_best_that_was_drawn(tmp_path, capsys):

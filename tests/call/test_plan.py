@@ -159,7 +159,7 @@ ERRORS = [AssertionError(), TypeError("no number"), KeyError("knob"), ValueError
 def test_no_error_of_choosing_or_building_stops_a_training_step(logs, caught, monkeypatch, where, error):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
 
-    def fail(*arguments):
+    def fail(*arguments, **named):
         raise error
 
     monkeypatch.setattr(where, fail)
@@ -198,7 +198,7 @@ def test_a_damaged_log_is_named_once_and_the_rest_of_it_used(logs, caught):
     assert plan_of().kernels["fprop"] is not None
     plan_of(batch=9)
     (message,) = said(caught)
-    assert message.startswith(f"log={logs / 'log.jsonl'}: 1 damaged lines set aside; line 4: not a tuning record")
+    assert message.startswith(f"log={logs / 'log.jsonl'}: 1 damaged line set aside; line 4: not a tuning record")
 
 
 def test_the_kernels_of_another_number_of_threads_run_with_the_same_bits(logs, caught):

@@ -153,7 +153,7 @@ def test_what_the_logs_say_is_printed_harmlessly(paths, capsys):
         file.write(paths[0].read_bytes().splitlines()[0].replace(b'"batch":1', b'"batch":1,"\\u001b[2J":1') + b"\n")
     assert merge(paths) == 0
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.isprintable() and "1 damaged lines set aside; line 4: not a tuning record" in line
+    assert line.isprintable() and "1 damaged line set aside; line 4: not a tuning record" in line
 
 
 def test_a_name_that_is_no_text_is_printed_all_the_same(paths):

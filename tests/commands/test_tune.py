@@ -165,7 +165,20 @@ def test_garbage_in_the_log_is_counted_and_set_aside(capsys, fakes, tmp_path):
     out, err = capsys.readouterr()
     assert json.loads(out)["results"][0]["trials"] == 4
     (line,) = (line for line in err.splitlines() if "damaged" in line)
-    assert "3 damaged lines set aside (line 1, 2, 3)" in line
+    assert "3 damaged lines set aside; line 1: " in line
+
+
+def test_every_log_is_read_once(capsys, fakes, tmp_path, monkeypatch):
+    own = TuningLog(tmp_path / "tuning_logs" / "fake-cpu-2t.jsonl")
+    for path in (own.path, own.path.with_name("other.jsonl")):
+        TuningLog(path).append(fake.record(fake.WORKLOAD, fake.space(fake.WORKLOAD, fake.TARGET).default, median_us=9))
+    read, real = [], TuningLog.read
+    monkeypatch.setattr(
+        TuningLog, "read", lambda log, *given, **named: read.append(log.path) or real(log, *given, **named)
+    )
+    assert run(*SHAPE, "--minutes", "1", "--trials", "4", "--passes", "fprop,dgrad", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["results"]) == 2
+    assert len(read) == len(set(read)) == 2
 
 
 def test_ctrl_c_prints_the_best_so_far(capsys, fakes):

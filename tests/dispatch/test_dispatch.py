@@ -13,8 +13,8 @@ from planted_records import plant, record_of, workload_of
 
 import dwconv
 from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, workload_from
-from dwconv.dispatch import legality
-from dwconv.dispatch.decide import decide, decisions
+from dwconv.dispatch.decide import decide, decide_on, decisions
+from dwconv.dispatch.kernel_state import KernelState
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
 from dwconv.problems.tune_command import tune_command
@@ -167,9 +167,9 @@ def test_untuned_names_the_command(logs):
 
 
 def test_what_was_only_predicted_does_not_run(logs):
-    TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, predicted=True))
+    TuningLog(logs / "log.jsonl").append(record_of(WORKLOAD, computed=True))
     decision = decide(WORKLOAD, "cpu")
-    assert (decision.provider, decision.reason) == ("pytorch", f"only predicted on {DEVICE}")
+    assert (decision.provider, decision.reason) == ("pytorch", f"only computed on {DEVICE}")
     assert decision.command
 
 
@@ -313,11 +313,11 @@ def test_an_illegal_record_with_the_bias_hides_no_legal_one_without(known, logs)
     assert (decision.provider, decision.record) == ("dwconv", legal)
 
 
-def test_what_could_not_be_built_is_out_adopted_too(known, logs, monkeypatch):
+def test_what_could_not_be_built_is_out_adopted_too(known, logs):
     legal = known()
     write(logs, illegal(legal))
-    monkeypatch.setitem(legality.broken, Candidate(WORKLOAD, legal.config), "no such luck")
-    decision = decide(WORKLOAD, "cpu")
+    state = KernelState(broken={Candidate(WORKLOAD, legal.config): "no such luck"})
+    decision = decide_on(cpu_target(), WORKLOAD, state=state)
     assert (decision.provider, decision.config) == ("pytorch", None)
     assert decision.reason.startswith("no tuned configuration is legal any more")
 

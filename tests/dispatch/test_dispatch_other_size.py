@@ -12,9 +12,9 @@ from planted_records import plant, record_of, workload_of
 from torch.nn import functional as F
 
 import dwconv
-from dwconv.call.plan import plan_for
-from dwconv.dispatch import legality
-from dwconv.dispatch.decide import decide
+from dwconv.call.plan import kernel_state, plan_for
+from dwconv.dispatch.decide import decide, decide_on
+from dwconv.dispatch.kernel_state import MOST_SIZES
 from dwconv.errors import DwconvWarning
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem
@@ -93,7 +93,7 @@ def test_what_was_measured_at_the_size_itself_counts_before(logs):
         tuned(at(18), device="another-cpu-avx2-2t"),
         dataclasses.replace(tuned(at(18)), versions={**tuned(at(18)).versions, "torch": "2.1.0"}),
         record_of(at(18), config=default_of(at(18), TARGET), status=Status.CRASHED),
-        record_of(at(18), config=default_of(at(18), TARGET), predicted=True),
+        record_of(at(18), config=default_of(at(18), TARGET), computed=True),
         tuned(at(18, stride=2)),
         tuned(at(18, kernel=(5, 5), padding=2)),
         tuned(workload_of(shape=(2, 16, 18, 18))),
@@ -139,7 +139,7 @@ def test_after_a_few_sizes_nothing_more_is_predicted_and_that_is_said_once(logs,
     planted.knows, planted.at_least = lambda workload: True, at_least
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        few = plans_of(range(10, 10 + legality.MOST_SIZES))
+        few = plans_of(range(10, 10 + MOST_SIZES))
         asked = len(planted.asked)
         more = plans_of(range(40, 80))
     assert all(plan.decisions["wgrad"].expected for plan in few)
@@ -150,20 +150,25 @@ def test_after_a_few_sizes_nothing_more_is_predicted_and_that_is_said_once(logs,
     (message,) = [each for each in said if "further sizes" in each]
     assert message == (
         "2×8×40×40 nhwc float32, kernel 3×3, padding 1 and further sizes of this layer run on PyTorch's own op: "
-        f"{legality.MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more; pad to fewer "
+        f"{MOST_SIZES} other sizes of this layer were predicted, and a process predicts no more; pad to fewer "
         "sizes, or tune those that matter: python -m dwconv.tune --shape 2,8,40,40 --kernel 3 --layout nhwc "
         "--passes fprop,dgrad,wgrad"
     )
     assert not any("8×79×79" in each for each in said)
 
 
+def decide_here(workload):
+    """As a plan that is made now."""
+    return decide_on(TARGET, workload, state=kernel_state())
+
+
 def test_another_batch_of_a_size_and_other_layers_are_not_counted(logs, planted):
     planted.knows = lambda workload: True
-    plans_of(range(10, 10 + legality.MOST_SIZES))
-    assert decide(at(10).with_batch(7), "cpu").provider == "dwconv"
-    assert decide(at(40, stride=2), "cpu").provider == "dwconv"
-    assert decide(at(40), "cpu").crowded
+    plans_of(range(10, 10 + MOST_SIZES))
+    assert decide_here(at(10).with_batch(7)).provider == "dwconv"
+    assert decide_here(at(40, stride=2)).provider == "dwconv"
+    assert decide_here(at(40)).too_many_sizes
     write(logs, tuned(at(40)))
-    assert decide(at(40), "cpu").record, "what was measured is not predicted"
+    assert decide_here(at(40)).record, "what was measured is not predicted"
     dwconv.reset()
-    assert decide(at(41), "cpu").provider == "dwconv", "after a reset they count anew"
+    assert decide_here(at(41)).provider == "dwconv", "after a reset they count anew"

@@ -9,9 +9,9 @@ from planted_gain import default_of, plant_gain
 from planted_records import plant, record_of, workload_of
 
 import dwconv
-from dwconv.dispatch import legality
 from dwconv.dispatch.advantage import CALL_US
-from dwconv.dispatch.decide import decide
+from dwconv.dispatch.decide import decide, decide_on
+from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import DwconvError, InvalidSetting
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
@@ -144,10 +144,10 @@ def test_what_no_template_runs_is_not_asked_for(planted):
 
 
 @pytest.mark.parametrize("config", [Config.of("cpu.fprop_nhwc", block_h=99), Config.of("cpu.dgrad_nhwc"), None])
-def test_what_cannot_be_built_does_not_run(planted, monkeypatch, config):
+def test_what_cannot_be_built_does_not_run(planted, config):
     planted.config = config
-    monkeypatch.setitem(legality.broken, Candidate(WORKLOAD, default_of(WORKLOAD, TARGET)), "no such luck")
-    decision = decide(WORKLOAD, "cpu")
+    state = KernelState(broken={Candidate(WORKLOAD, default_of(WORKLOAD, TARGET)): "no such luck"})
+    decision = decide_on(TARGET, WORKLOAD, state=state)
     assert (decision.provider, decision.config, decision.command) == ("pytorch", None, COMMAND)
     assert decision.reason.startswith("the predicted kernel is out: ")
     assert config or decision.reason.endswith("no such luck")

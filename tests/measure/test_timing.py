@@ -59,7 +59,7 @@ def test_takes_turns():
         assert all(least <= times <= most for lap, times in rounds if lap == name)
     assert taken["a"].median_us == pytest.approx(100) and taken["b"].median_us == pytest.approx(400)
     assert taken["a"].rounds == 5 and taken["a"].spread_us == pytest.approx(0, abs=1e-6)
-    assert not taken["a"].predicted
+    assert not taken["a"].computed
 
 
 def test_a_call_longer_than_a_round_is_timed_alone():

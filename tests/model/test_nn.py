@@ -247,7 +247,7 @@ def races(monkeypatch):
     """What was asked of the race; it wins everything."""
     asked = []
 
-    def race_for(counts, *, seconds):
+    def race_for(counts, *, seconds, state):
         asked.append((counts, seconds))
         return [RaceResult(won=tuple(each), elapsed_s=2.0) for each in counts.values()]
 
@@ -275,7 +275,7 @@ def test_calls_use_what_was_raced_from_then_on(logs, monkeypatch):
     x = torch.randn(2, 8, 9, 7)
     assert dwconv.explain(x, layer.weight, padding=1)["fprop"].provider == "pytorch"
 
-    def race_for(counts, *, seconds):
+    def race_for(counts, *, seconds, state):
         (of_cpu,) = counts.values()
         plant(logs / "log.jsonl", of_cpu, passes=["fprop"], template_layout="nchw", baseline_us=1e6)
         return []
@@ -320,7 +320,7 @@ def test_what_goes_wrong_before_the_race_leaves_the_model_as_it_was(logs, races)
 
 
 def test_ctrl_c_leaves_the_model_as_it_was(logs, monkeypatch):
-    def race_for(counts, *, seconds):
+    def race_for(counts, *, seconds, state):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(model_race, "race_for", race_for)

@@ -26,7 +26,7 @@ ON_GPU = planted_records.workload_of(shape=(8, 8, 12, 12), layout="nchw")
 def computed(workload: Workload = ON_GPU, *, us: float = 50.0) -> TuningRecord:
     config = templates_for(workload, GPU)[0].space(workload, GPU).default
     return planted_records.record_of(
-        workload, config=config, device="sm_90", predicted=True, median_us=us, baseline_us=None
+        workload, config=config, device="sm_90", computed=True, median_us=us, baseline_us=None
     )
 
 
@@ -45,7 +45,7 @@ def test_computed_costs_decide_for_a_gpu_that_is_not_here(tmp_path):
 def measured_elsewhere() -> TuningRecord:
     record = computed()
     assert record.measurement is not None
-    return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, predicted=False))
+    return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, computed=False))
 
 
 def made_with(**other: str) -> TuningRecord:

@@ -135,7 +135,7 @@ def test_a_pack_for_a_gpu_that_is_not_here(tmp_path, capsys):
     target = parse_target("cuda:sm_90")
     workload = planted_records.workload_of(shape=(2, 8, 12, 12), layout="nchw").for_pass("fprop")
     config = templates_for(workload, target)[0].space(workload, target).default
-    record = planted_records.record_of(workload, config=config, device="sm_90", predicted=True, baseline_us=None)
+    record = planted_records.record_of(workload, config=config, device="sm_90", computed=True, baseline_us=None)
     TuningLog(tmp_path / "log.jsonl").append(record)
     assert run("--target", target, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
     assert "nothing of this was measured" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from packs.conftest import LAYER
 from packs.forging import forge, made_for
 
 import dwconv
-from dwconv.call.plan import Plan, plans
+from dwconv.call.plan import Plan, kernel_state, plans
 from dwconv.dispatch import decide, knowledge, legality, packed
 from dwconv.errors import BrokenInstallation, InvalidConfig
 from dwconv.kernels import cache
@@ -114,7 +114,7 @@ def test_its_kernels_run_where_their_configurations_are_legal_no_more(pack, monk
 def test_a_kernel_that_could_not_be_loaded_is_not_tried_again(pack, monkeypatch):
     dwconv.load_pack(pack)
     (record,) = (each for each in packed.records() if each.workload == LAYER)
-    legality.broken[Candidate(record.workload, record.config)] = "it cannot be loaded"
+    kernel_state().broken[Candidate(record.workload, record.config)] = "it cannot be loaded"
     plan, _, _ = step()
     assert plan.decisions["fprop"].provider == "pytorch" and "it cannot be loaded" in plan.decisions["fprop"].reason
     assert plan.decisions["dgrad"].provider == "dwconv"

@@ -9,7 +9,8 @@ from typing import Any, cast
 import planted_records
 import pytest
 
-from dwconv.dispatch import decide, legality, packed
+from dwconv.dispatch import decide, packed
+from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.packed import PackedKernels
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import Workload
@@ -78,5 +79,5 @@ def test_one_that_cannot_be_loaded_is_not_asked_again():
     target = cpu_target()
     add("computed", WORKLOAD, device=target.device, measured=False)
     assert decide.decide(WORKLOAD, "cpu").provider == "dwconv"
-    legality.broken[Candidate(WORKLOAD, CONFIG)] = "it cannot be loaded"
-    assert decide.decide(WORKLOAD, "cpu").provider == "pytorch"
+    state = KernelState(broken={Candidate(WORKLOAD, CONFIG): "it cannot be loaded"})
+    assert decide.decide_on(target, WORKLOAD, state=state).provider == "pytorch"

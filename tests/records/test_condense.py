@@ -43,7 +43,7 @@ def logs(tmp_path):
             [
                 *finalists,
                 record_of(LARGE, device="here", config=CONFIGS[1], median_us=3),
-                record_of(LARGE, device="here", config=CONFIGS[2], median_us=1, predicted=True),
+                record_of(LARGE, device="here", config=CONFIGS[2], median_us=1, computed=True),
                 record_of(LARGE, device="here", config=CONFIGS[3], status=Status.CRASHED),
             ],
         ),

@@ -60,7 +60,7 @@ def test_nothing_is_known_of_another_device_pass_or_size(database):
 
 def test_predicted_and_failed_candidates_do_not_run(database):
     failures = [known(config=A, status=status) for status in Status if status is not Status.OK]
-    assert best(database(*failures, known(config=B, median_us=1, predicted=True))) is None
+    assert best(database(*failures, known(config=B, median_us=1, computed=True))) is None
 
 
 def test_the_latest_record_of_a_candidate_counts(database):
@@ -81,7 +81,7 @@ def test_a_candidate_that_failed_is_out_however_busy_the_machine_was(database):
 
 
 def test_a_prediction_never_overrides_a_measurement(database):
-    found = database(known(config=A, median_us=5), known(config=A, median_us=1, predicted=True))
+    found = database(known(config=A, median_us=5), known(config=A, median_us=1, computed=True))
     assert best(found) == (A, 5, 8)
 
 
@@ -247,12 +247,12 @@ def test_problems_are_noted_and_never_fatal(tmp_path):
 
 
 def test_of_what_was_only_computed_the_doubtful_ranks_behind():
-    def record(config, median_us, *, predicted=True, **resources):
-        plain = record_of(WORKLOAD, config=config, median_us=median_us, predicted=predicted)
+    def record(config, median_us, *, computed=True, **resources):
+        plain = record_of(WORKLOAD, config=config, median_us=median_us, computed=computed)
         return dataclasses.replace(plain, resources=resources)
 
     spilling, framed = record(A, 1, spill_bytes=72), record(A, 2, stack_bytes=8, spill_bytes=0)
-    lean, measured = record(B, 5, spill_bytes=0, stack_bytes=0), record(C, 1, predicted=False, spill_bytes=72)
+    lean, measured = record(B, 5, spill_bytes=0, stack_bytes=0), record(C, 1, computed=False, spill_bytes=72)
     assert sorted([spilling, framed, lean], key=lambda record: record.rank) == [lean, spilling, framed]
     assert measured.rank < lean.rank, "what was measured has paid for its spills"
     guessed = record(C, 1, counted_from_text=1)
@@ -314,5 +314,29 @@ def test_the_best_of_a_kind_are_of_all_sizes_devices_and_versions(places):
     ]
     found = places([others[0], kind[0], others[1]], [*none, kind[1], others[2], kind[2]])
     assert found.bests_of_kind(WORKLOAD.with_batch(99)) == kind[:2]
-    assert found.bests_of_kind(WORKLOAD) is found.bests_of_kind(wide), "looked for once"
+    found.places.clear()
+    assert found.bests_of_kind(wide) == kind[:2], "looked for once"
     assert found.bests_of_kind(WORKLOAD.for_pass("dgrad")) == []
+
+
+def test_a_record_that_is_added_is_known_as_if_it_had_been_read(tmp_path):
+    log = TuningLog(tmp_path / "log.jsonl")
+    log.append(known(config=A, median_us=5))
+    wide = dataclasses.replace(WORKLOAD, input_size=(33, 33))
+    database = Database.behind_log(log.path, alone=True)
+    assert database.bests_of_kind(WORKLOAD) and not database.other_sizes(WORKLOAD, "here")
+    assert configs_of(database) == [A]
+    log.followers.append(database.add)
+    for each in (known(config=B, median_us=1), known(config=A, status=Status.WRONG), known(workload=wide)):
+        log.append(each)
+    again = Database.load([log.path])
+    assert list(database) == list(again) and len(list(again)) == 4
+    assert configs_of(database) == configs_of(again) == [B]
+    assert database.bests_of_kind(WORKLOAD) == again.bests_of_kind(WORKLOAD)
+    assert database.other_sizes(WORKLOAD, "here") == again.other_sizes(WORKLOAD, "here") == [wide]
+
+
+def test_a_log_that_is_missing_can_be_added_to(tmp_path):
+    database = Database.behind_log(tmp_path / "log.jsonl", alone=True)
+    database.add(known(config=A))
+    assert configs_of(database) == [A] == configs_of(database.of_first_place)

@@ -48,7 +48,7 @@ def drawn(draw: random.Random) -> TuningRecord:
         median_us=draw.choice([3.0, 4.5, 9.0]),
         baseline_us=draw.choice([None, 6.0, 7.0]),
         status=draw.choice([*[Status.OK] * 8, *Status]),
-        predicted=draw.random() < 0.1,
+        computed=draw.random() < 0.1,
         created=str(draw.randrange(100)),
     )
     others = {"onednn-nchw": Measurement(median_us=5.0, spread_us=0.0, rounds=3, contention=draw.choice([0.0, 0.4]))}
@@ -98,7 +98,7 @@ def test_a_database_says_what_all_records_say(tmp_path, seed):
     assert list(found) == list(made)
     said = {path: count for path, count in damaged.items() if count}
     assert len(found.problems) == len(said) and all(
-        f"{path}: {count} damaged lines set aside; line " in problem
+        f"{path}: {count} damaged line{'s' * (count > 1)} set aside; line " in problem
         for (path, count), problem in zip(said.items(), found.problems, strict=True)
     )
     for keep in (1, 3):
@@ -196,6 +196,6 @@ def test_a_log_is_held_in_less_than_its_own_size(tmp_path):
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert sum(map(len, held.by_family.values())) == len(lines) == 60 * 51
+    assert sum(map(len, held.values())) == len(lines) == 60 * 51
     assert after - before < 0.7 * size
-    assert all(isinstance(records, HeldRecords) for records in held.by_family.values())
+    assert all(isinstance(records, HeldRecords) for records in held.values())

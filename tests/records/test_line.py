@@ -28,7 +28,7 @@ measurements = st.builds(
     median_us=times_us,
     spread_us=times_us,
     rounds=st.integers(0, 10**6),
-    predicted=st.booleans(),
+    computed=st.booleans(),
 )
 names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=12)
 records = st.builds(
@@ -153,7 +153,12 @@ def test_any_part_of_a_line_may_be_anything():
             assert decode(encode(record)) == record
             printed = [str(record.config), record.detail, record.device, record.workload.key, *record.providers]
             assert "".join(printed).isprintable()
-            assert record.cost > 0 and isinstance(record.rank, tuple) and hash((record.workload, record.config))
+            assert (
+                record.time_us > 0
+                and record.slowness
+                and isinstance(record.rank, tuple)
+                and hash((record.workload, record.config))
+            )
     assert read > 20, "some do no harm"
 
 

@@ -87,7 +87,7 @@ def test_a_link_that_leads_nowhere_holds_nothing(tmp_path):
 def test_a_name_that_would_clear_the_screen_is_printed_harmlessly(tmp_path):
     (tmp_path / "\x1b[2J\n.jsonl").write_text("garbage")
     (problem,) = Database.load([tmp_path]).problems
-    assert problem.isprintable() and "1 damaged lines set aside; line 1: not a tuning record" in problem
+    assert problem.isprintable() and "1 damaged line set aside; line 1: not a tuning record" in problem
 
 
 # -- any size ----------------------------------------------------------------------------------------------------------

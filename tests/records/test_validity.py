@@ -17,9 +17,9 @@ MADE = {"torch": "2.13.0+cpu", "tvm": "0.27.0", "template": "1"}
 CPU, CUDA = Config.of("cpu.fprop_nhwc"), Config.of("cuda.fprop_nhwc")
 
 
-def made(*, config=CPU, without=(), status=Status.OK, predicted=False, **other):
+def made(*, config=CPU, without=(), status=Status.OK, computed=False, **other):
     versions = {name: version for name, version in {**MADE, **other}.items() if name not in without}
-    record = record_of(workload_of(), config=config, status=status, predicted=predicted)
+    record = record_of(workload_of(), config=config, status=status, computed=computed)
     return dataclasses.replace(record, versions=versions)
 
 
@@ -38,7 +38,7 @@ def made(*, config=CPU, without=(), status=Status.OK, predicted=False, **other):
         (made(template="2"), "version 2 of cpu.fprop_nhwc"),
         (made(config=CUDA), ""),
         (made(config=CUDA, torch="2.13.0+cu130"), "PyTorch 2.13.0+cu130"),  # with libraries of its own
-        (made(predicted=True, torch="2.12.0"), ""),  # computed: PyTorch's op has no part in it
+        (made(computed=True, torch="2.12.0"), ""),  # computed: PyTorch's op has no part in it
         (made(status=Status.COMPILE_ERROR, torch="2.12.0"), ""),
         (made(status=Status.COMPILE_ERROR, tvm="0.26"), "TVM 0.26"),
     ],

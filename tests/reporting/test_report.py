@@ -179,7 +179,6 @@ def test_what_is_predicted_is_said_to_be(logs, monkeypatch):
     assert {each.basis for each in row.passes} == {"predicted"} and row.passes[0].provider == "dwconv"
     assert row.passes[0].to_win_us == pytest.approx(0.08 * 1000 / 12.3)
     monkeypatch.setattr("dwconv.dispatch.decide.is_safe", lambda *_, **__: False)
-    monkeypatch.setattr("dwconv.tuner.expected_gain.is_safe", lambda *_, **__: False)
     (row,) = dwconv.report(layer(), X).rows
     assert row.passes[0].provider == "pytorch" and row.passes[0].now_us == pytest.approx(1000)
     assert row.passes[0].to_win_us == pytest.approx(1000 * (1 - 1 / 12.3))

@@ -7,6 +7,7 @@ import dataclasses
 import fake_tuning as fake
 import pytest
 
+from dwconv.records.database import Database
 from dwconv.tuner import agenda as agenda_module
 from dwconv.tuner.agenda import Agenda, in_proportion, without_searched
 
@@ -34,11 +35,15 @@ def test_what_was_confirmed_on_this_device_is_left_out():
     trial, other = (fake.record(workload, config, median_us=1.0) for workload in (SMALL, LARGE))
     elsewhere = dataclasses.replace(other, confirmed=True, device="elsewhere")
     records = [trial, dataclasses.replace(trial, confirmed=True), other, elsewhere]
-    assert without_searched([SMALL, LARGE], records, fake.TARGET) == [LARGE]
+    assert without_searched([SMALL, LARGE], Database.of(records), fake.TARGET) == [LARGE]
     raced = dataclasses.replace(other, confirmed=True, raced=True)
-    assert without_searched([SMALL, LARGE], [*records, raced], fake.TARGET) == [LARGE], "a race is no search"
+    assert without_searched([SMALL, LARGE], Database.of([*records, raced]), fake.TARGET) == [LARGE], (
+        "a race is no search"
+    )
     old = dataclasses.replace(other, confirmed=True, versions={**other.versions, "torch": "2.1.0"})
-    assert without_searched([SMALL, LARGE], [*records, old], fake.TARGET) == [LARGE], "with another PyTorch"
+    assert without_searched([SMALL, LARGE], Database.of([*records, old]), fake.TARGET) == [LARGE], (
+        "with another PyTorch"
+    )
 
 
 def shares(clock, *, total_s, seconds, takes):

@@ -9,6 +9,7 @@ import pytest
 from planted_gain import plant_gain
 
 from dwconv.problems.workload import PASSES
+from dwconv.records.database import Database
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
 from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, most_to_win_first
@@ -19,8 +20,15 @@ SMALL = dataclasses.replace(fake.WORKLOAD, channels=16, input_size=(14, 14))
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=96, input_size=(56, 56))
 
 
+@pytest.fixture
+def templates(monkeypatch):
+    """A made-up template for each pass."""
+    made = [fake.template(pass_=pass_) for pass_ in PASSES]
+    monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in made})
+
+
 def first_of(counts, *records):
-    return most_to_win_first(counts, fake.TARGET, records)
+    return most_to_win_first(counts, fake.TARGET, Database.of(records))
 
 
 def test_large_passes_come_first_unless_small_ones_run_often():
@@ -41,7 +49,7 @@ def test_what_pytorch_is_slow_at_comes_first():
     assert first_of({fprop: 1, wgrad: 1}) == [wgrad, fprop]
 
 
-def test_where_something_was_measured_little_is_left_to_win():
+def test_where_something_was_measured_little_is_left_to_win(templates):
     config = fake.space(LARGE, fake.TARGET).default
     measured = fake.record(LARGE, config, median_us=100.0)
     assert first_of({SMALL: 1, LARGE: 1}, dataclasses.replace(measured, device="elsewhere")) == [LARGE, SMALL]
@@ -56,15 +64,8 @@ def test_where_something_was_measured_little_is_left_to_win():
 CONFIG = fake.space(LARGE, fake.TARGET).default
 
 
-@pytest.fixture
-def templates(monkeypatch):
-    """A made-up template for each pass."""
-    made = [fake.template(pass_=pass_) for pass_ in PASSES]
-    monkeypatch.setattr(template_module, "all_templates", lambda: {each.name: each for each in made})
-
-
 def stake_of(workload, *records):
-    return ExpectedGains(fake.TARGET, records).of(workload)
+    return ExpectedGains(fake.TARGET, Database.of(records)).of(workload)
 
 
 def measured(workload, *, median_us, confirmed=False):
@@ -125,7 +126,7 @@ def test_nothing_is_expected_where_no_template_fits_or_nothing_worked(templates,
     assert stake_of(LARGE).win_us == 0
 
 
-def test_a_predicted_kernel_leaves_little_where_it_runs_and_its_gain_where_it_does_not(monkeypatch):
+def test_a_predicted_kernel_leaves_little_where_it_runs_and_its_gain_where_it_does_not(templates, monkeypatch):
     planted = plant_gain(monkeypatch)
     planted.config = CONFIG
     runs = stake_of(LARGE)
@@ -175,21 +176,28 @@ def test_a_layer_measured_at_other_sizes_is_expected_to_do_as_at_the_nearest(tem
 
 def test_what_a_step_may_gain_goes_down_as_layers_are_confirmed(templates):
     counts = {LARGE: 3, SMALL: 1}
-    step = StepTime(counts, fake.TARGET, [])
+    known = Database.of([])
+    step = StepTime(counts, fake.TARGET, known)
     before = step.to_gain
     assert before.gain_us == pytest.approx(3 * stake_of(LARGE).win_us + stake_of(SMALL).win_us)
     found = measured(LARGE, median_us=100.0, confirmed=True)
-    step.add(found)
+    known.add(found)
+    step.update(LARGE)
     after = step.to_gain
     assert after.gain_us == pytest.approx(stake_of(SMALL).win_us)
     assert after.depthwise_us == pytest.approx(300 + stake_of(SMALL).now_us)
-    assert StepTime(counts, fake.TARGET, [found]).to_gain == after, "as when the campaign goes on from its log"
-    step.add(measured(SMALL, median_us=10.0))
+    assert StepTime(counts, fake.TARGET, Database.of([found])).to_gain == after, (
+        "as when the campaign goes on from its log"
+    )
+    known.add(measured(SMALL, median_us=10.0))
+    step.update(SMALL)
     assert str(step.to_gain) == "0.00 ms a step (0%)" and step.to_gain.gain_us == pytest.approx(0.5)
 
 
 def test_a_kernel_without_the_bias_counts_for_the_layer_with_it(templates):
     biased = dataclasses.replace(LARGE, bias=True)
-    step = StepTime({biased: 1}, fake.TARGET, [])
-    step.add(measured(LARGE, median_us=50.0, confirmed=True))
+    known = Database.of([])
+    step = StepTime({biased: 1}, fake.TARGET, known)
+    known.add(measured(LARGE, median_us=50.0, confirmed=True))
+    step.update(LARGE)
     assert step.to_gain.depthwise_us == pytest.approx(100)

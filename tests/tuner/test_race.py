@@ -12,6 +12,7 @@ import rich.console
 
 from dwconv.errors import EnvironmentFailure, LogError, WorkerCannotStart
 from dwconv.problems.workload import PASSES, Workload
+from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules import template as template_module
@@ -78,7 +79,14 @@ def log(tmp_path):
 def run(log, *workloads, seconds=60.0, records=(), progress=None, **counts):
     wanted = dict.fromkeys(workloads, 1)
     return race(
-        wanted, fake.TARGET, log=log, seconds=seconds, records=records, workers=None, progress=progress, **counts
+        wanted,
+        fake.TARGET,
+        log=log,
+        seconds=seconds,
+        known=Database.of(records),
+        workers=None,
+        progress=progress,
+        **counts,
     )
 
 
@@ -99,7 +107,7 @@ def test_what_has_most_to_win_comes_first_and_gets_more_candidates(comparisons, 
     assert [workload for workload, _ in comparisons.raced] == [LARGE, SMALL]
     counts = expected_gain.shares({SMALL: 1.0, fake.WORKLOAD: 9.0, LARGE: 1000.0})
     assert counts == {SMALL: 1, fake.WORKLOAD: 1, LARGE: expected_gain.MOST_STARTS}
-    often = expected_gain.expected_gains_us({SMALL: 1000, LARGE: 1}, fake.TARGET, [])
+    often = expected_gain.expected_gains_us({SMALL: 1000, LARGE: 1}, fake.TARGET, Database.of([]))
     assert often[SMALL] > often[LARGE]
 
 
@@ -206,18 +214,18 @@ BUSY = Measurement(median_us=WON, spread_us=1.0, rounds=9, contention=0.5)
         ([known_record(versions={"math": "fast"})], False),
         ([known_record(measurement=dataclasses.replace(BUSY, median_us=LOST), confirmed=False)], False),
         ([known_record(status=Status.CRASHED, measurement=None, confirmed=False)], True),
-        ([known_record(measurement=Measurement(median_us=1.0, spread_us=0, rounds=1, predicted=True))], False),
+        ([known_record(measurement=Measurement(median_us=1.0, spread_us=0, rounds=1, computed=True))], False),
     ],
 )
 def test_what_is_known(comparisons, records, known):
-    assert is_known(records, fake.TARGET) is known
+    assert is_known(fake.WORKLOAD, fake.TARGET, Database.of(records), broken={}) is known
 
 
 def test_a_confirmed_record_that_is_not_legal_any_more_does_not_count(comparisons, monkeypatch):
     record = known_record()
     other = fake.template(space=fake.small_space)
     monkeypatch.setattr(template_module, "all_templates", lambda: {other.name: other})
-    assert not is_known([record], fake.TARGET)
+    assert not is_known(record.workload, fake.TARGET, Database.of([record]), broken={})
 
 
 # -- progress --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Again: what was best with other versions is tried first, and is no result."""
+"""WarmStart: what was best with other versions is tried first, and is no result."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import fake_tuning as fake
 import pytest
 
+from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
@@ -84,7 +85,7 @@ def test_what_is_current_is_not_tried_before_the_default(log):
 
 def test_as_many_are_tried_as_are_asked_for(old):
     spaces, configs = loop.SpaceUnion.of(fake.WORKLOAD, fake.TARGET), fastest(old)
-    strategy = warm_start.Again(spaces, configs, then=None)
+    strategy = warm_start.WarmStart(spaces, configs, then=None)
     assert [strategy.ask(count) for count in (1, 9, 9)] == [configs[:1], configs[1:], []]
 
 
@@ -110,23 +111,25 @@ def test_refresh_races_the_best_again_and_nothing_else(log, old):
     assert runner.measured == runner.confirmed == fastest(old)
     assert result.stopped is Stop.REFRESHED and result.best.confirmed and result.best.config == fastest(old)[0]
     assert len(log.load().records) == len(old) + 2 * warm_start.MOST
-    assert to_race_again([fake.WORKLOAD], log.load().records, fake.TARGET) == []
+    assert to_race_again([fake.WORKLOAD], Database.load([log.path]), fake.TARGET) == []
 
 
 def test_an_interrupted_refresh_goes_on(log, old):
     tune(log, fake.FakeRunner(interrupt_after=3), plan=REFRESH, trials=None)
-    assert to_race_again([fake.WORKLOAD], log.load().records, fake.TARGET) == [fake.WORKLOAD]
+    assert to_race_again([fake.WORKLOAD], Database.load([log.path]), fake.TARGET) == [fake.WORKLOAD]
     runner = fake.FakeRunner()
     tune(log, runner, plan=REFRESH, trials=None)
     assert runner.measured == fastest(old)[3:] and runner.confirmed == fastest(old)
-    assert to_race_again([fake.WORKLOAD], log.load().records, fake.TARGET) == []
+    assert to_race_again([fake.WORKLOAD], Database.load([log.path]), fake.TARGET) == []
 
 
 def test_what_other_logs_know_is_raced_again_too(tmp_path, log, old):
     other = TuningLog(tmp_path / "other.jsonl")
     elsewhere = [*log.load().records, dataclasses.replace(old[0], device="another")]
+    known = Database.load([other.path])
+    known.places.append(Database.of(elsewhere).places[0])
     runner = fake.FakeRunner()
-    tune(other, runner, plan=SearchPlan(refresh=True, elsewhere=elsewhere), trials=None)
+    tune(other, runner, plan=SearchPlan(refresh=True, known=known), trials=None)
     assert runner.measured == fastest(old)
 
 
@@ -153,10 +156,10 @@ def test_what_is_raced_again_was_measured_here_and_is_not_confirmed_since(log):
         stale,
         dataclasses.replace(elsewhere, device="another"),
         dataclasses.replace(failed, status=Status.CRASHED, measurement=None),
-        dataclasses.replace(predicted, measurement=dataclasses.replace(predicted.measurement, predicted=True)),
+        dataclasses.replace(predicted, measurement=dataclasses.replace(predicted.measurement, computed=True)),
         fresh,
         dataclasses.replace(now, workload=fresh.workload, confirmed=True),
         tried,
         dataclasses.replace(now, workload=tried.workload),
     ]
-    assert to_race_again(workloads, records, fake.TARGET) == [stale.workload, tried.workload]
+    assert to_race_again(workloads, Database.of(records), fake.TARGET) == [stale.workload, tried.workload]

@@ -25,7 +25,7 @@ from dwconv.tuner.race.ranks import Counts
 raced: list[str] = []
 
 
-def race_one(target: Target, counts: Counts, *, seconds: float) -> RaceResult:
+def race_one(target: Target, counts: Counts, *, seconds: float, state: object) -> RaceResult:
     """Every kernel wins."""
     log = TuningLog(log_path(target))
     for workload in counts:

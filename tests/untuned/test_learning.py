@@ -53,7 +53,7 @@ def test_evidence_leaves_out_what_says_nothing():
     contended = dataclasses.replace(good.measurement, contention=0.5)
     nothing = [
         record_of(workload, config=config, device=DEVICE, status=Status.CRASHED),
-        record_of(workload, config=config, device=DEVICE, predicted=True),
+        record_of(workload, config=config, device=DEVICE, computed=True),
         record_of(workload, config=config, device=DEVICE, baseline_us=None),
         dataclasses.replace(good, measurement=contended),
         dataclasses.replace(good, versions={"math": "fast"}),

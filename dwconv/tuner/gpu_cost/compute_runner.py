@@ -1,7 +1,7 @@
 """ComputeRunner: the computed cost of candidates on a GPU that is not in this machine.
 
 Workers build each candidate, compute its cost from the machine code, and run its source on the CPU, in the simulator,
-to verify it. The records are marked as predicted: they rank candidates, and never count as measured.
+to verify it. The records are marked as computed: they rank candidates, and never count as measured.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class ComputeRunner:
         known = dataclasses.replace(known, verdict=verdict, resources=outcome.resources)
         if verdict is not None and not verdict.right:
             return dataclasses.replace(known, detail=verdict.reason)
-        time = Measurement(median_us=outcome.microseconds, spread_us=0.0, rounds=0, predicted=True)
+        time = Measurement(median_us=outcome.microseconds, spread_us=0.0, rounds=0, computed=True)
         return dataclasses.replace(known, measurement=time)
 
 

@@ -1,4 +1,4 @@
-"""At once: the race before a model's first step, on each device that it uses, together with the other ranks of a
+"""The race before a model's first step, on each device that it uses, together with the other ranks of a
 distributed job."""
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import torch
 
 from dwconv.dispatch import packed
 from dwconv.dispatch.decide import target_of
+from dwconv.dispatch.kernel_state import KernelState
 from dwconv.dispatch.knowledge import measured
 from dwconv.errors import BrokenInstallation, LogError
 from dwconv.problems.target import CudaTarget, Target
@@ -22,9 +23,12 @@ from dwconv.tuner.race.race_result import RaceResult
 from dwconv.tuner.race.ranks import Counts
 
 
-def race_for(counts: Mapping[torch.device, Counts], *, seconds: float) -> list[RaceResult]:
+def race_for(
+    counts: Mapping[torch.device, Counts], *, seconds: float, state: KernelState | None = None
+) -> list[RaceResult]:
     """Race the workloads of every device, and write what is measured to the user's own log: a result for each kind of
-    device. ``seconds`` is for each of them.
+    device. ``seconds`` is for each of them. ``state``:
+    what this process has learnt of its kernels.
 
     In a distributed job every rank has to call it. Whatever keeps it from racing is told by the results; only ctrl-C is
     raised."""
@@ -35,14 +39,14 @@ def race_for(counts: Mapping[torch.device, Counts], *, seconds: float) -> list[R
             of_target[workload] = of_target.get(workload, 0) + count
 
     def race_one(target: Target, wanted: Counts) -> RaceResult:
-        return _race_one(target, wanted, seconds=seconds)
+        return _race_one(target, wanted, seconds=seconds, state=state)
 
     if ranks.are_several():
         return ranks.race_together(of_targets, race=race_one)
     return [race_one(target, wanted) for target, wanted in of_targets.items()]
 
 
-def _race_one(target: Target, counts: Counts, *, seconds: float) -> RaceResult:
+def _race_one(target: Target, counts: Counts, *, seconds: float, state: KernelState | None) -> RaceResult:
     try:
         check_can_build()
     except BrokenInstallation as error:
@@ -65,7 +69,9 @@ def _race_one(target: Target, counts: Counts, *, seconds: float) -> RaceResult:
         Workers(target, jobs=jobs, build=BUILD_CACHED, compiles_calls=False) as workers,
         RaceProgress() as progress,
     ):
-        return race(counts, target, log=log, seconds=seconds, records=known, workers=workers, progress=progress)
+        return race(
+            counts, target, log=log, seconds=seconds, known=known, workers=workers, state=state, progress=progress
+        )
 
 
 def _without_race(target: Target, counts: Counts, *, problem: str) -> RaceResult:

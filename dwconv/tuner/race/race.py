@@ -8,20 +8,21 @@ PyTorch's own op is faster still. What wins is verified as the finalists of a se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from dwconv.errors import EnvironmentFailure, LogError, WorkerError
 from dwconv.measure.comparisons import Comparisons
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
-from dwconv.records.record import TuningRecord
 from dwconv.tuner.race.race_result import RaceResult
 from dwconv.tuner.race.race_state import RaceState
 from dwconv.tuner.search.interrupts import ctrl_c_waits
 
 if TYPE_CHECKING:
+    from dwconv.dispatch.kernel_state import KernelState
     from dwconv.measure.runner import Workers
+    from dwconv.records.database import Database
     from dwconv.records.log import TuningLog
 
 TellProgress = Callable[[RaceResult], None]
@@ -33,11 +34,12 @@ def race(
     *,
     log: TuningLog,
     seconds: float,
-    records: Iterable[TuningRecord],
+    known: Database,
     workers: Workers,
+    state: KernelState | None = None,
     progress: TellProgress | None = None,
 ) -> RaceResult:
-    """Race what ``records`` do not tell of this device yet; what is measured is in ``log`` at once.
+    """Race what ``known`` does not tell of this device yet; what is measured is in ``log`` at once.
 
     ``counts``: how often a step runs each workload; those with most to win come first. After ``seconds``, which count
     the start of the ``workers``, no further one begins. They start only if there is something to race, and stay with
@@ -45,20 +47,20 @@ def race(
 
     Ctrl-C is raised, when what was measured is in the log. A log that cannot be written, workers that cannot start and
     a machine that is short of something end the race; ``problem`` of the result says so."""
-    state = RaceState(counts, target, records=list(records), seconds=seconds)
-    if not state.waiting:
-        return state.report()
+    race_state = RaceState(counts, target, known=known, seconds=seconds, state=state)
+    if not race_state.waiting:
+        return race_state.report()
     try:
         log.check_writable()
         if progress:
-            progress(state.report())
-        for records_of_comparison in Comparisons(workers, is_worth=state.is_worth).run(state.next_comparison):
+            progress(race_state.report())
+        for records_of_comparison in Comparisons(workers, is_worth=race_state.is_worth).run(race_state.next_comparison):
             with log.locked(), ctrl_c_waits():
                 for record in records_of_comparison:
                     log.append(record)
-                state.add(records_of_comparison)
+                race_state.add(records_of_comparison)
             if progress:
-                progress(state.report())
+                progress(race_state.report())
     except (LogError, WorkerError, EnvironmentFailure) as error:
-        state.problem = str(error)
-    return state.report()
+        race_state.problem = str(error)
+    return race_state.report()

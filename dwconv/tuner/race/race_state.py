@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from dwconv.dispatch.advantage import beats_pytorch
+from dwconv.dispatch.kernel_state import KernelState
 from dwconv.errors import NoTemplate
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
@@ -43,22 +44,27 @@ class _Comparison:
 
 
 class RaceState:
-    """``counts``: how often a step runs each workload. ``records``: what is known. After ``seconds`` no comparison
+    """``counts``: how often a step runs each workload. ``state``: what this process has
+    learnt of its kernels. After ``seconds`` no comparison
     begins."""
 
     def __init__(
-        self, counts: Mapping[Workload, int], target: Target, *, records: Sequence[TuningRecord], seconds: float
+        self,
+        counts: Mapping[Workload, int],
+        target: Target,
+        *,
+        known: Database,
+        seconds: float,
+        state: KernelState | None = None,
     ) -> None:
         self._target = target
-        self._known_records = records
+        self._database = known
         self._started_s = time.monotonic()
         self._ends_s = self._started_s + seconds
-        of_workload: dict[Workload, list[TuningRecord]] = defaultdict(list)
-        for record in records:
-            of_workload[record.workload].append(record)
-        self._known = tuple(each for each in counts if is_known(of_workload[each], target))
+        broken = state.broken if state else {}
+        self._known = tuple(each for each in counts if is_known(each, target, known, broken=broken))
         unknown = {each: count for each, count in counts.items() if each not in self._known}
-        expected_gains = expected_gains_us(unknown, target, records) if unknown else {}
+        expected_gains = expected_gains_us(unknown, target, known)
         self._shares = shares(expected_gains)
         self.waiting = sorted(expected_gains, key=lambda each: expected_gains[each], reverse=True)
         """Workloads to race, those with most to win first."""
@@ -87,10 +93,10 @@ class RaceState:
 
     def _comparison_of(self, workload: Workload) -> _Comparison:
         try:
-            known = starts(workload, self._target, self._known_records)
+            found = starts(workload, self._target, self._database.bests_of_kind(workload))
         except NoTemplate:
-            known = []
-        return _Comparison(workload=workload, configs=[start.config for start in known[: self._shares[workload]]])
+            found = []
+        return _Comparison(workload=workload, configs=[start.config for start in found[: self._shares[workload]]])
 
     def add(self, records: Sequence[TuningRecord]) -> None:
         """The records of the comparison that began first of those that run."""

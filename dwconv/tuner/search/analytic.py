@@ -61,7 +61,7 @@ class Analytic:
 
     def tell(self, record: TuningRecord) -> None:
         if config := self._unseen.mark(record.config):
-            time = record.cost
+            time = record.time_us
             estimate = self._estimate(config)
             usable = math.isfinite(time) and math.isfinite(estimate)
             self._off[config] = time / estimate if usable else None

@@ -41,7 +41,7 @@ class Evolve:
 
     def tell(self, record: TuningRecord) -> None:
         if config := self._unseen.mark(record.config):
-            time = record.cost
+            time = record.time_us if record.relative_time is None else record.relative_time
             self._times[config] = time if math.isfinite(time) else None
 
     def ask(self, count: int) -> list[Config]:

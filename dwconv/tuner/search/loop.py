@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from dwconv import settings
+from dwconv.dispatch.knowledge import is_current
 from dwconv.problems.target import Target
+from dwconv.records.database import Database
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.tuner.choices import Search
@@ -21,7 +23,7 @@ from dwconv.tuner.search.search_result import USUAL_BUDGET, Budget, Stop, Tuning
 from dwconv.tuner.search.search_state import SearchState, TellProgress
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.tuner.search.strategies import Strategy, make_strategy
-from dwconv.tuner.search.warm_start import Again, bests_of_other_versions, current
+from dwconv.tuner.search.warm_start import WarmStart, bests_of_other_versions
 from dwconv.untuned.starts import starts
 
 if TYPE_CHECKING:
@@ -50,8 +52,9 @@ class SearchPlan:
     made with the versions of PyTorch, TVM and the template that are here."""
     refresh: bool = False
     """Only what was best with other versions is tried, whatever the strategy."""
-    elsewhere: Iterable[TuningRecord] = ()
-    """Records of other logs, of any device: evolve starts from the best of them for this workload and similar ones."""
+    known: Database | None = None
+    """What is known, of any device: evolve starts from the best of this workload and similar ones. Its first place is
+    the log, which is read if this is None."""
 
 
 USUAL_PLAN = SearchPlan()
@@ -77,15 +80,15 @@ def tune_workload(
     Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
     """
     spaces = SpaceUnion.of(workload, target)
-    records = _comparable(log.load().records, target)
-    known = [*records, *_comparable(plan.elsewhere, target)]
-    searching = None if plan.refresh else _strategy(workload, target, spaces, plan, records)
-    strategy = Again(spaces, bests_of_other_versions(workload, known, spaces), then=searching)
+    known = plan.known or Database.behind_log(log.path, alone=True)
+    searching = None if plan.refresh else _strategy(workload, target, spaces, plan, known)
+    again = bests_of_other_versions(workload, _comparable(workload, known, target), spaces)
+    strategy = WarmStart(spaces, again, then=searching)
     analytic = searching if isinstance(searching, Analytic) else None
     state = SearchState(workload, target, budget=budget, spaces=spaces, progress=progress, analytic=analytic)
     if plan.resume:
         checks = runner.check and runner.predicts(target, strategy=plan.strategy)
-        for record in current(record for record in records if record.workload == workload):
+        for record in filter(is_current, _comparable(workload, known.of_first_place, target)):
             if checks and record.status is Status.OK and record.verdict is None:
                 continue  # its cost was computed, but it was never run: this time it is checked
             state.add(record, known=True)
@@ -108,13 +111,11 @@ def tune_workload(
         return state.report(stopped=stopped)
 
 
-def _strategy(
-    workload: Workload, target: Target, spaces: SpaceUnion, plan: SearchPlan, records: Iterable[TuningRecord]
-) -> Strategy:
-    known = []
+def _strategy(workload: Workload, target: Target, spaces: SpaceUnion, plan: SearchPlan, known: Database) -> Strategy:
+    found = []
     if plan.strategy == "evolve":
-        known = [start.config for start in starts(workload, target, [*records, *plan.elsewhere])]
-    return make_strategy(plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=known)
+        found = [start.config for start in starts(workload, target, known.bests_of_kind(workload))]
+    return make_strategy(plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=found)
 
 
 def _search(state: SearchState, strategy: Strategy, log: TuningLog, runner: Callable[[], Runner]) -> Stop:
@@ -137,6 +138,6 @@ def _search(state: SearchState, strategy: Strategy, log: TuningLog, runner: Call
     return stopped
 
 
-def _comparable(records: Iterable[TuningRecord], target: Target) -> list[TuningRecord]:
-    """The records of this device with the same arithmetic."""
-    return [record for record in records if record.device == target.device and record.fast_math == target.fast_math]
+def _comparable(workload: Workload, known: Database, target: Target) -> list[TuningRecord]:
+    """The records of the workload on this device with the same arithmetic."""
+    return [record for record in known.records(workload, target.device) if record.fast_math == target.fast_math]

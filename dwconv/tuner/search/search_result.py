@@ -84,9 +84,9 @@ class TuningResult:
         return self.best.measurement.median_us if self.best and self.best.measurement else None
 
     @property
-    def predicted(self) -> bool:
+    def computed(self) -> bool:
         """True if the best was computed, never run."""
-        return bool(self.best and self.best.measurement and self.best.measurement.predicted)
+        return bool(self.best and self.best.measurement and self.best.measurement.computed)
 
     @property
     def percent_of_limit(self) -> float | None:

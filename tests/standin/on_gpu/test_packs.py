@@ -64,7 +64,7 @@ def test_kernels_that_were_computed_run_if_asked(monkeypatch: pytest.MonkeyPatch
     log = TuningLog(tmp_path / "log.jsonl")
     for workload in PASSES_OF_LAYER:
         config = templates_for(workload, absent)[0].space(workload, absent).default
-        record = record_of(workload, config=config, device=absent.device, predicted=True, baseline_us=None)
+        record = record_of(workload, config=config, device=absent.device, computed=True, baseline_us=None)
         log.append(record)
     made = make_pack(PASSES_OF_LAYER, absent, folder=tmp_path / "pack", known=Database.load([log.path]))
     assert not made.manifest.made_for.measured

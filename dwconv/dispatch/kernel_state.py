@@ -1,0 +1,42 @@
+"""KernelState: what a process has learnt of its kernels, which its next decisions heed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dwconv.problems.target import Target
+    from dwconv.problems.workload import Workload
+    from dwconv.schedules.template import Candidate
+
+MOST_SIZES = 8
+"""Sizes of one layer that predictions are made for in a process. To decide and build takes up to seconds for each; a
+run whose sizes never repeat would do nothing else."""
+
+
+@dataclass
+class KernelState:
+    """Kept, and cleared, by whoever builds the kernels: ``dwconv.call.plan`` for calls."""
+
+    broken: dict[Candidate, str] = field(default_factory=dict)
+    """Why kernels are not used: they could not be built, or were wrong when they were checked."""
+    predicted: dict[tuple[str, str], Candidate] = field(default_factory=dict)
+    """The predicted kernels, by family of workloads and device. Each runs at other batch sizes too: nobody should wait
+    for another build at the last, smaller batch of an epoch."""
+    sizes: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The families of workloads that a prediction was made for, by layer and device."""
+
+    def note_prediction(self, workload: Workload, target: Target) -> None:
+        """A prediction is made for ``workload``."""
+        self.sizes[workload.layer, target.device].add(workload.family)
+
+    def has_too_many_sizes(self, workload: Workload, target: Target) -> bool:
+        """True if predictions were made for as many other sizes of the layer as may be."""
+        sizes = self.sizes.get((workload.layer, target.device), set())
+        return len(sizes) >= MOST_SIZES and workload.family not in sizes
+
+    def clear(self) -> None:
+        for learnt in (self.broken, self.predicted, self.sizes):
+            learnt.clear()
