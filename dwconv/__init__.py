@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
     from dwconv.model.conversion import summary as summary
+    from dwconv.model.convert import convert as convert
     from dwconv.model.layers import layers as layers
     from dwconv.model.reverting import revert as revert
-    from dwconv.nn import convert as convert
     from dwconv.packs.load import load_pack as load_pack
     from dwconv.reporting import report as report
     from dwconv.reporting.explanation import explain as explain
@@ -41,7 +41,7 @@ _HOMES = {
     "active": "dwconv.call.active",
     "conv1d": "dwconv.call.functional",
     "conv2d": "dwconv.call.functional",
-    "convert": "dwconv.nn",
+    "convert": "dwconv.model.convert",
     "explain": "dwconv.reporting.explanation",
     "layers": "dwconv.model.layers",
     "load_pack": "dwconv.packs.load",

@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from dwconv import convert
 from dwconv.commands.command_line import integers
 from dwconv.errors import DwconvWarning, NoPlan
 from dwconv.model.by_name import load_model
-from dwconv.nn import convert
 from dwconv.parallel.agreement import agreed, run_on_ranks
 from dwconv.parallel.joining import Rank, ranks
 from dwconv.parallel.pipeline.measured_events import measured_events

@@ -17,7 +17,8 @@ from dwconv.discovery.step import unwrapped
 from dwconv.errors import InvalidWorkload
 from dwconv.model.conversion import ConvertedLayer, without_wrappers
 from dwconv.model.converted_classes import is_functional
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, why_left
+from dwconv.model.swaps import why_left
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
 from dwconv.reporting.ran import in_an_example, so_far
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of

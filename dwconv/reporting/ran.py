@@ -20,7 +20,8 @@ from dwconv.call.plan import plans
 from dwconv.discovery import DiscoveredLayer, discover
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.same_padding import SamePadding, same_padding
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, why_left
+from dwconv.model.swaps import why_left
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Pass, resolve_padding
 

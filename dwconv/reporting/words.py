@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dwconv.nn import shown_name
+from dwconv.model.conversion import shown_name
 from dwconv.system import versions
 
 if TYPE_CHECKING:

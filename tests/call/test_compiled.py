@@ -52,7 +52,7 @@ def called():
 @pytest.fixture(autouse=True)
 def anew():
     torch._dynamo.reset()
-    dwconv.nn.reset()
+    dwconv.reset()
 
 
 def convolutions(seen):

@@ -1,0 +1,97 @@
+"""``convert``: lets the depthwise layers of a model run on tuned kernels.
+
+layers   ──► swapped (swaps), each for a class of the same kind (converted_classes, same_padding)
+example  ──► discovered (discovery) ──► functional calls swapped ──► raced (tuner.race)
+summary  ◄── what was done (conversion)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch import nn
+
+from dwconv import settings
+from dwconv.call.functional import reset
+from dwconv.call.plan import kernel_state
+from dwconv.discovery.step import unwrapped
+from dwconv.errors import InvalidChoice
+from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
+from dwconv.model.swaps import Swaps, swap_layers
+
+if TYPE_CHECKING:
+    from dwconv.discovery import Discovery
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def convert(
+    model: Model, example_inputs: Any = None, *, seconds: float | None = None, functional: bool | None = None
+) -> Model:
+    """Let the depthwise ``nn.Conv1d`` and ``nn.Conv2d`` layers of ``model`` run on tuned kernels, in place.
+
+    Returns ``model``, the same object; ``dwconv.summary(model)`` tells what was done. The layers stay the objects they
+    are, with their parameters, hooks, mode and names; only their class changes, to a subclass of what it was. So
+    optimizers, state dicts and checkpoints made before keep working. Numbers agree with PyTorch's within rounding.
+    Converting again changes nothing. A subclass of PyTorch's layers is converted if its forward pass is theirs.
+
+    With ``example_inputs`` (a tensor, a tuple of positional arguments, or a dict of keyword arguments, on the model's
+    device) the model takes one step on them, which changes nothing in it. A few known configurations of each pass that
+    ran, and that nobody tuned on this device, are then raced against PyTorch's op. What is the fastest runs from the
+    next call on, and is remembered in the user's own log. After ``seconds``, 60 by default, no further pass is begun;
+    those with most to win came first. Call it on every rank of a distributed job: one races for all.
+
+    ``functional``: what becomes of calls of ``F.conv1d`` and ``F.conv2d`` in the model's own code, on the weight of a
+    layer or on any other. True: the forward pass of the model runs under ``dwconv.active``. None, the default: so do
+    the modules that made such calls in the example; without an example none. False: these calls stay on PyTorch's op.
+
+    Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
+    InvalidChoice for ``seconds`` that are no time. Then, and after ctrl-C, nothing in the model has changed; what was
+    measured is kept. Whatever else keeps it from racing is told by the summary, and the model is converted.
+    """
+    if example_inputs is None and seconds is not None:
+        raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")
+    seconds = settings.RACE_SECONDS if seconds is None else seconds
+    if not seconds >= 0:
+        raise InvalidChoice(f"seconds={seconds} is no time; use 0 or more")
+    swaps = Swaps()
+    try:
+        told = swap_layers(model, swaps)
+        if functional:
+            swaps.make_functional(unwrapped(model))
+            told = dataclasses.replace(told, functional=True)
+        if example_inputs is not None:
+            from dwconv.discovery import discover  # late, as the race is: converting alone needs neither
+            from dwconv.tuner.race.model_race import race_for
+
+            discovery = discover(model, example_inputs)
+            called = _called(discovery, model, swaps, functional=functional)
+            raced = discovery if functional is not False else discovery.without_functional()
+            races = race_for(raced.counts_by_device(), seconds=seconds, state=kernel_state())
+            reset()  # the next call decides anew
+            skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
+            told = dataclasses.replace(
+                told, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races)
+            )
+    except BaseException:
+        swaps.undo()
+        raise
+    remember(model, told)
+    return model
+
+
+def _called(
+    discovery: Discovery, model: nn.Module, swaps: Swaps, *, functional: bool | None
+) -> dict[str, ConvertedLayer]:
+    """What ran through functional calls, by name. Swaps the modules that made them, if that is left to the example."""
+    modules = dict(unwrapped(model).named_modules())
+    fate = "stays on PyTorch's op: functional=False" if functional is False else "runs on dwconv"
+    called = {}
+    for layer in discovery.layers:
+        if layer.is_functional:
+            where = f"a functional call in {shown_name(layer.caller)} ({type(modules[layer.caller]).__name__})"
+            called[layer.name] = ConvertedLayer(layer.name, f"{where} {fate}")
+            if functional is None:
+                swaps.make_functional(modules[layer.caller])
+    return called

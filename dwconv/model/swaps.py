@@ -1,0 +1,98 @@
+"""Swaps: the classes of a model's modules, changed; and changed back."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from dwconv.model.conversion import ConversionSummary, ConvertedLayer
+from dwconv.model.converted_classes import (
+    class_before_parametrizations,
+    depthwise_class,
+    functional_class,
+    is_functional,
+    overridden,
+    reparametrized,
+    same_padding_class,
+)
+from dwconv.model.same_padding import pads_the_same
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+from dwconv.problems.workload import by
+
+
+class Swaps:
+    """What was swapped, so that it can be undone."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[nn.Module, type[nn.Module]]] = []
+
+    def swap(self, module: nn.Module, to: type[nn.Module]) -> None:
+        self._before.append((module, type(module)))
+        module.__class__ = to
+
+    def make_functional(self, module: nn.Module) -> None:
+        """Its forward pass runs under ``active`` from now on."""
+        if not is_functional(module):
+            self.swap(module, functional_class(module))
+
+    def undo(self) -> None:
+        for module, plain in reversed(self._before):
+            module.__class__ = plain
+
+
+def swap_layers(model: nn.Module, swaps: Swaps) -> ConversionSummary:
+    """Give every depthwise layer that can be converted its class."""
+    converted, skipped, before = [], [], 0
+    for name, module in model.named_modules():
+        if not isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) or module.groups == 1:
+            continue
+        if isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
+            before += 1
+        elif reason := why_left(module):
+            skipped.append(ConvertedLayer(name, f"stays {type(module).__name__}: {reason}"))
+        else:
+            assert not isinstance(module, nn.Conv3d)
+            swaps.swap(module, _class_for(module))
+            converted.append(ConvertedLayer(name, _sizes(module)))
+    return ConversionSummary(converted=tuple(converted), skipped=tuple(skipped), converted_before=before)
+
+
+# -- which class a layer gets -----------------------------------------------------------------------------------------
+
+_DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {nn.Conv1d: DepthwiseConv1d, nn.Conv2d: DepthwiseConv2d}
+
+
+def why_left(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> str | None:
+    """Why a convolution with groups is left alone; None if it can be converted."""
+    if module.groups != module.in_channels:
+        return f"groups={module.groups} of {module.in_channels} channels is not depthwise"
+    if isinstance(module, nn.Conv3d):
+        return "there are no 3-D kernels yet"
+    pytorchs = nn.Conv1d if isinstance(module, nn.Conv1d) else nn.Conv2d
+    own = overridden(class_before_parametrizations(module), pytorchs)
+    if not own or pads_the_same(module):
+        return None
+    return f"its {own[0]} is its own; functional=True runs the depthwise calls in it on dwconv"
+
+
+def _class_for(module: nn.Conv1d | nn.Conv2d) -> type[nn.Module]:
+    """The class that a layer gets which is to be converted."""
+    plain = class_before_parametrizations(module)
+    pytorchs = nn.Conv1d if isinstance(module, nn.Conv1d) else nn.Conv2d
+    ours = _DEPTHWISE[pytorchs]
+    if plain is pytorchs:
+        found = ours
+    elif overridden(plain, pytorchs):
+        found = same_padding_class(plain, ours)
+    else:
+        found = depthwise_class(plain, ours)
+    return found if plain is type(module) else reparametrized(module, found)
+
+
+def _sizes(module: nn.Module) -> str:
+    assert isinstance(module, (nn.Conv1d, nn.Conv2d))
+    multiplier = module.out_channels // module.in_channels
+    words = [f"{module.in_channels} channels", f"kernel {by(module.kernel_size)}"]
+    words += [f"stride {by(module.stride)}"] if any(size != 1 for size in module.stride) else []
+    words += [f"dilation {by(module.dilation)}"] if any(size != 1 for size in module.dilation) else []
+    words += [f"multiplier {multiplier}"] if multiplier != 1 else []
+    return ", ".join(words)
