@@ -24,7 +24,19 @@ BENCHMARKS = {
     "communication": "how gradients get from rank to rank, and how long steps wait for data",
     "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
 }
-"""Benchmarks by name, with a description; the module of that name in this folder has its ``main``."""
+"""Benchmarks by name, with a description."""
+_IN_FOLDERS = {
+    "communication": "parallel.communication",
+    "concurrency": "concurrency.bench",
+    "cuda": "gpu.cuda",
+    "parallel": "parallel.bench",
+    "spaces": "spaces.bench",
+}
+
+
+def module_of(name: str) -> str:
+    """The module with the ``main`` of a benchmark: of its own name in this folder, unless it has a folder."""
+    return f"bench.{_IN_FOLDERS.get(name, name)}"
 
 
 def main(argv: list[str]) -> int:
@@ -32,7 +44,7 @@ def main(argv: list[str]) -> int:
         listed = "\n".join(f"  {name:13}  {purpose}" for name, purpose in BENCHMARKS.items())
         print(f"usage: python -m bench NAME …\n\nbenchmarks (each has --help):\n{listed}", file=sys.stderr)
         return 0 if argv and argv[0] in ("-h", "--help") else 2
-    return int(importlib.import_module(f"bench.{argv[0]}").main(argv[1:]))
+    return int(importlib.import_module(module_of(argv[0])).main(argv[1:]))
 
 
 def _with_allocator_settings() -> None:

@@ -25,7 +25,7 @@ import dwconv
 from bench.cpu import estimate, tuned
 from bench.models import NETWORKS, Network
 from bench.networks import add_device_arguments, add_network_arguments, explain_layers, image_for, network_from
-from bench.race import made_up, step_of
+from bench.paired_steps import made_up, step_of
 from bench.results import add_log_argument, add_out_argument, write_results
 from bench.step_profile import table
 from dwconv import settings
@@ -169,7 +169,7 @@ def raced(
     """The figures of one race, run in a process of its own. Raises WorkerDied, WorkerTimeout."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "bench.race", "--model", network.name, "--out", str(out)]
+        command = [sys.executable, "-m", "bench.paired_steps", "--model", network.name, "--out", str(out)]
         command += ["--batch", str(network.batch), "--image", str(network.image), "--steps", str(steps)]
         try:
             ended = subprocess.run([*command, *options], env=environment, check=False, timeout=timeout_s)

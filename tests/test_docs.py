@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import BENCHMARKS
+from bench.__main__ import BENCHMARKS, module_of
 from dwconv.__main__ import COMMANDS
 from dwconv.parallel import __main__ as parallel
 from dwconv.show import WHAT
@@ -26,7 +26,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PROGRAMS = re.compile(r"(\.venv/bin/)?(python|make|pip|dwconv|compute-sanitizer) |\.ci/run")
 """What commands begin with."""
 PARSED = [
-    *(f"dwconv.{name}" for name in COMMANDS), *(f"bench.{name}" for name in BENCHMARKS), "tests.mutate",
+    *(f"dwconv.{name}" for name in COMMANDS), *map(module_of, BENCHMARKS), "tests.mutate",
     "tests.standin.run", *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
 ]  # fmt: skip
 """Modules with a command line of their own."""
@@ -137,7 +137,7 @@ def _check_python(words: list[str]) -> None:
         assert all(option in _pytest_help() for option in options)
     elif words[1] == "bench":
         if words[2:]:
-            _parse(f"bench.{words[2]}", words[3:])
+            _parse(module_of(words[2]), words[3:])
     elif words[1] == "dwconv.parallel":
         if words[2:]:
             _parse(f"dwconv.parallel {words[2]}", words[3:])

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from bench.gpu.limits import Sizes, as_limits
-from bench.gpu.racer import OURS, MeasureLimits, Race, Raced, RacerSetup
+from bench.gpu.race_worker import OURS, MeasureLimits, Race, Raced, RacerSetup
 from bench.gpu.run import Ended, Run, of_all, say
 from bench.gpu.state import has_failed
 from bench.gpu.worker import GpuFailure, GpuWorker
@@ -32,7 +32,7 @@ def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD) -> End
     """The run fails if nothing could be raced, though something is tuned."""
     threads = run.target.threads if isinstance(run.target, CpuTarget) else 1
     setup = RacerSetup(target=run.target, load=load)
-    with GpuWorker("bench.gpu.racer:Racer", setup, threads=threads) as racer:
+    with GpuWorker("bench.gpu.race_worker:Racer", setup, threads=threads) as racer:
         racer.start()
         _limits(run, racer, sizes or Sizes())
         return _race_all(run, racer)

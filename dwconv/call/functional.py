@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from dwconv import native
-from dwconv.call import dispatched, plan, quick, torch_ops
+from dwconv.call import call_plan, dispatched, quick, torch_ops
 from dwconv.call.arguments import Arguments, Padding, Size
 from dwconv.call.watchers import is_watched
 
@@ -74,6 +74,6 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
 
 def reset() -> None:
     """Forget all decisions, kernels and warnings, and read the tuning logs again when they are next needed."""
-    plan.forget()
+    call_plan.forget()
     torch_ops.forget()
     quick.forget()

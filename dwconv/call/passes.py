@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import profiler
 
-from dwconv.call.plan import Plan
+from dwconv.call.call_plan import Plan
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems import pytorch
 

@@ -19,9 +19,9 @@ from torch.autograd import Function
 
 from dwconv import native
 from dwconv.call.arguments import Arguments, Call, Padding, has_sides, whole
+from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.gradients import Needs, Passes, Tied, gradients
 from dwconv.call.passes import PlannedPasses
-from dwconv.call.plan import MOST_PLANS, plan_for
 from dwconv.call.teaching import differentiable, teach
 from dwconv.call.wanted import wanted
 from dwconv.call.watchers import is_watched_backward

@@ -19,9 +19,9 @@ from torch.autograd import Function
 from torch.library import Library, register_fake
 
 from dwconv.call import flops
+from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses, with_strides
-from dwconv.call.plan import MOST_PLANS, plan_for
 from dwconv.call.wanted import wanted
 from dwconv.problems.memory_format import MEMORY_FORMAT
 from dwconv.problems.problem import Problem

@@ -12,12 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dwconv.concurrency.explanation import explain as explain
+    from dwconv.concurrency.explain_schedules import explain as explain
 
 __all__ = ["explain"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "explain":  # PyTorch comes with the first use
-        return import_module("dwconv.concurrency.explanation").explain
+        return import_module("dwconv.concurrency.explain_schedules").explain
     raise AttributeError(f"module 'dwconv.concurrency' has no attribute {name!r}")

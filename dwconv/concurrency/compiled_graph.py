@@ -22,7 +22,7 @@ from torch.fx import GraphModule
 
 from dwconv.concurrency.choosing import log
 from dwconv.concurrency.choosing.choice import Choice
-from dwconv.concurrency.choosing.choose import Chooser, device_name, kept_versions
+from dwconv.concurrency.choosing.choose_schedule import Chooser, device_name, kept_versions
 from dwconv.concurrency.choosing.forced import forced_schedule
 from dwconv.concurrency.choosing.options import PLAIN, Options
 from dwconv.concurrency.choosing.trial import Trial

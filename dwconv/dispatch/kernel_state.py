@@ -18,7 +18,7 @@ run whose sizes never repeat would do nothing else."""
 
 @dataclass
 class KernelState:
-    """Kept, and cleared, by whoever builds the kernels: ``dwconv.call.plan`` for calls."""
+    """Kept, and cleared, by whoever builds the kernels: ``dwconv.call.call_plan`` for calls."""
 
     broken: dict[Candidate, str] = field(default_factory=dict)
     """Why kernels are not used: they could not be built, or were wrong when they were checked."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from dwconv import settings
+from dwconv.call.call_plan import kernel_state
 from dwconv.call.functional import reset
-from dwconv.call.plan import kernel_state
 from dwconv.discovery.step import unwrapped
 from dwconv.errors import InvalidChoice
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers

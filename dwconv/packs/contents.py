@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.call.plan import on_all_threads
+from dwconv.call.call_plan import on_all_threads
 from dwconv.dispatch import legality
 from dwconv.dispatch.advantage import why_not_faster
 from dwconv.dispatch.knowledge import is_computed, is_current, measured

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dwconv import settings
 from dwconv.call.arguments import Arguments, Call, Padding, Size
-from dwconv.call.plan import decisions_for
+from dwconv.call.call_plan import decisions_for
 from dwconv.dispatch import decide
 from dwconv.dispatch.advantage import in_us
 from dwconv.dispatch.knowledge import database

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dwconv.call.plan import plans
+from dwconv.call.call_plan import plans
 from dwconv.discovery import DiscoveredLayer, discover
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.same_padding import SamePadding, same_padding

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from dwconv.call.plan import Plan, decisions_for, kernel_state, plans
+from dwconv.call.call_plan import Plan, decisions_for, kernel_state, plans
 from dwconv.dispatch.advantage import kernel_us
 from dwconv.dispatch.decide import DispatchDecision, Provider
 from dwconv.dispatch.knowledge import database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bench.measured_spaces import MeasuredPass, MeasuredSpaces
+from bench.spaces.measured_spaces import MeasuredPass, MeasuredSpaces
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config

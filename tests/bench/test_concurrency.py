@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from bench import concurrency
-from bench.concurrency_computed import SINGLE, Simulator
-from bench.concurrency_models import DCGAN, LSTM, Classifier, InceptionBlock, InceptionV2, TrainedNetwork
-from bench.concurrency_settings import RECOMMENDED
-from bench.concurrency_step import Setting
-from bench.concurrency_table import best_manual, computed_table, lines, summary
-from bench.concurrency_times import HurriedTimer
+from bench.concurrency import bench
+from bench.concurrency.computed import SINGLE, Simulator
+from bench.concurrency.models import DCGAN, LSTM, Classifier, InceptionBlock, InceptionV2, TrainedNetwork
+from bench.concurrency.settings import RECOMMENDED
+from bench.concurrency.step import Setting
+from bench.concurrency.table import best_manual, computed_table, lines, summary
+from bench.concurrency.times import HurriedTimer
 from dwconv.concurrency.choosing import measured
 from dwconv.concurrency.scheduling.machine import Machine
 from dwconv.concurrency.scheduling.schedule import Placement, Schedule
@@ -54,8 +54,8 @@ def two_threads():
 @pytest.mark.usefixtures("two_threads")
 def test_every_setting_of_a_network_is_measured_and_loses_nothing(monkeypatch, tmp_path, capsys):
     """Traces and measures for real: some seconds."""
-    monkeypatch.setattr(concurrency, "NETWORKS", (TINY,))
-    assert concurrency.main(["--seconds", "1", "--out", str(tmp_path)]) == 0
+    monkeypatch.setattr(bench, "NETWORKS", (TINY,))
+    assert bench.main(["--seconds", "1", "--out", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("concurrency-*.json")
     (row,) = json.loads(path.read_text())["rows"]
     assert {RECOMMENDED, "manual 1 × 1", "manual 2 × 1", "manual 2 × 2", "hill climbing", "regression"} <= set(
@@ -72,8 +72,8 @@ def test_every_setting_of_a_network_is_measured_and_loses_nothing(monkeypatch, t
 
 
 def test_bad_input_is_one_line(capsys):
-    assert concurrency.main(["--model", "AlexNet"]) == 2
-    assert concurrency.main(["--seconds", "0"]) == 2
+    assert bench.main(["--model", "AlexNet"]) == 2
+    assert bench.main(["--seconds", "0"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 2
     assert "--model AlexNet is unknown; use one of ResNet-34, DCGAN" in err and "--seconds 0 leaves no time" in err
@@ -101,7 +101,7 @@ class PlannedClock:
 
 
 def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
-    monkeypatch.setattr(concurrency, "CpuClock", PlannedClock)
+    monkeypatch.setattr(bench, "CpuClock", PlannedClock)
     order = []
     monkeypatch.setattr(measured, "rest", lambda: order.append("rest"))
 
@@ -113,7 +113,7 @@ def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
         return run
 
     calls = {"a": call("a", [(1.0, 0.0)] * 2 + [(50.0, 0.9)]), "b": call("b", [(2.0, 0.0), (4.0, 0.0), (9.0, 0.0)])}
-    found = concurrency.in_turns(calls, seconds=0)
+    found = bench.in_turns(calls, seconds=0)
     assert order[::4] == ["rest"] * 6
     assert order[1::4] == order[2::4] == order[3::4] == ["a", "b", "b", "a", "a", "b"]
     assert (found["a"].median_us, found["b"].median_us, found["b"].rounds) == (1e6, 3e6, 2)
@@ -121,8 +121,8 @@ def test_steps_are_taken_in_turns_and_disturbed_turns_are_left_out(monkeypatch):
 
 
 def test_where_most_turns_are_disturbed_all_count_and_say_so(monkeypatch):
-    monkeypatch.setattr(concurrency, "CpuClock", PlannedClock)
-    found = concurrency.in_turns({"a": lambda: (1.0, 0.5)}, seconds=0)
+    monkeypatch.setattr(bench, "CpuClock", PlannedClock)
+    found = bench.in_turns({"a": lambda: (1.0, 0.5)}, seconds=0)
     assert found["a"].rounds == 3 and found["a"].contention == 0.5
 
 

@@ -9,9 +9,9 @@ import time
 import pytest
 import torch
 
-from bench import cuda
 from bench.__main__ import main
 from bench.cases import GPU_LAYERS, OWN, gpu_workloads, odd_workloads
+from bench.gpu import cuda
 from bench.gpu.run import Ended
 from bench.gpu.state import FILE
 from dwconv.errors import BrokenInstallation, BuildError

@@ -11,11 +11,11 @@ from planted_records import record_of
 from still_clock import StillClock
 
 from bench.gpu import race as race_module
-from bench.gpu import racer as racer_module
+from bench.gpu import race_worker as racer_module
 from bench.gpu.budget import Pace
 from bench.gpu.limits import Sizes, as_limits
 from bench.gpu.race import answer_of, in_words, race_stage
-from bench.gpu.racer import MeasureLimits, Race, Raced, Racer, RacerSetup
+from bench.gpu.race_worker import MeasureLimits, Race, Raced, Racer, RacerSetup
 from bench.gpu.worker import GpuFailure, Refused
 from bench.providers import Provider
 from dwconv.errors import WorkerCannotStart

@@ -8,9 +8,9 @@ import json
 import pytest
 import torch
 
-from bench import parallel
-from bench.parallel_case import IMAGE_SETS, Case, Finding, Variant
-from bench.parallel_computed import computed
+from bench.parallel import bench
+from bench.parallel.case import IMAGE_SETS, Case, Finding, Variant
+from bench.parallel.computed import computed
 from bench.resnets import resnet
 from dwconv.parallel.planning.plan import LayerCost, Link
 
@@ -69,8 +69,8 @@ def test_the_networks_have_their_parameters(name, parameters):
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *options: object) -> int:
-    monkeypatch.setattr(parallel, "measured", lambda case, *, seconds: FINDING)
-    return parallel.main([*map(str, options)])
+    monkeypatch.setattr(bench, "measured", lambda case, *, seconds: FINDING)
+    return bench.main([*map(str, options)])
 
 
 def test_figures_follow_from_what_the_ranks_found(monkeypatch, tmp_path, capsys):
@@ -87,14 +87,14 @@ def test_figures_follow_from_what_the_ranks_found(monkeypatch, tmp_path, capsys)
 
 def test_cases_that_do_not_fit_are_named(monkeypatch, tmp_path, capsys):
     now = [0.0]
-    monkeypatch.setattr(parallel.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(bench.time, "monotonic", lambda: now[0])
 
     def measured(case: Case, *, seconds: float) -> Finding:
         now[0] += max(seconds, 30.0)
         return dataclasses.replace(FINDING, variants=(dataclasses.replace(FINDING.variants[0], steps=1),))
 
-    monkeypatch.setattr(parallel, "measured", measured)
-    assert parallel.main(["--seconds", "100", "--out", str(tmp_path)]) == 0
+    monkeypatch.setattr(bench, "measured", measured)
+    assert bench.main(["--seconds", "100", "--out", str(tmp_path)]) == 0
     assert now[0] <= 100
     assert "left out, since 100 s were over: ResNet-18 Caltech-101 2 ranks" in capsys.readouterr().out
 
@@ -119,7 +119,7 @@ def test_a_pipeline_wins_where_gradients_are_heavy():
 @pytest.mark.slow
 def test_two_ranks_answer():
     images = dataclasses.replace(IMAGE_SETS[0], size=8)
-    finding = parallel.measured(dataclasses.replace(CASE, images=images), seconds=1.0)
+    finding = bench.measured(dataclasses.replace(CASE, images=images), seconds=1.0)
     assert [each.name for each in finding.variants] == [
         "data parallelism",
         "gpipe",

@@ -10,10 +10,10 @@ import random
 import made_up_spaces
 import pytest
 
-from bench import replay
 from bench.__main__ import main
-from bench.measured_spaces import MeasuredPass, read_spaces, write_spaces
-from bench.measured_union import MeasuredUnion
+from bench.spaces import replay
+from bench.spaces.measured_spaces import MeasuredPass, read_spaces, write_spaces
+from bench.spaces.measured_union import MeasuredUnion
 
 
 @pytest.fixture(scope="module")

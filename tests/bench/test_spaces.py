@@ -11,12 +11,12 @@ from typing import Any
 import made_up_spaces
 import pytest
 
-from bench import spaces
 from bench.cases import Layer
-from bench.measured_spaces import read_spaces
-from bench.space_heats import ATTEMPTS, IN_A_HEAT, Outcome, SpaceComparisons
-from bench.space_journal import SpaceJournal
-from bench.space_starts import KnownStarts
+from bench.spaces import bench
+from bench.spaces.comparisons import ATTEMPTS, IN_A_HEAT, Outcome, SpaceComparisons
+from bench.spaces.journal import SpaceJournal
+from bench.spaces.measured_spaces import read_spaces
+from bench.spaces.starts import KnownStarts
 from dwconv.errors import WorkerDied, WorkerError
 from dwconv.measure.measuring import Comparison, Measured
 from dwconv.records.record import Measurement, Verdict
@@ -141,14 +141,14 @@ def test_several_heats_count_by_their_median_and_a_failure_in_one_is_a_failure(t
 
 def test_a_survey_goes_on_where_it_was(tmp_path, monkeypatch):
     """What was measured is not measured again; then come the neighbours of the best, and the best again."""
-    monkeypatch.setattr(spaces, "FINALISTS", 5)
+    monkeypatch.setattr(bench, "FINALISTS", 5)
     listed = KnownStarts(tuned=tuple(CONFIGS[2:4]), untuned=())
     measurer = FakeMeasurer()
     workers: Any = SimpleNamespace(builders=FakeBuilders(), measurer=measurer)
 
-    def survey() -> spaces.Survey:
+    def survey() -> bench.Survey:
         journal = SpaceJournal(tmp_path / "spaces.jsonl")
-        return spaces.Survey(target=TARGET, seed=0, random=30, journal=journal, starts={WORKLOAD.key: listed})
+        return bench.Survey(target=TARGET, seed=0, random=30, journal=journal, starts={WORKLOAD.key: listed})
 
     survey().measure(WORKLOAD, workers)
     once = len(measurer.comparisons)
@@ -159,28 +159,28 @@ def test_a_survey_goes_on_where_it_was(tmp_path, monkeypatch):
     fastest = min(one.us, key=lambda config: one.us[config] or math.inf)
     near = SpaceUnion.of(WORKLOAD, TARGET).neighbours(CONFIGS[2])
     assert {*CONFIGS, *near, REFERENCE} <= set(one.us)
-    assert survey().journal.comparisons_of(WORKLOAD)[fastest] == spaces.READINGS
+    assert survey().journal.comparisons_of(WORKLOAD)[fastest] == bench.READINGS
 
 
 def test_passes_take_turns():
-    first = [workload for workload, _ in zip(spaces.in_turn("nhwc"), range(12), strict=False)]
+    first = [workload for workload, _ in zip(bench.in_turn("nhwc"), range(12), strict=False)]
     assert len({(each.channels, each.input_size, each.kernel, each.stride) for each in first}) == 12
     assert [each.pass_ for each in first[:4]] == ["fprop", "dgrad", "wgrad", "fprop"]
-    assert len(set(spaces.in_turn("nhwc"))) == 36
+    assert len(set(bench.in_turn("nhwc"))) == 36
 
 
 @pytest.mark.slow
 def test_a_tiny_layer_is_measured_for_real(tmp_path, monkeypatch, capsys):
     tiny = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
-    monkeypatch.setattr(spaces, "CPU_LAYERS", (tiny,))
-    monkeypatch.setattr(spaces, "BESTS", 0)
-    monkeypatch.setattr(spaces, "READINGS", 1)
-    monkeypatch.setattr(spaces, "with_limits", lambda target: target)
-    monkeypatch.setattr(spaces, "known_starts", lambda chosen, target, *, path: {
+    monkeypatch.setattr(bench, "CPU_LAYERS", (tiny,))
+    monkeypatch.setattr(bench, "BESTS", 0)
+    monkeypatch.setattr(bench, "READINGS", 1)
+    monkeypatch.setattr(bench, "with_limits", lambda target: target)
+    monkeypatch.setattr(bench, "known_starts", lambda chosen, target, *, path: {
         workload.key: KnownStarts(tuned=(), untuned=()) for workload in chosen
     })  # fmt: skip
     options = ["--random", "2", "--first", "1", "--logs", str(tmp_path), "--out", str(tmp_path)]
-    assert spaces.main(options) == 0
+    assert bench.main(options) == 0
     (path,) = tmp_path.glob("*-nhwc.json.xz")
     (one,) = read_spaces(path).passes
     assert len(one.drawn) == 2 and sum(time is not None for time in one.us.values()) == 3

@@ -15,7 +15,7 @@ from models import TinyNet
 from torch import nn
 
 import dwconv
-from bench import race, train
+from bench import paired_steps, train
 from bench.gpu import train as gpu_train
 from bench.gpu.budget import Pace
 from bench.models import Network
@@ -40,7 +40,7 @@ def laps(lost=(0.0, 0.0, 0.0), **seconds):
 
 
 def test_ratios_are_of_steps_taken_in_turn():
-    found = race.summary(laps(plain=[2.0, 4.0, 60.0], converted=[1.0, 2.0, 10.0]))
+    found = paired_steps.summary(laps(plain=[2.0, 4.0, 60.0], converted=[1.0, 2.0, 10.0]))
     assert found["ratio"]["median"] == 2.0 and found["ratio"]["quartiles"] == [2.0, 4.0]
     assert found["median_ms"] == {"plain": 4000.0, "converted": 2000.0}
     assert found["contention"] == 0
@@ -48,7 +48,7 @@ def test_ratios_are_of_steps_taken_in_turn():
 
 def test_steps_that_other_work_disturbed_do_not_count_unless_most_are():
     times = {"plain": [2.0, 4.0, 60.0], "converted": [1.0, 2.0, 10.0]}
-    one_disturbed, most_disturbed = (race.summary(laps(lost, **times)) for lost in ((0, 0, 0.5), (0, 0.4, 0.5)))
+    one_disturbed, most_disturbed = (paired_steps.summary(laps(lost, **times)) for lost in ((0, 0, 0.5), (0, 0.4, 0.5)))
     assert one_disturbed["median_ms"]["plain"] == 3000.0 and one_disturbed["contention"] == 0
     assert most_disturbed["median_ms"]["plain"] == 4000.0 and most_disturbed["contention"] == 0.3
 
@@ -56,7 +56,7 @@ def test_steps_that_other_work_disturbed_do_not_count_unless_most_are():
 def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp_path, capsys):
     out = tmp_path / "figures.json"
     options = ["--model", "models:TinyNet", "--batch", "2", "--image", "12", "--steps", "3", "--warmup", "2"]
-    assert race.main([*options, "--profile", "--out", str(out)]) == 0
+    assert paired_steps.main([*options, "--profile", "--out", str(out)]) == 0
     figures = json.loads(out.read_text())
     assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
     assert figures["loss_difference"]["converted"] == 0.0  # nothing is tuned: both run the same ops
@@ -71,7 +71,7 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
 def test_a_race_in_mixed_precision_runs_in_it(logs, tmp_path, precision):
     out = tmp_path / "figures.json"
     options = ["--model", "models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
-    assert race.main([*options, "--device", "cpu", "--autocast", precision, "--out", str(out)]) == 0
+    assert paired_steps.main([*options, "--device", "cpu", "--autocast", precision, "--out", str(out)]) == 0
     figures = json.loads(out.read_text())
     assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
     assert figures["loss_difference"]["converted"] == 0.0 < figures["loss_difference"]["rounded"]
@@ -85,7 +85,7 @@ def test_small_gradients_survive_float16():
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Flatten(), nn.Linear(4 * 16, 2))
     with torch.no_grad():
         model[2].weight.mul_(1e-5)
-    step = race.step_of(model, autocast="float16")
+    step = paired_steps.step_of(model, autocast="float16")
     seen = []
     model[0].register_forward_hook(lambda layer, inputs, result: seen.append(result.dtype))
     step(torch.randn(64, 3, 4, 4), torch.zeros(64, dtype=torch.long))
@@ -96,7 +96,7 @@ def test_small_gradients_survive_float16():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_training_on_it_is_refused_in_one_line(capsys, tmp_path):
     assert train.main(["--device", "cuda"]) == 2
-    assert race.main(["--model", "models:TinyNet", "--device", "cuda", "--out", str(tmp_path / "out")]) == 2
+    assert paired_steps.main(["--model", "models:TinyNet", "--device", "cuda", "--out", str(tmp_path / "out")]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 2 and err.count("no GPU") == 2
 

@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 
 import dwconv
-from dwconv.call.plan import plans
+from dwconv.call.call_plan import plans
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ def races(monkeypatch):
     """What was asked of the race."""
     asked = []
 
-    def race_for(counts, *, seconds):
+    def race_for(counts, *, seconds, state):
         asked.append(counts)
         return [RaceResult(won=(), elapsed_s=0.0)]
 

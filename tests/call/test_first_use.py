@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import dwconv
 from dwconv.call import first_use
-from dwconv.call.plan import plan_for
+from dwconv.call.call_plan import plan_for
 from dwconv.dispatch.decide import decisions
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import cache, load

@@ -17,7 +17,7 @@ import os, signal, sys, threading, time, warnings
 import torch, dwconv
 from dwconv.system import forks
 from dwconv.kernels.kernel import Kernel
-from dwconv.call import plan
+from dwconv.call import call_plan
 
 torch.set_num_threads(1)
 layer = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
@@ -50,7 +50,7 @@ def status(child):
 
 
 def kernels():
-    (found,) = plan.plans()
+    (found,) = call_plan.plans()
     return [found.kernels[pass_] for pass_ in ("fprop", "wgrad")]
 """
 
@@ -74,7 +74,7 @@ thread = threading.Thread(target=step)
 thread.start()
 children = []
 while thread.is_alive() and len(children) < 3:
-    if plan._lock.locked():
+    if call_plan._lock.locked():
         children.append(forked(lambda: 0 if is_right() and all(kernels()) else 1))
     time.sleep(0.001)
 thread.join()
@@ -134,7 +134,7 @@ class Images(torch.utils.data.Dataset):
 
 thread = threading.Thread(target=step)
 thread.start()
-while thread.is_alive() and not plan._lock.locked():
+while thread.is_alive() and not call_plan._lock.locked():
     time.sleep(0.001)
 loader = torch.utils.data.DataLoader(Images(), num_workers=1, multiprocessing_context="fork", timeout=100)
 images = list(loader)

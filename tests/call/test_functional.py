@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planted_records import plant, workload_of
 
 import dwconv
-from dwconv.call.plan import Plan
+from dwconv.call.call_plan import Plan
 from dwconv.errors import DwconvWarning, InvalidWorkload
 from tests.turns import slow
 
@@ -77,7 +77,7 @@ def going(way):
     with pytest.MonkeyPatch.context() as patch:
         dwconv.reset()
         if way != "PyTorch's op":
-            patch.setattr("dwconv.call.plan.Plan", OnOurOps)
+            patch.setattr("dwconv.call.call_plan.Plan", OnOurOps)
         if way == "our ops":
             patch.setattr("dwconv.call.functional.is_watched", lambda *_: True)
         yield

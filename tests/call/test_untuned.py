@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
-from dwconv.call.plan import plan_for
+from dwconv.call.call_plan import plan_for
 from dwconv.errors import BuildError, DwconvWarning, InvalidSetting, Untuned
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem

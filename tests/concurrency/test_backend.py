@@ -13,7 +13,7 @@ from torch import nn
 
 import dwconv
 from dwconv.concurrency import compiled_graph, explain
-from dwconv.concurrency.choosing import choose as choosing
+from dwconv.concurrency.choosing import choose_schedule as choosing
 from dwconv.concurrency.choosing.trial import Trial
 from dwconv.concurrency.times import budget, pair_times, task_timer
 from dwconv.errors import DwconvWarning, InvalidChoice, InvalidWorkload

@@ -13,8 +13,8 @@ from made_up_graphs import task
 from dwconv.concurrency.times import counters
 from dwconv.concurrency.times.accuracy import accuracy, sweep
 from dwconv.concurrency.times.learners import learners, learnt
-from dwconv.concurrency.times.regression import Regression
 from dwconv.concurrency.times.task_features import Profile, features
+from dwconv.concurrency.times.time_regression import Regression
 from dwconv.errors import InvalidChoice
 
 

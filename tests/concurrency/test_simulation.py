@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from made_up_graphs import curve, graph, problems, task
 
+from bench.concurrency.simulation import Form, computed, error, extrapolated, fitted, joined
 from dwconv.concurrency.scheduling.machine import ExtraSlots, Machine
-from dwconv.concurrency.scheduling.simulation import Form, computed, error, extrapolated, fitted, joined
 from dwconv.concurrency.scheduling.strategies import combined
 from dwconv.concurrency.times import hardware_threads
 from dwconv.concurrency.times.change_cost import change_cost_us

@@ -12,7 +12,7 @@ from planted_records import plant, record_of, workload_of
 from torch.nn import functional as F
 
 import dwconv
-from dwconv.call.plan import kernel_state, plan_for
+from dwconv.call.call_plan import kernel_state, plan_for
 from dwconv.dispatch.decide import decide, decide_on
 from dwconv.dispatch.kernel_state import MOST_SIZES
 from dwconv.errors import DwconvWarning

@@ -15,7 +15,7 @@ from planted_records import plant, workload_of
 
 import dwconv
 from dwconv import native
-from dwconv.call.plan import plan_for
+from dwconv.call.call_plan import plan_for
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
 from dwconv.problems.problem import Problem

@@ -38,7 +38,7 @@ warnings.simplefilter("error")
     + STEP
     + """
 from dwconv import native
-from dwconv.call.plan import plans
+from dwconv.call.call_plan import plans
 (plan,) = plans()
 print({{pass_: bool(kernel and kernel.artifact.library) for pass_, kernel in plan.kernels.items()}})
 print("through C++" if native.module else "through Python")

@@ -10,7 +10,7 @@ from packs.conftest import LAYER
 from packs.forging import forge, made_for
 
 import dwconv
-from dwconv.call.plan import Plan, kernel_state, plans
+from dwconv.call.call_plan import Plan, kernel_state, plans
 from dwconv.dispatch import decide, knowledge, legality, packed
 from dwconv.errors import BrokenInstallation, InvalidConfig
 from dwconv.kernels import cache

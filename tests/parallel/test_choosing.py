@@ -12,8 +12,8 @@ from parallel.started_ranks import needs_gloo
 from torch import nn
 
 from dwconv.parallel import Communication, communication
-from dwconv.parallel.data import choose as choosing
-from dwconv.parallel.data.choose import Contest, candidates, choose
+from dwconv.parallel.data import choose_way as choosing
+from dwconv.parallel.data.choose_way import Contest, candidates, choose
 from dwconv.parallel.data.example_steps import TrainingExample
 from dwconv.parallel.data.hook import GradientHook
 from dwconv.parallel.data.turns import longer_by_us, take_turns

@@ -13,7 +13,7 @@ from planted_records import plant, workload_of
 from torch import nn
 
 import dwconv
-from dwconv.call.plan import plans
+from dwconv.call.call_plan import plans
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked", "logs"),

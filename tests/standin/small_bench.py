@@ -10,9 +10,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from bench import cuda
 from bench.cases import Layer
-from bench.gpu import smoke, tune
+from bench.gpu import cuda, smoke, tune
 from bench.gpu.budget import Budget
 from bench.gpu.limits import Sizes
 from bench.gpu.race import race_stage

@@ -16,7 +16,7 @@ from dwconv.concurrency.times.estimate import estimated_us
 from dwconv.concurrency.times.handover import handover_us
 from dwconv.concurrency.times.hardware_threads import measured_slots, sibling_pairs
 from dwconv.concurrency.times.hill_climbing import HillClimbing, Timed
-from dwconv.concurrency.times.regression import Regression
+from dwconv.concurrency.times.time_regression import Regression
 from dwconv.measure.clock.timing import Call
 
 STREAMS = 2

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.parallel.agreement import check_same, described
-from dwconv.parallel.data.choose import DEFAULT, Contest, backend_of, choose, gradient_bytes, needs_hook
+from dwconv.parallel.data.choose_way import DEFAULT, Contest, backend_of, choose, gradient_bytes, needs_hook
 from dwconv.parallel.data.example_steps import Loss, TrainingExample
 from dwconv.parallel.data.hook import GradientHook
 from dwconv.parallel.data.ways import Communication, CommunicationReport

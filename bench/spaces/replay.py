@@ -17,9 +17,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from bench.measured_spaces import MeasuredPass, MeasuredSpaces, read_spaces
-from bench.measured_union import MeasuredUnion
 from bench.results import write_results
+from bench.spaces.measured_spaces import MeasuredPass, MeasuredSpaces, read_spaces
+from bench.spaces.measured_union import MeasuredUnion
 from dwconv.problems.target import Target
 from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules.space import Config

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from bench.parallel_case import IMAGE_SETS, Case, Finding
-from bench.parallel_computed import Computed, computed, table_of_computed
-from bench.parallel_ranks import Job
+from bench.parallel.case import IMAGE_SETS, Case, Finding
+from bench.parallel.computed import Computed, computed, table_of_computed
+from bench.parallel.ranks import Job
 from bench.resnets import RESNETS
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run
@@ -105,7 +105,7 @@ def measured(case: Case, *, seconds: float) -> Finding:
         folder, job = Path(name), Job(case=case, seconds=seconds, ends_at_s=time.time() + seconds)
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": _LOOPBACK}
-        command = [sys.executable, "-m", "bench.parallel_ranks", name]
+        command = [sys.executable, "-m", "bench.parallel.ranks", name]
         ranks = [subprocess.Popen([*command, str(rank)], env=environment) for rank in range(case.world)]
         try:
             for number, rank in enumerate(ranks):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.space_heats import Outcome
+from bench.spaces.comparisons import Outcome
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from bench.concurrency_settings import ALL, RECOMMENDED
-from bench.concurrency_step import Graph, Setting
-from bench.concurrency_times import Models, curves_of
+from bench.concurrency.settings import ALL, RECOMMENDED
+from bench.concurrency.simulation import Computed, Form, computed, error, joined
+from bench.concurrency.step import Graph, Setting
+from bench.concurrency.times import Models, curves_of
 from dwconv.concurrency.scheduling.machine import Machine
-from dwconv.concurrency.scheduling.simulation import Computed, Form, computed, error, joined
 from dwconv.measure.clock.timing import GLANCE, CpuClock, time_in_turns
 
 CORES = (8, 16, 64)

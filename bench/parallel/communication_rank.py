@@ -1,6 +1,6 @@
-"""``python -m bench.communication_rank``: one rank of a job that ``bench communication`` starts. It times the ways that
-gradients may take, and then trains by the chosen one, on batches that are loaded when they are asked for, and ahead.
-The first rank writes the figures."""
+"""``python -m bench.parallel.communication_rank``: one rank of a job that ``bench communication`` starts. It times
+the ways that gradients may take, and then trains by the chosen one, on batches that are loaded when they are asked
+for, and ahead. The first rank writes the figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import dwconv
 from bench.networks import add_network_arguments, image_for, network_from
-from bench.race import CLASSES, step_of
+from bench.paired_steps import CLASSES, step_of
 from dwconv.commands.command_line import ArgumentParser, from_0
 from dwconv.commands.command_line import run as run_command
 from dwconv.errors import DwconvWarning
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _rank(argv: Sequence[str] | None) -> int:
-    parser = ArgumentParser(prog="bench.communication_rank", description=(__doc__ or "").partition("\n")[0])
+    parser = ArgumentParser(prog="bench.parallel.communication_rank", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
     parser.add_argument("--seconds", type=from_0, default=40, help="to measure, default 40")
     parser.add_argument("--steps", type=int, default=8, help="of an epoch that waits for data, default 8; 0: none")

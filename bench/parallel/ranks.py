@@ -1,4 +1,4 @@
-"""One rank of ``bench parallel``: ``python -m bench.parallel_ranks FOLDER RANK``. It trains all variants in turns.
+"""One rank of ``bench parallel``: ``python -m bench.parallel.ranks FOLDER RANK``. It trains all variants in turns.
 
 A step begins together, and its time is the slowest rank's, without the optimizer's. Layers are timed on all ranks at
 once, so that they share the memory's bandwidth as they do in a step.
@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.parallel_case import Case, Finding, Variant
+from bench.parallel.case import Case, Finding, Variant
 from dwconv.errors import DwconvWarning
 from dwconv.measure.clock import contention
 from dwconv.parallel.agreement import agreed

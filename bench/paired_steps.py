@@ -1,4 +1,4 @@
-"""``python -m bench.race``: training steps of one model twice, as it is and converted, in a process of its own.
+"""``python -m bench.paired_steps``: training steps of one model twice, as it is and converted, in a process of its own.
 
 Same start, same data, steps taken in turn. ``bench train`` starts one for each network and each way of allocating.
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _race(argv: Sequence[str] | None) -> int:
-    parser = ArgumentParser(prog="bench.race", description=(__doc__ or "").partition("\n")[0])
+    parser = ArgumentParser(prog="bench.paired_steps", description=(__doc__ or "").partition("\n")[0])
     add_network_arguments(parser)
     add_device_arguments(parser)
     parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")

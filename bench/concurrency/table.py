@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from bench.concurrency_settings import RECOMMENDED
+from bench.concurrency.settings import RECOMMENDED
 
 BACKEND, EAGER = "backend", "eager"
 

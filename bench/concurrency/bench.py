@@ -22,12 +22,12 @@ from typing import Any
 
 import torch
 
-from bench.concurrency_computed import Simulator
-from bench.concurrency_models import NETWORKS, TrainedNetwork
-from bench.concurrency_settings import all_settings
-from bench.concurrency_step import BackendStep, EagerStep, Setting, SettingStep, SwitchedStep, Training, cuts
-from bench.concurrency_table import BACKEND, EAGER, computed_table, head, lines, summary
-from bench.concurrency_times import HurriedTimer, measured_models
+from bench.concurrency.computed import Simulator
+from bench.concurrency.models import NETWORKS, TrainedNetwork
+from bench.concurrency.settings import all_settings
+from bench.concurrency.step import BackendStep, EagerStep, Setting, SettingStep, SwitchedStep, Training, cuts
+from bench.concurrency.table import BACKEND, EAGER, computed_table, head, lines, summary
+from bench.concurrency.times import HurriedTimer, measured_models
 from bench.results import add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.concurrency.choosing.measured import lap_apart, measurement

@@ -12,8 +12,8 @@ from dwconv.concurrency.graph.task_graph import ScalingCurve, Task, TaskGraph
 from dwconv.concurrency.graph.tasks import CutGraph
 from dwconv.concurrency.times.accuracy import Accuracy, accuracy, sweep
 from dwconv.concurrency.times.hill_climbing import HillClimbing
-from dwconv.concurrency.times.regression import Regression
 from dwconv.concurrency.times.task_timer import TaskTimer
+from dwconv.concurrency.times.time_regression import Regression
 from dwconv.measure.clock.timing import Call, Effort
 
 _SWEPT = 40

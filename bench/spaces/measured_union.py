@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from bench.measured_spaces import MeasuredPass
+from bench.spaces.measured_spaces import MeasuredPass
 from dwconv.errors import UnreadableSpaces
 from dwconv.problems.target import Target
 from dwconv.schedules.space import Config, ConfigSpace, Value

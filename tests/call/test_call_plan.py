@@ -12,7 +12,7 @@ import torch
 from planted_records import plant, record_of, workload_of
 
 import dwconv
-from dwconv.call.plan import MOST_NAMED, Plan, plan_for
+from dwconv.call.call_plan import MOST_NAMED, Plan, plan_for
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.problem import Problem
@@ -87,7 +87,7 @@ def test_sizes_that_never_end_are_not_all_named(logs, caught):
 
 
 def test_sizes_are_forgotten_before_they_fill_the_memory(logs, caught, monkeypatch):
-    monkeypatch.setattr("dwconv.call.plan.MOST_PLANS", 3)
+    monkeypatch.setattr("dwconv.call.call_plan.MOST_PLANS", 3)
     first = plan_of()
     assert plan_of() is first
     for batch in (3, 4, 5):
@@ -155,7 +155,7 @@ ERRORS = [AssertionError(), TypeError("no number"), KeyError("knob"), ValueError
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("where", ["dwconv.kernels.kernel.Kernel.load", "dwconv.call.plan.decisions"])
+@pytest.mark.parametrize("where", ["dwconv.kernels.kernel.Kernel.load", "dwconv.call.call_plan.decisions"])
 def test_no_error_of_choosing_or_building_stops_a_training_step(logs, caught, monkeypatch, where, error):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
 

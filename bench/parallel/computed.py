@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.parallel_case import Case
+from bench.parallel.case import Case
 from dwconv.parallel.planning.compare import propose
 from dwconv.parallel.planning.partition import Cluster, Shape
 from dwconv.parallel.planning.plan import LayerCost, Link

@@ -20,9 +20,9 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 from torch.fx import GraphModule
 
-from bench.concurrency_models import TrainedNetwork
+from bench.concurrency.models import TrainedNetwork
 from dwconv.concurrency.backend import dwconv_concurrent
-from dwconv.concurrency.explanation import explain
+from dwconv.concurrency.explain_schedules import explain
 from dwconv.concurrency.graph.gradient_pairs import pairs
 from dwconv.concurrency.graph.tasks import CutGraph
 from dwconv.concurrency.running.engine import Engine

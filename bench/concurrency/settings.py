@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.concurrency_step import Graph, Setting
-from bench.concurrency_times import Models, curves_of
+from bench.concurrency.step import Graph, Setting
+from bench.concurrency.times import Models, curves_of
 from dwconv.concurrency.choosing.pair_schedule import at_once_schedule
 from dwconv.concurrency.running.lanes import one_at_a_time
 from dwconv.concurrency.running.program import Program

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cases import CPU_LAYERS
-from bench.measured_spaces import FOLDER, MeasuredPass, MeasuredSpaces, table_path, write_spaces
-from bench.space_heats import SpaceComparisons
-from bench.space_journal import SpaceJournal
-from bench.space_starts import KnownStarts, known_starts
+from bench.spaces.comparisons import SpaceComparisons
+from bench.spaces.journal import SpaceJournal
+from bench.spaces.measured_spaces import FOLDER, MeasuredPass, MeasuredSpaces, table_path, write_spaces
+from bench.spaces.starts import KnownStarts, known_starts
 from dwconv.commands.command_line import ArgumentParser, run, whole
 from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers

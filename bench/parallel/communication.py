@@ -87,7 +87,15 @@ def measured(network: Network, *, world: int, arguments: argparse.Namespace) -> 
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=_START_S))  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", "bench.communication_rank", "--model", network.name, "--out", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "bench.parallel.communication_rank",
+            "--model",
+            network.name,
+            "--out",
+            str(out),
+        ]
         command += ["--batch", str(network.batch), "--image", str(network.image)]
         command += ["--seconds", str(arguments.seconds), "--steps", str(arguments.steps)]
         command += ["--contiguous"] if arguments.contiguous else []

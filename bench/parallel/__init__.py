@@ -1,0 +1,1 @@
+"""``bench parallel`` and ``bench communication``: training on several processes."""
