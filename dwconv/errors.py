@@ -131,7 +131,7 @@ class WorkerError(DwconvError):
         self.shortage = shortage
 
     @property
-    def doubtful(self) -> bool:
+    def may_be_the_machine(self) -> bool:
         """True if the request may not be the cause."""
         return self.shortage is not None
 
@@ -152,7 +152,7 @@ class NonsenseAnswer(WorkerDied):
     """A worker process was ended because it sent something else than an answer to its request."""
 
     @property
-    def doubtful(self) -> bool:
+    def may_be_the_machine(self) -> bool:
         """True: code that an earlier request left running may have sent it."""
         return True
 

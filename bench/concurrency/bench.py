@@ -154,7 +154,7 @@ def _measured(network: TrainedNetwork, *, machine: Machine, seconds: float, seed
 def in_turns(calls: Mapping[str, Callable[[], object]], *, seconds: float) -> dict[str, Measurement]:
     """Each call once a turn, for about so many seconds. If other work took little in more than half of the turns, only
     those count. The calls have run before."""
-    clock, until_s = CpuClock(crowded=True), time.monotonic() + seconds  # every lane has threads of its own
+    clock, until_s = CpuClock(oversubscribed=True), time.monotonic() + seconds  # every lane has threads of its own
     turns: list[tuple[float, dict[str, Lap]]] = []
     while len(turns) < _LEAST_TURNS or (len(turns) < _MOST_TURNS and time.monotonic() < until_s):
         names = sorted(calls, reverse=len(turns) % 2 == 1)

@@ -28,7 +28,7 @@ AT_ONCE = 52
 IN_A_HEAT = 13
 """Configurations beside the reference."""
 ATTEMPTS = 3
-"""Times that a disturbed comparison is run; then the least disturbed attempt counts."""
+"""Times that a contended comparison is run; then the least contended attempt counts."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ def conv1d(
 ) -> Tensor:
     """``torch.nn.functional.conv1d(…, groups=in_channels)``, differentiable to any order.
 
-    ``input`` is (N, C, L) or (C, L), ``weight`` (C·multiplier, 1, K), and sides of their own are
+    ``input`` is (N, C, L) or (C, L), ``weight`` (C·multiplier, 1, K), and padding per side is
     ((left, right),); the rest is as in ``conv2d``.
     """
     if not torch.compiler.is_compiling():

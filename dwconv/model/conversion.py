@@ -44,7 +44,8 @@ class ConversionSummary:
     """What was raced, for each kind of device that the example ran on."""
 
     def __str__(self) -> str:
-        lines = [f"{len(self.converted)} depthwise layers converted"]
+        layers = "layer" if len(self.converted) == 1 else "layers"
+        lines = [f"{len(self.converted)} depthwise {layers} converted"]
         if self.converted_before:
             lines[0] += f", {self.converted_before} were before"
         if self.skipped:

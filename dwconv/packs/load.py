@@ -53,7 +53,7 @@ class Pack:
 def load_pack(path: str | os.PathLike[str], *, sha256: str | None = None, unmeasured: bool = False) -> Pack:
     """Let this process run the kernels of the pack at ``path``, wherever they are faster than PyTorch's op.
 
-    A pack is code that is run: load only packs from whom you trust. ``sha256`` is the digest that
+    A pack is code that is run: load only packs from people you trust. ``sha256`` is the digest that
     ``python -m dwconv.export`` printed; no other pack is loaded then. ``unmeasured`` accepts kernels that were chosen
     by computed costs and never measured.
 

@@ -132,7 +132,7 @@ def state(result: TuningResult) -> str:
     if result.median_us is None:
         words.append("none worked" if result.stopped else "none worked yet")
     else:
-        doubt = " (computed)" if result.computed else " (busy)" if result.best and result.best.contended else ""
+        doubt = " (computed)" if result.computed else " (contended)" if result.best and result.best.contended else ""
         words.append(f"best {microseconds(result.median_us)} µs{doubt}")
     if result.best and result.best.speedup and result.best.baseline:
         words.append(f"{result.best.speedup:.2f}× {result.best.baseline[0]}")

@@ -156,7 +156,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
         return (name, "none", "–", "–", "–", str(result.trials), failures)
     time = microseconds(best.measurement.median_us)
     time = f"{time} computed" if result.computed else f"{time} ± {microseconds(best.measurement.spread_us)}"
-    time += " (busy)" if best.contended else ""
+    time += " (contended)" if best.contended else ""
     baseline = f"{best.baseline[0]} {microseconds(best.baseline[1].median_us)}" if best.baseline else "–"
     speedup = f"{best.speedup:.2f}" if best.speedup else "–"
     percent = f"{result.percent_of_limit:.0f}" if result.percent_of_limit is not None else "–"

@@ -86,8 +86,8 @@ class PlannedClock:
     """Laps as planned; each call says its own seconds and what other work takes. All calls come three times, and the
     last one is timed."""
 
-    def __init__(self, *, crowded):
-        assert crowded, "lanes have threads of their own, and wait for each other"
+    def __init__(self, *, oversubscribed):
+        assert oversubscribed, "lanes have threads of their own, and wait for each other"
         self._lost = 0.0
 
     def lap(self, call, *, times):

@@ -42,7 +42,7 @@ class FakeBuilders:
 
 class FakeMeasurer:
     """Times of the made-up table on a machine whose speed changes from comparison to comparison. ``crashes`` are
-    configurations that end the worker, ``wrong`` are judged so, ``busy`` says how disturbed the coming comparisons
+    configurations that end the worker, ``wrong`` are judged so, ``busy`` says how contended the coming comparisons
     are."""
 
     def __init__(self, *, crashes=(), wrong=(), busy=()) -> None:

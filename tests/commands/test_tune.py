@@ -148,7 +148,7 @@ def test_what_only_a_busy_machine_timed_is_marked(capsys, fakes):
     fakes.factory = AlwaysBusy
     assert run(*SHAPE, "--trials", "8", "--passes", "fprop") == 0
     out, err = capsys.readouterr()
-    assert "± 1.00 (busy)" in out and "µs (busy)" in err
+    assert "± 1.00 (contended)" in out and "µs (contended)" in err
     assert "faster than PyTorch's own op: 0 of 1" in out
 
 

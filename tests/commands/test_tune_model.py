@@ -88,7 +88,7 @@ def test_every_pass_that_a_step_runs_is_tuned_once(capsys, fakes):
         for pass_ in ("fprop", "dgrad", "wgrad")
     )
     assert "note: 3 depthwise layers in models:TinyNet, 9 different passes to tune\n" in err
-    assert "takes 20% of a step, without the optimizer: at most, tuning makes it 1.25 times as fast\n" in err
+    assert "takes 20% of a step, without the optimizer: tuning can speed up a step at most 1.25×\n" in err
 
 
 def test_inference_layouts_types_and_passes_as_asked(capsys, fakes):

@@ -10,7 +10,7 @@ import pytest
 from planted_kernels import candidate, workload
 
 from dwconv.measure.clock import contention
-from dwconv.measure.clock.contention import Load, Quiet, Reading, crowding, lost, lost_to_the_machine, others
+from dwconv.measure.clock.contention import Load, Quiet, Reading, lost, lost_to_the_machine, others, oversubscription
 from dwconv.measure.measuring import Check, Measured
 from dwconv.measure.runner import LocalRunner
 from dwconv.problems.target import CpuTarget
@@ -55,11 +55,11 @@ NOTHING = load(busy_s=0, total_s=0)
 
 
 @pytest.mark.parametrize(
-    ("later", "crowded", "share"),
+    ("later", "oversubscribed", "share"),
     [
         (load(busy_s=4.0, own_s=4.0), True, 0.0),  # four threads of ours on two cores, and nobody else
         (load(busy_s=4.0, own_s=1.0), True, 0.7375),
-        (load(busy_s=4.0, own_s=1.0), False, 0.0),  # which rounds were disturbed is known better
+        (load(busy_s=4.0, own_s=1.0), False, 0.0),  # which rounds were contended is known better
         (load(busy_s=3.0, own_s=1.0), True, 0.0),  # cores were idle
         (load(busy_s=4.0, own_s=3.8, stolen_s=0.2), False, 0.0),  # as on any virtual machine
         (load(busy_s=4.0, own_s=2.0, stolen_s=2.0), False, 0.4875),
@@ -67,8 +67,8 @@ NOTHING = load(busy_s=0, total_s=0)
         (NOTHING, True, 0.0),  # a system that does not tell
     ],
 )
-def test_what_the_machine_lost(later, crowded, share):
-    assert lost_to_the_machine(NOTHING, later, crowded=crowded) == pytest.approx(share)
+def test_what_the_machine_lost(later, oversubscribed, share):
+    assert lost_to_the_machine(NOTHING, later, oversubscribed=oversubscribed) == pytest.approx(share)
 
 
 def test_the_work_of_others_is_what_is_not_our_own():
@@ -135,7 +135,7 @@ def test_waiting_ends_when_it_is_quiet_or_the_time_is_up(busy_shares):
 
 def test_threads_of_our_own_that_crowd_each_other_are_named(monkeypatch):
     monkeypatch.setattr(contention, "allowed_cores", lambda: {3})
-    assert crowding(2) == "2 threads on 1 core" and crowding(1) == ""
+    assert oversubscription(2) == "2 threads on 1 core" and oversubscription(1) == ""
 
 
 def test_this_system_can_be_read():

@@ -45,7 +45,7 @@ def measured(tmp_path, monkeypatch):
         calls.append(target)
         return measure.reading
 
-    measure.reading = Reading(limits=LIMITS, disturbed=False)
+    measure.reading = Reading(limits=LIMITS, contended=False)
     measure.calls = calls
     monkeypatch.setattr(limits_module, "measure_limits", measure)
     return measure
@@ -63,9 +63,9 @@ def test_measured_for_each_device_until_there_are_enough_readings(measured):
 
 
 def test_the_best_of_all_readings_is_kept(measured):
-    measured.reading = Reading(limits=dataclasses.replace(LIMITS, memory_gb_per_s=23.0), disturbed=False)
+    measured.reading = Reading(limits=dataclasses.replace(LIMITS, memory_gb_per_s=23.0), contended=False)
     assert with_limits(TARGET).limits.memory_gb_per_s == 23.0
-    measured.reading = Reading(limits=dataclasses.replace(LIMITS, peak_gflop_per_s=20.0), disturbed=False)
+    measured.reading = Reading(limits=dataclasses.replace(LIMITS, peak_gflop_per_s=20.0), contended=False)
     assert with_limits(TARGET).limits == LIMITS
 
 
@@ -74,7 +74,7 @@ def test_the_best_of_every_level_and_the_shortest_region_are_kept(measured):
         levels = tuple(
             CacheLevel(bytes=level.bytes, gb_per_s=rate) for level, rate in zip(LIMITS.levels, rates, strict=True)
         )
-        return Reading(limits=dataclasses.replace(LIMITS, levels=levels, region_us=region_us), disturbed=False)
+        return Reading(limits=dataclasses.replace(LIMITS, levels=levels, region_us=region_us), contended=False)
 
     for rates, region_us in (((400.0, 90.0), 9.0), ((350.0, 100.0), 4.0), ((1.0, 1.0), 0.0)):
         measured.reading = reading(*rates, region_us=region_us)
@@ -85,7 +85,7 @@ def test_the_best_of_every_level_and_the_shortest_region_are_kept(measured):
 def test_levels_that_have_changed_are_those_of_the_new_reading(measured):
     with_limits(TARGET)
     levels = (CacheLevel(bytes=1 << 15, gb_per_s=1.0), CacheLevel(bytes=1 << 21, gb_per_s=2.0))
-    measured.reading = Reading(limits=dataclasses.replace(LIMITS, levels=levels), disturbed=False)
+    measured.reading = Reading(limits=dataclasses.replace(LIMITS, levels=levels), contended=False)
     assert [level.gb_per_s for level in with_limits(TARGET).limits.levels] == [400.0, 2.0]
 
 
@@ -115,9 +115,9 @@ def test_limits_in_doubt_are_measured_again_and_can_only_rise(measured):
         with_limits(TARGET)
     doubt(TARGET)
     assert not are_settled(TARGET)
-    measured.reading = Reading(limits=dataclasses.replace(LIMITS, memory_gb_per_s=100.0), disturbed=False)
+    measured.reading = Reading(limits=dataclasses.replace(LIMITS, memory_gb_per_s=100.0), contended=False)
     assert with_limits(TARGET).limits.memory_gb_per_s == 100.0
-    measured.reading = Reading(limits=LIMITS, disturbed=False)
+    measured.reading = Reading(limits=LIMITS, contended=False)
     assert with_limits(TARGET).limits.memory_gb_per_s == 100.0
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_file_is_measured_again_and_mended(measured, damage):
 
 
 def test_a_reading_of_a_busy_machine_is_used_but_does_not_count(measured):
-    measured.reading = Reading(limits=LIMITS, disturbed=True)
+    measured.reading = Reading(limits=LIMITS, contended=True)
     for _ in range(ENOUGH_READINGS + 1):
         assert with_limits(TARGET).limits == LIMITS
     assert len(measured.calls) == ENOUGH_READINGS + 1

@@ -49,7 +49,7 @@ def test_each_rate_is_its_own(reading):
     seconds = {"memory": 0.5, "cache": 0.05, "level 0": 0.01, "level 1": 0.1, "multiply-add 12": 0.002, "thread": 0.004}
     found = reading({**seconds, "region": 9e-6, "no region": 2e-6})
     limits = found.limits
-    assert not found.disturbed
+    assert not found.contended
     assert (limits.memory_gb_per_s, limits.cache_gb_per_s) == pytest.approx((2.0, 20.0))
     assert [level.gb_per_s for level in limits.levels] == pytest.approx([100.0, 10.0])
     assert (limits.peak_gflop_per_s, limits.thread_gflop_per_s) == pytest.approx((500.0, 250.0))
@@ -59,13 +59,13 @@ def test_each_rate_is_its_own(reading):
 def test_a_region_that_takes_milliseconds_was_not_measured(reading):
     """Threads waited for a core, though nothing else showed it."""
     found = reading({"thread": 0.004, "level 1": 0.1, "region": 11.6e-3, "no region": 2e-6})
-    assert not found.disturbed
+    assert not found.contended
     assert found.limits.region_us == 0.0
 
 
 def test_a_busy_machine_gives_a_reading_that_can_be_used(reading):
     found = reading({"thread": 0.004, "level 1": 0.1, "region": 8e-3, "no region": 2e-6}, lost=0.5)
-    assert found.disturbed
+    assert found.contended
     assert found.limits.peak_gflop_per_s == found.limits.thread_gflop_per_s == pytest.approx(250.0)
     assert found.limits.cache_gb_per_s == pytest.approx(10.0) and found.limits.region_us == 0.0
 

@@ -85,7 +85,7 @@ def test_disturbed_rounds_are_set_aside_for_all():
 
 
 def busy_clock(*, every, **us):
-    """A round of each call in ``every`` is undisturbed, at other times for each; all others take 16 ms."""
+    """A round of each call in ``every`` is uncontended, at other times for each; all others take 16 ms."""
     clock = FakeClock(**{
         name: [16_000] * 8 + [us[name] if i % every == number else 16_000 for i in range(20 * every)]
         for number, name in enumerate(us)
@@ -94,7 +94,7 @@ def busy_clock(*, every, **us):
     return clock
 
 
-def test_a_few_undisturbed_rounds_of_each_call_are_enough():
+def test_a_few_uncontended_rounds_of_each_call_are_enough():
     clock = busy_clock(every=6, a=100, b=400)  # never both in a turn
     effort = Effort(round_s=0.002, rounds=5, budget_s=0.0, patience_s=60.0)
     taken = time_in_turns(clock.calls(), clock=clock, effort=effort)

@@ -118,7 +118,7 @@ def test_the_model_itself_may_be_the_layer(logs):
     model = nn.Conv2d(8, 8, 3, groups=8)
     summary = dwconv.summary(dwconv.convert(model))
     assert type(model) is DepthwiseConv2d
-    assert str(summary) == "1 depthwise layers converted\n  (the model itself)  8 channels, kernel 3×3"
+    assert str(summary) == "1 depthwise layer converted\n  (the model itself)  8 channels, kernel 3×3"
 
 
 def test_a_layer_stays_the_object_it_is(logs):

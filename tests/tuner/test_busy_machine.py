@@ -62,7 +62,7 @@ def test_contended_finals_are_waited_for_told_and_not_confirmed(log, others):
     assert len(runner.confirmed) == FINALISTS, "no others take their place, and while it is busy they are not retried"
     assert result.too_busy and result.busy == 0.8
     assert any(snapshot.waiting for snapshot in seen) and not seen[-1].waiting
-    assert result.median_us == min(map(fake.time_us, runner.measured)), "what was timed undisturbed is still known"
+    assert result.median_us == min(map(fake.time_us, runner.measured)), "what was timed uncontended is still known"
     assert 0 < sum(others.waits_s) <= 20.0
     again = fake.FakeRunner()
     confirmed = tune(log, again)

@@ -129,18 +129,18 @@ def test_what_other_work_disturbed_is_raced_again_in_the_end(comparisons, log):
     comparisons.busy = 1
     result = run(log, SMALL, LARGE)
     assert [workload for workload, _ in comparisons.raced] == [LARGE, SMALL, LARGE]
-    assert (set(result.won), result.unsettled) == ({SMALL, LARGE}, ())
+    assert (set(result.won), result.inconclusive) == ({SMALL, LARGE}, ())
 
 
 def test_on_a_busy_machine_the_race_ends(comparisons, log):
     comparisons.busy = 1000
     sizes = [dataclasses.replace(fake.WORKLOAD, batch=batch) for batch in range(1, 21)]
     result = run(log, *sizes)
-    assert len(result.unsettled) == race_state._MOST_UNSETTLED
+    assert len(result.inconclusive) == race_state._MOST_INCONCLUSIVE
     assert "other work keeps the machine busy" in result.problem
-    assert len(result.left) == 20 - len(result.unsettled)
+    assert len(result.left) == 20 - len(result.inconclusive)
     comparisons.busy = 0
-    assert len(run(log, *sizes, records=log.load().records).won) == 20, "what was disturbed does not count"
+    assert len(run(log, *sizes, records=log.load().records).won) == 20, "what was contended does not count"
 
 
 def test_a_winner_that_turned_out_wrong_leaves_it_to_the_next_best(comparisons, log, monkeypatch):

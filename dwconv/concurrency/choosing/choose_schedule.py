@@ -27,7 +27,7 @@ from dwconv.measure.stamp import now
 from dwconv.problems.target import cpu_target, cuda_target
 from dwconv.system import versions
 
-clock_of_steps: Callable[[], Clock] = partial(CpuClock, crowded=True)
+clock_of_steps: Callable[[], Clock] = partial(CpuClock, oversubscribed=True)
 """Makes the clock that steps are timed with. Every lane of a schedule has threads of its own."""
 _PAIRS_SHARE, _TASKS_SHARE, _PLANNING_SHARE = 0.2, 0.3, 0.2
 """Of the time that is left, what timing pairs of gradients, tasks, and making schedules may take."""

@@ -137,7 +137,7 @@ def _timed(calls: Mapping[str, Call], *, clock: Clock, rounds: int, budget: Budg
             if len(taken) < _LEAST_ROUNDS:
                 raise
             break
-        if lost_in_round() <= CONTENDED and not any(lap.disturbed for lap in taken[-1].values()):
+        if lost_in_round() <= CONTENDED and not any(lap.contended for lap in taken[-1].values()):
             calm.append(taken[-1])
     kept = calm if len(calm) >= _LEAST_ROUNDS else taken
     overall = lost()

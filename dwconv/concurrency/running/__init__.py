@@ -1,1 +1,1 @@
-"""Runs a graph as a schedule says: on threads that stay, or on streams of a GPU."""
+"""Runs a graph as a schedule says: on persistent threads, or on streams of a GPU."""

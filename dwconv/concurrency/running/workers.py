@@ -1,4 +1,4 @@
-"""Workers: threads that stay, one for each task that may run beside the caller's.
+"""Workers: persistent threads, one for each task that may run beside the caller's.
 
 A worker waits in the operating system, not in a loop: a loop in Python would keep the interpreter, and the cores, from
 those that work.

@@ -1,9 +1,9 @@
 """The four strategies, alone and combined: from tasks, their times and a machine to a schedule.
 
-    S1   each task its own best number of threads, where that pays for the change of the count
-    S2   tasks of one kind share the count of the kind's largest instance
-    S3   ready tasks run beside each other on idle cores, where the predicted times say that the step gets shorter
-    S4   small tasks run beside a larger one on what it leaves unused: second hardware threads, or a second stream
+    S1   own thread counts: each task its own best number of threads, where that pays for the change of the count
+    S2   shared thread counts: tasks of one kind share the count of the kind's largest instance
+    S3   co-running: ready tasks run beside each other on idle cores, where predicted times make the step shorter
+    S4   fill-in: small tasks run beside a larger one on what it leaves: second hardware threads, a second stream
 
 Without S1 and S2 a task gets all cores; without S3 and S4 one task runs at a time. With both S1 and S2, kinds share a
 count except where own counts make the step shorter. With S3, counts are upper bounds.
@@ -23,10 +23,10 @@ from dwconv.concurrency.scheduling.thread_counts import own_best, own_or_shared,
 from dwconv.errors import InvalidChoice
 
 STRATEGIES = {
-    "S1": "each task its own best number of threads",
-    "S2": "tasks of one kind share the count of the largest",
-    "S3": "ready tasks run beside each other on idle cores",
-    "S4": "small tasks run beside a large one on extra slots",
+    "S1": "own thread counts: each task its own best number of threads",
+    "S2": "shared thread counts: tasks of one kind share the count of the largest",
+    "S3": "co-running: ready tasks run beside each other on idle cores",
+    "S4": "fill-in: small tasks run beside a large one on extra slots",
 }
 
 

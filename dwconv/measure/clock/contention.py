@@ -150,14 +150,14 @@ def load(*, own_s: Callable[[], float] = time.process_time) -> Load:
     return Load(total_s=total_s, busy_s=total_s - rest_s, stolen_s=stolen_s, own_s=own_s())
 
 
-def lost_to_the_machine(before: Load, after: Load, *, crowded: bool) -> float:
-    """The share of the time between two readings that the hypervisor took. ``crowded`` says that our own threads
+def lost_to_the_machine(before: Load, after: Load, *, oversubscribed: bool) -> float:
+    """The share of the time between two readings that the hypervisor took. ``oversubscribed`` says that our own threads
     outnumber the cores and wait for each other anyway; then the time that other processes took counts too."""
     total_s = max(after.total_s - before.total_s, 1e-9)
     stolen = (after.stolen_s - before.stolen_s - _TICKS_S) / total_s
     lost = stolen if stolen > _MUCH_STOLEN else 0.0
     busy_s = after.busy_s - before.busy_s
-    if crowded and busy_s > (1 - _IDLE) * total_s:
+    if oversubscribed and busy_s > (1 - _IDLE) * total_s:
         lost = max(lost, (busy_s - (after.own_s - before.own_s) - _TICKS_S) / total_s)
     return min(lost, 1.0)
 
@@ -181,7 +181,7 @@ def cores() -> int:
     return max(1, min(count, math.ceil(quota) if math.isfinite(quota) else count))
 
 
-def crowding(threads: int) -> str:
+def oversubscription(threads: int) -> str:
     """``4 threads on 2 cores`` if our own threads have to wait for each other, else empty."""
     count = cores()
     return f"{threads} threads on {count} core{'s' if count > 1 else ''}" if threads > count else ""

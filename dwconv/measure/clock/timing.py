@@ -2,7 +2,7 @@
 
 A disturbance of the machine then affects all of them alike. A round is many calls, so that reading the clock costs
 nothing, and the median over the rounds ignores rounds that were interrupted. On a busy machine there are more and
-shorter rounds, which fit between two interruptions, and only the undisturbed ones are kept.
+shorter rounds, which fit between two interruptions, and only the uncontended ones are kept.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dwconv.records.record import Measurement
 Call = Callable[[], object]
 
 _LEAST_ROUNDS = 3
-_LEAST_OF_DISTURBED = 5
-"""Undisturbed rounds to keep if others were disturbed."""
+_LEAST_OF_CONTENDED = 5
+"""Uncontended rounds to keep if others were contended."""
 _SHORTEST_ROUND_S = 0.0003
 """A scheduler lets a thread run for milliseconds, so some rounds of this length fit between two interruptions."""
 _DISTURBED = 0.02
-"""A round that lost no more than this share of its time counts as undisturbed: clocks and interrupts take as much."""
+"""A round that lost no more than this share of its time counts as uncontended: clocks and interrupts take as much."""
 _TRIES = 5
 
 
@@ -39,11 +39,11 @@ class Effort:
     round_s: float
     """A round takes at least this long, on a quiet machine."""
     rounds: int
-    """Enough undisturbed rounds of each call."""
+    """Enough uncontended rounds of each call."""
     budget_s: float
     """After this time the rounds so far must do, if there are three."""
     patience_s: float = 0.0
-    """Extra time if too few rounds were undisturbed."""
+    """Extra time if too few rounds were uncontended."""
 
 
 # For one trial, for the finalists, for the few known candidates of a race, and for a first impression.
@@ -63,7 +63,7 @@ class Lap:
     milliseconds if that thread has no core."""
 
     @property
-    def disturbed(self) -> bool:
+    def contended(self) -> bool:
         return self.lost > _DISTURBED
 
 
@@ -83,12 +83,14 @@ class Clock(Protocol):
 
 
 class CpuClock:
-    """The wall clock, for kernels that run on PyTorch's threads. ``crowded`` says that this process has more threads
-    than cores; by default it has as many as PyTorch now uses."""
+    """The wall clock, for kernels that run on PyTorch's threads. ``oversubscribed`` says that this process has more
+    threads than cores; by default it has as many as PyTorch now uses."""
 
-    def __init__(self, *, crowded: bool | None = None) -> None:
+    def __init__(self, *, oversubscribed: bool | None = None) -> None:
         # Our own threads waiting for each other look like other work taking their cores.
-        self._crowded = bool(contention.crowding(torch.get_num_threads())) if crowded is None else crowded
+        if oversubscribed is None:
+            oversubscribed = bool(contention.oversubscription(torch.get_num_threads()))
+        self._oversubscribed = oversubscribed
 
     def ready(self, call: Call) -> Call:
         return call
@@ -100,11 +102,11 @@ class CpuClock:
             call()
         seconds = time.perf_counter() - started
         after = contention.read()
-        return Lap(seconds=seconds, lost=0.0 if self._crowded else contention.lost(before, after))
+        return Lap(seconds=seconds, lost=0.0 if self._oversubscribed else contention.lost(before, after))
 
     def overall(self) -> Callable[[], float]:
         before = contention.load()
-        return lambda: contention.lost_to_the_machine(before, contention.load(), crowded=self._crowded)
+        return lambda: contention.lost_to_the_machine(before, contention.load(), oversubscribed=self._oversubscribed)
 
 
 class InTurn:
@@ -129,14 +131,14 @@ def time_in_turns(
     """Measure ``calls`` round by round, one after the other.
 
     Disturbed rounds are set aside, the same ones for all calls, if enough others are left; ``Measurement.contention``
-    tells how disturbed the kept ones are. Ends early if the first of ``calls`` is clearly slower than
-    ``hopeless_above_us`` in its undisturbed rounds."""
+    tells how contended the kept ones are. Ends early if the first of ``calls`` is clearly slower than
+    ``hopeless_above_us`` in its uncontended rounds."""
     started = time.perf_counter()
     overall_lost = clock.overall()
     turns = _Turns(calls, clock=clock, round_s=effort.round_s)
     while True:
         turns.take()
-        if turns.undisturbed >= effort.rounds:
+        if turns.uncontended >= effort.rounds:
             break
         if turns.count < _LEAST_ROUNDS:
             continue
@@ -154,7 +156,7 @@ class _Round:
 
     us: float
     lost: float
-    disturbed: bool
+    contended: bool
 
 
 class _Turns:
@@ -166,8 +168,8 @@ class _Turns:
         self._usual_round_s = self._round_s = round_s
         self._least_s = {name: self._warm_up(call) for name, call in self._calls.items()}
         self._turns: list[dict[str, _Round]] = []
-        self.undisturbed = 0
-        """Turns in which no round was disturbed."""
+        self.uncontended = 0
+        """Turns in which no round was contended."""
 
     @property
     def count(self) -> int:
@@ -175,35 +177,35 @@ class _Turns:
 
     @property
     def _least(self) -> int:
-        """How many undisturbed rounds each call needs."""
-        return _LEAST_ROUNDS if self.undisturbed == self.count else _LEAST_OF_DISTURBED
+        """How many uncontended rounds each call needs."""
+        return _LEAST_ROUNDS if self.uncontended == self.count else _LEAST_OF_CONTENDED
 
     @property
     def suffice(self) -> bool:
-        """True if there are enough undisturbed rounds of each call."""
-        return min(self._undisturbed_rounds(name) for name in self._calls) >= self._least
+        """True if there are enough uncontended rounds of each call."""
+        return min(self._uncontended_rounds(name) for name in self._calls) >= self._least
 
     def take(self) -> None:
         """Take a round of each call."""
         turn = {name: self._round(name) for name in self._calls}
         self._turns.append(turn)
-        self.undisturbed += not any(round_.disturbed for round_ in turn.values())
-        if self.count >= _LEAST_ROUNDS and 2 * self.undisturbed < self.count:
+        self.uncontended += not any(round_.contended for round_ in turn.values())
+        if self.count >= _LEAST_ROUNDS and 2 * self.uncontended < self.count:
             self._round_s = min(self._round_s, max(self._round_s / 2, _SHORTEST_ROUND_S))
 
     def first_is_slower_than(self, us: float) -> bool:
-        """True if all undisturbed rounds of the first call are slower; False if there are too few to tell."""
+        """True if all uncontended rounds of the first call are slower; False if there are too few to tell."""
         first = next(iter(self._calls))
-        calm_us = [turn[first].us for turn in self._turns if not turn[first].disturbed]
+        calm_us = [turn[first].us for turn in self._turns if not turn[first].contended]
         return len(calm_us) >= _LEAST_ROUNDS and min(calm_us) > us
 
     def kept(self) -> dict[str, list[_Round]]:
-        """The undisturbed turns. If they are too few, equally many undisturbed rounds of each call; if even those are
-        too few, the least disturbed quarter of all rounds."""
-        if self.undisturbed >= self._least:
-            calm = [turn for turn in self._turns if not any(round_.disturbed for round_ in turn.values())]
+        """The uncontended turns. If they are too few, equally many uncontended rounds of each call; if even those are
+        too few, the least contended quarter of all rounds."""
+        if self.uncontended >= self._least:
+            calm = [turn for turn in self._turns if not any(round_.contended for round_ in turn.values())]
             return {name: [turn[name] for turn in calm] for name in self._calls}
-        count = min(self._undisturbed_rounds(name) for name in self._calls)
+        count = min(self._uncontended_rounds(name) for name in self._calls)
         if count < self._least:
             count = max(self._least, self.count // 4)
         return {
@@ -211,8 +213,8 @@ class _Turns:
             for name in self._calls
         }
 
-    def _undisturbed_rounds(self, name: str) -> int:
-        return sum(not turn[name].disturbed for turn in self._turns)
+    def _uncontended_rounds(self, name: str) -> int:
+        return sum(not turn[name].contended for turn in self._turns)
 
     def _warm_up(self, call: Call) -> float:
         """The seconds of one call, roughly."""
@@ -220,7 +222,7 @@ class _Turns:
         laps = []
         for _ in range(_TRIES):
             laps.append(self._clock.lap(call, times=1))
-            if not laps[-1].disturbed:  # a disturbed lap may have taken any time
+            if not laps[-1].contended:  # a contended lap may have taken any time
                 break
         once_s = max(min(lap.seconds for lap in laps), 1e-7)
         if once_s < self._round_s:  # a single short call is mostly clock and cold caches
@@ -235,7 +237,7 @@ class _Turns:
         times = max(1, math.ceil(self._round_s / self._least_s[name]))
         lap = self._clock.lap(call, times=times)
         self._least_s[name] = max(min(self._least_s[name], lap.seconds / times), 1e-7)
-        return _Round(us=lap.seconds / times * 1e6, lost=lap.lost, disturbed=lap.disturbed)
+        return _Round(us=lap.seconds / times * 1e6, lost=lap.lost, contended=lap.contended)
 
 
 def _measurement(rounds: list[_Round], *, lost: float) -> Measurement:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dwconv.measure.limits.meter import Reading
 
 ENOUGH_READINGS = 3
-"""After so many undisturbed readings the limits are not measured again."""
+"""After so many uncontended readings the limits are not measured again."""
 EXCEEDED = 1.05
 """A kernel that is this many times as fast as the limit shows that the limit is wrong."""
 _TIMEOUT_S = 60.0
@@ -42,7 +42,7 @@ def with_limits(target: CpuTarget) -> CpuTarget:
     if kept is None or kept.readings < ENOUGH_READINGS:
         reading = measure_limits(target)
         known = kept or Kept(limits=reading.limits, readings=0)
-        kept = Kept(limits=_better(known.limits, reading.limits), readings=known.readings + (not reading.disturbed))
+        kept = Kept(limits=_better(known.limits, reading.limits), readings=known.readings + (not reading.contended))
         _write(path, kept)
     return dataclasses.replace(target, limits=_here(kept.limits, target))
 
@@ -93,7 +93,7 @@ def measure_limits(target: CpuTarget) -> Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The best of all readings so far, and how many of them were undisturbed."""
+    """The best of all readings so far, and how many of them were uncontended."""
 
     limits: Limits
     readings: int

@@ -6,8 +6,8 @@
     region            an empty parallel region by all threads, less the same by one
 
 All are measured in turns, several times, within about a second. The shortest run of each counts: a limit is the speed
-of undisturbed hardware. On a busy machine a first reading is used all the same. All threads then do no less than one,
-and a region whose every run was disturbed, in which threads wait for a core, counts as not measured.
+of uncontended hardware. On a busy machine a first reading is used all the same. All threads then do no less than one,
+and a region whose every run was contended, in which threads wait for a core, counts as not measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TURNS = 4
 _TURN_S = 0.015
 """For each quantity."""
 _EXTRA_S = 0.5
-"""Extra time in all, for quantities of which no run was undisturbed."""
+"""Extra time in all, for quantities of which no run was uncontended."""
 _ACCUMULATORS = (8, 12)
 """Enough to hide the latency of a multiply-add, few enough not to spill."""
 _MULTIPLY_ADD_TURNS = 20_000
@@ -47,10 +47,10 @@ class Gauge:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A measurement of the limits; ``disturbed`` if the machine was too busy to trust it."""
+    """A measurement of the limits; ``contended`` if the machine was too busy to trust it."""
 
     limits: Limits
-    disturbed: bool
+    contended: bool
 
 
 class Meter:
@@ -71,7 +71,7 @@ class Meter:
         least_s = {name: stopwatch.least_s for name, stopwatch in stopwatches.items()}
         reached = {name: rate.work / least_s[name] / 1e9 for name, rate in self._rates.items()}
         peaks = ("convolution", "thread", *map(_multiply_add, _ACCUMULATORS))
-        together = not (stopwatches["region"].disturbed or stopwatches["no region"].disturbed)
+        together = not (stopwatches["region"].contended or stopwatches["no region"].contended)
         limits = Limits(
             memory_gb_per_s=reached["memory"],
             cache_gb_per_s=max(reached["cache"], reached[_level(len(self._level_bytes) - 1)]),
@@ -84,7 +84,7 @@ class Meter:
             ),
             region_us=_region_us(least_s["region"] - least_s["no region"]) if together else 0.0,
         )
-        return Reading(limits=limits, disturbed=any(stopwatch.disturbed for stopwatch in stopwatches.values()))
+        return Reading(limits=limits, contended=any(stopwatch.contended for stopwatch in stopwatches.values()))
 
     def _make_rates(self) -> dict[str, _Rate]:
         """What is measured; each of the calls is compiled here, so that no reading waits for it."""
@@ -184,8 +184,8 @@ class _Stopwatch:
         self._clock = clock
         self._extra = extra
         self.least_s = math.inf
-        self.disturbed = True
-        """True until one run was undisturbed."""
+        self.contended = True
+        """True until one run was uncontended."""
 
     def run(self) -> None:
         """Take a turn of many runs, or of one long one; it lasts longer, while there is extra time, if all of them are
@@ -193,8 +193,8 @@ class _Stopwatch:
         started, taken_s, calm = time.perf_counter(), 0.0, False
         while taken_s < _TURN_S or (not calm and taken_s < _TURN_S + self._extra.seconds):
             lap = self._clock.lap(self._call, times=1)
-            calm |= not lap.disturbed
+            calm |= not lap.contended
             self.least_s = min(self.least_s, lap.seconds)
             taken_s = time.perf_counter() - started
         self._extra.seconds = max(0.0, self._extra.seconds - max(0.0, taken_s - _TURN_S))
-        self.disturbed &= not calm
+        self.contended &= not calm

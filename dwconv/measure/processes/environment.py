@@ -79,7 +79,7 @@ class Patience:
 
     def _worth_another_try(self, error: WorkerError) -> bool:
         self._failures += 1
-        if not error.doubtful or 2 * self._needs_bytes > memory.total_bytes():
+        if not error.may_be_the_machine or 2 * self._needs_bytes > memory.total_bytes():
             return False
         if self._failures == 1:
             return True

@@ -35,7 +35,7 @@ class Pool:
         Raises WorkerCannotStart if no process can start, EnvironmentFailure if the machine stays short of something."""
         doubtful: list[tuple[int, WorkerError]] = []
         for position, outcome in self._side_by_side(bodies, timeout_s=timeout_s):
-            if isinstance(outcome, WorkerError) and outcome.doubtful:
+            if isinstance(outcome, WorkerError) and outcome.may_be_the_machine:
                 doubtful.append((position, outcome))
             else:
                 yield position, outcome

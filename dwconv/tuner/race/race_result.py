@@ -18,7 +18,7 @@ class RaceResult:
     """Raced: PyTorch's op is the fastest."""
     failed: tuple[Workload, ...] = ()
     """Raced: no kernel worked."""
-    unsettled: tuple[Workload, ...] = ()
+    inconclusive: tuple[Workload, ...] = ()
     """Raced, but other work took so much of the machine that the times do not count."""
     known: tuple[Workload, ...] = ()
     """Measured on this device before."""
@@ -35,14 +35,14 @@ class RaceResult:
     @property
     def raced(self) -> int:
         """How many workloads were raced."""
-        return len(self.won) + len(self.lost) + len(self.failed) + len(self.unsettled)
+        return len(self.won) + len(self.lost) + len(self.failed) + len(self.inconclusive)
 
     def __str__(self) -> str:
         parts = {
             "won": self.won,
             "lost to PyTorch's op": self.lost,
             "without a kernel that worked": self.failed,
-            "unsettled, for other work disturbed them": self.unsettled,
+            "inconclusive (machine busy)": self.inconclusive,
         }
         told = [f"{len(workloads)} {what}" for what, workloads in parts.items() if workloads]
         line = f"{self.raced} passes raced in {self.elapsed_s:.1f} s" + (f": {', '.join(told)}" if told else "")

@@ -21,15 +21,15 @@ from dwconv.tuner.race.known import is_known
 from dwconv.tuner.race.race_result import RaceResult
 from dwconv.untuned.starts import starts
 
-_MOST_UNSETTLED = 8
-"""After so many unsettled comparisons in a row the machine is too busy to race on."""
+_MOST_INCONCLUSIVE = 8
+"""After so many inconclusive comparisons in a row the machine is too busy to continue."""
 
 
 class _End(Enum):
     WON = "won"
     LOST = "lost"
     FAILED = "failed"
-    UNSETTLED = "unsettled"
+    INCONCLUSIVE = "inconclusive"
     WITHOUT_KERNELS = "without_kernels"
 
 
@@ -72,7 +72,7 @@ class RaceState:
         self._again: list[_Comparison] = []
         self._ends: dict[Workload, _End] = {}
         self._records: list[TuningRecord] = []
-        self._unsettled_in_a_row = 0
+        self._inconclusive_in_a_row = 0
         self.problem = ""
         """Why the race ended before its time."""
 
@@ -81,7 +81,7 @@ class RaceState:
         return beats_pytorch(record, self._target)
 
     def next_comparison(self) -> list[Candidate] | None:
-        """The candidates of the next workload; at last once more those that remained unsettled. None if there is
+        """The candidates of the next workload; at last once more those that remained inconclusive. None if there is
         nothing to race now, or the time is up."""
         while (self.waiting or self._again) and not self.problem and time.monotonic() < self._ends_s:
             comparison = self._again.pop(0) if not self.waiting else self._comparison_of(self.waiting.pop(0))
@@ -112,14 +112,14 @@ class RaceState:
         elif calm and not any(self.is_worth(record) for record in calm):
             end = _End.LOST
         else:
-            end = _End.UNSETTLED
+            end = _End.INCONCLUSIVE
             # What was found to be wrong is out, and the next best gets its turn; other work may be gone next time.
             if len(worked) < len(comparison.configs) or not comparison.again:
                 configs = [record.config for record in worked]
                 self._again.append(_Comparison(workload=comparison.workload, configs=configs, again=True))
         self._ends[comparison.workload] = end
-        self._unsettled_in_a_row = self._unsettled_in_a_row + 1 if end is _End.UNSETTLED else 0
-        if self._unsettled_in_a_row == _MOST_UNSETTLED:
+        self._inconclusive_in_a_row = self._inconclusive_in_a_row + 1 if end is _End.INCONCLUSIVE else 0
+        if self._inconclusive_in_a_row == _MOST_INCONCLUSIVE:
             self.problem = "other work keeps the machine busy; convert again, with the example, when it is quiet"
 
     def report(self) -> RaceResult:

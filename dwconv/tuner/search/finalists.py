@@ -22,7 +22,7 @@ _CONFIRM_S = 30.0
 """No further group begins after this time, or after the seconds that the search may take if those are more."""
 _ATTEMPTS = 3
 _WAIT_S = 30.0
-"""The machine may become quiet for this long, and no longer than the search may take, before disturbed finalists are
+"""The machine may become quiet for this long, and no longer than the search may take, before contended finalists are
 timed again."""
 
 
@@ -61,7 +61,7 @@ def _confirm_together(
                 log.append(record)
                 state.add(record, confirming=True)
             records.append(record)
-        if attempt == _ATTEMPTS or not state.history.disturbed(records):
+        if attempt == _ATTEMPTS or not state.history.contended(records):
             break
         if not state.wait(at_most_s=_WAIT_S / (_ATTEMPTS - 1)):
             break

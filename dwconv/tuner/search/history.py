@@ -48,7 +48,7 @@ class History:
         judged = dataclasses.replace(record, measurement=measurement)
         return dataclasses.replace(judged, confirmed=not judged.contended)
 
-    def disturbed(self, records: Sequence[TuningRecord]) -> bool:
+    def contended(self, records: Sequence[TuningRecord]) -> bool:
         """True if other work disturbed the finalists, or may have, so that they should be timed again."""
         worked = [record for record in records if record.status is Status.OK]
         return any(record.contended or self._suspicious(record) for record in worked)

@@ -36,7 +36,7 @@ BATCH = 8
 _OVERTIME = 1.25
 """A batch may be finished within this many times the seconds of the budget: measuring what is built takes little."""
 _WAIT_S = 3.0
-"""After a batch with disturbed trials the machine may become quiet for this long, and no longer than ``_WAIT_SHARE`` of
+"""After a batch with contended trials the machine may become quiet for this long, and no longer than ``_WAIT_SHARE`` of
 the seconds that the search may take. Then those trials are timed again."""
 _WAIT_SHARE = 0.1
 
