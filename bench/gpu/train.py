@@ -67,7 +67,7 @@ def train_stage(
 def _tune_what_is_untuned(networks: Sequence[Network], run: Run, *, autocast: str) -> None:
     known = Database.load([run.log.path])
     wanted = dict.fromkeys(workload for network in networks for workload in workloads_of(network, autocast=autocast))
-    untuned = [workload for workload in wanted if not known.family(workload, run.target.device)]
+    untuned = [workload for workload in wanted if not known.at_any_batch(workload, run.target.device)]
     if not untuned:
         return
     say("train", f"{len(untuned)} of {len(wanted)} passes of the networks' layers are untuned")

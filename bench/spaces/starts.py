@@ -46,7 +46,7 @@ def _made(workloads: Sequence[Workload], target: CpuTarget) -> dict[str, KnownSt
     portfolio = make_portfolio(records, shipped_networks())
     found: dict[str, KnownStarts] = {}
     for workload in workloads:
-        others = [record for record in records if record.workload.family != workload.family]
+        others = [record for record in records if record.workload.batchless_key != workload.batchless_key]
         tuned, untuned = (
             tuple(start.config for start in starts(workload, target, known, portfolio=portfolio))
             for known in (records, others)

@@ -108,7 +108,7 @@ class Plan:
 
         chosen = Candidate(workload, config)
         if decision.record is None:
-            _state.predicted.setdefault((workload.family, target.device), chosen)
+            _state.predicted.setdefault((workload.batchless_key, target.device), chosen)
         candidate = Candidate(workload, self._on_all_threads(config, workload, target))
         kernel, reason = _attempt(lambda: _kernel(candidate, target, self.device))
         fault = f"could not be built: {reason}" if kernel is None else _fault(kernel, target, self.device)
@@ -133,7 +133,7 @@ class Plan:
         if self.target is None or self._refused:
             return
         workload = self.problem.workload("fprop")
-        sizes = workload.for_pass("dgrad").family  # without its bias, as dgrad asks for a layer that has one
+        sizes = workload.for_pass("dgrad").batchless_key  # without its bias, as dgrad asks for a layer that has one
         if sizes in _met:
             return
         _met.add(sizes)
@@ -261,9 +261,9 @@ _state = KernelState()
 _plans: dict[tuple[Problem, torch.device, int], Plan] = {}
 _kernels: dict[tuple[Candidate, torch.device], Kernel] = {}
 _met: set[str] = set()
-"""Families of workloads that plans were made for, tuned or not."""
+"""``Workload.batchless_key`` of all that plans were made for, tuned or not."""
 _untuned: set[str] = set()
-"""Families of workloads that were named as untuned."""
+"""The same of what was named as untuned."""
 _named: set[str] = set()
 """Other warnings that were given."""
 

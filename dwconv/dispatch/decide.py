@@ -270,7 +270,7 @@ def _from(expected: gain.Expected, way: _Way) -> DispatchDecision:
     """Runs the predicted kernel that the process has at another batch size, or the one that is expected to be best."""
     from dwconv.schedules.template import Candidate
 
-    known = way.state.predicted.get((way.kernel.family, way.target.device))
+    known = way.state.predicted.get((way.kernel.batchless_key, way.target.device))
     candidate = known or Candidate(way.kernel, expected.config)
     try:
         legality.check(candidate, way.target, broken=way.state.broken)
@@ -319,7 +319,7 @@ def _unknown(way: _Way) -> DispatchDecision:
         return _pytorch(str(error))
     if not versions.can_build():
         return _pytorch(f"no pack that is loaded has it, and {versions.NO_TVM}", command=tune_command(workload))
-    known = way.known.family(workload, target.device)
+    known = way.known.at_any_batch(workload, target.device)
     state = "only computed" if any(record.measurement for record in known) else "untuned"
     for record in known:
         if record.measured and (other := made_with(record, versions.installed())):

@@ -23,19 +23,19 @@ class KernelState:
     broken: dict[Candidate, str] = field(default_factory=dict)
     """Why kernels are not used: they could not be built, or were wrong when they were checked."""
     predicted: dict[tuple[str, str], Candidate] = field(default_factory=dict)
-    """The predicted kernels, by family of workloads and device. Each runs at other batch sizes too: nobody should wait
-    for another build at the last, smaller batch of an epoch."""
+    """The predicted kernels, by ``Workload.batchless_key`` and device. Each runs at other batch sizes too: nobody should
+    wait for another build at the last, smaller batch of an epoch."""
     sizes: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The families of workloads that a prediction was made for, by layer and device."""
+    """The sizes, as ``Workload.batchless_key``, that a prediction was made for, by layer and device."""
 
     def note_prediction(self, workload: Workload, target: Target) -> None:
         """A prediction is made for ``workload``."""
-        self.sizes[workload.layer, target.device].add(workload.family)
+        self.sizes[workload.layer, target.device].add(workload.batchless_key)
 
     def has_too_many_sizes(self, workload: Workload, target: Target) -> bool:
         """True if predictions were made for as many other sizes of the layer as may be."""
         sizes = self.sizes.get((workload.layer, target.device), set())
-        return len(sizes) >= MOST_SIZES and workload.family not in sizes
+        return len(sizes) >= MOST_SIZES and workload.batchless_key not in sizes
 
     def clear(self) -> None:
         for learnt in (self.broken, self.predicted, self.sizes):

@@ -94,7 +94,7 @@ def unmeasured(workload: Workload, target: Target) -> Candidate | None:
         for pack in _latest_first()
         if not pack.measured and pack.fits(target)
         for candidate in pack.artifacts
-        if candidate.workload.family == workload.family
+        if candidate.workload.batchless_key == workload.batchless_key
     ]
     return min(found, key=lambda one: abs(math.log(one.workload.batch / workload.batch)), default=None)
 

@@ -61,7 +61,7 @@ def _records(workload: Workload, target: Target, known: Database) -> Iterator[tu
         return
     found = [
         record
-        for record in known.family(workload, target.device)
+        for record in known.at_any_batch(workload, target.device)
         if is_computed(record) and not record.fast_math and is_current(record)
     ]
     found.sort(key=lambda one: (abs(math.log(one.workload.batch / workload.batch)), one.rank))

@@ -165,7 +165,7 @@ class Workload:
         return f"{self.pass_}-n{self.batch}-{self._batchless()}"
 
     @property
-    def family(self) -> str:
+    def batchless_key(self) -> str:
         """The key without the batch size: what one kernel can run."""
         return f"{self.pass_}-{self._batchless()}"
 
@@ -215,15 +215,15 @@ class Workload:
             raise InvalidWorkload(f"not a workload: {error}") from error
 
 
-def layer_of(family: str) -> str:
-    """``Workload.layer`` of the workloads of a family."""
-    pass_, channels, _, sizeless = family.split("-", 3)
+def layer_of(batchless_key: str) -> str:
+    """``Workload.layer`` of workloads, by their ``batchless_key``."""
+    pass_, channels, _, sizeless = batchless_key.split("-", 3)
     return f"{pass_}-{channels}-{sizeless}"
 
 
-def kind_of(family: str) -> tuple[str, ...]:
-    """The pass, type and layout of the workloads of a family."""
-    return (family.partition("-")[0], *family.removesuffix("-bias").rsplit("-", 2)[1:])
+def kind_of(batchless_key: str) -> tuple[str, ...]:
+    """The pass, type and layout of workloads, by their ``batchless_key``."""
+    return (batchless_key.partition("-")[0], *batchless_key.removesuffix("-bias").rsplit("-", 2)[1:])
 
 
 def resolve_padding(

@@ -15,7 +15,7 @@ from pathlib import Path
 from dwconv import settings
 from dwconv.errors import LogError, one_line
 from dwconv.problems.workload import Workload, kind_of, layer_of
-from dwconv.records.held import HeldFamilies, HeldRecords
+from dwconv.records.held import HeldLog, HeldRecords
 from dwconv.records.line import encode
 from dwconv.records.log import Damage, TuningLog
 from dwconv.records.record import Rank, Status, TuningRecord
@@ -23,12 +23,12 @@ from dwconv.system.forks import cached_property
 
 IsCurrent = Callable[[TuningRecord], bool]
 """Was a record made with what is installed here? See ``validity``."""
-RecordsByFamily = Mapping[tuple[str, str], Sequence[TuningRecord]]
-"""The records of one file, by device and family of workloads, in the order of the lines."""
+RecordsByKey = Mapping[tuple[str, str], Sequence[TuningRecord]]
+"""The records of one file, by device and ``Workload.batchless_key``, in the order of the lines."""
 _Bests = dict[tuple[Workload, bool], TuningRecord]
 """By workload and kind of arithmetic."""
 _Candidate = tuple[int, frozenset[tuple[str, int | str]]]
-"""A candidate within a family of workloads: the batch size it was measured at, and its configuration."""
+"""A candidate of a workload at any batch size: the batch size it was measured at, and its configuration."""
 
 
 def _every(record: TuningRecord) -> bool:
@@ -39,7 +39,7 @@ def _every(record: TuningRecord) -> bool:
 class Database:
     """The records of several places. If several have records of a workload, the first place goes before the next."""
 
-    places: list[list[RecordsByFamily]]
+    places: list[list[RecordsByKey]]
     """The files of every place."""
     logs: list[Path]
     """The files that were read."""
@@ -50,12 +50,12 @@ class Database:
     def load(cls, *places: Iterable[Path]) -> Database:
         """Read files and folders (every ``*.jsonl`` in them), each file once. A missing file or folder holds nothing.
         All logs of one place have the same weight."""
-        read: list[list[RecordsByFamily]] = []
+        read: list[list[RecordsByKey]] = []
         seen: set[str] = set()
         logs: list[Path] = []
         problems: list[str] = []
         for paths in places:
-            files: list[RecordsByFamily] = []
+            files: list[RecordsByKey] = []
             for path in _files(paths, problems):
                 if (real := os.path.realpath(path)) in seen:
                     continue
@@ -94,33 +94,33 @@ class Database:
 
     def behind(self, records: Iterable[TuningRecord], logs: Iterable[Path]) -> Database:
         """The same, behind a place with ``records``, which came from ``logs``."""
-        places = [[_by_family(records)], *self.places]
+        places = [[_by_key(records)], *self.places]
         return Database(places=places, logs=[*logs, *self.logs], problems=self.problems)
 
     def __iter__(self) -> Iterator[TuningRecord]:
         """Every record, place by place and file by file."""
-        return (record for _, records in self._families() for record in records)
+        return (record for _, records in self._groups() for record in records)
 
     def records(self, workload: Workload, device: str) -> list[TuningRecord]:
         """All records of exactly this workload, batch size included, on ``device``, failures too: place by place and
         file by file, in the order of the lines."""
-        return [record for record in self.family(workload, device) if record.workload == workload]
+        return [record for record in self.at_any_batch(workload, device) if record.workload == workload]
 
-    def family(self, workload: Workload, device: str) -> list[TuningRecord]:
+    def at_any_batch(self, workload: Workload, device: str) -> list[TuningRecord]:
         """All records of this workload at any batch size on ``device``, failures too: place by place and file by file,
         in the order of the lines."""
-        key = (device, workload.family)
+        key = (device, workload.batchless_key)
         return [record for place in self.places for file in place for record in file.get(key, ())]
 
     def bests_of_kind(self, workload: Workload) -> list[TuningRecord]:
         """The record of the best ``rank`` of each workload of the same pass, layout and type, of whatever sizes,
         versions and device; one for each kind of arithmetic. Of equals it is the first; failures are left out. Asking
         costs nothing after the first time."""
-        kind = kind_of(workload.family)
+        kind = kind_of(workload.batchless_key)
         if kind not in self._bests:
             bests: _Bests = {}
-            for (_, family), records in self._families():
-                for record in _promising(records) if kind_of(family) == kind else ():
+            for (_, key), records in self._groups():
+                for record in _promising(records) if kind_of(key) == kind else ():
                     _note_best(bests, record)
             self._bests[kind] = bests
         return list(self._bests[kind].values())
@@ -133,11 +133,12 @@ class Database:
         """Count a record that was appended to the first log of the first place."""
         first = self.places[0]
         if not first:
-            first.append(HeldFamilies())
-        assert isinstance(first[0], HeldFamilies), "the first place was read from a log"
+            first.append(HeldLog())
+        assert isinstance(first[0], HeldLog), "the first place was read from a log"
         first[0].add(encode(record))
         self.__dict__.pop("_by_layer", None)
-        if record.status is Status.OK and (bests := self._bests.get(kind_of(record.workload.family))) is not None:
+        bests = self._bests.get(kind_of(record.workload.batchless_key))
+        if record.status is Status.OK and bests is not None:
             _note_best(bests, record)
 
     def other_sizes(self, workload: Workload, device: str) -> list[Workload]:
@@ -146,25 +147,25 @@ class Database:
         known = self._by_layer.get((device, workload.layer), {})
         return [
             records[0].workload.with_batch(workload.batch)
-            for family, records in known.items()
-            if family != workload.family
+            for key, records in known.items()
+            if key != workload.batchless_key
         ]
 
     @cached_property
     def _by_layer(self) -> dict[tuple[str, str], dict[str, Sequence[TuningRecord]]]:
         layers: dict[tuple[str, str], dict[str, Sequence[TuningRecord]]] = defaultdict(dict)
-        for (device, family), records in self._families():
-            layers[device, layer_of(family)].setdefault(family, records)
+        for (device, key), records in self._groups():
+            layers[device, layer_of(key)].setdefault(key, records)
         return dict(layers)
 
-    def _families(self) -> Iterator[tuple[tuple[str, str], Sequence[TuningRecord]]]:
-        """The records of every family, place by place and file by file."""
+    def _groups(self) -> Iterator[tuple[tuple[str, str], Sequence[TuningRecord]]]:
+        """The records of every workload at any batch size, place by place and file by file."""
         return (found for place in self.places for file in place for found in file.items())
 
     def devices(self, workload: Workload) -> list[str]:
         """Devices with records of this workload at any batch size."""
-        family = workload.family
-        return sorted({device for (device, each), _ in self._families() if each == family})
+        key = workload.batchless_key
+        return sorted({device for (device, each), _ in self._groups() if each == key})
 
     def best(self, workload: Workload, device: str) -> TuningRecord | None:
         """The fastest measured candidate for ``workload`` on ``device``; None if there is none."""
@@ -210,7 +211,7 @@ class Database:
         """The record of each candidate that counts, see ``ranked_by_batch``."""
         words: dict[_Candidate, _Word] = {}
         for number, place in reversed(list(enumerate(self.places))):  # the first has the last word
-            key = device, workload.family
+            key = device, workload.batchless_key
             said = _words(place, key, place=number, is_current=is_current, fast_math=fast_math)
             for candidate, word in said.items():
                 if candidate not in words or word.current >= words[candidate].current:
@@ -244,11 +245,11 @@ def _note_best(bests: _Bests, record: TuningRecord) -> None:
         bests[record.workload, record.fast_math] = record
 
 
-def _by_family(records: Iterable[TuningRecord]) -> RecordsByFamily:
-    by_family: dict[tuple[str, str], list[TuningRecord]] = defaultdict(list)
+def _by_key(records: Iterable[TuningRecord]) -> RecordsByKey:
+    by_key: dict[tuple[str, str], list[TuningRecord]] = defaultdict(list)
     for record in records:
-        by_family[record.device, record.workload.family].append(record)
-    return dict(by_family)
+        by_key[record.device, record.workload.batchless_key].append(record)
+    return dict(by_key)
 
 
 def _promising(records: Sequence[TuningRecord]) -> Iterable[TuningRecord]:
@@ -259,13 +260,13 @@ def _promising(records: Sequence[TuningRecord]) -> Iterable[TuningRecord]:
 
 
 def _words(
-    files: list[RecordsByFamily], family: tuple[str, str], *, place: int, is_current: IsCurrent, fast_math: bool
+    files: list[RecordsByKey], key: tuple[str, str], *, place: int, is_current: IsCurrent, fast_math: bool
 ) -> dict[_Candidate, _Word]:
     """The record of each candidate that counts among those of one place."""
     words: dict[_Candidate, _Word] = {}
     for file in files:
         last: dict[_Candidate, _Word] = {}
-        for record in file.get(family, ()):
+        for record in file.get(key, ()):
             if record.fast_math != fast_math or (
                 record.status is Status.OK and (not record.measured or record.contended)
             ):
@@ -289,9 +290,9 @@ def _files(paths: Iterable[Path], problems: list[str]) -> Iterator[Path]:
             problems.append(one_line(f"log={path} cannot be read: {error.strerror}; name another with --log"))
 
 
-def _readable(path: Path, problems: list[str]) -> RecordsByFamily | None:
+def _readable(path: Path, problems: list[str]) -> RecordsByKey | None:
     """The records of a log; None if it cannot be read. Adds one line to ``problems`` if something cannot be read."""
-    held, damage = HeldFamilies(), Damage()
+    held, damage = HeldLog(), Damage()
     try:
         TuningLog(path).read(held.add, damage=damage)
     except LogError as error:

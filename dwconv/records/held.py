@@ -21,7 +21,7 @@ _LISTS_KEPT = 4
 
 
 class HeldRecords(Sequence[TuningRecord]):
-    """The records of one log of one family of workloads on one device, in the order of their lines."""
+    """The records of one log of one workload at any batch size on one device, in the order of their lines."""
 
     __slots__ = ("_rows",)
 
@@ -68,8 +68,8 @@ def _kept(records: HeldRecords, count: int) -> list[TuningRecord]:
     return list(records._made())
 
 
-class HeldFamilies(dict[tuple[str, str], HeldRecords]):
-    """The records of one log, by device and family of workloads."""
+class HeldLog(dict[tuple[str, str], HeldRecords]):
+    """The records of one log, by device and ``Workload.batchless_key``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,8 +81,8 @@ class HeldFamilies(dict[tuple[str, str], HeldRecords]):
         key = (read.device, read.workload)
         records = self._by_workload.get(key)
         if records is None:
-            family = (read.device, read.workload.to_workload().family)
-            records = self._by_workload[key] = self.setdefault(family, HeldRecords())
+            at_any_batch = (read.device, read.workload.to_workload().batchless_key)
+            records = self._by_workload[key] = self.setdefault(at_any_batch, HeldRecords())
         records.add(read)
 
 

@@ -71,14 +71,14 @@ class ReportSums:
     @property
     def call(self) -> str:
         """The call that tunes what there is to win; empty if there is nothing."""
-        families = {
-            (row.problem.workload(each.pass_).family, row.device)
+        sizes = {
+            (row.problem.workload(each.pass_).batchless_key, row.device)
             for row in self.rows
             for each in row.passes
             if each.to_win_us
         }
-        minutes = math.ceil(len(families) * (settings.SECONDS + _OVERHEAD_S) / 60)
-        return f"dwconv.tune(model, example_inputs, minutes={minutes})" if families else ""
+        minutes = math.ceil(len(sizes) * (settings.SECONDS + _OVERHEAD_S) / 60)
+        return f"dwconv.tune(model, example_inputs, minutes={minutes})" if sizes else ""
 
     # -- what to show ------------------------------------------------------------------------------------------------
 

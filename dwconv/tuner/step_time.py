@@ -37,7 +37,7 @@ class StepTime:
     def update(self, searched: Workload) -> None:
         """Count what a search has added to what is known."""
         for workload in self._counts:
-            if searched.family in (workload.family, replace(workload, bias=False).family):
+            if searched.batchless_key in (workload.batchless_key, replace(workload, bias=False).batchless_key):
                 self._of[workload] = self._gains.of(workload)
 
     @property

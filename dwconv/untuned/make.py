@@ -26,7 +26,7 @@ def make_portfolio(records: Iterable[TuningRecord], networks: Mapping[str, Seque
 
     def network_of(workload: Workload) -> str:
         sizes = (workload.channels, workload.input_size, workload.kernel, workload.stride)
-        return names.get(sizes, workload.for_pass("dgrad").family)
+        return names.get(sizes, workload.for_pass("dgrad").batchless_key)
 
     return Portfolio(
         devices=tuple(sorted({one.target.device for one in measured})),

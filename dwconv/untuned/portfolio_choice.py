@@ -42,7 +42,7 @@ def choose(measured: Sequence[Measured]) -> dict[str, tuple[Config, ...]]:
     for template, workloads in sorted(by_template.items()):
         losses = _Losses(template, workloads)
         for name, members in _by_regime(template, losses.workloads).items():
-            if len({one.workload.family for one in members}) >= _LEAST_WORKLOADS or name == template:
+            if len({one.workload.batchless_key for one in members}) >= _LEAST_WORKLOADS or name == template:
                 chosen[name] = tuple(_cover(losses, members, pool=_pool(template, members, chosen)))
     return chosen
 

@@ -97,8 +97,8 @@ def test_a_model_s_layers(made, tmp_path, monkeypatch, capsys):
     options = ("--model", "models:TinyNet", "--input", "2,3,6,6")
     assert run(*options, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
     manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
-    assert {kernel.candidate().workload.family for kernel in manifest.kernels} == {
-        layer.for_pass(pass_).family for pass_ in PASSES
+    assert {kernel.candidate().workload.batchless_key for kernel in manifest.kernels} == {
+        layer.for_pass(pass_).batchless_key for pass_ in PASSES
     }
     err = capsys.readouterr().err
     assert "of the passes, 6 have no record that decides" in err and "python -m dwconv.tune --shape" in err

@@ -61,7 +61,7 @@ def test_key_is_pinned():
     """Logs on disk are found by it: it must not change."""
     assert make(pass_="wgrad").key == "wgrad-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc"
     assert make(pass_="wgrad", bias=True).key == "wgrad-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc-bias"
-    assert make(padding=((1, 2), (0, 0))).family == "fprop-c144-56x56-k3x3-s1x1-p1.2x0-d1x1-m1-float32-nhwc"
+    assert make(padding=((1, 2), (0, 0))).batchless_key == "fprop-c144-56x56-k3x3-s1x1-p1.2x0-d1x1-m1-float32-nhwc"
 
 
 @pytest.mark.parametrize("pass_", PASSES)
@@ -76,7 +76,9 @@ def test_dict_round_trip(pass_, bias):
 
 def test_other_pass_and_batch_keep_the_rest():
     workload = make()
-    assert workload.for_pass("wgrad").with_batch(1).family == "wgrad" + workload.family.removeprefix("fprop")
+    assert workload.for_pass("wgrad").with_batch(1).batchless_key == "wgrad" + workload.batchless_key.removeprefix(
+        "fprop"
+    )
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_records_of_a_workload_are_those_of_its_batch_in_order_failures_too(data
     first, second = known(config=B, status=Status.TIMEOUT), known(config=A)
     found = database(first, known(workload=WORKLOAD.with_batch(4)), second, known(device="elsewhere"))
     assert found.records(WORKLOAD, "here") == [first, second]
-    assert len(found.family(WORKLOAD, "here")) == 3
+    assert len(found.at_any_batch(WORKLOAD, "here")) == 3
 
 
 def test_ranked_gives_the_next_best_too(database):

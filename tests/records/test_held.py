@@ -16,7 +16,7 @@ from dwconv.dispatch import decide
 from dwconv.problems.workload import kind_of, layer_of
 from dwconv.records.condense import condensed
 from dwconv.records.database import Database
-from dwconv.records.held import HeldFamilies, HeldRecords
+from dwconv.records.held import HeldLog, HeldRecords
 from dwconv.records.line import RecordLine, encode
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord
@@ -82,10 +82,10 @@ def of_all_records(places: list[list[Path]]) -> Database:
     read: list[list[dict[tuple[str, str], list[TuningRecord]]]] = [[] for _ in places]
     for files, paths in zip(read, places, strict=True):
         for path in paths:
-            by_family = defaultdict(list)
+            by_key = defaultdict(list)
             for record in TuningLog(path).load().records:
-                by_family[record.device, record.workload.family].append(record)
-            files.append(dict(by_family))
+                by_key[record.device, record.workload.batchless_key].append(record)
+            files.append(dict(by_key))
     return Database(places=read, logs=[], problems=[])
 
 
@@ -105,13 +105,13 @@ def test_a_database_says_what_all_records_say(tmp_path, seed):
         assert condensed(found, keep=keep) == condensed(made, keep=keep)
     for workload in ASKED:
         assert found.devices(workload) == made.devices(workload)
-        every = [record for record in made if kind_of(record.workload.family) == kind_of(workload.family)]
+        every = [record for record in made if kind_of(record.workload.batchless_key) == kind_of(workload.batchless_key)]
         for fast in (False, True):
             few, all_ = ([record for record in of if record.fast_math == fast]
                          for of in (found.bests_of_kind(workload), every))  # fmt: skip
             assert bests_of_similar(workload, few, count=99) == bests_of_similar(workload, all_, count=99)
         for device in DEVICES:
-            for ask in (Database.family, Database.records, Database.other_sizes, Database.best):
+            for ask in (Database.at_any_batch, Database.records, Database.other_sizes, Database.best):
                 assert ask(found, workload, device) == ask(made, workload, device)
             sizes = {each.workload.input_size for each in made if each.device == device
                      and each.workload.layer == workload.layer} - {workload.input_size}  # fmt: skip
@@ -125,8 +125,8 @@ def test_a_database_says_what_all_records_say(tmp_path, seed):
 def test_a_family_names_the_layer_and_the_kind():
     odd = dataclasses.replace(WORKLOADS[0], padding=((0, 1), (2, 2)), dilation=(2, 1), multiplier=3, dtype="float16")
     for workload in [*WORKLOADS, odd, *(dataclasses.replace(odd, pass_="dgrad", layout=each) for each in ("nchw",))]:
-        assert layer_of(workload.family) == workload.layer
-        assert kind_of(workload.family) == (workload.pass_, workload.dtype, workload.layout)
+        assert layer_of(workload.batchless_key) == workload.layer
+        assert kind_of(workload.batchless_key) == (workload.pass_, workload.dtype, workload.layout)
 
 
 def test_a_later_verdict_counts_among_more_records_than_are_kept(tmp_path):
@@ -186,7 +186,7 @@ def test_what_is_asked_is_made_however_long_the_log(logs, monkeypatch, records_m
 def test_a_log_is_held_in_less_than_its_own_size(tmp_path):
     path = tmp_path / "log.jsonl"
     size = long_log(path, trials=50)
-    held = HeldFamilies()
+    held = HeldLog()
     tracemalloc.start()
     try:
         lines = path.read_bytes().splitlines()

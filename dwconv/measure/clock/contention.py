@@ -197,9 +197,9 @@ class Quiet:
 
     def look(self) -> bool:
         """True if it is quiet now; takes some tenths of a second."""
-        before = load(own_s=_family_s)
+        before = load(own_s=_with_children_s)
         time.sleep(_LOOK_S)
-        self.busy = others(before, load(own_s=_family_s))
+        self.busy = others(before, load(own_s=_with_children_s))
         count = cores()
         spare = max(0, count - self._threads) + max(_QUIET_CORES, _QUIET_SHARE * count)
         return self.busy * count <= spare
@@ -209,7 +209,7 @@ class Quiet:
         return any(self.look() for _ in range(max(1, round(timeout_s / _LOOK_S))))
 
 
-def _family_s() -> float:
+def _with_children_s() -> float:
     """CPU time of this process and of those that it started."""
     own_s = time.process_time()
     for child in psutil.Process().children(recursive=True):
