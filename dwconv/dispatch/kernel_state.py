@@ -23,8 +23,8 @@ class KernelState:
     broken: dict[Candidate, str] = field(default_factory=dict)
     """Why kernels are not used: they could not be built, or were wrong when they were checked."""
     predicted: dict[tuple[str, str], Candidate] = field(default_factory=dict)
-    """The predicted kernels, by ``Workload.batchless_key`` and device. Each runs at other batch sizes too: nobody should
-    wait for another build at the last, smaller batch of an epoch."""
+    """The predicted kernels, by ``Workload.batchless_key`` and device. Each runs at other batch sizes too: nobody
+    should wait for another build at the last, smaller batch of an epoch."""
     sizes: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     """The sizes, as ``Workload.batchless_key``, that a prediction was made for, by layer and device."""
 
