@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import gc
 import os
 import shutil
 import signal
@@ -15,13 +17,14 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
-from native_needed import go_through_python, wait_for_native
 
 import dwconv
 from dwconv import settings
+from dwconv.kernels import load
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner.search import unvisited
 from dwconv.tuner.search.analytic import Analytic
+from tests.native_needed import go_through_python, wait_for_native
 
 Golden = Callable[[str, str], None]
 GOLDEN = Path(__file__).parent / "schedules" / "golden"
@@ -64,6 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
             _compile_beside_the_tests(config)
 
 
+def pytest_collection_finish() -> None:
+    """What imports and the tests themselves left stays to the end. Nobody need look through it again for garbage."""
+    gc.freeze()
+
+
 def _compile_beside_the_tests(config: pytest.Config) -> None:
     """Of many tests, one would compile the C++ while those of other processes wait for it."""
     command = [sys.executable, "-c", "from dwconv import native; native.native()"]
@@ -81,6 +89,14 @@ def calls_as_they_stay() -> Iterator[None]:
     """Calls take the way that they have once the C++ is compiled. Tests of how it comes to be there say so."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         wait_for_native(monkeypatch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels_load_once() -> Iterator[None]:
+    """LLVM takes a fifth of a second to load one, and most calls in tests run the same few."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(load, "load_ir", functools.cache(load.load_ir))
         yield
 
 

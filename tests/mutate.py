@@ -4,11 +4,15 @@
     python tests/mutate.py --only dwconv/dispatch/decide.py --count 5   of one file or folder
     python tests/mutate.py --list --only dwconv/dispatch/decide.py      what could be broken there
     python tests/mutate.py --places dwconv/nn.py:88:12 …         these again, by file, line and column
+    python tests/mutate.py --near --matrix kills.json            all tests that see each, not the first alone
 
 A mutation flips a sign or a comparison, moves a number by one, swaps two words (``min`` and ``max``, ``and`` and
 ``or``), turns a condition round, or drops a call or an assignment to an attribute. The tests of the file's own folder
 run first, then those of whole commands and calls, then all; the first that fails ends it. A mutation that survives is a
 hole in the suite, or changes nothing that anybody can see: a person has to look. Exits with 1 if any survived.
+
+The matrix tells what tests are worth: how many mutations each sees, and how many no other does. Its file can be
+read both ways: ``seen_by``, the tests that failed by mutation, and ``sees``, the mutations by test, for all that ran.
 
 The tree is changed in place, so it must have no uncommitted changes; every file is put back, after ctrl-C too.
 """
@@ -17,8 +21,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +53,8 @@ _OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.And: ("and", "or"),
     ast.Or: ("or", "and"),
 }
+_TOLD = re.compile(r"(?P<outcome>PASSED|FAILED|ERROR) (?P<test>[^\[ ]+(\[.*?\])?)( - .*)?")
+"""A line of pytest's summary: the id of a case may have a dash, too."""
 _NAMES = {"min": "max", "max": "min", "all": "any", "any": "all"}
 
 
@@ -213,38 +221,73 @@ def tests_for(file: Path) -> list[list[str]]:
     return [*own, sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests").glob("test_*.py")), ["tests"]]
 
 
-def is_seen(mutation: Mutation, *, near_only: bool) -> str | None:
-    """The first test that failed because of the mutation; None if none did."""
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the tests said of one mutation, by node id."""
+
+    passed: list[str]
+    failed: list[str]
+
+
+def seen_by(mutation: Mutation, *, near_only: bool, all_of_them: bool = False) -> Seen:
+    """The tests that fail because of the mutation: the first, or all of them."""
+    rounds = tests_for(mutation.file)
+    rounds = rounds[: max(1, len(rounds) - 2)] if near_only else rounds
+    if all_of_them:
+        rounds = [[test for tests in rounds for test in tests]] if near_only else rounds[-1:]
     path = ROOT / mutation.file
     text = path.read_text()
     path.write_text(mutation.applied_to(text))
     try:
-        rounds = tests_for(mutation.file)
-        for tests in rounds[: max(1, len(rounds) - 2)] if near_only else rounds:
-            if failed := _first_failure(tests):
-                return failed
-        return None
+        seen = Seen(passed=[], failed=[])
+        for tests in rounds:
+            if not seen.failed:
+                seen = _run(["-x", *tests] if not all_of_them else ["--continue-on-collection-errors", *tests])
+        return seen
     finally:
         path.write_text(text)
 
 
-def _first_failure(tests: list[str]) -> str | None:
-    command = [sys.executable, "-m", "pytest", "-x", "--tb=no", "-q", "-p", "no:cacheprovider", *tests]
+def _run(tests: list[str]) -> Seen:
+    command = [sys.executable, "-m", "pytest", "--tb=no", "-q", "-rpfE", "-p", "no:cacheprovider", *tests]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
     try:
         printed, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return f"no end after {TIMEOUT_S:.0f} s"
+        return Seen(passed=[], failed=[f"no end after {TIMEOUT_S:.0f} s"])
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    if process.returncode == 0:
-        return None
-    lines = [line for line in printed.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return (lines or printed.splitlines() or [f"exit status {process.returncode}"])[-1][:150]
+    told: dict[str, list[str]] = {"PASSED": [], "FAILED": [], "ERROR": []}
+    for line in printed.splitlines():
+        if found := _TOLD.fullmatch(line):
+            told[found["outcome"]].append(found["test"])
+    failed = told["FAILED"] + told["ERROR"]
+    if process.returncode != 0 and not failed:
+        failed = [(printed.splitlines() or [f"exit status {process.returncode}"])[-1][:150]]
+    return Seen(passed=told["PASSED"], failed=failed)
+
+
+def matrix_of(seen: dict[Mutation, Seen]) -> dict[str, dict[str, list[str]]]:
+    """Tests by mutation, and mutations by test."""
+    sees: dict[str, list[str]] = {test: [] for each in seen.values() for test in (*each.passed, *each.failed)}
+    for mutation, each in seen.items():
+        for test in each.failed:
+            sees[test].append(str(mutation))
+    return {"seen_by": {str(mutation): each.failed for mutation, each in seen.items()}, "sees": sees}
+
+
+def table_of(matrix: dict[str, dict[str, list[str]]]) -> Iterator[str]:
+    """A line for each test that saw something, the most needed first."""
+    alone = {test: sum(matrix["seen_by"][each] == [test] for each in found) for test, found in matrix["sees"].items()}
+    yield "  sees  alone  test"
+    for test, found in sorted(matrix["sees"].items(), key=lambda item: (-alone[item[0]], -len(item[1]), item[0])):
+        if found:
+            yield f"{len(found):6}{alone[test]:7}  {test}"
+    yield f"{sum(not found for found in matrix['sees'].values())} tests saw none of them"
 
 
 def _chosen(args: argparse.Namespace) -> Iterator[Mutation]:
@@ -266,6 +309,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], metavar="PATH", help="a file or folder of the product")
     parser.add_argument("--places", nargs="+", metavar="FILE:LINE:COLUMN", help="just these")
     parser.add_argument("--near", action="store_true", help="only the tests of the file's own folder or name")
+    parser.add_argument("--matrix", type=Path, metavar="JSON", help="run on after a failure; write who sees what")
     parser.add_argument("--list", action="store_true", help="print what could be broken, and run nothing")
     args = parser.parse_args()
     if args.list:
@@ -275,12 +319,17 @@ def main() -> int:
     status = ["git", "status", "--porcelain", "--", *PRODUCT]
     if subprocess.run(status, cwd=ROOT, capture_output=True, text=True, check=True).stdout:
         sys.exit("the tree has uncommitted changes; commit them first: files are changed in place and put back")
-    survivors = []
+    all_seen: dict[Mutation, Seen] = {}
     for number, mutation in enumerate(_chosen(args), start=1):
         started = time.monotonic()
-        seen = is_seen(mutation, near_only=args.near)
-        survivors += [] if seen else [mutation]
-        print(f"{number} {mutation}\n    {seen or 'SURVIVED'} ({time.monotonic() - started:.0f} s)", flush=True)
+        seen = all_seen[mutation] = seen_by(mutation, near_only=args.near, all_of_them=args.matrix is not None)
+        told = ", ".join(seen.failed[:1]) + (f" and {len(seen.failed) - 1} more" if seen.failed[1:] else "")
+        print(f"{number} {mutation}\n    {told or 'SURVIVED'} ({time.monotonic() - started:.0f} s)", flush=True)
+        if args.matrix:  # after each: a run of hours may be ended
+            args.matrix.write_text(json.dumps(matrix_of(all_seen), indent=1) + "\n")
+    if args.matrix:
+        print(*table_of(matrix_of(all_seen)), sep="\n")
+    survivors = [mutation for mutation, seen in all_seen.items() if not seen.failed]
     print(f"{len(survivors)} survived", *survivors, sep="\n    ")
     return 1 if survivors else 0
 

@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -160,32 +160,51 @@ def _parse(module: str, arguments: list[str]) -> None:
 # -- the tests -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("link", LINKS, ids=str)
-def test_links_lead_somewhere(link):
-    if link.text.startswith("https://"):
-        return
-    path, _, anchor = link.text.partition("#")
-    target = (ROOT / link.page).parent / path if path else ROOT / link.page
-    assert target.exists()
-    assert not anchor or anchor in _anchors(target)
+def _check_each(shown: list[Shown], check: Callable[[Shown], None]) -> None:
+    """Fails with all that does not pass. If the pages show nothing of the kind, nobody looked at the right place."""
+    wrong = [] if shown else ["no page shows any"]
+    for each in shown:
+        try:
+            check(each)
+        except (AssertionError, ValueError, IndexError) as error:
+            wrong.append(f"{each}: {str(error).partition(chr(10))[0]}")
+    if wrong:
+        pytest.fail("\n".join(wrong), pytrace=False)
 
 
-@pytest.mark.parametrize("file", FILES, ids=str)
-def test_files_exist(file):
-    assert (ROOT / file.text).exists()
+def test_links_lead_somewhere():
+    def check(link: Shown) -> None:
+        path, _, anchor = link.text.partition("#")
+        target = (ROOT / link.page).parent / path if path else ROOT / link.page
+        assert target.exists(), "there is no such file"
+        assert not anchor or anchor in _anchors(target), "there is no such heading"
+
+    _check_each([link for link in LINKS if not link.text.startswith("https://")], check)
 
 
-@pytest.mark.parametrize("command", ALL_COMMANDS, ids=str)
-def test_commands_can_be_pasted(command):
-    words = shlex.split(command.text, comments=True)
-    assert not {"|", "…", ">", "<"} & set(words), "a shell would take it for something else"
-    _check(words)
+def test_files_exist():
+    def check(file: Shown) -> None:
+        assert (ROOT / file.text).exists(), "there is no such file"
+
+    _check_each(FILES, check)
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=str)
-def test_options_belong_to_a_command(option):
+def test_commands_can_be_pasted():
+    def check(command: Shown) -> None:
+        words = shlex.split(command.text, comments=True)
+        assert not {"|", "…", ">", "<"} & set(words), "a shell would take it for something else"
+        _check(words)
+
+    _check_each(ALL_COMMANDS, check)
+
+
+def test_options_belong_to_a_command():
     known = {name for module in PARSED for name in _parser(module)._option_string_actions}
-    assert option.text.split()[0] in known
+
+    def check(option: Shown) -> None:
+        assert option.text.split()[0] in known, "no command has it"
+
+    _check_each(OPTIONS, check)
 
 
 def test_every_page_is_linked_from_the_readme():
@@ -204,3 +223,76 @@ def test_every_command_benchmark_and_answer_is_documented():
     assert all(f"python -m dwconv.{name}`" in pages["commands.md"] for name in COMMANDS)
     assert all(f"| `{what}` |" in pages["commands.md"] for what in WHAT)
     assert all(f"python -m bench {name} " in pages["benchmarks.md"] for name in BENCHMARKS)
+
+
+# -- the house, as CONTRIBUTING draws it -----------------------------------------------------------------------------
+
+HOUSE = ROOT / "dwconv"
+NAMED = re.compile(r"(?<![\w/.])[\w/]+(?:\.py|/)(?![\w/])")
+"""Files and folders of the product."""
+
+
+def _tables(page: str) -> Iterator[tuple[str, list[list[str]]]]:
+    """The first cell of each table's head, and the cells of its rows."""
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        yield head[0], rows
+
+
+def _room_tables(page: str) -> Iterator[tuple[Path, dict[Path, set[str]]]]:
+    """Of tables with files by their room: whose rooms they are, and the files named for each. A room that is left empty
+    is the one above; that of the whole table is itself."""
+    for head, rows in _tables(page):
+        if whole := re.fullmatch(r"room of `([\w/]+)/`", head):
+            base = HOUSE / whole[1]
+            named: dict[Path, set[str]] = {}
+            for first, files, *_ in rows:
+                if first:
+                    room = first.strip("`/")
+                    here = base if room == base.name else base / room
+                named.setdefault(here, set()).update(re.findall(r"`([^`]+)`", files))
+            yield base, named
+
+
+def _python_files(folder: Path) -> set[str]:
+    return {file.name for file in folder.glob("*.py")} - {"__init__.py", "__main__.py"}
+
+
+def _differences(page: str) -> list[str]:
+    """What the page says of the house and is not so, and what it leaves out."""
+    (picture,) = re.findall(r"^## The house in one picture\n.*?^```\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    drawn = set(NAMED.findall(picture))
+    places = [rows for head, rows in _tables(page) if head in ("place", "room")]
+    described = {name for rows in places for first, *_ in rows for name in NAMED.findall(first)}
+    wrong = [f"there is no dwconv/{name}" for name in sorted(drawn | described) if not (HOUSE / name).exists()]
+    rooms = {f"{room.name}/" for room in HOUSE.iterdir() if (room / "__init__.py").exists() and _python_files(room)}
+    missing = (_python_files(HOUSE) | rooms) - {name.partition("/")[0] + "/" if "/" in name else name for name in drawn}
+    wrong += [f"{name} is not in the picture" for name in sorted(missing)]
+    for base, named in _room_tables(page):
+        folders = {file.parent for file in base.rglob("*.py") if _python_files(file.parent)}
+        for room in sorted(folders | set(named)):
+            there, files = _python_files(room), named.get(room, set())
+            wrong += [f"there is no {(room / name).relative_to(ROOT)}" for name in sorted(files - there)]
+            wrong += [f"{(room / name).relative_to(ROOT)} is in no table" for name in sorted(there - files)]
+    return wrong
+
+
+def test_contributing_draws_the_house_as_it_is():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert not _differences(page), "\n".join(_differences(page))
+    assert list(_room_tables(page)) and [head for head, _ in _tables(page) if head in ("place", "room")]
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "told"),
+    [
+        ("merge.py", "marge.py", ["there is no dwconv/marge.py", "merge.py is not in the picture"]),
+        ("`cutting.py`", "`cut.py`", ["no dwconv/concurrency/graph/cut.py", "graph/cutting.py is in no table"]),
+        ("`planning/` |", "`data/` |", ["no dwconv/parallel/data/events.py", "planning/events.py is in no table"]),
+    ],
+)
+def test_a_house_that_is_drawn_wrong_is_told(there, instead, told):
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert there in page
+    said = "\n".join(_differences(page.replace(there, instead)))
+    assert all(each in said for each in told), said

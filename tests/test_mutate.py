@@ -1,10 +1,12 @@
 """The tool that breaks the product: what it makes is a program, another one, and put back afterwards."""
 
 import ast
+import json
 import sys
 
-import mutate
 import pytest
+
+from tests import mutate
 
 SOURCE = '''
 """A docstring with 1 - 2."""
@@ -65,9 +67,39 @@ def test_a_failing_test_sees_it_and_the_file_is_put_back(tree):
         "from pathlib import Path\ndef test_it():\n    assert '// 9' in Path('dwconv/a.py').read_text()\n"
     )
     found = {mutation.old: mutation for mutation in mutate.mutations_of(*mutate.product_files([]))}
-    assert "test_a.py::test_it" in mutate.is_seen(found["//"], near_only=False)
-    assert mutate.is_seen(found["8"], near_only=False) is None
+    assert mutate.seen_by(found["//"], near_only=False).failed == ["tests/test_a.py::test_it"]
+    assert not mutate.seen_by(found["8"], near_only=False).failed
     assert (tree / "dwconv" / "a.py").read_text() == SOURCE
+
+
+@pytest.mark.slow
+def test_the_matrix_says_who_sees_what_and_what_nobody_else_does(tree, monkeypatch, capsys):
+    """Two tests see ``//``, in one of several cases; one alone sees the 9, and one the minus; nobody sees the 8."""
+    (tree / "tests" / "test_a.py").write_text(
+        "import pytest\nfrom pathlib import Path\nTEXT = Path('dwconv/a.py').read_text()\n"
+        "@pytest.mark.parametrize('part', ['by - ', '// ', '9', 'ä'])\ndef test_part(part):\n    assert part in TEXT\n"
+        "def test_line():\n    assert 'self.size // ' in TEXT, 'a - b'\n"
+    )
+    found = [each for each in mutate.mutations_of(*mutate.product_files([])) if each.old in ("-", "//", "9", "8")]
+    monkeypatch.setattr(mutate.subprocess, "run", lambda *_, **__: type("", (), {"stdout": ""}))
+    places = [f"{each.file}:{each.line}:{each.column}" for each in found]
+    monkeypatch.setattr(sys, "argv", ["mutate.py", "--matrix", str(tree / "kills.json"), "--places", *places])
+    assert mutate.main() == 1  # nobody sees the 8
+    matrix = json.loads((tree / "kills.json").read_text())
+    a = "tests/test_a.py"
+    assert {place.rpartition(": ")[2]: sorted(tests) for place, tests in matrix["seen_by"].items()} == {
+        "// → *": [f"{a}::test_line", f"{a}::test_part[// ]"],
+        "9 → 10": [f"{a}::test_part[9]"],
+        "- → +": [f"{a}::test_part[by - ]"],
+        "8 → 9": [],
+    }
+    assert {test: len(sees) for test, sees in matrix["sees"].items()} == {
+        f"{a}::test_line": 1, f"{a}::test_part[// ]": 1, f"{a}::test_part[9]": 1, f"{a}::test_part[by - ]": 1,
+        f"{a}::test_part[\\xe4]": 0,
+    }  # fmt: skip
+    table = capsys.readouterr().out.splitlines()
+    assert f"     1      1  {a}::test_part[9]" in table and f"     1      0  {a}::test_line" in table
+    assert "1 tests saw none of them" in table
 
 
 def test_the_draw_is_the_same_for_the_same_seed(tree):

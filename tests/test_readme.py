@@ -15,41 +15,33 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+END = "-- the end of a page --"
 
 
-def _output_of_the_examples(page: str, *, folder: Path) -> str:
-    """What the Python examples of a page print, run one after the other."""
-    program = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
+    """What the Python examples of each page print, run one after the other in one process: starts take seconds.
+    What a page names no other one knows."""
+    blocks = [re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL) for page in pages]
+    programs = ["\n".join(each) for each in blocks]
+    program = f"for program in {programs!r}:\n    exec(program, {{'__name__': '__main__'}})\n    print({END!r})"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program], cwd=folder, capture_output=True, text=True,
         env=os.environ | {"OMP_DYNAMIC": "false"},  # with it, PyTorch's own gradients are wrong on a busy machine
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.split(f"{END}\n")[:-1]
 
 
-def test_the_example_trains(tmp_path):
-    printed = _output_of_the_examples("README.md", folder=tmp_path)
-    assert "1 depthwise layer converted" in printed
-    assert all(pass_ in printed for pass_ in ("fprop", "dgrad", "wgrad"))
-
-
-def test_the_example_explains(tmp_path):
-    printed = _output_of_the_examples("docs/dispatch.md", folder=tmp_path)
-    assert all(pass_ in printed for pass_ in ("fprop", "dgrad", "wgrad"))
-
-
-def test_the_example_plans(tmp_path):
-    printed = _output_of_the_examples("docs/pipelines.md", folder=tmp_path)
-    assert "data parallelism" in printed
-    assert "2 stages" in printed
-    assert "4 tensors" in printed  # it trains, too, on the only rank
-
-
-def test_the_example_trains_on_ranks(tmp_path):
-    """On the only one, without torchrun."""
-    printed = _output_of_the_examples("docs/parallel.md", folder=tmp_path)
-    assert "1 rank, " in printed and "chosen: all-reduce" in printed and "16 batches, 2 loaded ahead" in printed
+def test_the_examples_run(tmp_path):
+    trains, explains, plans, on_ranks = _output_of_the_examples(
+        "README.md", "docs/dispatch.md", "docs/pipelines.md", "docs/parallel.md", folder=tmp_path
+    )
+    assert "1 depthwise layer converted" in trains
+    assert all(pass_ in trains for pass_ in ("fprop", "dgrad", "wgrad"))
+    assert all(pass_ in explains for pass_ in ("fprop", "dgrad", "wgrad"))
+    assert "data parallelism" in plans and "2 stages" in plans
+    assert "4 tensors" in plans, "it trains, too, on the only rank"
+    assert "1 rank, " in on_ranks and "chosen: all-reduce" in on_ranks and "16 batches, 2 loaded ahead" in on_ranks
 
 
 def _results(benchmark: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import fake_tuning as fake
 import pytest
 
 from dwconv import native, show, tune
@@ -13,6 +12,7 @@ from dwconv.measure.limits import limits
 from dwconv.problems import target
 from dwconv.schedules import template as template_module
 from dwconv.tuner.search import loop
+from tests import fake_tuning as fake
 
 SHAPE = ("--shape", "8,96,28,28", "--kernel", "3", "--layout", "nhwc", "--target", "cpu")
 

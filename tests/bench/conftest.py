@@ -1,17 +1,11 @@
-"""Benchmarks tune for real, beside the other tests: how busy the machine is must not decide what they find. Workers
-import what is planted by name, so its folder is on the path, behind the others: it is called bench, too."""
+"""Benchmarks tune for real, beside the other tests: how busy the machine is must not decide what they find."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import pytest
 
 from dwconv.records import record
 from dwconv.tuner.search import finalists, loop
-
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "measure")]
 
 
 @pytest.fixture(autouse=True)

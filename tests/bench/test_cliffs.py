@@ -6,12 +6,12 @@ import dataclasses
 import json
 
 import pytest
-from fake_tuning import TARGET
-from planted_records import plant
 
 from bench import cliffs
 from bench.__main__ import main
 from dwconv.problems.target import cpu_target
+from tests.fake_tuning import TARGET
+from tests.planted_records import plant
 
 TINY = cliffs.Shape(channels=20, size=7)
 

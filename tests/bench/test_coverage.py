@@ -39,6 +39,7 @@ class Bypassing(nn.Module):
         return nn.functional.conv1d(self.called(x), self.used.weight, groups=4)
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
 def test_calls_are_told_apart(monkeypatch, logs):
     monkeypatch.setattr(coverage.Model, "make", lambda self: Bypassing())
     monkeypatch.setattr(coverage.Model, "example", lambda self: torch.randn(2, 4, 16))

@@ -6,7 +6,6 @@ import json
 import sys
 
 import pytest
-from planted_records import record_of
 
 from bench import cpu
 from bench.__main__ import main
@@ -14,6 +13,7 @@ from bench.cases import CPU_LAYERS
 from bench.results import write_results
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
+from tests.planted_records import record_of
 
 
 def row_of(**changes: object) -> dict[str, object]:

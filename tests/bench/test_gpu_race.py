@@ -6,9 +6,6 @@ import contextlib
 
 import pytest
 import torch
-from gpu_runs import TARGET, artifact, faults, run_of, workload
-from planted_records import record_of
-from still_clock import StillClock
 
 from bench.gpu import race as race_module
 from bench.gpu import race_worker as racer_module
@@ -22,6 +19,9 @@ from dwconv.errors import WorkerCannotStart
 from dwconv.measure.clock import timing
 from dwconv.records.record import Measurement
 from dwconv.schedules.template import Candidate, templates_for
+from tests.bench.gpu_runs import TARGET, artifact, faults, run_of, workload
+from tests.bench.still_clock import StillClock
+from tests.planted_records import record_of
 
 SIZES = Sizes(memory_bytes=1 << 12, small_bytes=1 << 10, product=8)
 PROBLEM = workload()
@@ -46,7 +46,7 @@ def clock(monkeypatch):
 def racer(monkeypatch, clock):
     faults.clear()
     monkeypatch.setattr(racer_module, "build_cached", lambda candidate, target: artifact(candidate))
-    return Racer(RacerSetup(target=TARGET, load="gpu_runs:load"))
+    return Racer(RacerSetup(target=TARGET, load="tests.bench.gpu_runs:load"))
 
 
 def race(**changes):

@@ -7,8 +7,6 @@ from functools import partial
 
 import pytest
 import torch
-from gpu_runs import TARGET, NoWorkers, faults, run_of, workload
-from planted_records import record_of
 
 from bench import ranking
 from bench.gpu import rank, smoke, verify
@@ -22,9 +20,11 @@ from dwconv.errors import BrokenInstallation, BuildError, NoTemplate, WorkerCann
 from dwconv.problems.target import parse_target
 from dwconv.schedules.space import Config
 from dwconv.tuner.search.search_result import Stop, TuningResult
+from tests.bench.gpu_runs import TARGET, NoWorkers, faults, run_of, workload
+from tests.planted_records import record_of
 
 ODD = [workload(layout="nchw"), workload("wgrad")]
-LOAD = "gpu_runs:load"
+LOAD = "tests.bench.gpu_runs:load"
 
 
 @pytest.fixture(autouse=True)

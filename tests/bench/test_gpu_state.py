@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from planted_records import record_of, workload_of
 
 from bench.gpu.state import FILE, State, has_failed
 from dwconv.errors import LogError
 from dwconv.records.log import TuningLog
+from tests.planted_records import record_of, workload_of
 
 DEVICE = "nvidia-made-up"
 

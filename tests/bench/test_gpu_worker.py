@@ -17,7 +17,7 @@ def notes(tmp_path):
 
 @pytest.fixture
 def worker(notes):
-    with GpuWorker("planted_gpu:Sticky", str(notes)) as made:
+    with GpuWorker("tests.bench.planted_gpu:Sticky", str(notes)) as made:
         yield made
 
 
@@ -66,7 +66,7 @@ def test_a_broken_process_is_replaced_where_there_is_no_time_to_try_again(worker
 
 
 def test_in_this_process_nothing_is_tried_again(notes):
-    with GpuWorker("planted_gpu:Sticky", str(notes), here=True) as worker:
+    with GpuWorker("tests.bench.planted_gpu:Sticky", str(notes), here=True) as worker:
         assert worker.ask("answer", timeout_s=20) == {"pid": os.getpid()}
         with pytest.raises(GpuFailure):
             worker.ask("break", timeout_s=20)
@@ -74,5 +74,8 @@ def test_in_this_process_nothing_is_tried_again(notes):
 
 
 def test_a_process_that_cannot_start_is_no_failure_of_the_request(notes):
-    with GpuWorker("planted_gpu:Nobody", str(notes)) as worker, pytest.raises(WorkerCannotStart, match="Nobody"):
+    with (
+        GpuWorker("tests.bench.planted_gpu:Nobody", str(notes)) as worker,
+        pytest.raises(WorkerCannotStart, match="Nobody"),
+    ):
         worker.ask("answer", timeout_s=20)

@@ -7,13 +7,13 @@ import lzma
 import math
 import random
 
-import made_up_spaces
 import pytest
 
 from bench.__main__ import main
 from bench.spaces import replay
 from bench.spaces.measured_spaces import MeasuredPass, read_spaces, write_spaces
 from bench.spaces.measured_union import MeasuredUnion
+from tests.bench import made_up_spaces
 
 
 @pytest.fixture(scope="module")

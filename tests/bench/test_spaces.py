@@ -8,7 +8,6 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-import made_up_spaces
 import pytest
 
 from bench.cases import Layer
@@ -22,6 +21,7 @@ from dwconv.measure.measuring import Comparison, Measured
 from dwconv.records.record import Measurement, Verdict
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.tuner.search.unvisited import Unvisited
+from tests.bench import made_up_spaces
 
 WORKLOAD, TARGET = made_up_spaces.WORKLOAD, made_up_spaces.TARGET
 (REFERENCE,) = SpaceUnion.of(WORKLOAD, TARGET).defaults

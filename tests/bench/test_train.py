@@ -10,8 +10,6 @@ import sys
 
 import pytest
 import torch
-from gpu_runs import run_of
-from models import TinyNet
 from torch import nn
 
 import dwconv
@@ -24,6 +22,8 @@ from bench.step_profile import profiles, table
 from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most
+from tests.bench.gpu_runs import run_of
+from tests.models import TinyNet
 
 TINY = Network(name="Tiny", make=TinyNet, batch=3, image=12)
 
@@ -55,7 +55,7 @@ def test_steps_that_other_work_disturbed_do_not_count_unless_most_are():
 
 def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp_path, capsys):
     out = tmp_path / "figures.json"
-    options = ["--model", "models:TinyNet", "--batch", "2", "--image", "12", "--steps", "3", "--warmup", "2"]
+    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "3", "--warmup", "2"]
     assert paired_steps.main([*options, "--profile", "--out", str(out)]) == 0
     figures = json.loads(out.read_text())
     assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
@@ -70,7 +70,7 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
 @pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_a_race_in_mixed_precision_runs_in_it(logs, tmp_path, precision):
     out = tmp_path / "figures.json"
-    options = ["--model", "models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
+    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
     assert paired_steps.main([*options, "--device", "cpu", "--autocast", precision, "--out", str(out)]) == 0
     figures = json.loads(out.read_text())
     assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
@@ -96,7 +96,9 @@ def test_small_gradients_survive_float16():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_training_on_it_is_refused_in_one_line(capsys, tmp_path):
     assert train.main(["--device", "cuda"]) == 2
-    assert paired_steps.main(["--model", "models:TinyNet", "--device", "cuda", "--out", str(tmp_path / "out")]) == 2
+    assert (
+        paired_steps.main(["--model", "tests.models:TinyNet", "--device", "cuda", "--out", str(tmp_path / "out")]) == 2
+    )
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 2 and err.count("no GPU") == 2
 

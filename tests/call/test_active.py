@@ -11,7 +11,6 @@ from typing import ClassVar
 import pytest
 import torch
 import torch.nn.functional as F
-from planted_records import plant, workload_of
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -19,6 +18,7 @@ import dwconv
 from dwconv.discovery import discover
 from dwconv.tuner.race import model_race
 from dwconv.tuner.race.race_result import RaceResult
+from tests.planted_records import plant, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.nn.functional as F
-from native_needed import as_in_a_new_process, needs_native
-from planted_records import plant, workload_of
 from torch.utils._python_dispatch import TorchDispatchMode
-from waiting import eventually
 
 import dwconv
 from dwconv import native
 from dwconv.errors import DwconvWarning
 from dwconv.native.compile import Loaded
+from tests.native_needed import as_in_a_new_process, needs_native
+from tests.planted_records import plant, workload_of
+from tests.waiting import eventually
 
 WORKLOAD = workload_of()
 
@@ -119,6 +119,7 @@ def test_kernels_take_it_up_behind_the_dispatcher(arrive, runs):
     assert is_compiled(convolve(x, w))  # nothing of the call was known but under a mode
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
 def test_a_call_seen_under_autocast_is_taught_after_it(arrive):
     x, w = leaves()
     with torch.autocast("cpu", dtype=torch.bfloat16):

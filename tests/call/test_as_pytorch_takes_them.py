@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from planted_records import plant, workload_of
 
 import dwconv
 from dwconv.errors import InvalidArgument, InvalidCall
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 X, W, B = torch.randn(2, 8, 9, 7), torch.randn(8, 1, 3, 3), torch.randn(8)

@@ -9,7 +9,6 @@ import warnings
 
 import pytest
 import torch
-from planted_records import plant, record_of, workload_of
 
 import dwconv
 from dwconv.call.call_plan import MOST_NAMED, Plan, plan_for
@@ -21,6 +20,7 @@ from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import template
+from tests.planted_records import plant, record_of, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()

@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from models import TinyNet
-from planted_records import plant, workload_of
 
 import dwconv
+from tests.models import TinyNet
+from tests.planted_records import plant, workload_of
 
 if not dist.is_available():
     pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from planted_gain import plant_gain
-from planted_records import plant, workload_of
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -34,6 +32,8 @@ from dwconv.problems.workload import PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
+from tests.planted_gain import plant_gain
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
 WORKLOAD = workload_of(bias=True)
@@ -464,12 +464,12 @@ import pytest, torch
 import dwconv
 import dwconv.schedules.cpu as cpu
 from dwconv.measure.verify import first_use
-from planted_gain import plant_gain
+from tests.planted_gain import plant_gain
 
 cpu.__path__.append(sys.argv[1])
 from dwconv.schedules.template import template
 from dwconv.problems.target import cpu_target
-from planted_records import workload_of
+from tests.planted_records import workload_of
 
 checked = []
 real = first_use.fault_at_first_use
@@ -500,6 +500,7 @@ print("it gave wrong results" in report)
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_template_does_not_train_and_the_next_process_knows_it(tmp_path):
     """An index of the image is forgotten: right with one image."""
     family = Path(__file__).parents[1] / "schedules" / "example_family"
@@ -511,7 +512,7 @@ def test_a_wrong_template_does_not_train_and_the_next_process_knows_it(tmp_path)
     assert "x[0, x_row" in (folder / "templates.py").read_text()
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
         "DWCONV_CACHE": str(tmp_path / "cache"),
         "DWCONV_NATIVE": "0",
         "DWCONV_TUNING_LOGS": str(tmp_path / "logs"),

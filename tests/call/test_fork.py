@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from planted_records import plant, workload_of
+
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 WORKLOAD = workload_of()
@@ -120,6 +121,7 @@ assert status(forked(lambda: 0 if is_right() and all(kernels()) else 1)) == 0
 """)
 
 
+@pytest.mark.slow
 def test_a_data_loader_runs_a_layer_while_a_thread_of_its_parent_builds(logs, tmp_path, monkeypatch):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6)
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "cache"))

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted_records import plant, workload_of
 
 import dwconv
 from dwconv.call.call_plan import Plan
 from dwconv.errors import DwconvWarning, InvalidWorkload
+from tests.planted_records import plant, workload_of
 from tests.turns import slow
 
 pytestmark = [

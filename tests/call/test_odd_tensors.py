@@ -8,10 +8,10 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from native_needed import go_through_python, needs_native
-from planted_records import plant, workload_of
 
 import dwconv
+from tests.native_needed import go_through_python, needs_native
+from tests.planted_records import plant, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),

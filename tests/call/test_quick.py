@@ -8,13 +8,13 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from native_needed import go_through_python, needs_native
-from planted_records import plant, workload_of
 from torch.utils.checkpoint import checkpoint
 
 import dwconv
 from dwconv.call import quick, torch_ops
 from dwconv.call.watchers import is_watched
+from tests.native_needed import go_through_python, needs_native
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
-from native_needed import needs_native
-from planted_records import plant, workload_of
 
 import dwconv
 from dwconv.errors import InvalidWorkload
+from tests.native_needed import needs_native
+from tests.planted_records import plant, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),

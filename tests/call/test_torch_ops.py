@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from planted_records import plant, workload_of
 from torch.autograd import gradcheck, gradgradcheck
 
 import dwconv
 from dwconv.call import torch_ops as ops
+from tests.planted_records import plant, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),

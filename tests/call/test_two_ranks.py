@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from planted_records import plant, workload_of
 
 from dwconv import native
+from tests.planted_records import plant, workload_of
 
 if not dist.is_available() or not dist.is_gloo_available():
     pytest.skip("PyTorch was built without gloo", allow_module_level=True)
@@ -49,7 +49,7 @@ def job(tmp_path_factory) -> Job:
     native.native()  # the ranks load what is compiled here
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{ROOT}",
+        "PYTHONPATH": str(ROOT),
         "DWCONV_TUNING_LOGS": str(folder / "logs"),
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",

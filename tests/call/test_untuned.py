@@ -7,8 +7,6 @@ import warnings
 
 import pytest
 import torch
-from planted_gain import default_of, plant_gain
-from planted_records import plant, workload_of
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -20,6 +18,8 @@ from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES
 from dwconv.schedules.template import template
+from tests.planted_gain import default_of, plant_gain
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
 WORKLOAD = workload_of()
@@ -168,6 +168,7 @@ def test_what_was_measured_is_not_stopped_with_a_bias_neither(logs, monkeypatch)
             step(convolve, x, w, bias=torch.zeros(8, requires_grad=True))
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_what_nobody_can_tune_is_not_stopped(planted, monkeypatch, dtype):
     monkeypatch.setenv("DWCONV_UNTUNED", "error")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from native_needed import go_through_python
-from planted_records import plant, workload_of
 from torch import Tensor
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 import dwconv
 from dwconv.call import torch_ops
 from dwconv.call.passes import PlannedPasses
+from tests.native_needed import go_through_python
+from tests.planted_records import plant, workload_of
 
 WORKLOAD = workload_of()
 pytestmark = pytest.mark.usefixtures("threads_as_asked")

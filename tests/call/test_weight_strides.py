@@ -7,13 +7,13 @@ import warnings
 import pytest
 import torch
 import torch.distributed as dist
-from planted_records import plant, workload_of
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dwconv
 from dwconv.call import torch_ops
 from dwconv.problems.workload import PASSES
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 FORMATS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}

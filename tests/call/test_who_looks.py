@@ -6,8 +6,6 @@ import copy
 
 import pytest
 import torch
-from models import ConformerConvolution, TinyNet
-from planted_records import plant, workload_of
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -15,6 +13,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.flop_counter import FlopCounterMode
 
 import dwconv
+from tests.models import ConformerConvolution, TinyNet
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 

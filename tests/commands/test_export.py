@@ -7,11 +7,11 @@ import sys
 
 import pytest
 import torch
-from models import ConformerConvolution
-from planted_records import plant, workload_of
 from torch import nn
 
 import dwconv
+from tests.models import ConformerConvolution
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning", "ignore::DeprecationWarning")
 
@@ -64,6 +64,7 @@ def test_what_is_exported_traced_and_scripted_opens_without_dwconv(model, x, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel", "ignore:.*LeafSpec:FutureWarning")
 def test_a_package_of_aot_inductor_opens_without_dwconv(model, x, tmp_path):
     exported = torch.export.export(model, (x,))
     torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "aoti.pt2"))

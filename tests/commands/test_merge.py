@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv.errors import LogError
 from dwconv.merge import main
 from dwconv.records.log import TuningLog
+from tests.planted_records import record_of, workload_of
 
 WORKLOADS = [workload_of(shape=(batch, 8, 9, 7)) for batch in (1, 2, 3)]
 

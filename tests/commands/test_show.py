@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
 from dwconv.show import WHAT, main
+from tests.planted_records import record_of, workload_of
 
 SMALL = ["--shape", "2,16,9,9", "--kernel", "3", "--layout", "nhwc", "--target", "cpu"]
 CUDA = ["--shape", "2,16,9,9", "--kernel", "3", "--target", "cuda:sm_90"]

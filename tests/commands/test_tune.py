@@ -5,9 +5,7 @@ import json
 import re
 import sys
 
-import fake_tuning as fake
 import pytest
-from tune_command import SHAPE, plant, run, shown_next
 
 from dwconv import settings, tune
 from dwconv.problems.workload import Workload
@@ -15,6 +13,8 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.system import versions
 from dwconv.tuner.search import loop, search_state
+from tests import fake_tuning as fake
+from tests.tune_command import SHAPE, plant, run, shown_next
 
 
 @pytest.fixture

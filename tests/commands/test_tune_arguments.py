@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from tune_command import SHAPE, error_of, plant, run
 
 from dwconv.problems import target
 from dwconv.problems.layer_files import read_layers
 from dwconv.system import cpu_facts
+from tests.tune_command import SHAPE, error_of, plant, run
 
 LAYERS = {
     "Net@32": [
@@ -75,14 +75,17 @@ def layers(tmp_path):
         (["--network", "MobileNetV2", "--batch", "8"], "not in dwconv's own list; it has MobileNetV2@224"),
         (["--network", "X3D-M 16x224", "--batch", "8"], "is 3-D; only 1-D and 2-D layers"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--infer"], "--infer goes with --model"),
-        (["--shape", "1,8,8,8", "--model", "models:TinyNet"], "give --shape or --model, not both"),
-        (["--model", "models:TinyNet"], "--model needs --input"),
-        (["--model", "models:TinyNet", "--input", "2,x"], "input=2,x is not whole numbers"),
-        (["--model", "models:TinyNet", "--input", "2,0"], "input=2,0 has a size below 1"),
-        (["--model", "models:TinyNet", "--input", "2,3", "--channels-last"], "--channels-last needs 4"),
-        (["--model", "models:TinyNet", "--input", "2,3,9,9", "--bias"], "--bias goes with --shape; the model has it"),
-        (["--model", "models:TinyNet", "--input", "2,3,9,9", "--dtype", "int7"], "dtype=int7 is unknown"),
-        (["--model", "models:TinyNet", "--input", "2,3,9,9", "--infer", "--train"], "not allowed with argument"),
+        (["--shape", "1,8,8,8", "--model", "tests.models:TinyNet"], "give --shape or --model, not both"),
+        (["--model", "tests.models:TinyNet"], "--model needs --input"),
+        (["--model", "tests.models:TinyNet", "--input", "2,x"], "input=2,x is not whole numbers"),
+        (["--model", "tests.models:TinyNet", "--input", "2,0"], "input=2,0 has a size below 1"),
+        (["--model", "tests.models:TinyNet", "--input", "2,3", "--channels-last"], "--channels-last needs 4"),
+        (
+            ["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--bias"],
+            "--bias goes with --shape; the model has it",
+        ),
+        (["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--dtype", "int7"], "dtype=int7 is unknown"),
+        (["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--infer", "--train"], "not allowed with argument"),
         (["--layers", "layers.json", "--network", "Net@32", "--batch", "8", "--stride", "2"], "--stride goes with"),
         (["--layers", "absent.json", "--network", "Net@32", "--batch", "8"], "layers=absent.json: No such file"),
     ],

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import fake_tuning as fake
 import msgspec
 import pytest
 
@@ -16,6 +15,7 @@ from dwconv.measure.limits import limits
 from dwconv.problems import target
 from dwconv.records.log import TuningLog
 from dwconv.tuner.search import finalists
+from tests import fake_tuning as fake
 
 _PATIENCE_S = 300.0
 """For what takes seconds on a quiet machine."""

@@ -8,13 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fake_tuning as fake
 import pytest
 import torch
-from models import ConformerConvolution, TinyNet
-from planted_gain import plant_gain
 from torch import nn
-from tune_command import error_of, plant, run
 
 import dwconv
 from dwconv import tune
@@ -24,9 +20,13 @@ from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.measure.step_share import step_ratio_at_most
 from dwconv.problems.layer_files import read_layers, shipped_layers
 from dwconv.tuner.search import loop
+from tests import fake_tuning as fake
+from tests.models import ConformerConvolution, TinyNet
+from tests.planted_gain import plant_gain
+from tests.tune_command import error_of, plant, run
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ("--model", "models:TinyNet", "--input", "2,3,12,12", "--target", "cpu", "--trials", "2")
+MODEL = ("--model", "tests.models:TinyNet", "--input", "2,3,12,12", "--target", "cpu", "--trials", "2")
 IMAGE = torch.randn(2, 3, 12, 12)
 
 
@@ -87,7 +87,7 @@ def test_every_pass_that_a_step_runs_is_tuned_once(capsys, fakes):
         )
         for pass_ in ("fprop", "dgrad", "wgrad")
     )
-    assert "note: 3 depthwise layers in models:TinyNet, 9 different passes to tune\n" in err
+    assert "note: 3 depthwise layers in tests.models:TinyNet, 9 different passes to tune\n" in err
     assert "takes 20% of a step, without the optimizer: tuning can speed up a step at most 1.25×\n" in err
 
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_tuned_is_one_clear_line(capsys, fakes, monkeypatch):
     model = ["--model", "torch.nn:ReLU", "--input", "2,3", "--target", "cpu"]
     assert "no depthwise convolution ran in torch.nn:ReLU" in error_of(capsys, *model, "--infer")
     assert run(*MODEL, "--infer", "--passes", "wgrad") == 2
-    assert "passes=wgrad: the layers of models:TinyNet ran fprop only" in capsys.readouterr().err
+    assert "passes=wgrad: the layers of tests.models:TinyNet ran fprop only" in capsys.readouterr().err
     assert not fakes
 
 
@@ -186,7 +186,7 @@ def shown_gains(err):
 def test_what_is_still_to_gain_goes_down_to_nothing(capsys, fakes, monkeypatch):
     planted = plant_gain(monkeypatch)  # PyTorch's op takes 1 ms, and a kernel a tenth of it
     planted.config, planted.gain, planted.at_least = fake.space(fake.WORKLOAD, fake.TARGET).default, 10.0, 0.5
-    options = ["--model", "models:TinyNet", "--input", "2,3,12,12", "--channels-last", "--target", "cpu"]
+    options = ["--model", "tests.models:TinyNet", "--input", "2,3,12,12", "--channels-last", "--target", "cpu"]
     options += ["--trials", "2", "--passes", "fprop,dgrad"]
     assert run(*options) == 0
     out, err = capsys.readouterr()

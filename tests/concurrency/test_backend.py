@@ -216,6 +216,7 @@ def test_gradients_that_stay_one_operator_are_kept_so(monkeypatch):
     assert ".jsonl" in second.graphs[0].source and second.graphs[0].tasks == first.graphs[0].tasks
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
 def test_converted_depthwise_layers_train_as_plain_ones(logs):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ReLU(), nn.Conv2d(8, 8, 5, padding=2, groups=8))

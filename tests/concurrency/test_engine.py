@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
-from traced_graphs import branches, branches_inputs, dealt, traced
 
 from dwconv.concurrency.graph.gradient_pairs import split
 from dwconv.concurrency.graph.tasks import cut
@@ -21,6 +20,7 @@ from dwconv.concurrency.running.workers import Workers
 from dwconv.concurrency.scheduling.drawn import drawn
 from dwconv.concurrency.scheduling.schedule import Schedule
 from dwconv.errors import InvalidChoice
+from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
 INPUTS = branches_inputs()
 LIMIT_S = 120
@@ -242,7 +242,7 @@ FORKS = """
 import os, sys, torch
 sys.path[:0] = {path!r}
 torch.set_num_threads(1)
-from traced_graphs import branches, branches_inputs, dealt, traced
+from tests.traced_graphs import branches, branches_inputs, dealt, traced
 from dwconv.concurrency.running.engine import CpuEngine
 from dwconv.concurrency.graph.tasks import cut
 inputs = branches_inputs()

@@ -196,12 +196,14 @@ def check(make, schedules, *, workers):
                 assert len({each.worker for each in program.engine.schedule.placements}) > 1
 
 
+@pytest.mark.filterwarnings("ignore:run_and_save_rng_state is a higher-order operator")
 @pytest.mark.parametrize("make", MODELS)
 def test_any_schedule_computes_what_aot_eager_computes(make):
     check(make, ["random:0", "plain", "random:1", "random:2", "S1+S3", "gradients"], workers=3)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:run_and_save_rng_state is a higher-order operator")
 @pytest.mark.parametrize("make", MODELS)
 def test_many_schedules_compute_what_aot_eager_computes(make):
     check(make, ["S1", "S2", "S3", "S4", "S2+S4", *(f"random:{seed}" for seed in range(3, 53))], workers=4)

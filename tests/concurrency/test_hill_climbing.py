@@ -7,11 +7,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_graphs import curve, task
 
 from dwconv.concurrency.times.accuracy import accuracy, sweep
 from dwconv.concurrency.times.hill_climbing import HillClimbing
 from dwconv.concurrency.times.interpolation import amdahl_us, interpolated
+from tests.made_up_graphs import curve, task
 
 
 class TimedCounts:

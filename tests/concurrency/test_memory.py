@@ -7,8 +7,6 @@ from dataclasses import replace
 import hypothesis.strategies as st
 import torch
 from hypothesis import given
-from made_up_graphs import graph, problems
-from traced_graphs import branches, branches_inputs, traced
 
 from dwconv.concurrency.graph.stored import Stored
 from dwconv.concurrency.graph.tasks import cut
@@ -16,6 +14,8 @@ from dwconv.concurrency.running.lanes import one_at_a_time
 from dwconv.concurrency.scheduling.memory import in_step, peak_bytes, within
 from dwconv.concurrency.scheduling.schedule import Placement, Schedule
 from dwconv.concurrency.scheduling.strategies import schedules
+from tests.made_up_graphs import graph, problems
+from tests.traced_graphs import branches, branches_inputs, traced
 
 
 def serial(tasks):

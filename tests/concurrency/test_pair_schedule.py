@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from made_up_graphs import check, curve, graph
-
 from dwconv.concurrency.choosing.pair_schedule import at_once_schedule
 from dwconv.concurrency.graph.gradient_pairs import Pair
 from dwconv.concurrency.times.pair_times import PairTimes
+from tests.made_up_graphs import check, curve, graph
 
 
 def times(dgrad, wgrad, *, at_once_us):

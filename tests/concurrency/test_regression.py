@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up_graphs import task
 
 from dwconv.concurrency.times import counters
 from dwconv.concurrency.times.accuracy import accuracy, sweep
@@ -16,6 +15,7 @@ from dwconv.concurrency.times.learners import learners, learnt
 from dwconv.concurrency.times.task_features import Profile, features
 from dwconv.concurrency.times.time_regression import Regression
 from dwconv.errors import InvalidChoice
+from tests.made_up_graphs import task
 
 
 def made_up_tasks(count, *, seed=0):

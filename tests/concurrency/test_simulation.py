@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from made_up_graphs import curve, graph, problems, task
 
 from bench.concurrency.simulation import Form, computed, error, extrapolated, fitted, joined
 from dwconv.concurrency.scheduling.machine import ExtraSlots, Machine
@@ -20,6 +19,7 @@ from dwconv.concurrency.times.change_cost import change_cost_us
 from dwconv.concurrency.times.hardware_threads import measured_slots, sibling_pairs
 from dwconv.errors import InvalidChoice
 from dwconv.measure.clock.contention import allowed_cores
+from tests.made_up_graphs import curve, graph, problems, task
 
 
 @given(serial_us=st.floats(0, 100), parallel_us=st.floats(0.1, 1000), fork_us=st.sampled_from([0.0, 3.0]))

@@ -9,12 +9,12 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems
 
 from dwconv.concurrency.scheduling import thread_counts
 from dwconv.concurrency.scheduling.machine import ExtraSlots, Machine
 from dwconv.concurrency.scheduling.strategies import STRATEGIES, checked, combined, manual, schedules
 from dwconv.errors import InvalidChoice
+from tests.made_up_graphs import ROUNDING_US, check, curve, graph, least_makespan_us, problems
 
 TWO = Machine(cores=2)
 FEW = settings(max_examples=20)

@@ -8,11 +8,11 @@ import dataclasses
 
 import pytest
 import torch
-from traced_graphs import branches, branches_inputs, dealt, traced
 
 from dwconv.concurrency.graph.tasks import cut
 from dwconv.concurrency.running.lanes import one_at_a_time
 from dwconv.concurrency.running.streams import StreamEngine
+from tests.traced_graphs import branches, branches_inputs, dealt, traced
 
 INPUTS = branches_inputs()
 

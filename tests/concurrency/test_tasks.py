@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
-from traced_graphs import branches, branches_inputs, cells, dealt, drops, traced
 
 from dwconv.concurrency.graph.gradient_pairs import pairs, split
 from dwconv.concurrency.graph.operators import is_free, kind_of
@@ -17,6 +16,7 @@ from dwconv.concurrency.graph.tasks import cut, digest_of
 from dwconv.concurrency.running.engine import CpuEngine
 from dwconv.concurrency.running.lanes import one_at_a_time
 from dwconv.errors import CannotBeCut
+from tests.traced_graphs import branches, branches_inputs, cells, dealt, drops, traced
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from traced_graphs import branches, branches_inputs, traced
 
 from dwconv.concurrency.choosing.trial import Trial
 from dwconv.concurrency.graph.gradient_pairs import pairs, split
@@ -13,6 +12,7 @@ from dwconv.concurrency.times.handover import handover_us
 from dwconv.concurrency.times.pair_times import pair_times
 from dwconv.concurrency.times.task_timer import TaskTimer, made_up
 from dwconv.measure.clock.timing import Lap
+from tests.traced_graphs import branches, branches_inputs, traced
 
 
 def test_a_trial_changes_nothing():

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from models import ConformerConvolution, TinyNet
 from torch import nn
 from torch.nn.modules.module import _global_forward_hooks
 from torch.utils.checkpoint import checkpoint
@@ -23,6 +22,7 @@ from dwconv.discovery import DiscoveredLayer, discover
 from dwconv.errors import InvalidWorkload
 from dwconv.nn import DepthwiseConv2d
 from dwconv.problems.workload import PASSES, Workload
+from tests.models import ConformerConvolution, TinyNet
 
 IMAGE = torch.randn(2, 3, 12, 12)
 

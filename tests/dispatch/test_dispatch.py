@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_records import plant, record_of, workload_of
 
 import dwconv
 from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, workload_from
@@ -23,6 +22,7 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
+from tests.planted_records import plant, record_of, workload_of
 
 WORKLOAD = workload_of()
 DEVICE = cpu_target().device

@@ -7,8 +7,6 @@ import warnings
 
 import pytest
 import torch
-from planted_gain import default_of, plant_gain
-from planted_records import plant, record_of, workload_of
 from torch.nn import functional as F
 
 import dwconv
@@ -25,6 +23,8 @@ from dwconv.records.record import Status
 from dwconv.untuned import other_size
 from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
 from dwconv.untuned.trees import Trees
+from tests.planted_gain import default_of, plant_gain
+from tests.planted_records import plant, record_of, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked", "through_python")
 TARGET = cpu_target()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from planted_gain import default_of, plant_gain
-from planted_records import plant, record_of, workload_of
 
 import dwconv
 from dwconv.dispatch.advantage import CALL_US
@@ -20,6 +18,8 @@ from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.untuned.gain import STALE_DISCOUNT
+from tests.planted_gain import default_of, plant_gain
+from tests.planted_records import plant, record_of, workload_of
 
 WORKLOAD = workload_of()
 BIASED = dataclasses.replace(WORKLOAD, bias=True)

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from planted_records import record_of, workload_of
 
 import dwconv
 from dwconv import show
@@ -26,6 +25,7 @@ from dwconv.tuner.expected_gain import ExpectedGains
 from dwconv.tuner.race.known import is_known
 from dwconv.tuner.search.warm_start import to_race_again
 from dwconv.untuned import gain
+from tests.planted_records import record_of, workload_of
 
 WORKLOAD = workload_of()
 TARGET = cpu_target()

@@ -46,7 +46,7 @@ def driver(tmp_path: Path) -> dict[str, str]:
         pytest.skip(reason)
     compiled.driver(tmp_path)
     root = Path(__file__).resolve().parents[2]
-    return os.environ | {"LD_LIBRARY_PATH": compiled.library_path(tmp_path), "PYTHONPATH": f"{root}:{root}/tests"}
+    return os.environ | {"LD_LIBRARY_PATH": compiled.library_path(tmp_path), "PYTHONPATH": str(root)}
 
 
 def test_a_candidate_is_lowered_to_the_same_source_and_not_compiled_by_tvm(driver: dict[str, str]) -> None:

@@ -130,7 +130,7 @@ def test_a_config_says_how_many_threads_it_takes_at_most():
     """Seen in a process of its own: this one has started its threads already."""
     code = """
 import dataclasses, psutil, torch
-from test_kernel import PROBLEM, TARGET, default_candidate
+from tests.kernels.test_kernel import PROBLEM, TARGET, default_candidate
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.schedules.space import Config
@@ -153,7 +153,7 @@ print(counts)
 """
     usual = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}  # which grants them all
     ran = subprocess.run(
-        [sys.executable, "-c", code], env=usual, cwd=Path(__file__).parent, capture_output=True, text=True
+        [sys.executable, "-c", code], env=usual, cwd=Path(__file__).parents[2], capture_output=True, text=True
     )
     assert ran.stdout == "[0, 1, 3, 4]\n", ran.stdout + ran.stderr
 

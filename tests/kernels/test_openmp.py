@@ -151,9 +151,9 @@ def test_a_limit_from_the_environment(cases: list[Case]) -> None:
     """The only one of OpenMP's settings that cannot be changed in a process."""
     usual = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     ran = subprocess.run(
-        [sys.executable, "-c", "import test_openmp; print(test_openmp.wrong(test_openmp.all_cases()))"],
+        [sys.executable, "-c", "from tests.kernels import test_openmp as it; print(it.wrong(it.all_cases()))"],
         env={**usual, "OMP_THREAD_LIMIT": "1", "DWCONV_NATIVE": "0"},
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
     )

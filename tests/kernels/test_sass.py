@@ -8,11 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from machine_code import code_of
 
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.kernels import sass
 from dwconv.kernels.sass import CLASSES, Code, Instruction, bytes_in_flight
+from tests.machine_code import code_of
 
 ARCHES = ["sm_80", "sm_90", "sm_120"]
 

@@ -1,14 +1,9 @@
-"""Workers import the planted faults by name, so their folder must be on the path, which they take over."""
-
-import sys
-from pathlib import Path
+"""What the tests of measuring share."""
 
 import pytest
 import torch
 
 from dwconv.measure.processes.process import IsolatedProcess
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +18,6 @@ def one_thread():
 @pytest.fixture
 def faulty():
     """A process that does what it is asked to, faults too."""
-    process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=2)
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=2)
     yield process
     process.kill()

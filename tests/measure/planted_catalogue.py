@@ -8,7 +8,8 @@ import threading
 from dataclasses import dataclass, field
 
 import torch
-from planted_kernels import LARGEST, UNWRITTEN, PlantedKernel, artifact, candidate, workload
+
+from tests.measure.planted_kernels import LARGEST, UNWRITTEN, PlantedKernel, artifact, candidate, workload
 
 TINY = torch.finfo(torch.float32).tiny
 

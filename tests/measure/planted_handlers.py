@@ -128,8 +128,8 @@ class Faulty:
 
     def allocate_in_a_child(self):
         subprocess.run(
-            [sys.executable, "-c", "import planted_handlers as p; p.Faulty('').allocate()"],
-            env=dict(os.environ, PYTHONPATH=str(Path(__file__).parent)),
+            [sys.executable, "-c", "from tests.measure import planted_handlers as p; p.Faulty('').allocate()"],
+            env=dict(os.environ, PYTHONPATH=str(Path(__file__).parents[2])),
             check=True,
         )
 

@@ -12,7 +12,6 @@ import sys
 import time
 
 import torch
-from planted_handlers import SOCKET, Faulty, first_time
 
 from dwconv.errors import BuildError, DeviceLost
 from dwconv.kernels.artifact import Argument, Artifact, Extent
@@ -20,6 +19,7 @@ from dwconv.problems.reference import reference
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
+from tests.measure.planted_handlers import SOCKET, Faulty, first_time
 
 UNWRITTEN = 0x7FC0DEAD  # what an output element holds that was not written
 LARGEST = torch.finfo(torch.float32).max

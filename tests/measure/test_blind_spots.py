@@ -4,12 +4,12 @@ from functools import lru_cache
 
 import pytest
 import torch
-from planted_catalogue import HOW, OF_WGRAD, WHEN, planted
-from planted_kernels import workload
 
 from dwconv.measure.verify.cases import batches_of_finalists, cases_of_finalists, fresh_case, make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
 from dwconv.problems.reference import repeated
+from tests.measure.planted_catalogue import HOW, OF_WGRAD, WHEN, planted
+from tests.measure.planted_kernels import workload
 from tests.turns import slow
 
 NOT_FOUND = {

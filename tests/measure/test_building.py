@@ -3,11 +3,11 @@
 import dataclasses
 
 import pytest
-from planted_kernels import artifact, candidate, workload
 
 from dwconv.kernels.artifact import Argument, Extent
 from dwconv.measure.building import misfit
 from dwconv.problems.target import CpuTarget
+from tests.measure.planted_kernels import artifact, candidate, workload
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 GOOD = artifact(candidate())

@@ -4,7 +4,6 @@ import dataclasses
 from functools import partial
 
 import pytest
-from planted_kernels import artifact, candidate, workload
 
 from dwconv import settings
 from dwconv.kernels import cache
@@ -14,6 +13,7 @@ from dwconv.measure.runner import Workers, _misfit
 from dwconv.problems.target import CpuTarget
 from dwconv.records import record as record_module
 from dwconv.records.record import Measurement, Status, Verdict
+from tests.measure.planted_kernels import artifact, candidate, workload
 from tests.turns import slow
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
@@ -21,7 +21,9 @@ TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 
 @pytest.fixture(scope="module")
 def workers():
-    with Workers(TARGET, jobs=2, build="planted_kernels:build", load="planted_kernels:load") as workers:
+    with Workers(
+        TARGET, jobs=2, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:load"
+    ) as workers:
         yield workers
 
 
@@ -160,7 +162,9 @@ def test_a_heat_that_comes_up_while_another_one_runs_is_run(workers):
 
 
 def test_nothing_starts_without_heats():
-    with Workers(TARGET, jobs=1, build="planted_kernels:build", load="planted_kernels:load") as idle:
+    with Workers(
+        TARGET, jobs=1, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:load"
+    ) as idle:
         assert raced(idle) == []
         assert idle.measurer.starts == 0
 
@@ -180,7 +184,7 @@ def test_a_caller_who_stops_listening_can_come_back(workers):
 
 def test_a_heat_lines_up_what_is_not_lined_up(monkeypatch):
     loaded = []
-    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
     usual = measurer._load
     monkeypatch.setattr(measurer, "_load", lambda built: loaded.append(built.candidate) or usual(built))
     first, second = artifact(candidate()), artifact(candidate(order=1))

@@ -4,10 +4,8 @@ import dataclasses
 import threading
 from types import SimpleNamespace
 
-import planted_kernels
 import psutil
 import pytest
-from planted_kernels import candidate, workload
 
 from dwconv.measure.clock import contention
 from dwconv.measure.clock.contention import Load, Quiet, Reading, lost, lost_to_the_machine, others, oversubscription
@@ -17,6 +15,8 @@ from dwconv.problems.target import CpuTarget
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Verdict
+from tests.measure import planted_kernels
+from tests.measure.planted_kernels import candidate, workload
 
 START = Reading(wall_s=10.0, caller_s=3.0, waits=7, switches=4, queued_s=1.0)
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from planted_kernels import artifact, candidate, workload
 
 from dwconv import native
 from dwconv.errors import BuildError, CannotBeCaptured, DeviceLost
@@ -10,6 +9,7 @@ from dwconv.measure.clock.timing import CpuClock
 from dwconv.measure.measuring import Check, Final, Measurer, MeasureSetup, Prepare, Trial
 from dwconv.measure.prepared import ready
 from dwconv.problems.target import CpuTarget, parse_target
+from tests.measure.planted_kernels import artifact, candidate, workload
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 
@@ -17,7 +17,7 @@ TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 @pytest.fixture(scope="module")
 def measurer():
     threads = torch.get_num_threads()
-    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
     torch.set_num_threads(threads)  # it has set them for its process, which here is that of all tests
     measurer(Prepare(workload=workload(), finalists=True))
     return measurer
@@ -94,7 +94,7 @@ def test_what_goes_wrong_while_it_is_timed_is_found_after_it(measurer):
 @pytest.mark.parametrize("changes", [{}, {"multiplier": 2, "stride": (2, 1), "bias": True}, {"channels": 1}])
 def test_a_right_kernel_is_confirmed(pass_, layout, changes):
     of = workload(layout=layout, **changes).for_pass(pass_)
-    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
     measurer(Prepare(workload=of, finalists=True))
     verdict = measurer(Check(artifact=artifact(candidate(of=of)))).verdict
     assert verdict.right and 0 < verdict.max_error <= verdict.allowed_error < 1e-3  # on data that rounds
@@ -126,7 +126,7 @@ def test_an_error_that_broke_the_context_is_told_from_others(monkeypatch, lost, 
         raise BuildError("LLVM cannot load it")
 
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
-    measurer = Measurer(MeasureSetup(target=TARGET, load="planted_kernels:load"))
+    measurer = Measurer(MeasureSetup(target=TARGET, load="tests.measure.planted_kernels:load"))
     monkeypatch.setattr(measurer, "_target", parse_target("cuda:sm_90"))
     monkeypatch.setattr(measurer, "_load", load)
     with pytest.raises(raised, match="LLVM cannot load it"):

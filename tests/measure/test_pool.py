@@ -24,7 +24,7 @@ def no_pauses(monkeypatch):
 
 @pytest.fixture(scope="module")
 def pool():
-    pool = Pool("planted_handlers:Sleeper", None, size=2, threads=1)
+    pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2, threads=1)
     yield pool
     pool.kill()
 
@@ -66,7 +66,7 @@ def test_pool_forgets_what_nobody_waits_for(pool):
 
 @pytest.fixture(scope="module")
 def faulty():
-    pool = Pool("planted_handlers:Faulty", "fine", size=2, threads=1)
+    pool = Pool("tests.measure.planted_handlers:Faulty", "fine", size=2, threads=1)
     yield pool
     pool.kill()
 
@@ -102,7 +102,7 @@ def test_nonsense_costs_one_request_even_if_it_is_found_late(faulty, monkeypatch
 
 
 def test_a_process_that_cannot_start_does_not_stop_the_others(monkeypatch):
-    pool = Pool("planted_handlers:Sleeper", None, size=2, threads=1)
+    pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2, threads=1)
     first = pool._processes[0]
 
     def refuse():
@@ -126,7 +126,7 @@ def test_real_want_of_open_files(tmp_path):
         from dwconv.errors import EnvironmentFailure
         from dwconv.measure.processes.pool import Pool
         settings.RETRY_PAUSES_S = (0.0, 0.0)
-        pool = Pool("planted_handlers:Sleeper", None, size=2, threads=1)
+        pool = Pool("tests.measure.planted_handlers:Sleeper", None, size=2, threads=1)
         opened = len(os.listdir("/proc/self/fd"))
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 2, most))
@@ -139,7 +139,7 @@ def test_real_want_of_open_files(tmp_path):
         pool.kill()
     """)
     done = subprocess.run(
-        [sys.executable, "-c", program, str(Path(__file__).parent)], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", program, str(Path(__file__).parents[2])], capture_output=True, text=True, timeout=300
     )
     short, answered = done.stdout.splitlines()
     assert short.startswith("the machine is short of open files: ") and answered == "2", done.stderr
@@ -150,7 +150,7 @@ def test_real_want_of_disk_space(tmp_path, monkeypatch, capsys):
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], capture_output=True)
     if mounted.returncode:
         pytest.skip("only root can mount a small disk")
-    pool = Pool("planted_handlers:Faulty", "fine", size=1, threads=1)
+    pool = Pool("tests.measure.planted_handlers:Faulty", "fine", size=1, threads=1)
     try:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         pool.start()

@@ -6,7 +6,6 @@ import time
 from multiprocessing.connection import wait
 
 import pytest
-from process_ends import gone
 
 from dwconv.errors import NonsenseAnswer, RequestFailed, WorkerCannotStart, WorkerDied, WorkerTimeout
 from dwconv.measure.limits.limits import measure_limits
@@ -15,6 +14,7 @@ from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget
 from dwconv.system import cpu_facts
+from tests.measure.process_ends import gone
 
 
 def test_answers_and_lives_on(faulty):
@@ -84,14 +84,14 @@ def test_a_death_between_requests_costs_nothing(faulty):
     [("refuse", "no such device", 1), ("die", "exit status 3: cannot map memory", 3)],
 )
 def test_no_start_is_one_clear_error(setup, reason, starts):
-    process = IsolatedProcess("planted_handlers:Faulty", setup, threads=1)
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", setup, threads=1)
     with pytest.raises(WorkerCannotStart, match=f"a worker cannot start: .*{reason}"):
         process.call("answer", timeout_s=10)
     assert not process.running and process.starts == starts
 
 
 def test_a_death_while_starting_is_tried_again(tmp_path):
-    process = IsolatedProcess("planted_handlers:Faulty", f"killed twice: {tmp_path}", threads=1)
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", f"killed twice: {tmp_path}", threads=1)
     process.call("answer", timeout_s=10)
     assert process.starts == 3
     process.kill()
@@ -100,7 +100,7 @@ def test_a_death_while_starting_is_tried_again(tmp_path):
 @pytest.mark.skipif(not cpu_facts.cpu_facts().has("avx2"), reason="this CPU has no avx2")
 def test_pytorch_uses_no_wider_vectors_than_the_target():
     """A kernel for forced vectors would else be compared with one that has wider ones."""
-    process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1, vector_set="avx2")
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1, vector_set="avx2")
     try:
         assert process.call("name_vectors", timeout_s=60) == ("AVX2", "AVX2")
     finally:
@@ -157,7 +157,7 @@ def test_an_answer_that_does_not_fit_is_nonsense():
     def misfit(request, answer):
         return f"{answer} for {request}" if answer == "quiet" else ""
 
-    process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1, misfit=misfit)
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1, misfit=misfit)
     with pytest.raises(NonsenseAnswer, match=r"^it answered nonsense: quiet for print_noise$"):
         process.call("print_noise", timeout_s=10)
     assert not process.running

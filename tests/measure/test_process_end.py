@@ -12,15 +12,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from process_ends import gone, wait_until
 
 from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.processes.process import IsolatedProcess
+from tests.measure.process_ends import gone, wait_until
 
 
 def test_its_children_end_with_it(tmp_path):
     written = tmp_path / "children"
-    process = IsolatedProcess("planted_handlers:Faulty", str(written), threads=1)
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", str(written), threads=1)
     with pytest.raises(WorkerTimeout):
         process.call("hang_with_children", timeout_s=1.0)
     children = [int(line) for line in written.read_text().split()]
@@ -29,7 +29,7 @@ def test_its_children_end_with_it(tmp_path):
 
 
 def test_a_forgotten_one_ends():
-    process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1)
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
     pid = process.call("answer", timeout_s=10)["pid"]
     del process
     gc.collect()
@@ -46,11 +46,11 @@ def test_ends_when_its_parent_is_killed(tmp_path, deed):
             import sys, time
             sys.path.insert(0, sys.argv[1])
             from dwconv.measure.processes.process import IsolatedProcess
-            process = IsolatedProcess("planted_handlers:Faulty", sys.argv[3], threads=1)
+            process = IsolatedProcess("tests.measure.planted_handlers:Faulty", sys.argv[3], threads=1)
             print(process.call("answer", timeout_s=10)["pid"], flush=True)
             process.submit(sys.argv[2], timeout_s=0.2 if sys.argv[2] == "hang_natively" else 100)
             time.sleep(100)
-        """), str(Path(__file__).parent), deed, str(marks / "children")],
+        """), str(Path(__file__).parents[2]), deed, str(marks / "children")],
         stdout=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
@@ -77,13 +77,13 @@ def test_the_next_start_removes_what_nobody_could(tmp_path, monkeypatch):
         import sys, time
         sys.path.insert(0, sys.argv[1])
         from dwconv.measure.processes.process import IsolatedProcess
-        process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1)
+        process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
         print(process.call("answer", timeout_s=100)["pid"], flush=True)
         time.sleep(1000)
     """)
     parents = [
         subprocess.Popen(
-            [sys.executable, "-c", program, str(Path(__file__).parent)],
+            [sys.executable, "-c", program, str(Path(__file__).parents[2])],
             stdout=subprocess.PIPE,
             env={**os.environ, "TMPDIR": str(tmp_path)},
         )
@@ -100,7 +100,7 @@ def test_the_next_start_removes_what_nobody_could(tmp_path, monkeypatch):
         (tmp_path / "dwconv-worker-of-nobody").mkdir()
         assert len(list(tmp_path.iterdir())) == 3
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1)
+        process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
         process.call("answer", timeout_s=10)
         process.kill()
         assert list(tmp_path.iterdir()) == [living]
@@ -124,7 +124,7 @@ def test_commands_work_with_closed_standard_streams(tmp_path, closed):
                 print("printed")
                 print("printed", file=sys.stderr)
                 os.system("echo printed; echo printed >&2")
-                process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1)
+                process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
                 file.write(process.call("answer", timeout_s=100)["setup"])
                 process.kill()
             return 7
@@ -132,7 +132,7 @@ def test_commands_work_with_closed_standard_streams(tmp_path, closed):
         sys.exit(run(command))
     """)
     written = tmp_path / "written"
-    arguments = [sys.executable, "-c", program, str(Path(__file__).parent), str(written)]
+    arguments = [sys.executable, "-c", program, str(Path(__file__).parents[2]), str(written)]
     done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *arguments], capture_output=True, timeout=300)
     assert done.returncode == 7, done.stderr
     assert written.read_text() == "fine"
@@ -140,7 +140,7 @@ def test_commands_work_with_closed_standard_streams(tmp_path, closed):
 
 def test_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1)
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
     process.call("print_noise", timeout_s=10)
     assert list(tmp_path.iterdir())
     process.kill()

@@ -80,7 +80,7 @@ def test_a_start_that_the_system_refuses_leaves_nothing(tmp_path, monkeypatch, n
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    process = IsolatedProcess("planted_handlers:Faulty", "fine", threads=1)
+    process = IsolatedProcess("tests.measure.planted_handlers:Faulty", "fine", threads=1)
     opened = len(list(Path("/proc/self/fd").iterdir()))
     process.start()  # the request will tell
     with pytest.raises(WorkerCannotStart, match=os.strerror(number)) as raised:

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from planted_kernels import workload
 
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.providers import better_layout, pytorch_calls
 from dwconv.problems.reference import operands, reference
+from tests.measure.planted_kernels import workload
 
 
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad", "wgrad"])

@@ -5,7 +5,6 @@ import re
 
 import pytest
 import torch
-from planted_kernels import workload
 
 from dwconv.errors import BuildError
 from dwconv.kernels import build
@@ -16,6 +15,7 @@ from dwconv.measure.verify.verify import verify, verify_finalist
 from dwconv.problems.target import cpu_target
 from dwconv.records.record import Status
 from dwconv.schedules.template import Candidate, templates_for
+from tests.measure.planted_kernels import workload
 
 
 def default(of, target):

@@ -4,10 +4,8 @@ import dataclasses
 import datetime
 from math import nan
 
-import planted_kernels
 import psutil
 import pytest
-from planted_kernels import artifact, candidate, workload
 
 from dwconv import settings
 from dwconv.errors import EnvironmentFailure, WorkerCannotStart
@@ -18,6 +16,8 @@ from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.problems.target import CpuTarget
 from dwconv.records.record import Measurement, Status, Verdict
 from dwconv.system import memory
+from tests.measure import planted_kernels
+from tests.measure.planted_kernels import artifact, candidate, workload
 from tests.turns import slow
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
@@ -25,7 +25,9 @@ TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
 
 @pytest.fixture(scope="module")
 def workers():
-    with Workers(TARGET, jobs=2, build="planted_kernels:build", load="planted_kernels:load") as workers:
+    with Workers(
+        TARGET, jobs=2, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:load"
+    ) as workers:
         yield workers
 
 
@@ -230,7 +232,9 @@ def test_closing_ends_own_workers():
 
 
 def test_where_no_worker_can_start_the_error_says_why():
-    broken = Workers(TARGET, jobs=1, build="planted_kernels:build", load="planted_kernels:no_such_loader")
+    broken = Workers(
+        TARGET, jobs=1, build="tests.measure.planted_kernels:build", load="tests.measure.planted_kernels:no_such_loader"
+    )
     with broken, pytest.raises(WorkerCannotStart, match=r"a worker cannot start: .*no_such_loader"):
         list(LocalRunner(workload(), TARGET, workers=broken).measure([candidate()]))
 

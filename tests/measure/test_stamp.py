@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from planted_records import workload_of
 
 from dwconv.measure.stamp import new_record
 from dwconv.problems.target import cpu_target, parse_target
@@ -15,6 +14,7 @@ from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
 from dwconv.system import versions
+from tests.planted_records import workload_of
 
 
 @pytest.mark.parametrize("version", [1, 7])

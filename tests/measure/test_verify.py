@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from planted_kernels import artifact, candidate, load, workload
 
 from dwconv.measure.verify import judge as judging
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
 from dwconv.problems.reference import Answer
 from dwconv.system import memory
+from tests.measure.planted_kernels import artifact, candidate, load, workload
 
 
 def as_a_finalist(kernel, case):

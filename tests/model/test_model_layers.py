@@ -7,14 +7,14 @@ from collections import Counter
 
 import pytest
 import torch
-from models import ConformerConvolution, TinyNet
 from torch import nn
-from tune_command import error_of
 
 import dwconv
 from dwconv.commands.tune_arguments import parser_of_tune, workloads_from
 from dwconv.discovery import discover
 from dwconv.errors import InvalidWorkload
+from tests.models import ConformerConvolution, TinyNet
+from tests.tune_command import error_of
 
 IMAGE = torch.randn(2, 3, 12, 12)
 

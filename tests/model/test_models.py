@@ -6,11 +6,11 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from models import TinyNet
 from torch import nn
 
 from dwconv.errors import BrokenInstallation, InvalidWorkload
 from dwconv.model.by_name import load_model
+from tests.models import TinyNet
 
 NAMES = ["mobilenetv3_small_050", "mobilenetv3_large_100", "convnext_tiny", "resnet50"]
 
@@ -67,7 +67,7 @@ def test_libraries_are_asked_for_random_weights(spec, asked, options):
 
 
 def test_a_factory_or_a_model_of_the_users_own(monkeypatch, tmp_path):
-    assert isinstance(load_model("models:TinyNet"), TinyNet)
+    assert isinstance(load_model("tests.models:TinyNet"), TinyNet)
     (tmp_path / "their_models.py").write_text("from torch import nn\nmade = nn.ReLU()\nnumber = lambda: 3\n")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
@@ -88,7 +88,7 @@ def test_a_factory_or_a_model_of_the_users_own(monkeypatch, tmp_path):
         ("TinyNet", "write timm:NAME, torchvision:NAME, transformers:NAME or package.module:factory"),
         ("timm:", "write timm:NAME"),
         ("no_such_module:Net", "there is no module no_such_module"),
-        ("models:NoNet", "models has no NoNet; name a class or function of it"),
+        ("tests.models:NoNet", "tests.models has no NoNet; name a class or function of it"),
     ],
 )
 def test_what_is_unknown_is_answered_with_what_is_known(spec, words):

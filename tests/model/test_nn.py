@@ -11,8 +11,6 @@ import sys
 
 import pytest
 import torch
-from models import ConformerConvolution, TinyNet, train
-from planted_records import plant, workload_of
 from torch import nn
 
 import dwconv
@@ -25,6 +23,8 @@ from dwconv.records import record as record_module
 from dwconv.records.log import TuningLog
 from dwconv.tuner.race import model_race
 from dwconv.tuner.race.race_result import RaceResult
+from tests.models import ConformerConvolution, TinyNet, train
+from tests.planted_records import plant, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),

@@ -6,17 +6,22 @@ import copy
 
 import pytest
 import torch
-from models import TinyNet
 from torch import nn
 from torch.ao import quantization
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
-from torch.fx.experimental.optimization import fuse
 
 import dwconv
 from dwconv.errors import DwconvWarning
 from dwconv.nn import DepthwiseConv2d
+from tests.models import TinyNet
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning", "ignore::DeprecationWarning")
+
+
+def fuse(model):
+    from torch.fx.experimental.optimization import fuse  # the import alone warns, of PyTorch's own torch.jit
+
+    return fuse(model)
 
 
 def classes(model):
@@ -150,6 +155,7 @@ def test_a_fused_model_converts(reverted):
     torch.testing.assert_close(fused(x), reverted(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Please use quant_min", "ignore:torch.quantize_per_tensor")
 def test_a_reverted_model_is_quantised(logs):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.ReLU()).eval()

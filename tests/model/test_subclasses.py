@@ -9,12 +9,12 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-from planted_records import plant, workload_of
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 
 import dwconv
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+from tests.planted_records import plant, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from native_needed import as_in_a_new_process
-from stub_compiler import StubCompiler, make_extension
 
 from dwconv import native, settings
 from dwconv.native import attempt
+from tests.native_needed import as_in_a_new_process
+from tests.stub_compiler import StubCompiler, make_extension
 
 
 @pytest.fixture(scope="session")

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from stub_compiler import COPY, StubCompiler
-from waiting import eventually, gone
 
 from dwconv import native
 from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import attempt
 from dwconv.native.compile import load_compiled
+from tests.stub_compiler import COPY, StubCompiler
+from tests.waiting import eventually, gone
 
 
 def test_nobody_waits_and_then_it_is_there(compiler: StubCompiler, caplog: pytest.LogCaptureFixture) -> None:

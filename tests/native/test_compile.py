@@ -10,8 +10,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-from stub_compiler import COPY, StubCompiler
-from waiting import eventually, gone
 
 from dwconv import native, settings
 from dwconv.errors import BuildError, DwconvWarning
@@ -19,6 +17,8 @@ from dwconv.native import compile as compiling
 from dwconv.native.attempt import OutOfTime
 from dwconv.native.compile import load_compiled
 from dwconv.system import private_files
+from tests.stub_compiler import COPY, StubCompiler
+from tests.waiting import eventually, gone
 
 
 def kept(pattern: str = "dwconv_native-*.s*") -> Path:

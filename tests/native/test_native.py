@@ -10,8 +10,6 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from native_needed import go_through_python, needs_native
-from planted_records import plant, workload_of
 
 import dwconv
 from dwconv import native
@@ -20,6 +18,8 @@ from dwconv.errors import BuildError, DwconvWarning
 from dwconv.native import compile as compiling
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import PASSES
+from tests.native_needed import go_through_python, needs_native
+from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 WORKLOAD = workload_of()
@@ -146,6 +146,7 @@ def test_a_graph_outlives_what_was_forgotten(logs):
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
 def test_a_pass_that_pytorch_runs_leaves_the_call_to_python(logs):
     plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6, passes=("fprop", "wgrad"))
     x, w, _ = leaves()

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import planted_records
 import pytest
 
 from dwconv import settings
@@ -15,6 +14,7 @@ from dwconv.packs.make import MadePack, make_pack
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
+from tests import planted_records
 
 LAYER = planted_records.workload_of(shape=(4, 8, 9, 7), bias=True)
 SMALL = planted_records.workload_of(shape=(2, 8, 12, 12))

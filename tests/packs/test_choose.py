@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import planted_records
 import pytest
-from packs.conftest import LAYER, SMALL
 
 from dwconv.packs.contents import Choice, choose
 from dwconv.problems.target import Target, cpu_target, parse_target
@@ -17,6 +15,8 @@ from dwconv.records.log import TuningLog
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.template import templates_for
 from dwconv.system import versions
+from tests import planted_records
+from tests.packs.conftest import LAYER, SMALL
 
 GPU = parse_target("cuda:sm_90")
 """It is not here, so that computed costs decide."""

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from packs.clean import run_clean
 
 import dwconv
 from dwconv import native
 from dwconv.packs.wheel import write_wheel
+from tests.packs.clean import run_clean
 
 STEP = """
 torch.manual_seed(0)

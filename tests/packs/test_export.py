@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import importlib.util
+import importlib.machinery
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import msgspec
-import planted_records
 import pytest
 import torch
-from packs.conftest import LAYER, SMALL
 
 from dwconv import export, settings
 from dwconv.errors import BuildError, PackError
@@ -31,6 +29,8 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
+from tests import planted_records
+from tests.packs.conftest import LAYER, SMALL
 
 SHAPE = ("--shape", "2,8,12,12", "--kernel", "3", "--layout", "nhwc")
 
@@ -94,7 +94,7 @@ def test_a_model_s_layers(made, tmp_path, monkeypatch, capsys):
     """Those that it runs; here, one of three layers is tuned."""
     layer = planted_records.workload_of(shape=(2, 8, 6, 6), layout="nchw")
     planted_records.plant(tmp_path / "log.jsonl", [layer], template_layout="nchw")
-    options = ("--model", "models:TinyNet", "--input", "2,3,6,6")
+    options = ("--model", "tests.models:TinyNet", "--input", "2,3,6,6")
     assert run(*options, "--log", tmp_path / "log.jsonl", "-o", tmp_path / "pack") == 0
     manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
     assert {kernel.candidate().workload.batchless_key for kernel in manifest.kernels} == {
@@ -166,7 +166,7 @@ def test_a_wheel_is_what_installers_expect(made, tmp_path):
                 assert (digest, int(size)) == (f"sha256={expected}", len(content))
         assert {line.partition(",")[0] for line in lines} == names
         assert made.manifest.sha256 in wheel.read("my_kernels/__init__.py").decode()
-    if importlib.util.find_spec("pip") is None:
+    if importlib.machinery.PathFinder.find_spec("pip") is None:  # setuptools' own finder takes distutils away, too
         pytest.skip("there is no pip to install it")
     command = [
         sys.executable,

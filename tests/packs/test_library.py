@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 
-import planted_records
 import pytest
 import torch
 
@@ -19,6 +18,7 @@ from dwconv.kernels.load import load_library
 from dwconv.problems.target import cpu_target
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
+from tests import planted_records
 
 NCHW = planted_records.workload_of(shape=(3, 8, 14, 14), layout="nchw")
 

@@ -6,8 +6,6 @@ import dataclasses
 
 import pytest
 import torch
-from packs.conftest import LAYER
-from packs.forging import forge, made_for
 
 import dwconv
 from dwconv.call.call_plan import Plan, kernel_state, plans
@@ -18,6 +16,8 @@ from dwconv.problems.target import cpu_target
 from dwconv.schedules.template import Candidate
 from dwconv.system import versions
 from dwconv.tuner.race.model_race import race_for
+from tests.packs.conftest import LAYER
+from tests.packs.forging import forge, made_for
 
 pytestmark = [
     pytest.mark.usefixtures("no_packs"),

@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any, cast
 
-import planted_records
 import pytest
 
 from dwconv.dispatch import decide, packed
@@ -16,6 +15,7 @@ from dwconv.problems.target import cpu_target, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
+from tests import planted_records
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 CPU = cpu_target(threads=2)

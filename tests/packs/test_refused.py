@@ -8,10 +8,8 @@ import os
 from pathlib import Path
 
 import msgspec
-import planted_records
 import pytest
 import torch
-from packs.forging import first_kernel, forge, forge_records, made_for, refused, some
 
 import dwconv
 from dwconv.dispatch import packed
@@ -19,6 +17,8 @@ from dwconv.packs import load
 from dwconv.packs.manifest import MANIFEST, CudaLaunch, Manifest, decode
 from dwconv.problems.target import cpu_target, parse_target
 from dwconv.system import cpu_facts, versions
+from tests import planted_records
+from tests.packs.forging import first_kernel, forge, forge_records, made_for, refused, some
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 INSTALLED = dict(versions.installed())

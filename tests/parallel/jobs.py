@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from planted_records import plant, workload_of
 from torch import Tensor, nn
 
 import dwconv
@@ -20,6 +19,7 @@ from dwconv.call.passes import PlannedPasses
 from dwconv.errors import DwconvWarning
 from dwconv.parallel import Communication, Rank, communication, data_parallel, run
 from dwconv.parallel.data.ways import COLLECTIVES
+from tests.planted_records import plant, workload_of
 
 STEPS = 20
 BATCH = 8

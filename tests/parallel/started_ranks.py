@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-TESTS = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ENDS_WITHIN_S = 240
 needs_gloo = pytest.mark.skipif(
     not dist.is_available() or not dist.is_gloo_available(), reason="PyTorch was built without gloo"
@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
     """One thread a rank, and nothing leaves this machine."""
     return {
         **os.environ,
-        "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}",
+        "PYTHONPATH": str(ROOT),
         "DWCONV_NATIVE": "0",
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",

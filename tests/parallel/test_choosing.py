@@ -7,8 +7,6 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-from parallel.jobs import Net
-from parallel.started_ranks import needs_gloo
 from torch import nn
 
 from dwconv.parallel import Communication, communication
@@ -18,6 +16,8 @@ from dwconv.parallel.data.example_steps import TrainingExample
 from dwconv.parallel.data.hook import GradientHook
 from dwconv.parallel.data.turns import longer_by_us, take_turns
 from dwconv.parallel.data.ways import COLLECTIVES
+from tests.parallel.jobs import Net
+from tests.parallel.started_ranks import needs_gloo
 
 pytestmark = needs_gloo
 LOCAL_S = 0.010

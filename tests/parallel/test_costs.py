@@ -12,8 +12,7 @@ from dwconv.parallel.planning import costs
 from dwconv.parallel.planning.costs import layer_costs
 from dwconv.parallel.planning.pieces import pieces
 from dwconv.records.record import Measurement
-
-from .small_models import SmallMobileNet, SmallResNet
+from tests.parallel.small_models import SmallMobileNet, SmallResNet
 
 FEW_S = 0.05
 
@@ -86,6 +85,7 @@ def test_names_and_inputs_that_are_no_numbers(made_up_times):
     assert linear.dgrad_us == 20
 
 
+@pytest.mark.filterwarnings("ignore:other work took")
 @pytest.mark.parametrize("make", [SmallResNet, SmallMobileNet], ids=lambda make: make.__name__)
 def test_measured_for_real_and_the_model_is_as_before(make):
     model, images = make(), torch.randn(2, 3, 16, 16)
@@ -100,6 +100,7 @@ def test_measured_for_real_and_the_model_is_as_before(make):
     assert all(each.grad is None for each in model.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:other work took")
 def test_a_layer_with_much_to_do_takes_longer():
     model = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Conv2d(8, 256, 3, padding=1), nn.Conv2d(256, 8, 3, padding=1))
     small, *large = layer_costs(model, torch.randn(2, 8, 32, 32), seconds=FEW_S)

@@ -10,8 +10,7 @@ from torch.distributed.pipelining import schedules
 
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.orders import Place, actions, place_of, why_not
-
-from .made_up_layers import layer, plan
+from tests.parallel.made_up_layers import layer, plan
 
 PYTORCH = {
     "interleaved": schedules.ScheduleInterleaved1F1B,

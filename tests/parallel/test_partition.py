@@ -15,8 +15,7 @@ from dwconv.parallel.planning.partition import Cluster, Shape, bottleneck_us, me
 from dwconv.parallel.planning.plan import LayerCost, Link, Plan, Stage
 from dwconv.parallel.planning.prices import FREE_LINK
 from dwconv.parallel.planning.simulation import simulate
-
-from .made_up_layers import layer, plan
+from tests.parallel.made_up_layers import layer, plan
 
 LINK = Link(gb_s=1.0, latency_us=10.0)
 

@@ -6,14 +6,13 @@ import copy
 
 import pytest
 import torch
-from models import TinyNet
 from torch import Tensor, nn
 
 import dwconv
 from dwconv.errors import CannotBeCut
 from dwconv.parallel.planning.pieces import pieces
-
-from .small_models import SmallMobileNet, SmallResNet
+from tests.models import TinyNet
+from tests.parallel.small_models import SmallMobileNet, SmallResNet
 
 IMAGES = torch.randn(4, 3, 12, 12, generator=torch.Generator().manual_seed(0))
 
@@ -143,6 +142,7 @@ def test_a_layer_with_hooks_is_called_as_a_whole():
     assert "layer1" in _names(cut)
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
 def test_converted_layers_stay_converted():
     model = dwconv.convert(SmallMobileNet())
     cut = pieces(model, IMAGES)
@@ -163,6 +163,7 @@ class CallsFunction(nn.Module):
         return self.after(nn.functional.conv2d(self.before(x), self.weight, padding=1, groups=8))
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
 def test_a_layer_whose_functions_are_converted_stays_whole():
     model = nn.Sequential(CallsFunction(), dwconv.convert(CallsFunction(), functional=True))
     assert list(pieces(model, IMAGES))[3:] == [model[1]]

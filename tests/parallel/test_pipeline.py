@@ -171,6 +171,7 @@ def _on(world: int, cases: dict[str, Case], folder: Path) -> dict[str, Any]:
     return {name: [answer[number] for answer in answers] for number, name in enumerate(cases)}
 
 
+@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
 @pytest.mark.parametrize("name", ON_2)
 def test_two_ranks_train_as_one_process(trained_on_2, name):
     check(trained_on_2[name], ON_2[name])

@@ -13,10 +13,9 @@ import torch
 from dwconv.parallel import __main__ as parallel
 from dwconv.parallel import plan as plan_command
 from dwconv.parallel.planning.plan_files import read_plan
+from tests.parallel.made_up_layers import layer
 
-from .made_up_layers import layer
-
-MODEL = ("--model", "parallel.small_models:SmallResNet", "--input", "16,3,12,12")  # on a GPU, where there is one
+MODEL = ("--model", "tests.parallel.small_models:SmallResNet", "--input", "16,3,12,12")  # on a GPU, where there is one
 RANKS = ("--world", "4", "--link-gb-s", "1")
 
 
@@ -118,10 +117,13 @@ def test_measured_for_real(capsys):
         (("--world", 0, "--link-gb-s", 1), "0 is not a whole number of at least 1"),
         (("--world", 4, "--link-gb-s", "fast"), "fast is not a number above 0"),
         (("--world", 4), "--link-gb-s"),
-        ((*RANKS, "--model", "parallel.test_pieces:AroundNothing"), "has no AroundNothing"),
-        ((*RANKS, "--model", "parallel.test_pieces:Branching"), "Branching cannot be traced: a branch needs the value"),
+        ((*RANKS, "--model", "tests.parallel.test_pieces:AroundNothing"), "has no AroundNothing"),
+        (
+            (*RANKS, "--model", "tests.parallel.test_pieces:Branching"),
+            "Branching cannot be traced: a branch needs the value",
+        ),
         ((*RANKS, "--input", "16,3,12"), "does not run on 2×3×12: RuntimeError: "),
-        ((*RANKS, "--model", "parallel.test_train:failing"), "could not be made: KeyError: 'no weights here'"),
+        ((*RANKS, "--model", "tests.parallel.test_train:failing"), "could not be made: KeyError: 'no weights here'"),
         ((*RANKS, "--device", "cuda"), "device=cuda: PyTorch finds no GPU here"),
         ((*RANKS, "--json", "no/folder/plan.json"), "plan=no/folder/plan.json cannot be written"),
     ],

@@ -10,8 +10,7 @@ import pytest
 from dwconv.errors import NoPlan
 from dwconv.parallel.planning.plan import Link, Plan, Stage
 from dwconv.parallel.planning.plan_files import check_plan, read_plan, write_plan
-
-from .made_up_layers import layer, plan
+from tests.parallel.made_up_layers import layer, plan
 
 PLAN = plan([layer(name="first"), layer(), layer()], replicas=[2, 2, 2], link=Link(gb_s=12.5, latency_us=3.0))
 

@@ -10,8 +10,7 @@ from dwconv.parallel.planning.compare import Proposal, propose
 from dwconv.parallel.planning.partition import Cluster, Shape
 from dwconv.parallel.planning.plan import Link
 from dwconv.parallel.planning.plan_text import print_proposal, recommendation
-
-from .made_up_layers import layer
+from tests.parallel.made_up_layers import layer
 
 SLOW = Link(gb_s=0.1, latency_us=10.0)
 UNEVEN = (

@@ -9,8 +9,7 @@ from dwconv.parallel.planning.compare import propose
 from dwconv.parallel.planning.partition import Cluster, Shape
 from dwconv.parallel.planning.plan import Link
 from dwconv.parallel.planning.prices import FREE_LINK
-
-from .made_up_layers import layer
+from tests.parallel.made_up_layers import layer
 
 SLOW = Link(gb_s=0.1, latency_us=10.0)
 SHAPE = Shape(microbatches=8, schedule="1f1b")

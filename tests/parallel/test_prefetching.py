@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, Dataset, TensorDataset
-from waiting import eventually
 
 from dwconv.errors import InvalidChoice, NoDevice
 from dwconv.parallel import prefetch
 from dwconv.parallel.data.batches import with_tensors
 from dwconv.parallel.data.copies import StreamedCopies
+from tests.waiting import eventually
 
 DEPTHS = [0, 1, 2, 5]
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 import torch
-from parallel.jobs import WAYS, Net, fresh, trained
-from parallel.started_ranks import needs_gloo, ran
 from torch import nn
 
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.parallel import Communication, communication, data_parallel
+from tests.parallel.jobs import WAYS, Net, fresh, trained
+from tests.parallel.started_ranks import needs_gloo, ran
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 """Of parameters after 20 steps, to one process on the whole batch: sums in another order."""

@@ -12,8 +12,7 @@ from dwconv.parallel.planning.orders import SCHEDULES
 from dwconv.parallel.planning.plan import Link, Plan, Stage
 from dwconv.parallel.planning.prices import COPIES_OF_PARAMETERS, FREE_LINK, buckets, sum_us
 from dwconv.parallel.planning.simulation import simulate
-
-from .made_up_layers import layer, plan
+from tests.parallel.made_up_layers import layer, plan
 
 SIZES = [(1, 3), (2, 4), (4, 4), (4, 8), (3, 9)]
 

@@ -15,8 +15,7 @@ from dwconv.parallel.planning.events import Event
 from dwconv.parallel.planning.plan import Link
 from dwconv.parallel.planning.simulation import simulate
 from dwconv.parallel.planning.timeline import chrome_trace, draw_timeline, write_chrome_trace
-
-from .made_up_layers import layer, plan
+from tests.parallel.made_up_layers import layer, plan
 
 STEP = simulate(
     plan([layer(output_bytes=50_000)] * 2, replicas=[2, 2], microbatches=4, link=Link(gb_s=1.0, latency_us=10.0))

@@ -75,6 +75,7 @@ def run(*options: object) -> int | str | None:
         return exit.code
 
 
+@pytest.mark.filterwarnings("ignore:other work took")
 def test_alone_it_trains_with_one_stage(capsys):
     assert run(*MODEL, "--steps", 3, "--microbatches", 2) == 0
     out = capsys.readouterr().out
@@ -127,6 +128,7 @@ def test_ranks_but_the_first_say_nothing(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_lost_rank_ends_all_with_one_line(tmp_path):
     options = ("--model", f"{__name__}:doomed", "--input", "8,3,8,8", "--steps", 1000)
     left, lost = train_on(2, *options, "--schedule", "zero-bubble", "--timeout", 30, folder=tmp_path)

@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 import torch
-from planted_records import workload_of
 from torch.profiler import ProfilerActivity, profile
 
 from dwconv.call import torch_ops as ops
@@ -16,6 +15,7 @@ from dwconv.problems.memory_format import MEMORY_FORMAT
 from dwconv.problems.problem import Problem
 from dwconv.problems.reference import operands, reference
 from dwconv.problems.workload import LAYOUTS, PASSES
+from tests.planted_records import workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv.merge import main
 from dwconv.records.condense import condensed
@@ -13,6 +12,7 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
 from dwconv.schedules.space import Config
+from tests.planted_records import record_of, workload_of
 
 SMALL = workload_of(shape=(8, 16, 14, 14))
 LARGE = workload_of(shape=(8, 16, 28, 28), pass_="wgrad")

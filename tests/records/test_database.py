@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv import settings
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status
 from dwconv.schedules.space import Config
+from tests.planted_records import record_of, workload_of
 
 WORKLOAD = workload_of(shape=(8, 16, 14, 14))
 A, B, C = (Config.of("cpu.made_up", block_h=value) for value in (1, 2, 4))

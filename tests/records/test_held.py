@@ -9,7 +9,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from planted_records import record_of, workload_of
 
 import dwconv
 from dwconv.dispatch import decide
@@ -23,6 +22,7 @@ from dwconv.records.record import Measurement, Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.system import versions
 from dwconv.untuned.similar import bests_of_similar
+from tests.planted_records import record_of, workload_of
 
 DEVICES = ["here-2t", "here-8t", "elsewhere-2t"]
 WORKLOADS = [

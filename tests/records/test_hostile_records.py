@@ -13,7 +13,6 @@ import msgspec
 import pytest
 import torch
 import torch.nn.functional as F
-from planted_records import record_of, workload_of
 
 import dwconv
 from dwconv.errors import DwconvWarning
@@ -23,6 +22,7 @@ from dwconv.records.log import encode
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config, Value
 from dwconv.schedules.template import all_templates
+from tests.planted_records import record_of, workload_of
 
 pytestmark = pytest.mark.usefixtures("threads_as_asked")
 MEMORY_FORMAT = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
@@ -88,7 +88,8 @@ def run_other_passes(logs: Path) -> None:
 
 def test_a_template_of_another_pass_is_never_run(logs: Path) -> None:
     """In a process of its own: it would write where it must not."""
-    program = f"import pathlib, test_hostile_records as it; it.run_other_passes(pathlib.Path({str(logs)!r}))"
+    module = "from tests import test_hostile_records as it"
+    program = f"import pathlib; {module}; it.run_other_passes(pathlib.Path({str(logs)!r}))"
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True,
         env=os.environ | {"OMP_DYNAMIC": "false", "PYTHONPATH": str(Path(__file__).parents[1])},

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from planted_records import record_of, workload_of
 
 from dwconv.errors import LogError
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
+from tests.planted_records import record_of, workload_of
 
 RECORD = record_of(workload_of())
 LINE = encode(RECORD)

@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv import settings
 from dwconv.errors import LogError
@@ -23,8 +22,9 @@ from dwconv.records import log as log_module
 from dwconv.records.line import encode
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import Measurement
+from tests.planted_records import record_of, workload_of
 
-TESTS = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 RECORD = record_of(workload_of())
 LINE = encode(RECORD)
 
@@ -141,8 +141,8 @@ def test_a_full_device_is_one_line():
 def python(program: str, *arguments: object) -> subprocess.Popen[str]:
     head = (
         "import resource, sys\n"
-        f"sys.path.insert(0, {str(TESTS)!r})\n"
-        "from planted_records import record_of, workload_of\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from tests.planted_records import record_of, workload_of\n"
         "from dwconv.errors import LogError\n"
         "from dwconv.records.log import TuningLog\n"
         "log = TuningLog(sys.argv[1])\n"

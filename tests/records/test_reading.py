@@ -9,13 +9,13 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv.errors import LogError
 from dwconv.records import log as log_module
 from dwconv.records.database import Database
 from dwconv.records.line import encode
 from dwconv.records.log import MOST_DAMAGES, TuningLog
+from tests.planted_records import record_of, workload_of
 
 RECORD = record_of(workload_of())
 LINE = encode(RECORD) + b"\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv.records.record import Status
 from dwconv.records.validity import is_current, made_with
 from dwconv.schedules import template as template_module
 from dwconv.schedules.space import Config
+from tests.planted_records import record_of, workload_of
 
 INSTALLED = {"dwconv": "9", "torch": "2.13.0+cpu", "tvm": "0.27.0"}
 MADE = {"torch": "2.13.0+cpu", "tvm": "0.27.0", "template": "1"}

@@ -8,12 +8,12 @@ import pickle
 
 import pytest
 import torch
-from native_needed import go_through_python, needs_native
-from planted_records import plant, workload_of
 from torch import nn
 
 import dwconv
 from dwconv.call.call_plan import plans
+from tests.native_needed import go_through_python, needs_native
+from tests.planted_records import plant, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked", "logs"),

@@ -8,14 +8,14 @@ from unittest.mock import ANY
 
 import pytest
 import torch
-from planted_gain import default_of, plant_gain
-from planted_records import plant, record_of, workload_of
 
 import dwconv
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
+from tests.planted_gain import default_of, plant_gain
+from tests.planted_records import plant, record_of, workload_of
 
 DEVICE = cpu_target().device
 X, W = torch.zeros(2, 8, 9, 7).to(memory_format=torch.channels_last), torch.zeros(8, 1, 3, 3)

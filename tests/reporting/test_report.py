@@ -7,15 +7,15 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from models import TinyNet
-from planted_gain import default_of, plant_gain
-from planted_records import plant, record_of, workload_of
 from torch import nn
 
 import dwconv
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
+from tests.models import TinyNet
+from tests.planted_gain import default_of, plant_gain
+from tests.planted_records import plant, record_of, workload_of
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked", "through_python"),

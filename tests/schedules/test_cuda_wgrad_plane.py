@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ REGIMES = [
 ]
 
 
+@cache
 def space(workload: Workload) -> ConfigSpace:
     return TEMPLATE.space(workload, SM_90)
 

@@ -83,7 +83,7 @@ def environment_of(
     return {
         **os.environ,
         "LD_LIBRARY_PATH": compiled.library_path(libraries),
-        "PYTHONPATH": os.pathsep.join([str(_HERE / "on_path"), str(_ROOT), str(_ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(_HERE / "on_path"), str(_ROOT)]),
         "DWCONV_TUNING_LOGS": str(folder / "logs"),
         "STAND_IN_FOLDER": str(libraries),
         "STAND_IN_JOURNAL": str(folder / "journal.jsonl"),

@@ -2,12 +2,12 @@
 
 from types import SimpleNamespace
 
-import fake_tuning as fake
 import pytest
 
 from dwconv.records.log import TuningLog
 from dwconv.schedules import template as template_module
 from dwconv.tuner.search import search_state
+from tests import fake_tuning as fake
 
 
 @pytest.fixture

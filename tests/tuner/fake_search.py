@@ -2,13 +2,13 @@
 
 from types import SimpleNamespace
 
-import fake_tuning as fake
 import pytest
 
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.loop import USUAL_PLAN, SearchPlan, tune_workload
 from dwconv.tuner.search.runners import RunnerChoice
 from dwconv.tuner.search.search_result import Budget
+from tests import fake_tuning as fake
 
 AFRESH = SearchPlan(resume=False)
 LENT = RunnerChoice(workers=SimpleNamespace(measurer=SimpleNamespace(running=True)))

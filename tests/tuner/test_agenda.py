@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import fake_tuning as fake
 import pytest
 
 from dwconv.records.database import Database
 from dwconv.tuner import agenda as agenda_module
 from dwconv.tuner.agenda import Agenda, in_proportion, without_searched
+from tests import fake_tuning as fake
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16)
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=64, bias=True)

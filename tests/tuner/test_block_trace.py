@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from machine_code import code_of, launch_of
 
 from dwconv.tuner.gpu_cost import block_trace
 from dwconv.tuner.gpu_cost.block_trace import BlockTrace, Untraceable, trace_block
+from tests.machine_code import code_of, launch_of
 from tests.turns import every, in_turns
 
 ARCHES = ["sm_90", "sm_80", "sm_120", "sm_100"]

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-from tune_command import shown_next
 
 from dwconv import tune
 from dwconv.errors import BrokenInstallation
@@ -21,6 +20,7 @@ from dwconv.records.record import Status
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
 from dwconv.tuner.gpu_cost.compute_runner import ComputeRunner, Predictor, PredictSetup
+from tests.tune_command import shown_next
 from tests.turns import slow
 
 SM_90 = parse_target("cuda:sm_90")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-import fake_tuning as fake
 import pytest
-from planted_gain import plant_gain
 
 from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
@@ -15,6 +13,8 @@ from dwconv.schedules import template as template_module
 from dwconv.tuner.expected_gain import MOST_STARTS, ExpectedGains, most_to_win_first
 from dwconv.tuner.step_time import StepTime
 from dwconv.untuned import gain, other_size
+from tests import fake_tuning as fake
+from tests.planted_gain import plant_gain
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16, input_size=(14, 14))
 LARGE = dataclasses.replace(fake.WORKLOAD, channels=96, input_size=(56, 56))

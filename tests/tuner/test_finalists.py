@@ -2,10 +2,9 @@
 
 import dataclasses
 
-import fake_tuning as fake
-
 from dwconv.tuner.search import finalists
 from dwconv.tuner.search.finalists import FINALISTS
+from tests import fake_tuning as fake
 from tests.tuner.fake_search import tune
 
 

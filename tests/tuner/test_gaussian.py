@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 
-import fake_tuning as fake
 import numpy as np
 import pytest
 
@@ -14,6 +13,7 @@ from dwconv.tuner.search import gaussian
 from dwconv.tuner.search.config_features import Features
 from dwconv.tuner.search.gaussian import GaussianProcess, Prior
 from dwconv.tuner.search.spaces import SpaceUnion
+from tests import fake_tuning as fake
 
 UNION = SpaceUnion([
     fake.space(fake.WORKLOAD, fake.TARGET), ConfigSpace("fake.other", Knob("tile_w", [1, 2, 4]), Knob("lanes", [0, 8]))

@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 
-import fake_tuning as fake
 import pytest
 
 from dwconv.errors import LogError, NoTemplate
@@ -22,6 +21,7 @@ from dwconv.tuner.search.runners import USUAL_RUNNER
 from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.untuned.starts import Start
+from tests import fake_tuning as fake
 from tests.tuner.fake_search import AFRESH, tune
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import io
 from collections.abc import Iterator
 
-import fake_tuning as fake
 import pytest
 import rich.console
 
@@ -24,6 +23,7 @@ from dwconv.tuner.race.race import race
 from dwconv.tuner.race.race_progress import RaceProgress
 from dwconv.tuner.race.race_result import RaceResult
 from dwconv.untuned.starts import Start
+from tests import fake_tuning as fake
 
 SMALL, LARGE = (dataclasses.replace(fake.WORKLOAD, input_size=size) for size in ((7, 7), (56, 56)))
 WON, LOST = 50.0, 195.0

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-TESTS = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="PyTorch was built without gloo")
 def test_one_rank_races_for_both_and_both_know_the_same(tmp_path):
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}",
+        "PYTHONPATH": str(ROOT),
         "DWCONV_NATIVE": "0",
         "GLOO_SOCKET_IFNAME": "lo",
         "MASTER_ADDR": "127.0.0.1",

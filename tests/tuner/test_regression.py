@@ -1,12 +1,12 @@
 import random
 
-import fake_tuning as fake
 import numpy as np
 
 from dwconv.schedules.space import ConfigSpace, Knob
 from dwconv.tuner.search.config_features import Features
 from dwconv.tuner.search.regression import Regression
 from dwconv.tuner.search.spaces import SpaceUnion
+from tests import fake_tuning as fake
 
 
 def spaces() -> SpaceUnion:

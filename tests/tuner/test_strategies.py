@@ -3,7 +3,6 @@ import math
 import random
 import statistics
 
-import fake_tuning as fake
 import pytest
 
 from dwconv.errors import NoTemplate, UnknownTarget
@@ -17,6 +16,7 @@ from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.tuner.search.strategies import Strategy, make_strategy
 from dwconv.tuner.search.unvisited import Unvisited
+from tests import fake_tuning as fake
 
 SM_90 = parse_target("cuda:sm_90")
 

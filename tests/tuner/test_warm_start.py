@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import fake_tuning as fake
 import pytest
 
 from dwconv.records.database import Database
@@ -16,6 +15,7 @@ from dwconv.tuner.search.finalists import FINALISTS
 from dwconv.tuner.search.loop import SearchPlan
 from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.search.warm_start import to_race_again
+from tests import fake_tuning as fake
 from tests.tuner.fake_search import AFRESH, tune
 
 REFRESH = SearchPlan(refresh=True)

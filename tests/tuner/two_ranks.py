@@ -11,8 +11,6 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from models import TinyNet
-from planted_records import record_of
 
 import dwconv
 from dwconv.problems.target import Target
@@ -21,6 +19,8 @@ from dwconv.schedules.template import templates_for
 from dwconv.tuner.race import model_race
 from dwconv.tuner.race.race_result import RaceResult
 from dwconv.tuner.race.ranks import Counts
+from tests.models import TinyNet
+from tests.planted_records import record_of
 
 raced: list[str] = []
 

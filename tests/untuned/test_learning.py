@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv.problems.target import cpu_of_device
 from dwconv.problems.workload import Workload
@@ -18,6 +17,7 @@ from dwconv.untuned.learn import learn
 from dwconv.untuned.portfolio_choice import _cover, choose
 from dwconv.untuned.portfolio_file import NOTHING, Portfolio
 from dwconv.untuned.starts import first_start, starts
+from tests.planted_records import record_of, workload_of
 
 DEVICE, OTHER = "one-avx512-2t", "other-avx512-2t"
 TARGET = cpu_of_device(DEVICE)

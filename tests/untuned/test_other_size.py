@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 
 import pytest
-from planted_records import record_of, workload_of
 
 from dwconv.errors import InvalidConfig
 from dwconv.problems.target import cpu_of_device
@@ -18,6 +17,7 @@ from dwconv.untuned.learn import gain_trees, learn
 from dwconv.untuned.other_size import errors_by_octaves, expected_from, octaves_between
 from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel, shipped
 from dwconv.untuned.trees import Trees
+from tests.planted_records import record_of, workload_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE, OTHER = "one-avx512-2t", "other-avx512-2t"

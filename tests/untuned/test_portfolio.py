@@ -6,7 +6,6 @@ import dataclasses
 import json
 
 import pytest
-from planted_records import workload_of
 
 from dwconv.errors import BrokenInstallation
 from dwconv.schedules.space import Config
@@ -15,6 +14,7 @@ from dwconv.untuned import portfolio_file
 from dwconv.untuned.portfolio_file import Errors, GainModel, Portfolio, decode, encode
 from dwconv.untuned.regimes import regimes
 from dwconv.untuned.trees import Split, Trees
+from tests.planted_records import workload_of
 
 WIDE, NARROW = Config.of("cpu.t", block_h=4, order="hwc"), Config.of("cpu.t", block_h=8, order="chw")
 ERRORS = {"wgrad nhwc": Errors(middle=-0.1, least=-1.2, workloads=40)}

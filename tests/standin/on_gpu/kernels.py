@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from planted_records import record_of
-
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems.target import CudaTarget, parse_target
@@ -17,6 +15,7 @@ from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
+from tests.planted_records import record_of
 from tests.schedules.cuda_layers import TEMPLATES
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from planted_records import workload_of
 from torch import nn
 
 from dwconv.problems.workload import Workload
+from tests.planted_records import workload_of
 
 SHAPE = (3, 8, 10, 9)
 WORKLOADS: tuple[Workload, ...] = (

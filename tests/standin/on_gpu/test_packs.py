@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from planted_records import record_of, workload_of
 
 import dwconv
 from dwconv.dispatch import packed
@@ -19,6 +18,7 @@ from dwconv.problems.workload import PASSES
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.template import templates_for
+from tests.planted_records import record_of, workload_of
 from tests.standin.on_gpu.kernels import Launches, plant, target
 
 LAYER = workload_of(shape=(2, 8, 9, 9), layout="nchw")
