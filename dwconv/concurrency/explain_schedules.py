@@ -10,9 +10,8 @@ import torch
 from dwconv.concurrency.choosing.choice import Choice
 from dwconv.concurrency.choosing.options import PLAIN
 from dwconv.concurrency.compiled_graph import CompiledGraph, graphs
-from dwconv.dispatch.advantage import in_us
 from dwconv.errors import InvalidWorkload
-from dwconv.records.record import Measurement
+from dwconv.records.record import Measurement, in_us
 
 _MOST_GRADIENTS = 5
 _MOST_LAYERS = 5

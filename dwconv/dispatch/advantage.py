@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget, Target
+from dwconv.records.record import in_us
 from dwconv.untuned.gain import STALE_DISCOUNT, Expected
 
 if TYPE_CHECKING:
@@ -106,11 +107,6 @@ def _times(gain: float) -> str:
 
 
 # -- times -------------------------------------------------------------------------------------------------------------
-
-
-def in_us(time_us: float) -> str:
-    """A time as people read it: ``7.3 µs``, ``1240 µs``."""
-    return f"{time_us:.0f} µs" if time_us >= 100 else f"{time_us:.1f} µs"
 
 
 def _added_us(kernel_us: float, workload: Workload, target: Target, *, sweeps: bool) -> dict[str, float]:

@@ -159,3 +159,8 @@ class TuningRecord:
         if self.measurement is None or self.baseline is None:
             return None
         return self.baseline[1].median_us / self.measurement.median_us
+
+
+def in_us(time_us: float) -> str:
+    """A time as people read it: ``7.3 µs``, ``1240 µs``."""
+    return f"{time_us:.0f} µs" if time_us >= 100 else f"{time_us:.1f} µs"

@@ -11,7 +11,6 @@ from dwconv import settings
 from dwconv.call.arguments import Arguments, Call, Padding, Size
 from dwconv.call.call_plan import decisions_for
 from dwconv.dispatch import decide
-from dwconv.dispatch.advantage import in_us
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import why_copied
@@ -20,7 +19,7 @@ from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import IMAGES, Layout, Pass
-from dwconv.records.record import Measurement, TuningRecord
+from dwconv.records.record import Measurement, TuningRecord, in_us
 from dwconv.schedules.template import template
 from dwconv.system import versions
 from dwconv.untuned.gain import Expected
