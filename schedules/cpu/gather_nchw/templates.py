@@ -31,11 +31,11 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_family import gather_family
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nchw.space import gather_space
 from dwconv.schedules.cpu.shared.planes import plane_misfit
+from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
 
 if TYPE_CHECKING:
@@ -50,4 +50,6 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_gather(Cut.of(workload, config, target))
 
 
-TEMPLATES = gather_family("nchw", misfit=plane_misfit, space=gather_space, schedule=schedule, estimate_us=estimate_us)
+TEMPLATES = gather_family(
+    "cpu", "nchw", layout="nchw", misfit=plane_misfit, space=gather_space, schedule=schedule, estimate_us=estimate_us
+)

@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_family import gather_family
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nhwc.space import gather_space
 from dwconv.schedules.cpu.gather_nhwc.stores import streamed_above
 from dwconv.schedules.cpu.shared.float32 import float32_misfit
+from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
 
 if TYPE_CHECKING:
@@ -55,4 +55,6 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_gather(Cut.of(workload, config, target), streamed_above=streamed_above(workload, config, target))
 
 
-TEMPLATES = gather_family("nhwc", misfit=float32_misfit, space=gather_space, schedule=schedule, estimate_us=estimate_us)
+TEMPLATES = gather_family(
+    "cpu", "nhwc", layout="nhwc", misfit=float32_misfit, space=gather_space, schedule=schedule, estimate_us=estimate_us
+)

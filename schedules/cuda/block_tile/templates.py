@@ -26,8 +26,8 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Pair, Workload
 from dwconv.schedules.cuda.block_tile.estimate import block_work
 from dwconv.schedules.cuda.block_tile.space import block_tile_space, least_tile_misfit
-from dwconv.schedules.cuda.gather_family import gather_family
-from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.cost import BlockWork, one_kernel_us
+from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config, ConfigSpace
 
 if TYPE_CHECKING:
@@ -80,4 +80,6 @@ def _padding_left(workload: Workload, axis: int) -> Pair:
     return reach - before, reach - after
 
 
-TEMPLATES = gather_family("nchw", layout="nchw", misfit=misfit, space=space, work=work, schedule=schedule)
+TEMPLATES = gather_family(
+    "cuda", "nchw", layout="nchw", misfit=misfit, space=space, estimate_us=one_kernel_us(work), schedule=schedule
+)

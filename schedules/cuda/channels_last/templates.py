@@ -42,7 +42,8 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.estimate import block_work
 from dwconv.schedules.cuda.channels_last.space import strip_misfit, strip_space
-from dwconv.schedules.cuda.gather_family import gather_family
+from dwconv.schedules.cuda.gpu.cost import one_kernel_us
+from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
 
 if TYPE_CHECKING:
@@ -57,5 +58,11 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
 
 
 TEMPLATES = gather_family(
-    "nhwc", layout="nhwc", misfit=strip_misfit, space=strip_space, work=block_work, schedule=schedule
+    "cuda",
+    "nhwc",
+    layout="nhwc",
+    misfit=strip_misfit,
+    space=strip_space,
+    estimate_us=one_kernel_us(block_work),
+    schedule=schedule,
 )

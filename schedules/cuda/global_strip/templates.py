@@ -36,10 +36,11 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gather_family import gather_family
 from dwconv.schedules.cuda.global_strip.cut import Cut
 from dwconv.schedules.cuda.global_strip.estimate import block_work
 from dwconv.schedules.cuda.global_strip.space import strip_misfit, strip_space
+from dwconv.schedules.cuda.gpu.cost import one_kernel_us
+from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
 
 if TYPE_CHECKING:
@@ -54,5 +55,11 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
 
 
 TEMPLATES = gather_family(
-    "nchw_strip", layout="nchw", misfit=strip_misfit, space=strip_space, work=block_work, schedule=schedule
+    "cuda",
+    "nchw_strip",
+    layout="nchw",
+    misfit=strip_misfit,
+    space=strip_space,
+    estimate_us=one_kernel_us(block_work),
+    schedule=schedule,
 )

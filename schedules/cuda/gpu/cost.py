@@ -15,12 +15,14 @@ not a measurement, and is not calibrated on a GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.gpu.occupancy import Occupancy, occupancy
+from dwconv.schedules.space import Config
 
 RESOURCES = ("dram", "cache", "load_store", "fma", "issue", "latency")
 """Memory; second-level cache; load/store units, shared memory's and global memory's turns; multiply-adds; issue slots;
@@ -93,6 +95,13 @@ class Price:
 def total_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
     """Microseconds of kernels that run one after the other."""
     return sum(price(work, target).microseconds for work in works)
+
+
+def one_kernel_us(
+    work: Callable[[Workload, Config, CudaTarget], BlockWork],
+) -> Callable[[Workload, Config, CudaTarget], float]:
+    """The estimate of a template whose configurations are one kernel each, of that work."""
+    return lambda workload, config, target: total_us([work(workload, config, target)], target)
 
 
 def price(work: BlockWork, target: CudaTarget) -> Price:

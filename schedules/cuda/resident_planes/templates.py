@@ -35,10 +35,11 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gather_family import gather_family
+from dwconv.schedules.cuda.gpu.cost import one_kernel_us
 from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.cuda.resident_planes.estimate import block_work, blocks_at_a_time
 from dwconv.schedules.cuda.resident_planes.space import plane_misfit, plane_space
+from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
 
 if TYPE_CHECKING:
@@ -54,5 +55,11 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
 
 
 TEMPLATES = gather_family(
-    "nchw_plane", layout="nchw", misfit=plane_misfit, space=plane_space, work=block_work, schedule=schedule
+    "cuda",
+    "nchw_plane",
+    layout="nchw",
+    misfit=plane_misfit,
+    space=plane_space,
+    estimate_us=one_kernel_us(block_work),
+    schedule=schedule,
 )

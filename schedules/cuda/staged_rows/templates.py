@@ -37,10 +37,11 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gather_family import gather_family
+from dwconv.schedules.cuda.gpu.cost import one_kernel_us
 from dwconv.schedules.cuda.staged_rows.cut import Cut
 from dwconv.schedules.cuda.staged_rows.estimate import block_work
 from dwconv.schedules.cuda.staged_rows.space import row_misfit, row_space
+from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
 
 if TYPE_CHECKING:
@@ -55,5 +56,11 @@ def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Sc
 
 
 TEMPLATES = gather_family(
-    "nchw_wide", layout="nchw", misfit=row_misfit, space=row_space, work=block_work, schedule=schedule
+    "cuda",
+    "nchw_wide",
+    layout="nchw",
+    misfit=row_misfit,
+    space=row_space,
+    estimate_us=one_kernel_us(block_work),
+    schedule=schedule,
 )
