@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.ao import quantization
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+from torch.fx.experimental.optimization import fuse
 
 import dwconv
 from dwconv.errors import DwconvWarning
@@ -16,12 +17,6 @@ from dwconv.nn import DepthwiseConv2d
 from tests.models import TinyNet
 
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning", "ignore::DeprecationWarning")
-
-
-def fuse(model):
-    from torch.fx.experimental.optimization import fuse  # the import alone warns, of PyTorch's own torch.jit
-
-    return fuse(model)
 
 
 def classes(model):
