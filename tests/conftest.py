@@ -16,6 +16,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import torch
 from hypothesis import HealthCheck
 
 import dwconv
@@ -98,6 +99,14 @@ def kernels_load_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(load, "load_ir", functools.cache(load.load_ir))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def threads_as_before() -> Iterator[None]:
+    """What a module leaves changed, the next one would take for the machine's number."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_a_template_of_another_pass_is_never_run(logs: Path) -> None:
     program = f"import pathlib; {module}; it.run_other_passes(pathlib.Path({str(logs)!r}))"
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True,
-        env=os.environ | {"OMP_DYNAMIC": "false", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env=os.environ | {"OMP_DYNAMIC": "false", "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (0, "survived\n"), ran.stderr[-3000:]
 
