@@ -88,7 +88,7 @@ def run_other_passes(logs: Path) -> None:
 
 def test_a_template_of_another_pass_is_never_run(logs: Path) -> None:
     """In a process of its own: it would write where it must not."""
-    module = "from tests import test_hostile_records as it"
+    module = "from tests.records import test_hostile_records as it"
     program = f"import pathlib; {module}; it.run_other_passes(pathlib.Path({str(logs)!r}))"
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True,
