@@ -45,6 +45,11 @@ class WeightGradient:
     def weight_shape(self) -> tuple[int, int, int]:
         return (self.channels, self.rows.taps, self.columns.taps)
 
+    def column_groups(self, group_kw: int) -> list[tuple[int, int]]:
+        """(the first, how many) kernel columns that are summed at the same time: ``group_kw``, the last perhaps
+        fewer."""
+        return [(kw, min(group_kw, self.columns.taps - kw)) for kw in range(0, self.columns.taps, group_kw)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterTaps:

@@ -56,9 +56,7 @@ class Cut:
 
     @property
     def column_groups(self) -> list[tuple[int, int]]:
-        """(the first, how many) kernel columns that are summed at the same time."""
-        taps, group_kw = self.work.columns.taps, self.config.group_kw
-        return [(kw, min(group_kw, taps - kw)) for kw in range(0, taps, group_kw)]
+        return self.work.column_groups(self.config.group_kw)
 
     @property
     def is_one_group(self) -> bool:

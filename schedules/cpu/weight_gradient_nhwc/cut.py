@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dwconv.problems.target import CpuTarget
@@ -68,11 +67,9 @@ class Cut:
         """Vectors that are summed at the same time."""
         return int(self.config.group_kh * self.group_kw * self.config.vectors_c)
 
-    def column_groups(self) -> Iterator[tuple[int, int]]:
-        """(the first, how many) kernel columns that are summed at the same time."""
-        taps, group_kw = self.work.columns.taps, self.group_kw
-        for kw in range(0, taps, group_kw):
-            yield kw, min(group_kw, taps - kw)
+    @property
+    def column_groups(self) -> list[tuple[int, int]]:
+        return self.work.column_groups(self.group_kw)
 
     @property
     def code_size(self) -> int:
@@ -85,7 +82,7 @@ class Cut:
         kernel_rows = 1 if config.group_kh == 1 else self.work.rows.taps
         groups = -(-kernel_rows // config.group_kh)
         code = 0
-        for kw, taps in self.column_groups():
+        for kw, taps in self.column_groups:
             row = RowCode.of(self.work.columns.part(kw, taps), config.tile_w)
             for height in {config.tile_h, 1}:  # whole tiles and rows that are left
                 rows = kernel_rows + groups * (height - 1)

@@ -81,7 +81,7 @@ class _Across:
         if cut.config.unroll == "none":  # every product is a turn of a loop, and loads both
             products = column_tiles(columns, 1).products
             return cls(groups=columns.taps, tiles=products, outputs=products, reads=products, products=products)
-        parts = [column_tiles(columns.part(kw, width), cut.config.tile_w) for kw, width in cut.column_groups()]
+        parts = [column_tiles(columns.part(kw, width), cut.config.tile_w) for kw, width in cut.column_groups]
         return cls(
             groups=len(parts),
             tiles=sum(part.tiles for part in parts),

@@ -36,7 +36,7 @@ def tap_groups(cut: Cut) -> Iterator[RegisterTaps]:
             for kw in serial("kw", taps_w):
                 yield RegisterTaps(kh=kh, height=height, kw=kw, width=1)
         else:
-            for kw, width in cut.column_groups():
+            for kw, width in cut.column_groups:
                 is_first = not in_loops and (kh, kw) == (0, 0)
                 yield RegisterTaps(kh=kh, height=height, kw=kw, width=width, sums_dy=cut.work.bias and is_first)
 
