@@ -106,17 +106,17 @@ def _print(made: MadePack) -> None:
         from dwconv.problems.tune_command import tune_command
 
         print(
-            f"note: of the passes, {len(made.without_records)} have no record that decides, and run as untuned; "
+            f"note: {len(made.without_records)} of the passes have no deciding record, and run as untuned; "
             f"the first: {tune_command(made.without_records[0])}",
             file=sys.stderr,
         )
     if made.of_pytorch:
-        print(f"note: of the passes, {made.of_pytorch} run on PyTorch's op, which is faster there", file=sys.stderr)
+        print(f"note: {made.of_pytorch} of the passes run on PyTorch's op, which is faster there", file=sys.stderr)
     if made.without_native:
         print(f"note: calls of this pack go through Python: {made.without_native}", file=sys.stderr)
     if not manifest.made_for.measured:
         print(
-            "note: nothing of this was measured; dwconv.load_pack(…, unmeasured=True) runs it all the same",
+            "note: none of these kernels was measured; dwconv.load_pack(…, unmeasured=True) runs them anyway",
             file=sys.stderr,
         )
     count = len(manifest.kernels)

@@ -185,7 +185,7 @@ def _warn_if_not_kept() -> None:
         if not private_files.is_first_not_kept():
             return
         warnings.warn(
-            f"the short way of calls was compiled for this process alone, and every other takes half a minute for it, "
+            f"the C++ of calls was compiled for this process alone; every other one takes half a minute for it, "
             f"too: {not_kept}, or do without it: DWCONV_NATIVE=0",
             DwconvWarning,
             stacklevel=3,

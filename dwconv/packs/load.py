@@ -75,7 +75,7 @@ def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
     if not made_for.measured and not unmeasured:
         raise PackError(
             "its kernels were chosen by computed costs and never measured, they may be slower than PyTorch's op; "
-            "load_pack(…, unmeasured=True) runs them all the same"
+            "load_pack(…, unmeasured=True) runs them anyway"
         )
     target = _target(made_for)
     _check_version(manifest)

@@ -160,7 +160,7 @@ def _check_templates(workloads: list[Workload], target: Target) -> None:
 def _prepared_cpu(target: CpuTarget) -> CpuTarget:
     """``target`` with its limits; tells the user what takes long, and what makes times doubtful."""
     if oversubscribed := contention.oversubscription(target.threads):
-        print(f"note: {oversubscribed}: they wait for each other, and the times show it", file=sys.stderr)
+        print(f"note: {oversubscribed}: they wait for each other, which makes times longer", file=sys.stderr)
     if not limits.are_settled(target):
         print("note: measuring, as the first few runs do, how fast this CPU can copy and multiply", file=sys.stderr)
     target = limits.with_limits(target)
