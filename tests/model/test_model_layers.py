@@ -46,6 +46,7 @@ def frozen() -> nn.Module:
     return model
 
 
+@pytest.mark.filterwarnings("ignore:Using padding=:UserWarning")  # PyTorch of its own op
 @pytest.mark.parametrize(
     ("model", "example"),
     [

@@ -115,7 +115,7 @@ def test_what_was_only_computed_is_looked_at_again(tmp_path: Path, capsys: pytes
     assert "3 built and computed, none of them checked; rank correlation" in capsys.readouterr().out
     assert tune.main(arguments) == 0
     printed = capsys.readouterr().out
-    assert "3 built and computed, 3 of them checked in the simulator" in printed and "predicted" in printed
+    assert "3 built and computed, 3 of them checked in the simulator" in printed and "computed, not measured" in printed
     records = TuningLog(log).load().records
     assert [record.verdict is not None for record in records] == [False] * 3 + [True] * 3
 
