@@ -80,7 +80,7 @@ def _search(argv: Sequence[str] | None) -> int:
             rows.append(row)
             print(_line(row), flush=True)
     if left := len(chosen) - len(rows):
-        print(f"\ntime is up, {left} passes are left: the same command goes on from here")
+        print(f"\ntime is up, {left} passes are left: run the same command to continue")
     near = [row for row in rows if row["ratio"] is not None and row["ratio"] <= GOAL]
     print(f"\nwithin {GOAL - 1:.0%} of the best random one: {len(near)} of {len(rows)}")
     write_results(f"search-{arguments.layout}", target=target, rows=rows, folder=arguments.out)

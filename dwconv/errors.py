@@ -58,7 +58,7 @@ class LogError(DwconvError):
 
 
 class UnreadableSpaces(DwconvError):
-    """A file that is no table of measured spaces."""
+    """A file that is not a table of measured spaces."""
 
 
 class CannotBeCut(DwconvError):

@@ -76,7 +76,7 @@ def _known(args: argparse.Namespace) -> Database:
 
     for path in args.log or ():
         if not os.path.exists(path):  # noqa: PTH110  Path's raises for a name that is too long
-            raise LogError(f"log={path} is not there; name one that is")
+            raise LogError(f"log={path} does not exist; name one that does")
     known = Database.load(args.log) if args.log else Database.usual()
     for problem in known.problems:
         print(f"note: {problem}", file=sys.stderr)
@@ -123,7 +123,7 @@ def _print(made: MadePack) -> None:
     print(f"{made.folder}: {count} kernel{'s' * (count != 1)}, {manifest.bytes / 1e6:.1f} MB")
     print(f"needs: {manifest.needs}")
     print(f"sha256: {manifest.sha256}")
-    print("a pack is code that is run: whoever loads it must trust whoever made it")
+    print("a pack is code that will run: load packs only from people you trust")
 
 
 if __name__ == "__main__":

@@ -38,11 +38,11 @@ def _merge(argv: list[str] | None) -> int:
         try:
             path.stat()
         except FileNotFoundError:
-            raise LogError(f"log={path} is not there; name one that is") from None
+            raise LogError(f"log={path} does not exist; name one that does") from None
         except OSError as error:
             raise LogError(f"log={path} cannot be read: {error.strerror}; name another") from error
     if os.path.lexists(args.out):
-        raise LogError(f"out={args.out} is there already; name another file")
+        raise LogError(f"out={args.out} exists already; name another file")
     database = Database.load(args.logs)
     for problem in database.problems:
         print(f"note: {problem}", file=sys.stderr)

@@ -206,7 +206,7 @@ def local_rank() -> int:
     Raises InvalidSetting."""
     value = os.environ.get("LOCAL_RANK") or "0"
     if not (value.isascii() and value.isdigit()):
-        raise InvalidSetting(f"LOCAL_RANK={one_line(value, most=_MOST_SHOWN)} is no number; torchrun sets it")
+        raise InvalidSetting(f"LOCAL_RANK={one_line(value, most=_MOST_SHOWN)} is not a number; torchrun sets it")
     return int(value)
 
 

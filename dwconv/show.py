@@ -136,7 +136,7 @@ def _known(log: Path | None) -> Database:
     from dwconv.records.database import Database
 
     if log and not os.path.lexists(log):
-        raise LogError(f"log={log} is not there; name one that is")
+        raise LogError(f"log={log} does not exist; name one that does")
     known = Database.usual(log)
     for problem in known.problems:
         print(f"note: {problem}", file=sys.stderr)
@@ -188,7 +188,7 @@ def _asm(candidate: Candidate, target: Target) -> _Answer:
     from dwconv.kernels.cpu import assembly
 
     if target.kind != "cpu":
-        raise InvalidConfig(f"--what asm: {candidate.config.template} is no CPU template; use --what sass")
+        raise InvalidConfig(f"--what asm: {candidate.config.template} is not a CPU template; use --what sass")
     text = assembly(_lowered(candidate, target))
     return _Answer(text, config=candidate.config.to_dict(), asm=text)
 
@@ -209,7 +209,7 @@ def _launches(candidate: Candidate, target: Target) -> _Answer:
 
 def _gpu_artifact(candidate: Candidate, target: Target, *, what: str) -> Artifact:
     if target.kind != "cuda":
-        raise InvalidConfig(f"--what {what}: {candidate.config.template} is no CUDA template; use --what source")
+        raise InvalidConfig(f"--what {what}: {candidate.config.template} is not a CUDA template; use --what source")
     return _lowered(candidate, target)
 
 

@@ -109,10 +109,10 @@ def _tune(argv: list[str] | None) -> int:
     tuned = tune_all(counts, target, _choices(args), network=bool(args.network or args.layers or args.model))
     _print(args, tuned)
     if tuned.interrupted:
-        print("interrupted: the same command goes on from here", file=sys.stderr)
+        print("interrupted: run the same command to continue", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE
     if tuned.left:
-        print(f"time is up, {tuned.left} passes are left: the same command goes on from here", file=sys.stderr)
+        print(f"time is up, {tuned.left} passes are left: run the same command to continue", file=sys.stderr)
     return 0 if tuned.worked else NOTHING_WORKED_EXIT_CODE
 
 

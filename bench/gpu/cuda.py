@@ -166,14 +166,14 @@ def _seconds(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 <= (seconds := float(text)) < math.inf:
             return seconds
-    raise argparse.ArgumentTypeError(f"{text} is no number of seconds; give 0 or more")
+    raise argparse.ArgumentTypeError(f"{text} is not a number of seconds; give 0 or more")
 
 
 def _count(text: str) -> int:
     with contextlib.suppress(ValueError):
         if (count := int(text)) >= 1:
             return count
-    raise argparse.ArgumentTypeError(f"{text} is no number of workloads; give 1 or more")
+    raise argparse.ArgumentTypeError(f"{text} is not a number of workloads; give 1 or more")
 
 
 def _dry_run(stages: Sequence[str], workloads: Sequence[Workload], *, seconds: float) -> int:

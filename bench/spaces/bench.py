@@ -68,7 +68,7 @@ def _spaces(argv: Sequence[str] | None) -> int:
     with Workers(target, jobs=os.cpu_count() or 1) as workers:
         for number, workload in enumerate(chosen, 1):
             if time.monotonic() > ends_s:
-                print(f"time is up, {len(chosen) - number + 1} passes are left: the same command goes on from here")
+                print(f"time is up, {len(chosen) - number + 1} passes are left: run the same command to continue")
                 break
             began_s = time.monotonic()
             survey.measure(workload, workers)

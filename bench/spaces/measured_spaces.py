@@ -89,7 +89,7 @@ def read_spaces(path: Path) -> MeasuredSpaces:
         )
     except (OSError, lzma.LZMAError, ValueError, KeyError, TypeError, IndexError) as error:
         raise UnreadableSpaces(
-            f"{path} is no table of measured spaces: {error}; python -m bench spaces makes one"
+            f"{path} is not a table of measured spaces: {error}; python -m bench spaces makes one"
         ) from None
 
 

@@ -35,7 +35,7 @@ def _warn_unless_exporting() -> None:
     if not torch.compiler.is_exporting():
         warn_once(
             "what was compiled runs its depthwise layers on PyTorch's own op: PyTorch "
-            f"{torch.__version__} takes it for an export; use another version, or do not compile these layers"
+            f"{torch.__version__} treats it as an export; use another version, or do not compile these layers"
         )
 
 

@@ -102,7 +102,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def _check_devices(step: ExampleStep) -> None:
     for name, parameter in step.model.named_parameters():
         if nn.parameter.is_lazy(parameter):
-            raise InvalidWorkload(f"parameter {name} has no sizes yet; run the model once on an example before")
+            raise InvalidWorkload(f"parameter {name} is uninitialized; run the model once on an example first")
     known = dict.fromkeys(str(parameter.device) for parameter in step.model.parameters())
     for tensor in step.tensors:
         if known and str(tensor.device) not in known:

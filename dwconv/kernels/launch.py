@@ -34,7 +34,7 @@ def load_cuda(artifact: Artifact) -> Launcher:
     refuses the cubin: it is loaded now, before anything relies on it.
     """
     if not torch.cuda.is_available():
-        raise NoDevice(f"{artifact.candidate.workload.key} is built for a GPU, and there is none in this machine")
+        raise NoDevice(f"{artifact.candidate.workload.key} is built for a GPU; this machine has none")
     launcher = Launcher(artifact)
     launcher.load(torch.cuda.current_device())
     return launcher

@@ -54,7 +54,7 @@ def convert(
         raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")
     seconds = settings.RACE_SECONDS if seconds is None else seconds
     if not seconds >= 0:
-        raise InvalidChoice(f"seconds={seconds} is no time; use 0 or more")
+        raise InvalidChoice(f"seconds={seconds} is not a time; use 0 or more")
     swaps = Swaps()
     try:
         told = swap_layers(model, swaps)

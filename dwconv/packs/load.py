@@ -161,7 +161,7 @@ def _target(made_for: MadeFor) -> Target:
         raise PackError(f"it is for Linux on {made_for.arch}, this is {platform.system()} on {platform.machine()}")
     here = cpu_target()
     if here.named(made_for.device) is None:
-        raise PackError(f"it is for {made_for.device}, this is {here.device}; make one here, or there")
+        raise PackError(f"it is for {made_for.device}, this is {here.device}; make a pack here")
     if lacking := set(made_for.instructions) - cpu_facts.instructions():
         raise PackError(f"its machine code may need {', '.join(sorted(lacking))}, which this CPU does not have")
     if not openmp_is_here():

@@ -57,7 +57,7 @@ def make_pack(workloads: Sequence[Workload], target: Target, *, folder: Path, kn
     Raises PackError if no record decides any of the workloads or the folder cannot be written, BrokenInstallation
     without what compiles and links, BuildError for what they refuse."""
     if os.path.lexists(folder):
-        raise PackError(f"out={folder} is there already; name another folder")
+        raise PackError(f"out={folder} exists already; name another folder")
     found = {workload: choose(workload, target, known) for workload in dict.fromkeys(workloads)}
     choices = [choice for choice in found.values() if choice]
     if not choices:

@@ -39,7 +39,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def check_wheel_name(name: str) -> None:
     """Raises PackError for what cannot be imported, or would hide dwconv."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) or name in ("dwconv", "torch", "tvm"):
-        raise PackError(f"wheel={name} is no name for a package; use small letters, digits and _, as my_kernels")
+        raise PackError(f"wheel={name} is not a package name; use lower-case letters, digits and _, such as my_kernels")
 
 
 def write_wheel(pack: Path, manifest: Manifest, *, name: str, folder: Path) -> Path:
@@ -72,7 +72,7 @@ def write_wheel(pack: Path, manifest: Manifest, *, name: str, folder: Path) -> P
                 entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
                 file.writestr(entry, data)
     except FileExistsError as error:
-        raise PackError(f"out={wheel} is there already; remove it, or name another folder with -o") from error
+        raise PackError(f"out={wheel} exists already; remove it, or name another folder with -o") from error
     except OSError as error:
         raise PackError(f"out={wheel} cannot be written: {error.strerror}; name another folder") from error
     return wheel

@@ -56,7 +56,7 @@ def ranks(*, timeout_s: float = TIMEOUT_S, device: str | None = None) -> Iterato
     if not dist.is_available():
         raise BrokenInstallation("this PyTorch was built without torch.distributed; install one that has it")
     if timeout_s <= 0:
-        raise InvalidChoice(f"timeout_s={timeout_s:g} is no time to wait for other ranks; give seconds, such as 600")
+        raise InvalidChoice(f"timeout_s={timeout_s:g} leaves no time to wait for ranks; give seconds, such as 600")
     own = _device(device)
     joins = not dist.is_initialized()
     here = "this rank"

@@ -236,7 +236,7 @@ def _vector_set_of_the_environment() -> ForcedVectorSet | None:
     has = [name for name in FORCED_VECTOR_SETS if cpu_facts.cpu_facts().has(name)]
     out = f"use {' or '.join(has)}, or unset it" if has else "unset it"
     if found is None:
-        raise UnknownTarget(f"DWCONV_CPU={asked} is no vector set; {out}")
+        raise UnknownTarget(f"DWCONV_CPU={asked} is not a vector set; {out}")
     if found not in has:
         raise NoDevice(f"DWCONV_CPU={asked}: this CPU has no {asked}; {out}")
     return found

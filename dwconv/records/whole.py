@@ -37,4 +37,4 @@ def _take_name(written: str, path: Path) -> None:
             path.open("xb").close()  # a file system without links: an empty file keeps the name until it is replaced
             Path(written).replace(path)
     except FileExistsError as error:
-        raise LogError(f"out={path} is there already; name another file") from error
+        raise LogError(f"out={path} exists already; name another file") from error

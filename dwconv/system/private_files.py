@@ -98,7 +98,7 @@ _not_kept_in: set[Path] = set()
 def tell_not_kept(error: NotKept) -> None:
     """Warn of it, if it is the first."""
     if is_first_not_kept():
-        warn(f"what is compiled or measured is not kept, and the next process takes its time for it again: {error}")
+        warn(f"compiled kernels and measurements are not kept, and the next process makes them again: {error}")
 
 
 def check_private(folder: Path) -> None:

@@ -162,7 +162,7 @@ def _prepared_cpu(target: CpuTarget) -> CpuTarget:
     if oversubscribed := contention.oversubscription(target.threads):
         print(f"note: {oversubscribed}: they wait for each other, which makes times longer", file=sys.stderr)
     if not limits.are_settled(target):
-        print("note: measuring, as the first few runs do, how fast this CPU can copy and multiply", file=sys.stderr)
+        print("note: measuring how fast this CPU copies and multiplies, as the first few runs do", file=sys.stderr)
     target = limits.with_limits(target)
     native.native()  # compiled here if need be: the user sees it, and no worker has to do it in its time
     return target

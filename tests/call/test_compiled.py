@@ -72,7 +72,7 @@ def test_a_compiled_graph_holds_dwconvs_ops(make, recwarn):
     seen: list[str] = []
     torch.compile(make(), backend=convolutions(seen), fullgraph=True)(X).sum().backward()
     assert seen == ["dwconv.fprop", "dwconv.wgrad"] or seen == ["dwconv.fprop", "dwconv.wgrad_bias"]
-    assert not [each for each in recwarn if "takes it for an export" in str(each.message)]
+    assert not [each for each in recwarn if "treats it as an export" in str(each.message)]
 
 
 @pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op. .*tune them")
@@ -97,7 +97,7 @@ def test_what_is_exported_holds_pytorchs(make, strict, recwarn):
 def test_a_compiler_that_takes_everything_for_an_export_is_named_once(monkeypatch):
     monkeypatch.setattr(dispatched, "is_recorded_for_elsewhere", lambda: True)
     seen: list[str] = []
-    with pytest.warns(DwconvWarning, match="takes it for an export") as told:
+    with pytest.warns(DwconvWarning, match="treats it as an export") as told:
         for make in (layer, called):
             torch.compile(make(), backend=convolutions(seen), fullgraph=True)(X)
     assert len(told) == 1 and "dwconv.fprop" not in seen

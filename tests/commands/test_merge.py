@@ -92,7 +92,7 @@ def test_what_is_killed_leaves_nothing_that_looks_like_a_log(paths):
 def test_a_log_that_another_merge_makes_meanwhile_is_not_touched(paths, monkeypatch, capsys):
     at_fsync(monkeypatch, lambda: Path(paths[1]).write_text("the other's\n"))
     assert merge(paths) == 2
-    assert capsys.readouterr().err == f"error: out={paths[1]} is there already; name another file\n"
+    assert capsys.readouterr().err == f"error: out={paths[1]} exists already; name another file\n"
     assert paths[1].read_text() == "the other's\n"
     assert left_in(paths[1].parent) == ["out.jsonl"]
 
@@ -108,7 +108,7 @@ def test_it_works_on_a_file_system_without_links(paths, monkeypatch, capsys, tak
     assert merge(paths) == (2 if taken else 0)
     assert left_in(paths[1].parent) == ["out.jsonl"]
     if taken:
-        assert "is there already" in capsys.readouterr().err
+        assert "exists already" in capsys.readouterr().err
         assert paths[1].read_text() == "the other's\n"
     else:
         assert len(TuningLog(paths[1]).load().records) == 3
@@ -118,7 +118,7 @@ def test_a_link_that_leads_nowhere_is_something_too(paths, capsys):
     paths[1].parent.mkdir()
     paths[1].symlink_to("nowhere")
     assert merge(paths) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert left_in(paths[1].parent) == ["out.jsonl"]
 
 

@@ -186,7 +186,7 @@ def test_ctrl_c_prints_the_best_so_far(capsys, fakes):
     assert run(*SHAPE, "--trials", "30") == 130
     out, err = capsys.readouterr()
     assert "fake.fprop" in out and "dgrad" not in out
-    assert "interrupted: the same command goes on from here" in err
+    assert "interrupted: run the same command to continue" in err
     assert len(TuningLog("tuning_logs/fake-cpu-2t.jsonl").load().records) == 5
 
 

@@ -250,4 +250,4 @@ def test_when_the_minutes_are_over_it_says_what_is_left(capsys, fakes, layers):
     assert run(*options, "--trials", "2", "--minutes", "0.01", "--json") == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["results"] == []
-    assert err.endswith("time is up, 4 passes are left: the same command goes on from here\n")
+    assert err.endswith("time is up, 4 passes are left: run the same command to continue\n")

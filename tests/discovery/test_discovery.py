@@ -332,7 +332,7 @@ def test_an_example_elsewhere_is_one_clear_line():
     message = r"the example is on meta, the parameters are on cpu; move the example with \.to\('cpu'\)"
     with pytest.raises(InvalidWorkload, match=message):
         discover(TinyNet(), IMAGE.to("meta"))
-    with pytest.raises(InvalidWorkload, match=r"parameter 0\.weight has no sizes yet; run the model once"):
+    with pytest.raises(InvalidWorkload, match=r"parameter 0\.weight is uninitialized; run the model once"):
         discover(nn.Sequential(nn.LazyLinear(3)), IMAGE)
 
 

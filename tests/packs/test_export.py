@@ -65,7 +65,7 @@ def test_the_command_says_what_it_made_what_it_needs_and_how_large_it_is(made, p
     assert pack == f"{folder}: 1 kernel, {manifest.bytes / 1e6:.1f} MB"
     assert needs == f"needs: {manifest.needs}" and cpu_target().device in needs and "PyTorch" in needs
     assert digest == f"sha256: {manifest.sha256}"
-    assert "must trust whoever made it" in warning
+    assert "only from people you trust" in warning
     assert Path(wheel.removeprefix("wheel: ")).parent == tmp_path and wheel.endswith(".whl")
     assert err.startswith(f"note: compiling for {cpu_target().device}: ")
     load_pack(folder, sha256=manifest.sha256)
@@ -195,7 +195,7 @@ def test_importing_a_wheel_of_computed_costs_asks_for_what_nobody_measured(made,
 def test_a_wheel_takes_nobodys_place_and_says_if_it_cannot_be_written(made, tmp_path):
     path = write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
     path.write_text("mine")
-    with pytest.raises(PackError, match=f"{path.name} is there already; remove it"):
+    with pytest.raises(PackError, match=f"{path.name} exists already; remove it"):
         write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)
     assert path.read_text() == "mine"
     with pytest.raises(PackError, match="cannot be written: No such file or directory; name another folder"):
@@ -219,7 +219,7 @@ def test_an_empty_log_or_none(capsys, tmp_path):
     (tmp_path / "empty.jsonl").touch()
     out = ("-o", tmp_path / "pack")
     assert "there are no records at all" in error_of(capsys, "--log", tmp_path / "empty.jsonl", *out)
-    assert "missing.jsonl is not there" in error_of(capsys, "--log", tmp_path / "missing.jsonl", *out)
+    assert "missing.jsonl does not exist" in error_of(capsys, "--log", tmp_path / "missing.jsonl", *out)
     line = error_of(capsys, *SHAPE, "--log", tmp_path / "empty.jsonl", *out)
     assert f"none of 3 passes has a record of {cpu_target().device}" in line and "python -m dwconv.tune" in line
 
@@ -232,7 +232,7 @@ def test_a_target_without_records(capsys, tmp_path, planted_log):
 
 
 def test_a_folder_that_is_there_stays_as_it_is(capsys, tmp_path, planted_log):
-    assert f"out={tmp_path} is there already" in error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path)
+    assert f"out={tmp_path} exists already" in error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path)
     (tmp_path / "file").write_text("mine")
     line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "file" / "pack")
     assert "cannot be written: Not a directory" in line
@@ -280,11 +280,11 @@ def test_a_kernel_that_gives_other_bits_once_linked_ends_it_and_nothing_is_left_
 @pytest.mark.parametrize("name", ["dwconv", "My-Kernels", "../x", "1st", ""])
 def test_names_that_no_package_has(capsys, tmp_path, planted_log, name):
     if not name:
-        with pytest.raises(PackError, match="is no name for a package"):
+        with pytest.raises(PackError, match="is not a package name"):
             write_wheel(tmp_path, None, name=name, folder=tmp_path)
         return
     line = error_of(capsys, *SHAPE, "--log", planted_log, "-o", tmp_path / "pack", "--wheel", name)
-    assert f"wheel={name} is no name for a package" in line
+    assert f"wheel={name} is not a package name" in line
 
 
 def test_relaxed_arithmetic_is_refused(capsys, tmp_path):

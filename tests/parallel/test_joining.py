@@ -189,12 +189,12 @@ def test_run_gives_the_exit_code(capsys):
 
 
 def test_bad_input_is_one_line(monkeypatch):
-    with pytest.raises(InvalidChoice, match="timeout_s=0 is no time to wait"), ranks(timeout_s=0):
+    with pytest.raises(InvalidChoice, match="timeout_s=0 leaves no time to wait"), ranks(timeout_s=0):
         pass
     with pytest.raises(NoDevice, match="needs GPU 99, of"), ranks(device="cuda:99"):
         pass
     with pytest.raises(InvalidChoice, match="device=gpu is unknown; use cpu, cuda or cuda:N"), ranks(device="gpu"):
         pass
     monkeypatch.setenv("LOCAL_RANK", "first")
-    with pytest.raises(InvalidSetting, match="LOCAL_RANK=first is no number"), ranks():
+    with pytest.raises(InvalidSetting, match="LOCAL_RANK=first is not a number"), ranks():
         pass

@@ -155,7 +155,7 @@ def test_interleaved_stages_go_round_the_ranks():
 @pytest.mark.parametrize(
     ("world", "change", "message"),
     [
-        (0, {}, "world=0 is no number of ranks; use at least 1"),
+        (0, {}, "world=0 is too small; use at least 1"),
         (2, {"stages": 3}, "world=2 is smaller than the 3 stages; every stage needs a rank of its own"),
         (9, {"stages": 5}, "stages=5 are more than the 4 layers; use at most 4"),
         (4, {"stages": 3, "is_even": True}, "world=4 ranks do not share out evenly over 3 stages with 8 microbatches"),

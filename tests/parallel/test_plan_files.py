@@ -27,8 +27,8 @@ def test_what_was_written_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is no plan"),
-        ("[1, 2]", "is no plan"),
+        ("{", "is not a plan"),
+        ("[1, 2]", "is not a plan"),
         (_changed({"schedule": "2f2b"}), "schedule=2f2b is unknown"),
         (_changed({"microbatches": 0}), "replicas and microbatches are at least 1"),
         (_changed({"microbatches": "four"}), "microbatches"),

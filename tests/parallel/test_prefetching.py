@@ -382,7 +382,7 @@ def test_nothing_is_hidden_at_depth_0():
 
 
 def test_bad_input_is_one_line():
-    with pytest.raises(InvalidChoice, match="depth=-1 batches cannot be ahead; use 0"):
+    with pytest.raises(InvalidChoice, match="depth=-1 is negative; use 0"):
         prefetch([], depth=-1)
     if not torch.cuda.is_available():
         with pytest.raises(NoDevice, match="device=cuda: PyTorch finds no GPU here"):

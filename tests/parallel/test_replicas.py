@@ -139,7 +139,7 @@ def test_one_rank_computes_what_it_computes_alone(one_rank, way, alone):
 
 @needs_gloo
 def test_bad_input_is_one_line(one_rank):
-    with pytest.raises(InvalidChoice, match="bucket_cap_mb=5 would be overruled; use communication="):
+    with pytest.raises(InvalidChoice, match="bucket_cap_mb=5 would be overridden; use communication="):
         data_parallel(Net(), bucket_cap_mb=5)
     with pytest.raises(InvalidWorkload, match="no parameter of Linear is trained"):
         data_parallel(nn.Linear(2, 2).requires_grad_(False))
@@ -147,7 +147,7 @@ def test_bad_input_is_one_line(one_rank):
         data_parallel(data_parallel(Net()))
     with pytest.raises(InvalidWorkload, match="Linear does not come from"):
         communication(nn.Linear(2, 2))
-    with pytest.raises(InvalidChoice, match="seconds=0 is no time"):
+    with pytest.raises(InvalidChoice, match="seconds=0 leaves no time"):
         data_parallel(Net(), seconds=0)
 
 

@@ -79,7 +79,7 @@ def test_the_environment_forces_a_vector_set_where_none_is_named(monkeypatch):
     with pytest.raises(NoDevice, match="DWCONV_CPU=neon: this CPU has no neon; use avx512 or avx2, or unset it"):
         cpu_target()
     monkeypatch.setenv("DWCONV_CPU", "sse")
-    with pytest.raises(UnknownTarget, match="DWCONV_CPU=sse is no vector set; use avx512 or avx2, or unset it"):
+    with pytest.raises(UnknownTarget, match="DWCONV_CPU=sse is not a vector set; use avx512 or avx2, or unset it"):
         cpu_target()
 
 

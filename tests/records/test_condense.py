@@ -71,8 +71,8 @@ def test_keep_bounds_the_records_of_a_workload(logs, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["a.jsonl", "--out", "a.jsonl"], "out=a.jsonl is there already"),
-        (["none.jsonl", "--out", "out.jsonl"], "log=none.jsonl is not there"),
+        (["a.jsonl", "--out", "a.jsonl"], "out=a.jsonl exists already"),
+        (["none.jsonl", "--out", "out.jsonl"], "log=none.jsonl does not exist"),
         (["a.jsonl", "--out", "out.jsonl", "--keep", "0"], "--keep 0"),
         (["empty.jsonl", "--out", "out.jsonl"], "nothing measured is in empty.jsonl"),
     ],

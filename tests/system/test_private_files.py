@@ -166,7 +166,7 @@ def test_where_no_folder_can_be_nothing_is_kept_and_one_line_says_so(
             write_entry(folder / "it.kernel", {"content": 1})
             limits._write(settings.cache_folder() / "limits" / "device.json", KEPT)
     (line,) = (str(warning.message) for warning in warned)
-    assert line == f"what is compiled or measured is not kept, and the next process takes its time for it again: {told}"
+    assert line == f"compiled kernels and measurements are not kept, and the next process makes them again: {told}"
     assert warned[0].filename == __file__
 
 

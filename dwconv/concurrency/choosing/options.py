@@ -58,7 +58,7 @@ class Options:
                 f"or {RANDOM}SEED with a whole number"
             )
         if self.workers is not None and self.workers < 1:
-            raise InvalidChoice(f"workers={self.workers} is none; use 1 or more")
+            raise InvalidChoice(f"workers={self.workers} is too few; use 1 or more")
         for name in ("memory", "seconds"):
             if not getattr(self, name) >= 0:
                 raise InvalidChoice(f"{name}={getattr(self, name)} is negative; use 0 or more")
@@ -83,14 +83,14 @@ def read(given: Mapping[str, Any] | None) -> Options:
         if name == "strategies":
             value = _names(value)
         elif not _fits(name, value):
-            raise InvalidChoice(f"option {name}={_shown(value)} is no {_MEANT[name]}")
+            raise InvalidChoice(f"option {name}={_shown(value)} is not {_MEANT[name]}")
         values[name] = value
     return Options(**values)
 
 
 _MEANT = {
-    "model": "name", "workers": "whole number", "memory": "share, such as 0.2", "seconds": "number of seconds",
-    "fall_back": "True or False", "log": "True or False", "schedule": "name",
+    "model": "a name", "workers": "a whole number", "memory": "a share, such as 0.2", "seconds": "a number of seconds",
+    "fall_back": "True or False", "log": "True or False", "schedule": "a name",
 }  # fmt: skip
 _TYPES: dict[str, Collection[type]] = {
     "model": (str,), "workers": (int, type(None)), "memory": (int, float), "seconds": (int, float),
@@ -107,7 +107,7 @@ def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, Sequence):
-        raise InvalidChoice(f"strategies={_shown(value)} is no list of names; use any of {', '.join(STRATEGIES)}")
+        raise InvalidChoice(f"strategies={_shown(value)} is not a list of names; use any of {', '.join(STRATEGIES)}")
     return tuple(value)
 
 

@@ -142,7 +142,7 @@ class _Memory:
 
     def __enter__(self) -> _Memory:
         if self._library.sim_open():
-            raise MemoryError("the simulator cannot reserve address space; a limit (ulimit -v) is in its way")
+            raise MemoryError("the simulator cannot reserve address space; raise the limit (ulimit -v)")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -36,7 +36,7 @@ def prefetch(loader: Iterable[Batch], device: torch.device | str | None = None, 
     with its epoch, with ``break``, and when the iterator is closed or forgotten; an epoch that is left waits for the
     batch that is being loaded."""
     if depth < 0:
-        raise InvalidChoice(f"depth={depth} batches cannot be ahead; use 0 for none, or 2")
+        raise InvalidChoice(f"depth={depth} is negative; use 0 to load nothing ahead, or 2")
     return Prefetched(loader, copies=copies_to(device), depth=depth)
 
 

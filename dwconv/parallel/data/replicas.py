@@ -51,7 +51,7 @@ def data_parallel(
     Raises InvalidChoice and InvalidWorkload."""
     group = _group(model, options)
     if not seconds > 0:
-        raise InvalidChoice(f"seconds={seconds:g} is no time to measure in; without an example nothing is measured")
+        raise InvalidChoice(f"seconds={seconds:g} leaves no time to measure; without an example nothing is measured")
     report = _unmeasured(model, group, communication=communication, has_example=example_inputs is not None)
     hook = None
     if report is None or needs_hook(report.chosen):
@@ -79,7 +79,7 @@ def communication(model: nn.Module) -> CommunicationReport:
     """How ``model``, which ``data_parallel`` gave, communicates, and why. Raises InvalidWorkload for another model."""
     if model not in _reports:
         raise InvalidWorkload(
-            f"{type(model).__name__} does not come from dwconv.parallel.data_parallel; give what that gave"
+            f"{type(model).__name__} does not come from dwconv.parallel.data_parallel; pass the model that it returned"
         )
     return _reports[model]
 
@@ -87,13 +87,13 @@ def communication(model: nn.Module) -> CommunicationReport:
 def _group(model: nn.Module, options: dict[str, Any]) -> dist.ProcessGroup:
     """The ranks that share the model, once all arguments are in order, and the model the same on all of them."""
     if not dist.is_available() or not dist.is_initialized():
-        raise InvalidChoice("this process is no rank of a job yet; call it inside `with dwconv.parallel.ranks():`")
+        raise InvalidChoice("this process has not joined a job; call it inside `with dwconv.parallel.ranks():`")
     if isinstance(model, DistributedDataParallel):
         raise InvalidWorkload("the model is in a DistributedDataParallel already; give its .module")
     if "bucket_cap_mb" in options:
         megabytes = options["bucket_cap_mb"]
         raise InvalidChoice(
-            f"bucket_cap_mb={megabytes} would be overruled; use communication=Communication(bucket_mb={megabytes})"
+            f"bucket_cap_mb={megabytes} would be overridden; use communication=Communication(bucket_mb={megabytes})"
         )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidWorkload(

@@ -120,7 +120,7 @@ def check_shape(cluster: Cluster, shape: Shape) -> None:
     """Raises NoPlan if no model whatever has such a plan."""
     check_schedule(shape.schedule)
     if cluster.world < 1:
-        raise NoPlan(f"world={cluster.world} is no number of ranks; use at least 1")
+        raise NoPlan(f"world={cluster.world} is too small; use at least 1")
     if shape.stages is None:
         return
     groups, left = divmod(shape.stages, shape.stages_per_rank)

@@ -76,7 +76,7 @@ def _pieces_of(graph_module: fx.GraphModule) -> list[_Piece]:
     result = output.args[0]
     if result not in nodes:
         raise CannotBeCut(
-            f"{type(graph_module).__name__} gives something else than one tensor that its layers compute; "
+            f"{type(graph_module).__name__} returns something other than one tensor that its layers compute; "
             "wrap it in a module that does"
         )
     order = {node: number for number, node in enumerate(nodes)}

@@ -30,7 +30,7 @@ def read_plan(path: Path) -> Plan:
     except OSError as error:
         raise NoPlan(f"plan={path} cannot be read: {error.strerror}; {_WAY_OUT}") from error
     except (msgspec.DecodeError, NoPlan) as error:
-        raise NoPlan(f"plan={path} is no plan: {one_line(str(error))}; {_WAY_OUT}") from error
+        raise NoPlan(f"plan={path} is not a plan: {one_line(str(error))}; {_WAY_OUT}") from error
     return plan
 
 

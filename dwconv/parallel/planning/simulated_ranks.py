@@ -115,7 +115,7 @@ class SimulatedRanks:
             self.now_us, _, happens = heapq.heappop(self._coming)
             happens()
         if any(rank.left for rank in self.ranks):
-            raise NoPlan(f"schedule={self._plan.schedule}: with these replicas its ranks wait for each other for ever")
+            raise NoPlan(f"schedule={self._plan.schedule}: its ranks deadlock with these replicas")
 
     def _after(self, wait_us: float, happens: Callable[[], None]) -> None:
         heapq.heappush(self._coming, (self.now_us + wait_us, next(self._order), happens))

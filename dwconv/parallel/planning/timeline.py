@@ -72,7 +72,7 @@ def draw_timeline(events: Sequence[Event], path: Path, *, title: str) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise BrokenInstallation(
-            f"matplotlib cannot be imported, which draws timelines: {error}; pip install 'dwconv[plot]'"
+            f"timelines need matplotlib, which cannot be imported: {error}; pip install 'dwconv[plot]'"
         ) from error
     ranks = sorted({event.rank for event in events})
     figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(ranks) + 1.5), dpi=_DPI, layout="constrained")
