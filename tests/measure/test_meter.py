@@ -7,7 +7,8 @@ import pytest
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.limits import meter as meter_module
 from dwconv.measure.limits.meter import Gauge, Meter
-from dwconv.problems.target import CpuTarget
+from dwconv.measure.limits.meter_kernels import copies
+from dwconv.problems.target import CpuTarget, cpu_target
 
 TARGET = CpuTarget(device="test-cpu", threads=2, vector_bytes=32, cache_bytes=1 << 24)
 
@@ -89,3 +90,11 @@ def test_a_thread_has_its_share_of_the_last_level(monkeypatch, inner, cache_byte
     monkeypatch.setattr(meter_module.cpu_facts, "inner_cache_bytes", lambda: inner)
     target = CpuTarget(device="test-cpu", threads=2, vector_bytes=32, cache_bytes=cache_bytes)
     assert meter_module.level_bytes(target) == expected
+
+
+def test_a_copy_counts_every_byte_that_it_reads_and_writes():
+    """Half of 64 KiB to the other half and back, three times: 64 KiB read and 64 KiB written each time."""
+    target = cpu_target(threads=1)
+    call, moved = copies(target, working_set_bytes=1 << 16, turns=3)
+    call()
+    assert moved == 3 * 2 * (1 << 16)

@@ -36,6 +36,8 @@ def test_what_was_written_is_read(tmp_path):
         (_changed({"stages": [{"first": 0, "last": 2, "replicas": 1}]}), "do not hold each of its 3 layers once"),
         (_changed({"link": {"gb_s": 0.0, "latency_us": 0.0}}), "carries nothing"),
         (_changed({"stages_per_rank": 2}), "3 stages are not 2 for each rank"),
+        (_changed({"stages_per_rank": 0}), "3 stages are not 0 for each rank"),
+        (_changed({"stages": [{"first": 0, "last": 3, "replicas": 0}]}), "replicas and microbatches are at least 1"),
         (
             _changed(
                 {"stages_per_rank": 3, "stages": [{"first": n, "last": n + 1, "replicas": 1 + n} for n in range(3)]}
@@ -64,6 +66,11 @@ def test_stages_follow_each_other():
     stages = (Stage(first=0, last=2, replicas=1), Stage(first=1, last=3, replicas=1))
     check_plan(dataclasses.replace(PLAN, stages_per_rank=3))
     check_plan(dataclasses.replace(PLAN, link=Link(gb_s=1.0, latency_us=0.0)))
+    for link in (Link(gb_s=1.0, latency_us=-1.0), Link(gb_s=1.0, latency_us=float("inf"))):
+        with pytest.raises(NoPlan, match="carries nothing"):
+            check_plan(dataclasses.replace(PLAN, link=link))
+    with pytest.raises(NoPlan, match="do not hold each"):
+        check_plan(dataclasses.replace(PLAN, stages=(*PLAN.stages[:2], PLAN.stages[1], PLAN.stages[2])))
     with pytest.raises(NoPlan, match="does not begin where the one before ends"):
         check_plan(dataclasses.replace(PLAN, stages=stages))
 

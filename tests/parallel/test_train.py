@@ -16,6 +16,7 @@ from torch import nn
 from dwconv.parallel import agreement, train
 from dwconv.parallel.pipeline import ranks_plan
 from dwconv.parallel.planning.plan_files import write_plan
+from dwconv.parallel.train_arguments import parser_of_train
 from tests.parallel.plans import plan_of
 from tests.parallel.ranks_of_train import ROOT, train_on
 from tests.parallel.started_ranks import needs_gloo
@@ -73,6 +74,14 @@ def run(*options: object) -> int | str | None:
         return train.main([*map(str, options)])
     except SystemExit as exit:  # argparse ends this way
         return exit.code
+
+
+def test_what_is_not_said_has_the_default_that_the_help_names():
+    parsed = vars(parser_of_train().parse_args(["--model", "a:b", "--input", "8,3,8,8"]))
+    usual = {"steps": 10, "rate": 0.01, "seed": 0, "timeout": 300.0, "schedule": "1f1b", "link_gb_s": 1.0}
+    usual |= {"batch_norm": "microbatch", "channels_last": False, "convert": False}
+    usual |= dict.fromkeys(("plan", "stages", "replicas", "microbatches", "timeline"))
+    assert parsed == {"model": "a:b", "input": "8,3,8,8", **usual}
 
 
 @pytest.mark.filterwarnings("ignore:other work took")

@@ -1,0 +1,51 @@
+"""The sentences of a report, with the plurals and the parts that its numbers call for."""
+
+from __future__ import annotations
+
+import pytest
+
+from dwconv.reporting.words import heading, nothing_ran, sums
+
+
+class Sums:
+    """A report's sums, those that a sentence reads."""
+
+    def __init__(self, **sums) -> None:
+        usual = {"model": "TinyNet", "rows": (), "converted": 1, "of_an_example": False, "unknown": 0}
+        self.__dict__.update({**usual, "depthwise_us": 0.0, "saved_us": 0.0, "to_win_us": 0.0, **sums})
+
+
+def test_one_layer_and_several():
+    assert heading(Sums()) == "TinyNet: 1 depthwise layer converted"
+    assert heading(Sums(converted=2, of_an_example=True)) == (
+        "TinyNet: 2 depthwise layers converted, in a step on the example"
+    )
+
+
+def test_what_to_do_where_nothing_ran():
+    assert "give inputs" in nothing_ran(Sums(of_an_example=True)) and "run a step" in nothing_ran(Sums())
+
+
+@pytest.mark.parametrize(
+    ("figures", "lines"),
+    [
+        ({}, ["a step: nothing was measured of it yet", "still to win by tuning: nothing that can be expected"]),
+        (
+            {"depthwise_us": 3000.0, "saved_us": 1000.0, "to_win_us": 300.0},
+            [
+                "a step: 3 ms of depthwise convolution, 4 ms on PyTorch's op: 1 ms saved (25%)",
+                "still to win by tuning: about 300 µs a step (10%)",
+            ],
+        ),
+        (
+            {"depthwise_us": 3000.0, "to_win_us": 300.0, "unknown": 1},
+            [
+                "a step: 3 ms of depthwise convolution, 3 ms on PyTorch's op: 0 µs saved (0%)",
+                "without 1 pass whose time is not known",
+                "still to win by tuning: about 300 µs a step",
+            ],
+        ),
+    ],
+)
+def test_the_sums_of_a_step(figures, lines):
+    assert sums(Sums(**figures)) == lines
