@@ -219,7 +219,7 @@ class Pair(nn.Module):
         (Branching(), ("Branching cannot be traced", "the value of gt", "test_pieces.py", "if y.sum() > 0")),
         (Looping(), ("Looping cannot be traced", "range(x.shape[0])", "test_pieces.py")),
         (Two(), ("Two takes 2 inputs (x, y)",)),
-        (Pair(), ("Pair gives something else", "one tensor")),
+        (Pair(), ("Pair returns something other", "one tensor")),
         (nn.Sequential(nn.Linear(3, 3), Pair()), ("gives a tuple", "one tensor")),
     ],
     ids=["branch", "loop", "two inputs", "two outputs", "two outputs in the end"],
