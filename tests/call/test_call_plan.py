@@ -133,7 +133,7 @@ def test_without_a_cache_kernels_are_built_and_one_line_says_that_they_are_not_k
     monkeypatch.setenv("DWCONV_CACHE", str(tmp_path / "home" / "cache"))
     assert all(isinstance(plan_of().kernels[pass_], Kernel) for pass_ in PASSES)
     (message,) = said(caught)
-    assert "is not kept" in message and f"{tmp_path / 'home'} is a link that leads nowhere" in message
+    assert "are not kept" in message and f"{tmp_path / 'home'} is a link that leads nowhere" in message
 
 
 def test_a_broken_tvm_does_not_stop_a_training_step(logs, caught, monkeypatch):

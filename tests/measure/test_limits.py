@@ -157,7 +157,7 @@ def test_a_reading_of_a_busy_machine_is_used_but_does_not_count(measured):
 
 def test_a_folder_that_cannot_be_written_costs_only_time(measured, tmp_path):
     (tmp_path / "cache").write_text("a file where the folder should be")
-    with pytest.warns(DwconvWarning, match="measured is not kept"):
+    with pytest.warns(DwconvWarning, match="measurements are not kept"):
         assert with_limits(TARGET).limits == LIMITS
 
 
@@ -173,7 +173,7 @@ def test_what_another_user_kept_is_measured_again(measured, monkeypatch):
     ]  # fmt: skip
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
     monkeypatch.setattr(limits_module, "limits_path", lambda target: path)
-    with pytest.warns(DwconvWarning, match="measured is not kept"):
+    with pytest.warns(DwconvWarning, match="measurements are not kept"):
         assert with_limits(TARGET).limits == LIMITS
     assert len(measured.calls) == 2
 
@@ -187,7 +187,7 @@ def test_a_full_disk_leaves_the_limits_as_they_were(measured, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.warns(DwconvWarning, match="measured is not kept"):
+    with pytest.warns(DwconvWarning, match="measurements are not kept"):
         assert with_limits(TARGET).limits == LIMITS
     assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
 
