@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dwconv.problems.workload import Pass, Workload
+from dwconv.problems.workload import ITEMSIZE, DType, Pass, Workload
 from dwconv.schedules.taps import Axis
 
 GATHERS: tuple[Pass, ...] = ("fprop", "dgrad")
@@ -24,6 +24,7 @@ class Gather:
     columns: Axis
     channels: int
     """Channels of the result."""
+    dtype: DType = "float32"
     fan_in: int = 1
     fan_out: int = 1
     bias: bool = False
@@ -43,6 +44,7 @@ class Gather:
             rows=Axis.of_convolution(workload, 0),
             columns=Axis.of_convolution(workload, 1),
             channels=workload.out_channels,
+            dtype=workload.dtype,
             fan_out=workload.multiplier,
             bias=workload.bias,
         )
@@ -56,8 +58,14 @@ class Gather:
             rows=Axis.of_input_gradient(workload, 0),
             columns=Axis.of_input_gradient(workload, 1),
             channels=workload.channels,
+            dtype=workload.dtype,
             fan_in=workload.multiplier,
         )
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of the source and of the result."""
+        return ITEMSIZE[self.dtype]
 
     @property
     def source_channels(self) -> int:

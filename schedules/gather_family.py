@@ -20,7 +20,7 @@ def gather_family(
     suffix: str,
     *,
     layout: Layout,
-    misfit: Callable[[Workload, AnyTarget], str | None],
+    misfit: Callable[[Workload, AnyTarget], str | None] = lambda *_: None,
     space: Callable[[str, Workload, AnyTarget], ConfigSpace],
     schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule],
     estimate_us: Callable[[Workload, Config, AnyTarget], float],

@@ -42,7 +42,7 @@ class ScheduleTemplate(Generic[AnyTarget]):
     pass_: Pass
     layout: Layout
     """How the kernel's tensors lie in memory."""
-    misfit: Callable[[Workload, AnyTarget], str | None]
+    misfit: Callable[[Workload, AnyTarget], str | None] = lambda *_: None
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, AnyTarget], ConfigSpace]
     schedule: Callable[[Workload, Config, AnyTarget], s_tir.Schedule]

@@ -25,13 +25,17 @@ from dwconv import native
 from dwconv.errors import BuildError, InvalidCall
 from dwconv.kernels.artifact import Artifact, times_and_over
 from dwconv.problems.memory_format import MEMORY_FORMAT
-from dwconv.problems.workload import IMAGES, Layout, Workload, by
+from dwconv.problems.workload import IMAGES, ITEMSIZE, DType, Layout, Workload, by
 
-ALIGNMENT_BYTES = {"cpu": 4, "cuda": 16}
-"""Where a tensor must start, by kind of kernel. A CPU loads vectors from any address: measured, a vector across two
-cache lines costs less than the copy that would align it. A GPU cannot, so a slice of a tensor may need a copy."""
 # Indices inside a kernel are 32-bit.
 MOST_ELEMENTS = 2**31 - 1
+
+
+def alignment_bytes(kind: str, dtype: DType) -> int:
+    """Where a tensor must start, by kind of kernel. A CPU loads vectors from any address: measured, a vector across two
+    cache lines costs less than the copy that would align it. A GPU cannot, so a slice of a tensor may need a copy."""
+    return 16 if kind == "cuda" else ITEMSIZE[dtype]
+
 
 RawCall = Callable[..., Any]
 """Takes the batch, then the addresses of ``artifact.arguments``; a CUDA kernel is launched on PyTorch's current device
@@ -56,7 +60,7 @@ class Kernel:
         self._call = call
         self._device = device or artifact.kind
         self._is_cuda = self._device == "cuda"
-        self._off_alignment = ALIGNMENT_BYTES[artifact.kind] - 1
+        self._off_alignment = alignment_bytes(artifact.kind, self.workload.dtype) - 1
         self._inputs, self._results = (
             tuple(_Operand.of(name, artifact, device=self._device) for name in names)
             for names in (self.workload.inputs, self.workload.results)
@@ -245,7 +249,7 @@ class _Operand:
             given=MEMORY_FORMAT[workload.layout] if is_image else lies,
             dtype=getattr(torch, workload.dtype),
             device=device,
-            alignment=ALIGNMENT_BYTES[artifact.kind],
+            alignment=alignment_bytes(artifact.kind, workload.dtype),
         )
 
     @property
@@ -285,8 +289,9 @@ def _freed(tensor: torch.Tensor) -> InvalidCall:
     )
 
 
-def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None:
-    """Why a ``kind`` of kernel that reads ``layout`` copies ``tensor`` first; None if it needs no copy."""
+def why_copied(tensor: torch.Tensor, *, layout: Layout, alignment: int) -> str | None:
+    """Why a kernel that reads ``layout``, and tensors of that alignment, copies ``tensor`` first; None if it needs no
+    copy."""
     lies = tensor.permute(0, 2, 3, 1) if layout == "nhwc" else tensor
     if not lies.is_contiguous():
         if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
@@ -294,6 +299,6 @@ def why_copied(tensor: torch.Tensor, *, layout: Layout, kind: str) -> str | None
         if tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last):
             return f"the kernel reads {layout}, it lies as {'nchw' if layout == 'nhwc' else 'nhwc'}"
         return f"it does not lie densely as {layout}, as a slice or a transposed tensor does not"
-    if tensor.data_ptr() % ALIGNMENT_BYTES[kind]:
-        return f"it does not start at a multiple of {ALIGNMENT_BYTES[kind]} bytes"
+    if tensor.data_ptr() % alignment:
+        return f"it does not start at a multiple of {alignment} bytes"
     return None

@@ -13,7 +13,7 @@ from dwconv.call.call_plan import decisions_for
 from dwconv.dispatch import decide
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
-from dwconv.kernels.kernel import why_copied
+from dwconv.kernels.kernel import alignment_bytes, why_copied
 from dwconv.measure.limits.limits import known_limits
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget
@@ -171,6 +171,7 @@ def _copies(decision: decide.DispatchDecision, tensors: dict[str, Tensor]) -> tu
     if workload is None or config is None or target is None:
         return ()
     kernel_layout = template(config.template).layout
+    alignment = alignment_bytes(target.kind, workload.dtype)
     limits = known_limits(target) if isinstance(target, CpuTarget) else target.limits
     found = []
     for name, tensor in tensors.items():
@@ -179,7 +180,7 @@ def _copies(decision: decide.DispatchDecision, tensors: dict[str, Tensor]) -> tu
         layout: Layout
         given: Layout
         layout, given = (kernel_layout, workload.layout) if name in IMAGES else ("nchw", "nchw")
-        reason = why_copied(tensor, layout=layout, kind=target.kind)
+        reason = why_copied(tensor, layout=layout, alignment=alignment)
         if reason:
             moved = 2 * tensor.numel() * tensor.element_size()
             found.append(
@@ -188,7 +189,7 @@ def _copies(decision: decide.DispatchDecision, tensors: dict[str, Tensor]) -> tu
                     reason=reason,
                     bytes=moved // 2,
                     about_us=limits.limit_us(bytes_moved=moved, flops=0) if limits else None,
-                    measured=why_copied(tensor, layout=given, kind=target.kind) is None,
+                    measured=why_copied(tensor, layout=given, alignment=alignment) is None,
                 )
             )
     return tuple(found)

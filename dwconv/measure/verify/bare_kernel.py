@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from dwconv.kernels.artifact import Artifact
-from dwconv.kernels.kernel import ALIGNMENT_BYTES
+from dwconv.kernels.kernel import alignment_bytes
 from dwconv.measure.verify.cases import Case
 from dwconv.measure.verify.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
 from dwconv.problems.workload import IMAGES, Layout, Workload
@@ -20,8 +20,8 @@ from dwconv.system.memory import free_bytes
 from dwconv.system.threads import on_threads
 
 _STARTS = (1, 2, 4, 8)
-"""How far tensors start after a cache line, in multiples of the least alignment. Vectors may be loaded in another way
-at each."""
+"""How far tensors start after a cache line, in multiples of the least alignment, or of a float32 if that is more, but
+for the first. Vectors may be loaded in another way at each."""
 
 
 class LoadedKernel(Protocol):
@@ -46,8 +46,9 @@ class Bench:
         artifact, device, batch = kernel.artifact, case.inputs[0].device, case.workload.batch
         self._layout = artifact.candidate.template.layout
         arguments = (*artifact.inputs, *artifact.results)
+        least = alignment_bytes(artifact.kind, artifact.candidate.workload.dtype)
         tensors = [
-            Guarded(argument, batch=batch, device=device, offset_bytes=_offset_bytes(place, number, kind=artifact.kind))
+            Guarded(argument, batch=batch, device=device, offset_bytes=_offset_bytes(place, number, least=least))
             for number, argument in enumerate(arguments)
         ]
         self._inputs, self._out = tensors[: len(artifact.inputs)], tensors[len(artifact.inputs) :]
@@ -93,9 +94,10 @@ class Bench:
         return None
 
 
-def _offset_bytes(place: int, number: int, *, kind: str) -> int:
-    """How far the tensor of that number starts after a cache line."""
-    return ALIGNMENT_BYTES[kind] * _STARTS[(place + place // len(_STARTS) * number) % len(_STARTS)]
+def _offset_bytes(place: int, number: int, *, least: int) -> int:
+    """How far the tensor of that number starts after a cache line; ``least``: the alignment that kernels ask for."""
+    at = (place + place // len(_STARTS) * number) % len(_STARTS)
+    return max(least, 4) * _STARTS[at] if at else least
 
 
 def check_memory(artifact: Artifact, case: Case) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import tirx as T
 
+from dwconv.schedules.cpu.emit.storage import load, load_lanes, store_first, store_rounded
 from dwconv.schedules.cpu.emit.vectors import Vectors
-from dwconv.schedules.emit import Expr, bind, int32, store
+from dwconv.schedules.emit import Expr, bind, int32
 
 
 def load_columns(vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Expr) -> Expr | None:
@@ -23,10 +23,8 @@ def load_columns(vectors: Vectors, tensor: Any, row: Sequence[Expr], column: Exp
     if first >= stop:
         return None
     if stop - first == vectors.lanes:
-        return tensor[(*row, vectors.span(column))]
-    address = T.address_of(tensor[(*row, column)])
-    live = _lanes_between(vectors, first, stop)
-    return T.call_llvm_pure_intrin(vectors.dtype, "llvm.masked.load", address, live, vectors.zero())
+        return load(tensor, *row, vectors.span(column))
+    return load_lanes(tensor, _lanes_between(vectors, first, stop), *row, column)
 
 
 def store_columns(vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr], column: Expr) -> None:
@@ -34,11 +32,9 @@ def store_columns(vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr
     columns = int(tensor.shape[-1])
     stop = min(vectors.lanes, columns - column) if isinstance(column, int) else vectors.lanes
     if stop == vectors.lanes:
-        store(tensor, value, *row, vectors.span(column))
+        store_rounded(tensor, value, *row, vectors.span(column))
     elif stop > 0:
-        address = T.address_of(tensor[(*row, column)])
-        live = _lanes_between(vectors, 0, stop)
-        T.evaluate(T.call_llvm_intrin("void", "llvm.masked.store", value, address, live))
+        store_first(tensor, value, stop, *row, column)
 
 
 def keep(vectors: Vectors, value: Expr, lanes: tuple[int, int] | None) -> Expr:

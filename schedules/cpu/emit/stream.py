@@ -17,21 +17,23 @@ from typing import Any
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
+from dwconv.problems.workload import ITEMSIZE
+from dwconv.schedules.cpu.emit.storage import rounded
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.emit import Expr
 
 _IR = """
-define void @dwconv.stream(ptr %at, <{lanes} x float> %value, i1 %is_large) {{
+define void @dwconv.stream(ptr %at, <{lanes} x {type}> %value, i1 %is_large) {{
   %address = ptrtoint ptr %at to i64
   %beyond = and i64 %address, {beyond}
   %is_aligned = icmp eq i64 %beyond, 0
   %streams = and i1 %is_large, %is_aligned
   br i1 %streams, label %past, label %into
 past:
-  store <{lanes} x float> %value, ptr %at, align {aligned}, !tbaa !0, !nontemporal !3
+  store <{lanes} x {type}> %value, ptr %at, align {aligned}, !tbaa !0, !nontemporal !3
   ret void
 into:
-  store <{lanes} x float> %value, ptr %at, align 4, !tbaa !0
+  store <{lanes} x {type}> %value, ptr %at, align {least}, !tbaa !0
   ret void
 }}
 
@@ -45,6 +47,8 @@ define void @dwconv.fence() {{
 !2 = !{{!"tvm-tbaa"}}
 !3 = !{{i32 1}}
 """
+_TYPES = {"float32": "float", "float16": "half", "bfloat16": "i16"}
+"""LLVM's, as TVM stores them."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,11 @@ class Stream:
     def defined(self) -> Iterator[None]:
         """Goes around the parallel loop that stores and the fence behind it: code in here runs once in each thread,
         and the loop shares out its turns among them."""
-        width = 4 * self.vectors.lanes
-        text = _IR.format(lanes=self.vectors.lanes, aligned=width, beyond=width - 1)
+        itemsize = ITEMSIZE[self.target.dtype]
+        width = itemsize * self.vectors.lanes
+        text = _IR.format(
+            lanes=self.vectors.lanes, type=_TYPES[self.target.dtype], least=itemsize, aligned=width, beyond=width - 1
+        )
         with (
             T.attr(tirx.IntImm("int32", 0), "pragma_import_llvm", text),
             T.attr(tirx.IntImm("int32", 0), "pragma_parallel_launch_point", 1),
@@ -70,7 +77,8 @@ class Stream:
 
     def store(self, value: Expr, *indices: Expr) -> None:
         """Stores a vector; the last index is that of its first lane."""
-        T.evaluate(tirx.call_extern("void", "dwconv.stream", T.address_of(self.target[indices]), value, self.is_large))
+        kept = rounded(value, self.target.dtype)
+        T.evaluate(tirx.call_extern("void", "dwconv.stream", T.address_of(self.target[indices]), kept, self.is_large))
 
     def fence(self) -> None:
         """Makes what was stored visible to all threads."""

@@ -13,12 +13,13 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from dwconv.problems.workload import ITEMSIZE, DType
 from dwconv.schedules.emit import Expr
 
 
-def argument(name: str, shape: Sequence[Expr]) -> Any:
-    """A float32 tensor that the kernel takes. Aligned to 4 bytes: the vector loads of x86 and Arm need no more."""
-    return T.arg(name, T.buffer(tuple(shape), "float32", align=4))
+def argument(name: str, shape: Sequence[Expr], dtype: DType = "float32") -> Any:
+    """A tensor that the kernel takes. Aligned to one element: the vector loads of x86 and Arm need no more."""
+    return T.arg(name, T.buffer(tuple(shape), dtype, align=ITEMSIZE[dtype]))
 
 
 def parallel(name: str, extent: Expr) -> Iterator[Expr]:
@@ -27,9 +28,9 @@ def parallel(name: str, extent: Expr) -> Iterator[Expr]:
         yield IRBuilder.name(name, index)
 
 
-def scratch(name: str, *shape: int) -> Any:
-    """Floats that belong to one turn of a loop."""
-    return IRBuilder.name(name, T.alloc_buffer(shape, "float32", scope="global"))
+def scratch(name: str, *shape: int, dtype: DType = "float32") -> Any:
+    """Numbers that belong to one turn of a loop."""
+    return IRBuilder.name(name, T.alloc_buffer(shape, dtype, scope="global"))
 
 
 def prefetch(tensor: Any, *at: Expr) -> None:

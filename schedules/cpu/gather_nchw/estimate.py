@@ -75,9 +75,9 @@ def _traffic(
 ) -> tuple[Traffic, ...]:
     work, rows = cut.work, cut.work.rows
     groups = workload.batch * (work.channels // work.fan_out)
-    row_bytes = 4.0 * work.columns.inputs * work.fan_in
+    row_bytes = float(work.itemsize) * work.columns.inputs * work.fan_in
     source = groups * rows.inputs * row_bytes
-    result = 4.0 * workload.batch * work.channels * rows.outputs * work.columns.outputs
+    result = float(work.itemsize) * workload.batch * work.channels * rows.outputs * work.columns.outputs
     mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
     spanned = rows.spanned(cut.rows.block_rows)[1]
     again_tile = down.span * rows.down / (cut.config.tile_h * rows.up) - 1

@@ -10,6 +10,7 @@ from typing import Any
 from dwconv.schedules.cpu.emit.lanes import interleave, store_columns
 from dwconv.schedules.cpu.emit.loops import has_row
 from dwconv.schedules.cpu.emit.rows import Plane, Rows
+from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
@@ -35,10 +36,10 @@ class PlaneTensors:
     def arguments(cls, work: Gather, vectors: Vectors, n: Expr) -> PlaneTensors:
         """Emits the kernel's parameters."""
         rows, columns = work.rows, work.columns
-        source = argument(work.source, (n, work.source_channels, rows.inputs, columns.inputs))
-        w = argument("w", (work.weights, rows.taps, columns.taps))
-        bias = argument("bias", (work.channels,)) if work.bias else None
-        result = argument(work.result, (n, work.channels, rows.outputs, columns.outputs))
+        source = argument(work.source, (n, work.source_channels, rows.inputs, columns.inputs), work.dtype)
+        w = argument("w", (work.weights, rows.taps, columns.taps), work.dtype)
+        bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
+        result = argument(work.result, (n, work.channels, rows.outputs, columns.outputs), work.dtype)
         return cls(vectors=vectors, source=source, w=w, bias=bias, result=result)
 
 
@@ -112,7 +113,7 @@ class PlaneTile:
 
     def _store(self, sums: Accumulators) -> None:
         down, vectors, bias = self.cut.work.columns.down, self.tensors.vectors, self.tensors.bias
-        offset = None if bias is None else bind("offset", vectors.everywhere(bias[self.plane.channel]))
+        offset = None if bias is None else bind("offset", vectors.everywhere(load(bias, self.plane.channel)))
         for row in range(self.cut.config.tile_h):
             with when(has_row(self.cut.rows, self.top, row)):
                 for v in range(self._vectors_w):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS
 from dwconv.schedules.emit import Expr, bind
@@ -34,5 +35,5 @@ class ChannelWeights:
         """The weight for the ``m``-th plane of the source."""
         if isinstance(kh, int) and (kh, kw) in self.loaded:
             return self.loaded[kh, kw]
-        weight = self.w[self.channel * self.fan_in + m, kh, kw]
+        weight = load(self.w, self.channel * self.fan_in + m, kh, kw)
         return bind("weight", self.vectors.everywhere(weight))

@@ -33,7 +33,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     tiles = batch * groups * height * across.tiles
     each = batch * vectors * work.fan_in  # what follows is for each vector of channels and each source channel
     # A vector of unaligned channels lies across two lines; with a multiplier it is gathered, lane by lane.
-    lines = 1 + (4 * lanes / LINE_BYTES if work.channels % lanes else 0.0)
+    lines = 1 + (work.itemsize * lanes / LINE_BYTES if work.channels % lanes else 0.0)
     loads = float(rows_read) * (across.products if unroll == "none" else across.reads)
     loads *= lines if work.multiplier == 1 else 1.5 * lanes
     weights, spilled = _weight_loads(cut, tiles=height * across.tiles, rows_read=rows_read, products=products)
@@ -83,7 +83,7 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
     the one over these tiles go through."""
     work, config = cut.work, cut.config
     rows, columns, order = work.rows, work.columns, config.order
-    vector_bytes = 4.0 * cut.lanes * work.source_channels / work.channels
+    vector_bytes = float(work.itemsize) * cut.lanes * work.source_channels / work.channels
     taken = {
         "h": (rows.spanned(config.tile_h)[1], rows.spanned(cut.rows.block_rows)[1]),
         "w": (columns.spanned(config.tile_w)[1], columns.inputs),
@@ -95,10 +95,10 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
         sizes = [taken[other][order.index(other) > order.index(loop)] for other in "hwc"]
         return float(sizes[0] * sizes[1] * sizes[2])
 
-    source, result = (4.0 * workload.batch * size for size in _sizes(work))
+    source, result = (float(work.itemsize) * workload.batch * size for size in _sizes(work))
     mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
     run = taken["c"][order[-1] == "c"]
-    fold = folded(4 * work.source_channels, run)
+    fold = folded(work.itemsize * work.source_channels, run)
     later = 0.0 if order[-1] == "c" else touched("c") * cut.block_vectors / config.vectors_c * fold
 
     def moved(size: float, held_bytes: float) -> Traffic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, Knob
 
@@ -31,5 +31,5 @@ def largest_cached_batch(workload: Workload, target: CpuTarget) -> int:
     Measured with 32 MiB of cache, time with streamed over time with cached stores. Results of 26 to 43 MB: the pass
     alone 0.6 to 0.9; with a sum of the result behind 0.9 to 1.2; with a product of it and another tensor 0.94 to 1.02.
     Results of 10 to 20 MB: 0.6 to 1.1, 0.9 to 2.6, 1.0 to 1.2: they had better be found in the cache."""
-    result_bytes = 4 * math.prod(workload.shape_of(workload.results[0]))
+    result_bytes = ITEMSIZE[workload.dtype] * math.prod(workload.shape_of(workload.results[0]))
     return 3 * target.cache_bytes // 4 // (result_bytes // workload.batch)

@@ -38,7 +38,6 @@ from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.gather_nhwc.space import gather_space
 from dwconv.schedules.cpu.gather_nhwc.stores import streamed_above
-from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.gather_family import gather_family
 from dwconv.schedules.space import Config
 
@@ -56,5 +55,5 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
 
 
 TEMPLATES = gather_family(
-    "cpu", "nhwc", layout="nhwc", misfit=float32_misfit, space=gather_space, schedule=schedule, estimate_us=estimate_us
+    "cpu", "nhwc", layout="nhwc", space=gather_space, schedule=schedule, estimate_us=estimate_us
 )

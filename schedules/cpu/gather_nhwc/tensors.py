@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.stream import Stream
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.gather_nhwc.weights import PackedWeights
-from dwconv.schedules.emit import Expr, bind, store
+from dwconv.schedules.emit import Expr, bind
 from dwconv.schedules.gather import Gather
 
 
@@ -31,10 +32,10 @@ class PixelTensors:
     def arguments(cls, work: Gather, vectors: Vectors, n: Expr, *, streamed_above: int | None) -> PixelTensors:
         """Emits the kernel's parameters."""
         rows, columns = work.rows, work.columns
-        source = argument(work.source, (n, rows.inputs, columns.inputs, work.source_channels))
-        w = argument("w", (work.weights, rows.taps, columns.taps))
-        bias = argument("bias", (work.channels,)) if work.bias else None
-        result = argument(work.result, (n, rows.outputs, columns.outputs, work.channels))
+        source = argument(work.source, (n, rows.inputs, columns.inputs, work.source_channels), work.dtype)
+        w = argument("w", (work.weights, rows.taps, columns.taps), work.dtype)
+        bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
+        result = argument(work.result, (n, rows.outputs, columns.outputs, work.channels), work.dtype)
         packed = argument("workspace", (vectors.count, work.fan_in, rows.taps, columns.taps, vectors.lanes))
         weights = PackedWeights(work=work, vectors=vectors, w=w, packed=packed)
         stream = None if streamed_above is None else Stream(result, vectors, n > streamed_above)
@@ -43,14 +44,15 @@ class PixelTensors:
     def load(self, image: Expr, row: Expr, column: Expr, *, vector: NumberedVector, m: Expr) -> Expr:
         """The ``m``-th of the source channels that each result channel of ``vector`` sums."""
         channels = self.vectors.span(vector.start * self.work.fan_in + m, self.work.fan_in)
-        return bind("value", self.source[image, row, column, self.vectors.divided(channels, self.work.fan_out)])
+        channels = self.vectors.divided(channels, self.work.fan_out)
+        return bind("value", load(self.source, image, row, column, channels))
 
     def store(self, total: Expr, image: Expr, row: Expr, column: Expr, *, vector: NumberedVector) -> None:
         """Adds the bias and stores. The bias comes last: sums that start from it make LLVM write slower loops than
         sums that start from zeros."""
         channels = self.vectors.span(vector.start)
-        value = total + self.bias[channels] if self.work.bias else total
+        value = total + load(self.bias, channels) if self.work.bias else total
         if self.stream:
             self.stream.store(value, image, row, column, vector.start)
         else:
-            store(self.result, value, image, row, column, channels)
+            store_rounded(self.result, value, image, row, column, channels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS
@@ -16,7 +17,7 @@ from dwconv.schedules.taps import Axis
 @dataclass(frozen=True, kw_only=True)
 class PackedWeights:
     """packed[v, m, i, j, lane] = w[c · fan_in + m, kh, kw], c that lane's channel in vector v; i and j count kh and kw
-    in the order of what they meet.
+    in the order of what they meet. They are float32, whatever w is.
 
     The weights of a vector of channels stand together, and each starts a cache line: however many channels and taps
     there are, those in use do not all fall into a few sets of the cache."""
@@ -35,7 +36,7 @@ class PackedWeights:
             for kh in serial("kh", work.rows.taps):
                 for kw in serial("kw", work.columns.taps):
                     for lane in serial("lane", vectors.lanes):
-                        weight = self.w[(start + lane) * work.fan_in + m, kh, kw]
+                        weight = load(self.w, (start + lane) * work.fan_in + m, kh, kw)
                         store(self.packed, weight, number, m, *self._upwards(kh, kw), lane)
 
     def vector(self, number: Expr, m: Expr, kh: Expr, kw: Expr) -> Expr:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.space import Config, Rule
 from dwconv.schedules.taps import Axis, Run, column_runs
 
@@ -24,10 +23,8 @@ SMALL_KERNEL = 81
 copied first."""
 
 
-def plane_misfit(workload: Workload, target: CpuTarget) -> str | None:
+def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
     """Why the NCHW templates of the CPU cannot run a workload; None if they can."""
-    if reason := float32_misfit(workload, target):
-        return reason
     if workload.layout != "nchw":
         return f"it is for nchw, the workload is {workload.layout}"
     if workload.kernel[1] > WIDEST_KERNEL:

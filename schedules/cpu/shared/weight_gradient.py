@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cpu.shared.axis_work import live_rows
 from dwconv.schedules.taps import Axis
 
@@ -23,6 +23,7 @@ class WeightGradient:
     columns: Axis
     channels: int
     """Channels of dy: one for each kernel."""
+    dtype: DType
     multiplier: int
     bias: bool
     """Whether its gradient is computed too."""
@@ -33,9 +34,15 @@ class WeightGradient:
             rows=Axis.of_convolution(workload, 0),
             columns=Axis.of_convolution(workload, 1),
             channels=workload.out_channels,
+            dtype=workload.dtype,
             multiplier=workload.multiplier,
             bias=workload.bias,
         )
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of x and dy."""
+        return ITEMSIZE[self.dtype]
 
     @property
     def input_channels(self) -> int:

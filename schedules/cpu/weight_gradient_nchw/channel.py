@@ -9,6 +9,7 @@ from typing import Any
 from dwconv.schedules.cpu.emit.lanes import load_columns, total
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
 from dwconv.schedules.cpu.emit.staging import StagedPlanes, Staging
+from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators
 from dwconv.schedules.cpu.emit.words import scratch
 from dwconv.schedules.cpu.shared.planes import row_runs
@@ -27,10 +28,10 @@ class ChannelResults:
     at: tuple[Expr, ...] = ()
 
     def store_weight(self, value: Expr, channel: Expr, kh: Expr, kw: Expr) -> None:
-        store(self.dw, value, *self.at, channel, kh, kw)
+        store_rounded(self.dw, value, *self.at, channel, kh, kw)
 
     def store_bias(self, value: Expr, channel: Expr) -> None:
-        store(self.dbias, value, *self.at, channel)
+        store_rounded(self.dbias, value, *self.at, channel)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,13 +75,13 @@ def _tap_groups(cut: Cut) -> int:
 
 def _traffic(cut: Cut, groups: int, *, scratch: ScratchWork, workload: Workload, threads: int) -> tuple[Traffic, ...]:
     work, config, rows = cut.work, cut.config, cut.work.rows
-    planes, row_bytes = workload.batch * work.channels, 4.0 * work.columns.inputs
+    planes, row_bytes = workload.batch * work.channels, float(work.itemsize) * work.columns.inputs
     x = planes * rows.inputs * row_bytes
-    dy = 4.0 * planes * rows.outputs * work.columns.outputs
+    dy = float(work.itemsize) * planes * rows.outputs * work.columns.outputs
     mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
     # A task that owns a channel goes from image to image: a plane is all that it moves at a time.
     run = rows.inputs * row_bytes if config.parallel == "channels" else workload.bytes
-    block = rows.spanned(config.block_h)[1] * row_bytes + 4.0 * config.block_h * work.columns.outputs
+    block = rows.spanned(config.block_h)[1] * row_bytes + float(work.itemsize) * config.block_h * work.columns.outputs
     height = config.group_kh + config.tile_h - 1
     return (
         Traffic(bytes=x + dy, held_bytes=mine, run_bytes=run),

@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.words import argument, parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
 from dwconv.schedules.cpu.weight_gradient_nchw.channel import ChannelGradient, ChannelResults
@@ -27,8 +28,8 @@ def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         inputs = PlaneInputs.arguments(cut, n)
-        dw = argument("dw", work.weight_shape)
-        dbias = argument("dbias", (channels,)) if work.bias else None
+        dw = argument("dw", work.weight_shape, work.dtype)
+        dbias = argument("dbias", (channels,), work.dtype) if work.bias else None
         if cut.config.parallel == "channels":
             for channel in parallel("channel", channels):
                 ChannelGradient.allocate(inputs).sum_images(channel, (0, n), ChannelResults(dw, dbias))
@@ -50,6 +51,14 @@ def add_images(partial: Any, result: Any, n: Expr) -> None:
     channels, *taps = (int(size) for size in result.shape)
     loop = parallel if channels * math.prod(taps) > PARALLEL_SUMS else serial
     for channel in loop("channel", channels):
+        if result.dtype != "float32":  # which would round every sum: they stay where those of the first image are
+            for image in serial("image", 1, n):
+                for at in positions(taps):
+                    total = partial[(0, channel, *at)] + partial[(image, channel, *at)]
+                    store(partial, total, 0, channel, *at)
+            for at in positions(taps):
+                store_rounded(result, partial[(0, channel, *at)], channel, *at)
+            continue
         for at in positions(taps):
             store(result, tirx.FloatImm("float32", 0.0), channel, *at)
         for image in serial("image", n):

@@ -31,8 +31,8 @@ class PlaneInputs:
     def arguments(cls, cut: Cut, n: Expr) -> PlaneInputs:
         """Emits the kernel's parameters."""
         work, rows, columns = cut.work, cut.work.rows, cut.work.columns
-        x = argument("x", (n, work.input_channels, rows.inputs, columns.inputs))
-        dy = argument("dy", (n, work.channels, rows.outputs, columns.outputs))
+        x = argument("x", (n, work.input_channels, rows.inputs, columns.inputs), work.dtype)
+        dy = argument("dy", (n, work.channels, rows.outputs, columns.outputs), work.dtype)
         return cls(cut=cut, vectors=Vectors(columns.outputs, cut.lanes), x=x, dy=dy)
 
     @property

@@ -33,7 +33,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     products = vectors * met * across.products
     tiles = batch * groups * dy_rows / cut.tile_h * across.tiles
     # A vector of unaligned channels lies across two lines; with a multiplier x is gathered, lane by lane.
-    lines = 1 + (4 * lanes / LINE_BYTES if work.channels % lanes else 0.0)
+    lines = 1 + (work.itemsize * lanes / LINE_BYTES if work.channels % lanes else 0.0)
     dy_loads = vectors * dy_rows * across.outputs
     x_loads = vectors * x_rows * across.reads
     # The dy of a tile that find no register are loaded by the multiply-adds.
@@ -135,10 +135,10 @@ class _Sharing:
 
 def _traffic(cut: Cut, sharing: _Sharing, *, workload: Workload, threads: int) -> tuple[Traffic, ...]:
     work, config, rows, columns = cut.work, cut.config, cut.work.rows, cut.work.columns
-    x = 4.0 * workload.batch * rows.inputs * columns.inputs * work.input_channels
-    dy = 4.0 * workload.batch * rows.outputs * columns.outputs * work.channels
-    run = 4.0 * config.vectors_c * cut.lanes
-    fold = folded(4 * work.channels, run)
+    x = float(work.itemsize) * workload.batch * rows.inputs * columns.inputs * work.input_channels
+    dy = float(work.itemsize) * workload.batch * rows.outputs * columns.outputs * work.channels
+    run = float(work.itemsize) * config.vectors_c * cut.lanes
+    fold = folded(work.itemsize * work.channels, run)
     block_h = int(config.block_h)
     spanned = rows.spanned(block_h)[1]
     # What the vectors that are summed together touch, in a block of rows or in all images.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dwconv.schedules.cpu.emit.loops import tile_columns
+from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import argument, prefetch
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
@@ -52,8 +53,8 @@ class PixelReader:
     def arguments(cls, cut: Cut, vectors: Vectors, n: Expr) -> PixelReader:
         """Emits the kernel's parameters."""
         rows, columns = cut.work.rows, cut.work.columns
-        x = argument("x", (n, rows.inputs, columns.inputs, cut.work.input_channels))
-        dy = argument("dy", (n, rows.outputs, columns.outputs, cut.work.channels))
+        x = argument("x", (n, rows.inputs, columns.inputs, cut.work.input_channels), cut.work.dtype)
+        dy = argument("dy", (n, rows.outputs, columns.outputs, cut.work.channels), cut.work.dtype)
         return cls(cut=cut, vectors=vectors, x=x, dy=dy)
 
     def add_rows(self, sums: TapSums, image: Expr, block: OutputRange, vectors: list[NumberedVector]) -> None:
@@ -150,10 +151,10 @@ class PixelReader:
 
     def _load_x(self, image: Expr, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
         channels = self.vectors.divided(self.vectors.span(vector.start), self.cut.work.multiplier)
-        return bind("x_value", self.x[image, row, column, channels])
+        return bind("x_value", load(self.x, image, row, column, channels))
 
     def _load_dy(self, image: Expr, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
-        return bind("dy_value", self.dy[image, row, column, self.vectors.span(vector.start)])
+        return bind("dy_value", load(self.dy, image, row, column, self.vectors.span(vector.start)))
 
 
 def tile_tops(height: int, first: Expr, stop: Expr) -> Iterator[Expr]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, scratch
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, WeightGradient
@@ -81,8 +82,8 @@ class WeightResults:
     @classmethod
     def arguments(cls, work: WeightGradient, vectors: Vectors) -> WeightResults:
         """Emits the kernel's parameters."""
-        dw = argument("dw", work.weight_shape)
-        dbias = argument("dbias", (work.channels,)) if work.bias else None
+        dw = argument("dw", work.weight_shape, work.dtype)
+        dbias = argument("dbias", (work.channels,), work.dtype) if work.bias else None
         return cls(work=work, vectors=vectors, dw=dw, dbias=dbias)
 
     @property
@@ -106,8 +107,8 @@ class WeightResults:
     def store(self, value: Expr, number: Expr, tap: Tap | None) -> None:
         """A sum of the vector of that number. In dw channels are outermost, so lanes go out one by one; those that the
         vector before has too are left out."""
-        lanes = scratch("scratch", self.vectors.lanes)
-        store(lanes, value, self.vectors.span(0))
+        lanes = scratch("scratch", self.vectors.lanes, dtype=self.work.dtype)
+        store_rounded(lanes, value, self.vectors.span(0))
         start = self.vectors.start(number)
         for lane in serial("lane", number * self.vectors.lanes - start, self.vectors.lanes):
             channel = start + lane

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.weight_gradient_nhwc.space import weight_gradient_space
@@ -52,7 +51,6 @@ TEMPLATES = (
         device="cpu",
         pass_="wgrad",
         layout="nhwc",
-        misfit=float32_misfit,
         space=space,
         schedule=schedule,
         estimate_us=estimate_us,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.blocks import block_heights
-from dwconv.schedules.cpu.shared.float32 import float32_misfit
 from dwconv.schedules.cpu.shared.registers import sum_registers
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.schedules.taps import Axis
@@ -46,19 +45,20 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     """x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M)."""
     from tvm import s_tir, tirx
 
+    from dwconv.schedules.cpu.emit.storage import load, store_rounded
     from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
     from dwconv.schedules.cpu.emit.words import argument, parallel
-    from dwconv.schedules.emit import BATCH, all_of, bind, ceil_div, inside, kernel, least, serial, store, when
+    from dwconv.schedules.emit import BATCH, all_of, bind, ceil_div, inside, kernel, least, serial, when
 
     rows, columns = Axis.of_convolution(workload, 0), Axis.of_convolution(workload, 1)
     channels, block_h, tile_w = workload.out_channels, config.block_h, config.tile_w
     blocks = ceil_div(rows.outputs, block_h)
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        x = argument("x", (n, rows.inputs, columns.inputs, workload.channels))
-        w = argument("w", workload.weight_shape)
-        bias = argument("bias", (channels,)) if workload.bias else None
-        y = argument("y", (n, rows.outputs, columns.outputs, channels))
+        x = argument("x", (n, rows.inputs, columns.inputs, workload.channels), workload.dtype)
+        w = argument("w", workload.weight_shape, workload.dtype)
+        bias = argument("bias", (channels,), workload.dtype) if workload.bias else None
+        y = argument("y", (n, rows.outputs, columns.outputs, channels), workload.dtype)
 
         for task in parallel("task", n * blocks):
             image, top = bind("image", task // blocks), bind("top", task % blocks * block_h)
@@ -68,24 +68,24 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
                         sums = Accumulators(Vectors(channels, 1), tile_w)
                         for kh in serial("kh", rows.taps):
                             for kw in serial("kw", columns.taps):
-                                weight = bind("weight", w[c, kh, kw])
+                                weight = bind("weight", load(w, c, kh, kw))
                                 x_row = row * rows.up + kh * rows.step + rows.shift
                                 for out in range(tile_w):
                                     column = tile * tile_w + out
                                     x_column = column * columns.up + kw * columns.step + columns.shift
                                     with when(all_of(inside(x_row, rows.inputs), inside(x_column, columns.inputs))):
-                                        value = x[image, x_row, x_column, c // workload.multiplier]
+                                        value = load(x, image, x_row, x_column, c // workload.multiplier)
                                         sums.add((out,), value * weight)
                         for (out,), total in sums.items():
                             column = tile * tile_w + out
                             with when(column < columns.outputs):
-                                result = total if bias is None else total + bias[c]
-                                store(y, result, image, row, column, c)
+                                result = total if bias is None else total + load(bias, c)
+                                store_rounded(y, result, image, row, column, c)
     return s_tir.Schedule(builder.get())
 
 
 TEMPLATES = (
     ScheduleTemplate(
-        name=NAME, device="cpu", pass_="fprop", layout="nhwc", misfit=float32_misfit, space=space, schedule=schedule
+        name=NAME, device="cpu", pass_="fprop", layout="nhwc", space=space, schedule=schedule
     ),
 )

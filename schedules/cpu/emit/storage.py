@@ -1,0 +1,101 @@
+"""How tensors hold their numbers: float32, bfloat16 or float16. Kernels compute in float32: what is loaded is widened,
+which is exact, and what is stored is rounded once, to the nearest, ties to even.
+
+    bfloat16   sign 1, exponent 8, mantissa 7: the upper half of a float32
+    float16    sign 1, exponent 5, mantissa 10: converted by F16C, AVX-512 or Arm's fcvtl and fcvtn
+
+AVX-512 has an instruction that rounds to bfloat16, vcvtneps2bf16. It takes subnormal numbers for zero; these integer
+operations do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import tirx as T
+
+from dwconv.problems.workload import DType
+from dwconv.schedules.emit import Expr, bind, int32, store
+
+
+def load(tensor: Any, *indices: Expr) -> Expr:
+    """Elements of ``tensor``, in float32."""
+    return widened(tensor[indices], tensor.dtype)
+
+
+def store_rounded(tensor: Any, value: Expr, *indices: Expr) -> None:
+    """Stores float32 numbers in the type of ``tensor``."""
+    store(tensor, rounded(value, tensor.dtype), *indices)
+
+
+def load_lanes(tensor: Any, live: Expr, *indices: Expr) -> Expr:
+    """The elements from ``indices`` on, one a lane, in float32; zero in the lanes that are not ``live``, whose elements
+    are not touched."""
+    lanes, dtype = _lanes(live), tensor.dtype
+    held = "float32" if dtype == "float32" else "uint16"
+    nothing = tirx.Broadcast(tirx.const(0, held), lanes)
+    address = T.address_of(tensor[indices])
+    loaded = T.call_llvm_pure_intrin(_vector(held, lanes), "llvm.masked.load", address, live, nothing)
+    return widened(loaded if dtype == held else tirx.reinterpret(_vector(dtype, lanes), loaded), dtype)
+
+
+def store_first(tensor: Any, value: Expr, count: int, *indices: Expr) -> None:
+    """Stores the first ``count`` lanes of float32 numbers from ``indices`` on, in the type of ``tensor``.
+
+    Numbers of 16 bits go in parts of 8, 4, 2 and 1: AVX2 and Arm have no masked stores of them, and LLVM 22 writes 32
+    bits where one lane of a truncated vector is stored by a mask."""
+    lanes, dtype = _lanes(value), tensor.dtype
+    if dtype == "float32":
+        live = tirx.Ramp(int32(0), int32(1), lanes) < tirx.Broadcast(int32(count), lanes)
+        T.evaluate(T.call_llvm_intrin("void", "llvm.masked.store", value, T.address_of(tensor[indices]), live))
+        return
+    (*row, column), done = indices, 0
+    kept = bind("kept", tirx.reinterpret(_vector("uint16", lanes), rounded(value, dtype)))
+    for part in (8, 4, 2, 1):
+        while count - done >= part:
+            place = [int32(done + lane) for lane in range(part)]
+            span = column + done if part == 1 else tirx.Ramp(int32(column + done), int32(1), part)
+            store(tensor, tirx.reinterpret(_vector(dtype, part), tirx.Shuffle([kept], place)), *row, span)
+            done += part
+
+
+def widened(value: Expr, dtype: DType) -> Expr:
+    """Numbers of ``dtype`` in float32."""
+    if dtype == "float32":
+        return value
+    lanes = _lanes(value)
+    if dtype == "float16":
+        return tirx.Cast(_vector("float32", lanes), value)
+    bits = tirx.Cast(_vector("uint32", lanes), tirx.reinterpret(_vector("uint16", lanes), value))
+    return tirx.reinterpret(_vector("float32", lanes), bits << _all(16, lanes))
+
+
+def rounded(value: Expr, dtype: DType) -> Expr:
+    """Numbers of float32 in ``dtype``; beyond its range they are infinite, and NaN stays NaN."""
+    if dtype == "float32":
+        return value
+    lanes = _lanes(value)
+    if dtype == "float16":
+        return tirx.Cast(_vector("float16", lanes), value)
+    value = bind("exact", value)
+    bits = bind("bits", tirx.reinterpret(_vector("uint32", lanes), value))
+    upper = bits >> _all(16, lanes)
+    # Half of the last place that stays, less one where that place is even: a carry goes up exactly if it must.
+    nearest = (bits + (_all(0x7FFF, lanes) + (upper & _all(1, lanes)))) >> _all(16, lanes)
+    quiet = upper | _all(0x40, lanes)
+    kept = tirx.Cast(_vector("uint16", lanes), tirx.Select(value != value, quiet, nearest))  # noqa: PLR0124  NaN
+    return tirx.reinterpret(_vector("bfloat16", lanes), kept)
+
+
+def _lanes(value: Expr) -> int:
+    return int(value.ty.dtype.lanes)
+
+
+def _vector(dtype: str, lanes: int) -> str:
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def _all(number: int, lanes: int) -> Expr:
+    one = tirx.IntImm("uint32", number)
+    return one if lanes == 1 else tirx.Broadcast(one, lanes)
