@@ -128,8 +128,6 @@ class Plan:
     def _warn_of_untuned(self) -> None:
         """Name the problem, once, with the command that tunes it. Predicted kernels are not worth a word: nothing is
         amiss, and ``explain`` names the command."""
-        if self.device.type == "cpu" and self.problem.dtype in _LOWERED and _is_first(_LOWERED_ON_CPU):
-            _warn(_LOWERED_ON_CPU)
         if self.target is None or self._refused:
             return
         workload = self.problem.workload("fprop")
@@ -180,13 +178,6 @@ def on_all_threads(config: Config, target: Target) -> Config:
     if not (isinstance(target, CpuTarget) and "threads" in config.to_dict()):
         return config
     return Config.of(config.template, **{**dict(config.values), "threads": target.threads})
-
-
-_LOWERED = (torch.bfloat16, torch.float16)
-_LOWERED_ON_CPU = (
-    "bfloat16 and float16 run on PyTorch's own op on the CPU: dwconv's kernels there are float32, those for bfloat16 "
-    "are planned; until then, see whether a step without torch.autocast is faster: it runs the float32 kernels"
-)
 
 
 def plan_for(problem: Problem, device: torch.device) -> Plan:

@@ -1,42 +1,71 @@
-"""bfloat16 on the CPU, which has no kernels yet: PyTorch's op runs, and that is said once."""
+"""bfloat16 and float16 on the CPU: tuned kernels run them, under autocast and without."""
 
 from __future__ import annotations
 
-import warnings
+import dataclasses
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import dwconv
-from dwconv.errors import DwconvWarning
+from dwconv.call.call_plan import plans
+from dwconv.problems.workload import PASSES
+from tests.planted_records import plant, workload_of
+
+WORKLOAD = workload_of(bias=True)
+TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def warned(call):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        call()
-    return [str(each.message) for each in caught if each.category is DwconvWarning and "bfloat16" in str(each.message)]
+@pytest.fixture(params=TYPES)
+def dtype(request, logs):
+    """One of the types, whose kernels are tuned."""
+    plant(logs / "cpu.jsonl", [dataclasses.replace(WORKLOAD, dtype=request.param)])
+    return TYPES[request.param]
+
+
+def model_of(dtype):
+    torch.manual_seed(0)
+    return torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, dtype=dtype)
+
+
+def step(convolve, x, autocast):
+    with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+        y = convolve(x)
+        loss = (y.float() * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum()
+    loss.backward()
+    return y
 
 
 @pytest.mark.parametrize("autocast", [True, False])
-def test_it_is_said_once_with_what_is_planned(logs, autocast):
-    dtype = torch.float32 if autocast else torch.bfloat16
-    layers = [dwconv.convert(torch.nn.Conv2d(c, c, 3, groups=c, dtype=dtype)) for c in (4, 8)]
+def test_every_pass_of_a_converted_layer_runs_a_kernel(dtype, autocast):
+    given = torch.float32 if autocast else dtype
+    ours, theirs = dwconv.convert(model_of(given)), model_of(given)
+    images = [torch.randn(2, 8, 9, 7, generator=torch.Generator().manual_seed(1)).to(given) for _ in range(2)]
+    x, exact = (image.contiguous(memory_format=torch.channels_last).requires_grad_() for image in images)
+    y = step(ours, x, dtype if autocast else None)
+    # What PyTorch computes in float64 from the numbers that the layer was given, rounded to its type.
+    lowered = [each.detach().to(dtype).double() for each in (exact, theirs.weight, theirs.bias)]
+    for each in lowered:
+        each.requires_grad_()
+    expected = step(lambda image: F.conv2d(image, *lowered[1:], padding=1, groups=8).to(dtype), lowered[0], None)
+    assert y.dtype is dtype and y.is_contiguous(memory_format=torch.channels_last)
+    assert {plan.problem.dtype for plan in plans()} == {dtype}
+    for pass_ in PASSES:
+        assert any(plan.kernels.get(pass_) for plan in plans()), f"{pass_} ran on PyTorch's op"
+    tolerance = {"rtol": 4 * torch.finfo(dtype).eps, "atol": torch.finfo(dtype).eps}
+    torch.testing.assert_close(y, expected, **tolerance)
+    for got, wanted in zip((x, ours.weight, ours.bias), lowered, strict=True):
+        assert got.grad.dtype is given
+        torch.testing.assert_close(got.grad.double(), wanted.grad, **tolerance)
 
-    def step(layer):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-            y = layer(torch.randn(2, layer.groups, 9, 7, dtype=dtype))
-        assert y.dtype is torch.bfloat16
-        y.sum().backward()
 
-    (message,) = warned(lambda: step(layers[0]))
-    assert "PyTorch's own op on the CPU" in message and "planned" in message and "without torch.autocast" in message
-    assert not warned(lambda: [step(layer) for layer in layers]), "of no other layer, and not again"
-    dwconv.reset()
-    assert len(warned(lambda: step(layers[1]))) == 1
-
-
-def test_of_float32_and_float64_nothing_is_said(logs):
-    for dtype in (torch.float32, torch.float64):
-        layer = dwconv.convert(torch.nn.Conv2d(8, 8, 3, groups=8, dtype=dtype))
-        assert not warned(lambda layer=layer, dtype=dtype: layer(torch.randn(2, 8, 9, 7, dtype=dtype)))
+def test_torch_compile_under_autocast_runs_them_too(dtype):
+    ours = dwconv.convert(model_of(torch.float32))
+    x = torch.randn(2, 8, 9, 7).contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cpu", dtype=dtype), torch.no_grad():
+        plain = ours(x)
+        torch._dynamo.reset()
+        compiled = torch.compile(ours, backend="aot_eager")(x)
+    assert torch.equal(plain, compiled) and plain.dtype is dtype
+    assert all(plan.kernels["fprop"] is not None for plan in plans())

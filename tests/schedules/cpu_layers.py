@@ -73,7 +73,10 @@ def run(kernel: Kernel, workload: Workload, inputs: tuple[torch.Tensor, ...]) ->
         for argument, tensor in zip(built.inputs, inputs, strict=True)
     ]
     results, workspaces = (
-        [torch.full(argument.shape_at(workload.batch), float("nan")) for argument in arguments]
+        [
+            torch.full(argument.shape_at(workload.batch), float("nan"), dtype=getattr(torch, argument.dtype))
+            for argument in arguments
+        ]
         for arguments in (built.results, built.workspaces)
     )
     kernel.run_into(given, results, workspaces)
@@ -84,8 +87,8 @@ def run(kernel: Kernel, workload: Workload, inputs: tuple[torch.Tensor, ...]) ->
 
 
 def misaligned(tensor: torch.Tensor) -> torch.Tensor:
-    """A dense copy at an address that is a multiple of 4 bytes, and of no more."""
-    return torch.empty(tensor.numel() + 1)[1:].view(tensor.shape).copy_(tensor)
+    """A dense copy at an address that is a multiple of one element, and of no more."""
+    return torch.empty(tensor.numel() + 1, dtype=tensor.dtype)[1:].view(tensor.shape).copy_(tensor)
 
 
 def assert_right(kernel: Kernel, workload: Workload) -> None:

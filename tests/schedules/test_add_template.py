@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import dwconv.schedules.cpu
-from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.errors import InvalidConfig
+from dwconv.problems.workload import DType
 from dwconv.schedules.template import ScheduleTemplate, all_templates, template, templates_for
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, assert_right, built
 from tests.turns import every
@@ -67,10 +68,15 @@ def test_a_folder_with_templates_is_found_built_and_right(shape: str, bias: bool
 
 
 @pytest.mark.usefixtures("added")
-def test_an_added_template_says_what_it_does_not_run() -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_it_runs_numbers_of_16_bits_too(dtype: DType) -> None:
+    workload = dataclasses.replace(SHAPES["ragged channels"], dtype=dtype, bias=True)
+    assert_right(built(workload, example().space(workload, TARGET).default), workload)
+
+
+@pytest.mark.usefixtures("added")
+def test_an_added_template_runs_its_pass_alone_and_fits_its_tiles_to_the_target() -> None:
     workload = SHAPES["ragged channels"]
-    with pytest.raises(NoTemplate, match=f"{NAME}: it computes float32, not float16"):
-        templates_for(dataclasses.replace(workload, dtype="float16"), TARGET)
     assert NAME not in [found.name for found in templates_for(workload.for_pass("dgrad"), TARGET)]
     widths = {bytes_: {config.tile_w for config in example().space(workload, TARGETS[bytes_])} for bytes_ in (32, 64)}
     assert widths == {32: {1, 2, 4, 8}, 64: {1, 2, 4, 8, 16}}

@@ -72,20 +72,18 @@ def widened(value: Expr, dtype: DType) -> Expr:
 
 
 def rounded(value: Expr, dtype: DType) -> Expr:
-    """Numbers of float32 in ``dtype``; beyond its range they are infinite, and NaN stays NaN."""
+    """Numbers of float32 in ``dtype``; beyond its range they are infinite. NaN stays NaN: the lower half of one that
+    comes from such inputs, or from the processor, is zero, and carries nothing."""
     if dtype == "float32":
         return value
     lanes = _lanes(value)
     if dtype == "float16":
         return tirx.Cast(_vector("float16", lanes), value)
-    value = bind("exact", value)
     bits = bind("bits", tirx.reinterpret(_vector("uint32", lanes), value))
-    upper = bits >> _all(16, lanes)
-    # Half of the last place that stays, less one where that place is even: a carry goes up exactly if it must.
-    nearest = (bits + (_all(0x7FFF, lanes) + (upper & _all(1, lanes)))) >> _all(16, lanes)
-    quiet = upper | _all(0x40, lanes)
-    kept = tirx.Cast(_vector("uint16", lanes), tirx.Select(value != value, quiet, nearest))  # noqa: PLR0124  NaN
-    return tirx.reinterpret(_vector("bfloat16", lanes), kept)
+    odd = (bits >> _all(16, lanes)) & _all(1, lanes)
+    # Half of the last place that stays, less one bit where that place is even: it carries exactly if it must.
+    nearest = (bits + (_all(0x7FFF, lanes) + odd)) >> _all(16, lanes)
+    return tirx.reinterpret(_vector("bfloat16", lanes), tirx.Cast(_vector("uint16", lanes), nearest))
 
 
 def _lanes(value: Expr) -> int:

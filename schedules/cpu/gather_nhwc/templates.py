@@ -54,6 +54,4 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_gather(Cut.of(workload, config, target), streamed_above=streamed_above(workload, config, target))
 
 
-TEMPLATES = gather_family(
-    "cpu", "nhwc", layout="nhwc", space=gather_space, schedule=schedule, estimate_us=estimate_us
-)
+TEMPLATES = gather_family("cpu", "nhwc", layout="nhwc", space=gather_space, schedule=schedule, estimate_us=estimate_us)

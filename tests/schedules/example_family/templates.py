@@ -84,8 +84,4 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return s_tir.Schedule(builder.get())
 
 
-TEMPLATES = (
-    ScheduleTemplate(
-        name=NAME, device="cpu", pass_="fprop", layout="nhwc", space=space, schedule=schedule
-    ),
-)
+TEMPLATES = (ScheduleTemplate(name=NAME, device="cpu", pass_="fprop", layout="nhwc", space=space, schedule=schedule),)
