@@ -2,6 +2,7 @@
 
 Untuned passes are tuned first. Then the best configuration of each is verified and timed once more, in turns with
 PyTorch's op on contiguous and on channels_last tensors: medians, their spread, and the share of the machine's limit.
+A type of 16 bits is also held against our own float32 kernel of the same pass, verified and timed right after it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any
 
@@ -19,7 +21,7 @@ from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import LocalRunner, Workers
 from dwconv.problems.target import CpuTarget, Target, cpu_target
-from dwconv.problems.workload import LAYOUTS, Workload
+from dwconv.problems.workload import DTYPES, LAYOUTS, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
@@ -41,6 +43,7 @@ def main(argv: Sequence[str]) -> int:
 def _cpu(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="default float32")
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
     add_log_argument(parser)
     add_out_argument(parser)
@@ -55,7 +58,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
     chosen = [
         (layer, workload)
         for layer in CPU_LAYERS[: arguments.first]
-        for workload in layer.workloads(dtype="float32", layout=arguments.layout)
+        for workload in layer.workloads(dtype=arguments.dtype, layout=arguments.layout)
     ]
     if arguments.dry_run:
         workloads = [workload for _, workload in chosen]
@@ -72,10 +75,15 @@ def _cpu(argv: Sequence[str] | None) -> int:
                 record = tuned(workload, target, log=log, known=known, workers=workers, seconds=arguments.seconds)
             if record is not None:
                 record = confirmed(record, target, workers=workers)
-            rows.append(_row(layer, workload, record, target))
+            row = _row(layer, workload, record, target)
+            wide = known.best(replace(workload, dtype="float32"), target.device)
+            if arguments.dtype != "float32" and wide is not None and "failed" not in row:
+                row |= _beside_float32(row, confirmed(wide, target, workers=workers))
+            rows.append(row)
             print(_line(rows[-1]), flush=True)
     print(_means(rows))
-    write_results(f"cpu-{arguments.layout}", target=target, rows=rows, folder=arguments.out)
+    narrow = "" if arguments.dtype == "float32" else f"-{arguments.dtype}"
+    write_results(f"cpu-{arguments.layout}{narrow}", target=target, rows=rows, folder=arguments.out)
     return 0
 
 
@@ -139,6 +147,14 @@ def _row(layer: Layer, workload: Workload, record: TuningRecord | None, target: 
     }
 
 
+def _beside_float32(row: dict[str, Any], wide: TuningRecord) -> dict[str, float]:
+    """The time of our float32 kernel, and how many times as fast the row's is; nothing if it did not run."""
+    if wide.measurement is None:
+        return {}
+    taken_us = wide.measurement.median_us
+    return {"float32_us": taken_us, "ratio_float32": taken_us / row["dwconv_us"]}
+
+
 _HEAD = (
     f"{'layer':32} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} {'±':>5} {'% limit':>8}"
 )
@@ -154,6 +170,7 @@ def _line(row: dict[str, Any]) -> str:
     return (
         f"{row['layer']:32} {row['pass']:6} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} "
         f"{row['ratio']:6.2f} {row['ratio_spread']:5.2f} {row['percent_of_limit']:8.0f}"
+        + (f"   {row['ratio_float32']:5.2f} × our float32" if "ratio_float32" in row else "")
     )
 
 
@@ -170,4 +187,7 @@ def _means(rows: Sequence[dict[str, Any]]) -> str:
         better, same = (geometric_mean([row[key] for row in members]) for key in ("ratio", "ratio_same_layout"))
         least = min(row["ratio"] for row in members)
         lines.append(f"{name:16} {better:16.2f} {same:14.2f} {least:6.2f} {len(members):7}")
+        wide = [row["ratio_float32"] for row in members if "ratio_float32" in row]
+        if wide:
+            lines[-1] += f"   {geometric_mean(wide):5.2f} × our float32, least {min(wide):.2f}"
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from dwconv.records.record import TuningRecord
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import template
-from dwconv.untuned.portfolio_file import Portfolio, shipped
+from dwconv.untuned.portfolio_file import Portfolio, kinds, shipped
 from dwconv.untuned.starts import first_start
 from dwconv.untuned.workload_features import of_workload
 
@@ -45,16 +45,18 @@ def expected(
     """None where too little is known to expect anything, or nothing can run the workload. Nothing is measured or built.
     ``portfolio`` is the shipped one unless given."""
     known = shipped() if portfolio is None else portfolio
-    if known.gain is None or target.kind != "cpu" or workload.dtype != "float32":
+    if known.gain is None or target.kind != "cpu":
         return None
     is_known = target.device in known.devices
     errors = known.gain.known_device if is_known else known.gain.other_device
-    error = errors.get(f"{workload.pass_} {workload.layout}") or errors.get("")
+    error = next((errors[kind] for kind in kinds(workload) if kind in errors), None)
+    if error is None:
+        return None
     try:
         first = first_start(workload, target, records, portfolio=known)
     except NoTemplate:
         return None
-    if first is None or error is None or template(first.config.template).estimate_us is None:
+    if first is None or template(first.config.template).estimate_us is None:
         return None
     power = known.gain.trees.predict(of_workload(workload))
     judged = f"{error.workloads} passes of other {'networks' if is_known else 'devices'}"

@@ -17,7 +17,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
 from dwconv.untuned.evidence import Measured, best_records
 from dwconv.untuned.other_size import errors_by_octaves
-from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel
+from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel, kinds
 from dwconv.untuned.starts import first_start
 from dwconv.untuned.trees import Growth, Trees, grow
 from dwconv.untuned.workload_features import of_workload
@@ -25,7 +25,7 @@ from dwconv.untuned.workload_features import of_workload
 LEAST_WORKLOADS = 16
 """With fewer nothing is learnt."""
 _LEAST_ERRORS = 12
-"""Errors of a pass and layout to judge it by; with fewer, those of all passes and layouts count."""
+"""Errors of a pass, layout and type to judge it by; with fewer, those of all passes and layouts of the type count."""
 _GROWTH = Growth(trees=100, depth=4)
 _TAIL = 0.05
 _USUAL_LOSS = 0.2
@@ -62,7 +62,7 @@ def gain_trees(measured: Sequence[Measured]) -> Trees:
 
 
 def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -> dict[str, Errors]:
-    """The errors on each group, predicted from the others, by pass and layout, and of all (``""``)."""
+    """The errors on each group, predicted from the others, by ``kinds``."""
     errors: dict[str, list[float]] = defaultdict(list)
     for left_out in sorted({group(one) for one in measured}):
         rest = [one for one in measured if group(one) != left_out]
@@ -73,15 +73,17 @@ def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -
             if group(one) == left_out:
                 first = first_start(one.workload, one.target, known, portfolio=NOTHING)
                 error = _real_power(one, first.config if first else None) - trees.predict(of_workload(one.workload))
-                errors[f"{one.workload.pass_} {one.workload.layout}"].append(error)
-                errors[""].append(error)
-    return {name: _summary(found) for name, found in sorted(errors.items()) if not name or len(found) >= _LEAST_ERRORS}
+                for kind in kinds(one.workload):
+                    errors[kind].append(error)
+    return {
+        name: _summary(found) for name, found in sorted(errors.items()) if not name or len(found) >= _LEAST_ERRORS
+    }
 
 
 def _errors_at_other_sizes(measured: Sequence[Measured], *, leaves_out_device: bool) -> dict[str, Errors]:
     """From each size of a layer to each other, by the distance; no smaller than those at smaller distances."""
     found = errors_by_octaves(
-        measured,
+        [one for one in measured if one.workload.dtype == "float32"],
         grown=lambda rest: gain_trees(rest) if len(rest) >= LEAST_WORKLOADS else None,
         real_power=_real_power,
         leaves_out_device=leaves_out_device,

@@ -39,14 +39,21 @@ class GainModel:
     trees: Trees
     """Predicts the gain of the best configuration, as a power of two, from ``features.of_workload``."""
     known_device: dict[str, Errors]
-    """Errors on networks that the trees did not know, by pass and layout: ``wgrad nhwc``."""
+    """Errors on networks that the trees did not know, by ``kinds``: ``wgrad nhwc``, ``wgrad nhwc bfloat16``, …"""
     other_device: dict[str, Errors]
     """Errors on a device that they did not know."""
     other_size: dict[str, Errors] = field(default_factory=dict)
-    """Errors on layers that were measured on the same device at another size, by how far that is at most: ``1 octave``.
-    The trees did not know the layer."""
+    """Errors on float32 layers that were measured on the same device at another size, by how far that is at most: ``1
+    octave``. The trees did not know the layer."""
     other_size_other_device: dict[str, Errors] = field(default_factory=dict)
     """The same, where the trees did not know the device either."""
+
+
+def kinds(workload: Workload) -> tuple[str, str]:
+    """What a prediction is judged by: pass, layout and type, or if too few of these are known the type alone. Nothing
+    is said of float32."""
+    typed = "" if workload.dtype == "float32" else workload.dtype
+    return f"{workload.pass_} {workload.layout} {typed}".rstrip(), typed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""Regimes: workloads that want the same configurations, told by a template and a few classes of sizes."""
+"""Regimes: workloads that want the same configurations, told by a template, the width of the
+numbers, and a few classes of sizes."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ _LARGE_BYTES = 16 << 20
 
 def regimes(template: str, workload: Workload) -> tuple[str, ...]:
     """The regimes of a template that a workload belongs to, the narrowest first; the last is the template's whole."""
-    kernel = f"{template} kernel {_kernel(workload)}"
+    typed = template if workload.dtype == "float32" else f"{template} 16-bit"
+    kernel = f"{typed} kernel {_kernel(workload)}"
     strided = f"{kernel} {'dense' if workload.stride == (1, 1) else 'strided'}"
-    return f"{strided} {_size(workload)}", strided, kernel, template
+    return f"{strided} {_size(workload)}", strided, kernel, *dict.fromkeys((typed, template))
 
 
 def _kernel(workload: Workload) -> str:

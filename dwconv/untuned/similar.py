@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 
 _KERNEL_WEIGHT = 3.0
 """Doubling the kernel changes more than doubling the map or the number of channels."""
 _STRIDE_WEIGHT = 6.0
+_SAME_WIDTH, _OTHER_WIDTH = 1.0, 4.0
+"""How far apart bfloat16 and float16 are, and numbers of another width."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +27,7 @@ class Similar:
 
 
 def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, count: int) -> list[Similar]:
-    """The best configuration of each of the ``count`` nearest workloads of the same pass, type and layout, the nearest
-    first: ``workload`` itself and the same at other batch sizes, if there are records of them. ``records`` are of one
+    """The best configuration of each of the ``count`` nearest workloads of the same pass and layout, the nearest first: ``workload`` itself and the same at other batch sizes, if there are records of them. ``records`` are of one
     kind of arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
     bests: dict[Workload, TuningRecord] = {}
     for record in records:
@@ -43,7 +44,7 @@ def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, cou
 
 
 def _comparable(one: Workload, other: Workload) -> bool:
-    return (one.pass_, one.dtype, one.layout) == (other.pass_, other.dtype, other.layout)
+    return (one.pass_, one.layout) == (other.pass_, other.layout)
 
 
 def _distance(one: Workload, other: Workload) -> float:
@@ -51,10 +52,17 @@ def _distance(one: Workload, other: Workload) -> float:
     sizes = zip((one.channels, *one.output_size), (other.channels, *other.output_size), strict=True)
     kernels, strides = zip(one.kernel, other.kernel, strict=True), zip(one.stride, other.stride, strict=True)
     return (
-        sum(_octaves(*pair) for pair in sizes)
+        _between_types(one.dtype, other.dtype)
+        + sum(_octaves(*pair) for pair in sizes)
         + _KERNEL_WEIGHT * sum(_octaves(*pair) for pair in kernels)
         + _STRIDE_WEIGHT * sum(_octaves(*pair) for pair in strides)
     )
+
+
+def _between_types(one: DType, other: DType) -> float:
+    if one == other:
+        return 0.0
+    return _SAME_WIDTH if ITEMSIZE[one] == ITEMSIZE[other] else _OTHER_WIDTH
 
 
 def _octaves(one: int, other: int) -> float:

@@ -37,6 +37,8 @@ def of_workload(workload: Workload) -> list[float]:
         math.log2(workload.flops),
         float(workload.padding[1][0] != workload.padding[1][1]),
         float(workload.bias),
+        float(workload.dtype == "bfloat16"),
+        float(workload.dtype == "float16"),
     ]
 
 

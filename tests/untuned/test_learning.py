@@ -134,6 +134,19 @@ def test_nothing_is_expected_without_a_model_or_in_another_type():
     assert expected(half, TARGET, [], portfolio=known()) is None
 
 
+def test_each_type_has_expectations_of_its_own():
+    narrow = [
+        dataclasses.replace(each, workload=dataclasses.replace(each.workload, dtype="float16"))
+        for each in records_of(gain=30.0)
+    ]
+    model = learn(evidence([*records_of(gain=2.0), *narrow]), network=network_of)
+    portfolio, wide = dataclasses.replace(NOTHING, devices=(DEVICE,), gain=model), workload_of(shape=(4, 96, 30, 30))
+    half, other = (dataclasses.replace(wide, dtype=dtype) for dtype in ("float16", "bfloat16"))
+    assert expected(wide, TARGET, records_of(), portfolio=portfolio).gain == pytest.approx(2.0, rel=0.3)
+    assert expected(half, TARGET, records_of(), portfolio=portfolio).gain == pytest.approx(30.0, rel=0.3)
+    assert expected(other, TARGET, records_of(), portfolio=portfolio) is None, "nobody has measured any"
+
+
 def test_with_what_ships_a_large_weight_gradient_is_sure_to_be_faster_on_a_cpu_never_seen():
     """PyTorch's own takes tens of times as long, whatever the CPU."""
     large = workload_of(shape=(8, 384, 14, 14), kernel=(7, 7), padding=3, pass_="wgrad")

@@ -45,8 +45,16 @@ def test_the_workload_itself_comes_first():
 
 
 def test_what_cannot_be_compared_is_no_start():
-    strangers = ({"pass_": "wgrad"}, {"layout": "nchw"}, {"dtype": "float16"})
+    strangers = ({"pass_": "wgrad"}, {"layout": "nchw"})
     assert found(*(of(CONFIGS[0], **changes) for changes in strangers)) == []
+
+
+def test_numbers_of_the_same_width_are_nearer_than_others():
+    wide, narrow = of(CONFIGS[0]), of(CONFIGS[1], dtype="float16")
+    half = dataclasses.replace(fake.WORKLOAD, dtype="bfloat16")
+    similar = bests_of_similar(half, [wide, narrow, of(CONFIGS[2], dtype="bfloat16", batch=1)], count=3)
+    assert [each.config for each in similar] == [CONFIGS[2], CONFIGS[1], CONFIGS[0]]
+    assert [each.octaves for each in similar][1:] == [1.0, 4.0]
 
 
 def test_how_far_it_is_counts_the_batch_too():

@@ -9,7 +9,7 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut
 from dwconv.schedules.cpu.shared.axis_work import AxisWork, row_tiles
-from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, largest_share, price
+from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
 from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
@@ -50,6 +50,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     weights = planes * blocks * taps if held else products * across.tiles / across.vectors
     stores = planes * rows.outputs * columns.down * across.vectors
     scratch = _scratch(cut, groups=groups, tasks=tasks)
+    widened = read * across.vectors * each.loads if in_place else scratch.loads
     loops = LOOP_TURNS * work.fan_in * _loops(rows, config.tile_h) if config.unroll == "kw" else 1
     return CpuWork(
         tasks=tasks,
@@ -60,7 +61,11 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         loads=read * across.vectors * each.loads + weights + scratch.loads,
         stores=stores * lines_of_columns(lanes) + scratch.stores,
         # Sums are cleared and, with a strided gradient, interleaved.
-        others=read * across.vectors * each.shuffles + masks + stores * min(2, columns.down) + scratch.shuffles,
+        others=read * across.vectors * each.shuffles
+        + masks
+        + stores * min(2, columns.down)
+        + scratch.shuffles
+        + conversions(work.dtype, loaded=widened + weights, stored=stores),
         turns=planes * work.fan_in * down.reads * across.tiles + tiles * loops + scratch.turns,
         live=(cut.sums + 2 + (taps if held else 0)) / vector_registers(target),
         chain=work.fan_in * taps / (rows.down * columns.down),

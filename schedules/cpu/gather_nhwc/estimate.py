@@ -8,7 +8,7 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows, rolled_column_tiles, row_tiles
-from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, folded, largest_share, price
+from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
 from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS, threads_of
 from dwconv.schedules.gather import Gather
@@ -50,7 +50,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         loads=each * (loads + weights),
         spilled_loads=each * spilled,
         stores=stores * lines,
-        others=stores,  # sums are cleared
+        others=stores + conversions(work.dtype, loaded=each * loads, stored=stores),  # sums are cleared
         turns=turns + tiles,
         live=(cut.sums + 2) / vector_registers(target),
         chain=work.fan_in * rows.taps * columns.taps / (rows.down * columns.down),

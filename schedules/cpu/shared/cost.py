@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from dwconv.problems.target import CacheLevel, CpuTarget
+from dwconv.problems.workload import DType
 from dwconv.system.cpu_facts import KiB, MiB
 
 # What a core does in its slots. Constants without a source were fitted, then rounded: least squares, in logarithms,
@@ -28,6 +29,9 @@ STORE_SLOTS = 2.0
 INSTRUCTIONS_PER_SLOT = 1.6
 TURN_SLOTS = 0.6
 """Of a turn of a loop or a test; they are foreseen, and run beside the arithmetic."""
+WIDENED = {"float32": 0.0, "float16": 1.0, "bfloat16": 1.0}
+"""Instructions that make a vector float32, besides its load; the next, those that round one before it is stored."""
+ROUNDED = {"float32": 0.0, "float16": 1.0, "bfloat16": 5.0}
 TASK_SLOTS = 26.0
 SCRATCH_SLOTS = 300.0
 """To get scratch memory, and to give it back."""
@@ -134,6 +138,11 @@ def price(work: CpuWork, target: CpuTarget) -> float:
 def largest_share(tasks: int, threads: int) -> float:
     """Part of equal tasks that the busiest thread has."""
     return -(-tasks // threads) / tasks
+
+
+def conversions(dtype: DType, *, loaded: float, stored: float) -> float:
+    """Instructions that widen the vectors that are loaded from images of ``dtype`` and round those that are stored."""
+    return WIDENED[dtype] * loaded + ROUNDED[dtype] * stored
 
 
 def folded(pitch_bytes: int, run_bytes: float) -> float:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows
-from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, largest_share, price
+from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS, threads_of
@@ -44,6 +44,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     waiting = 0 if cut.is_one_group else planes * cut.blocks * taps
     halvings = 2 * tasks * taps * (lanes.bit_length() - 1)
     dy_lines = 1.0 if columns.outputs % lanes == 0 else lines_of_columns(lanes)
+    widened = x_rows * across.tiles * each.loads if config.stage == "none" else scratch.loads
     together = by_planes and work.channels * taps > PARALLEL_SUMS
     return CpuWork(
         tasks=tasks,
@@ -56,7 +57,11 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         + 2 * waiting
         + scratch.loads,
         stores=tasks * taps + waiting + scratch.stores,
-        others=x_rows * across.tiles * each.shuffles + masks + halvings + scratch.shuffles,
+        others=x_rows * across.tiles * each.shuffles
+        + masks
+        + halvings
+        + scratch.shuffles
+        + conversions(work.dtype, loaded=dy_loads + widened, stored=0.0),
         turns=tiles + x_rows / columns.taps * len(cut.column_groups) * across.tiles + scratch.turns,
         live=(sums + config.tile_h + 1) / registers,
         chain=products / tiles / sums,

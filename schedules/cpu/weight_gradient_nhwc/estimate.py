@@ -8,7 +8,7 @@ from functools import lru_cache
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows
-from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, folded, largest_share, price
+from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS, threads_of
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient, x_rows_read
@@ -50,7 +50,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         + x_loads * (lines if work.multiplier == 1 else 1.5 * lanes)
         + sharing.sums,
         stores=sharing.stores,
-        others=2 * tiles + asked,
+        others=2 * tiles + asked + conversions(work.dtype, loaded=dy_loads + x_loads, stored=0.0),
         # A test for each row of x, unless a single kernel row takes those that it meets.
         turns=tiles + (batch * groups * x_rows * across.tiles if config.group_kh > 1 else 0.0),
         live=(cut.sums + dy_held + 1) / registers,
