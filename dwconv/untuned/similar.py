@@ -27,8 +27,9 @@ class Similar:
 
 
 def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, count: int) -> list[Similar]:
-    """The best configuration of each of the ``count`` nearest workloads of the same pass and layout, the nearest first: ``workload`` itself and the same at other batch sizes, if there are records of them. ``records`` are of one
-    kind of arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
+    """The best configuration of each of the ``count`` nearest workloads of the same pass and layout, the nearest first:
+    ``workload`` itself and the same at other batch sizes, if there are records of them. ``records`` are of one kind of
+    arithmetic. Whether a configuration is legal for ``workload`` is not checked here."""
     bests: dict[Workload, TuningRecord] = {}
     for record in records:
         other = record.workload

@@ -168,11 +168,9 @@ def test_what_was_measured_is_not_stopped_with_a_bias_neither(logs, monkeypatch)
             step(convolve, x, w, bias=torch.zeros(8, requires_grad=True))
 
 
-@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
-def test_what_nobody_can_tune_is_not_stopped(planted, monkeypatch, dtype):
+def test_what_nobody_can_tune_is_not_stopped(planted, monkeypatch):
     monkeypatch.setenv("DWCONV_UNTUNED", "error")
-    x, w = tensors(dtype=dtype, grad=False)
+    x, w = tensors(dtype=torch.float64, grad=False)
     torch.testing.assert_close(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8), rtol=0, atol=0)
 
 

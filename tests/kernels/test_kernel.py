@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from dwconv.errors import BuildError, InvalidConfig
 from dwconv.kernels import build
-from dwconv.kernels.kernel import ALIGNMENT_BYTES, Kernel
+from dwconv.kernels.kernel import Kernel, alignment_bytes
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import PASSES, Pass, Workload
 from dwconv.schedules.space import Config
@@ -79,7 +79,7 @@ def off_by_a_byte(tensor: torch.Tensor) -> torch.Tensor:
     """Where no float should start: a buffer of somebody else's, read as floats."""
     room = bytearray(4 * tensor.numel() + 8)
     shifted = torch.frombuffer(room, dtype=torch.float32, offset=1, count=tensor.numel())
-    assert shifted.data_ptr() % ALIGNMENT_BYTES["cpu"]
+    assert shifted.data_ptr() % alignment_bytes("cpu", "float32")
     return shifted.copy_(tensor.flatten()).view(tensor.shape)
 
 

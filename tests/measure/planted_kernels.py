@@ -143,7 +143,8 @@ class PlantedKernel:
         self.spoil(inputs, results[-1], workspaces, stale)
 
     def spoil(self, inputs, out, workspaces, stale):
-        values, bits, batch = out.view(-1), out.view(torch.int32).view(-1), inputs[0].shape[0]
+        values, batch = out.view(-1), inputs[0].shape[0]
+        bits = values.view(torch.int16 if values.itemsize == 2 else torch.int32)
         if "flushes denormals from then on" in self.fault:
             torch.set_flush_denormal(True)
         if self.fault == "makes all wrong from then on":
