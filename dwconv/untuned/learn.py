@@ -75,9 +75,7 @@ def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -
                 error = _real_power(one, first.config if first else None) - trees.predict(of_workload(one.workload))
                 for kind in kinds(one.workload):
                     errors[kind].append(error)
-    return {
-        name: _summary(found) for name, found in sorted(errors.items()) if not name or len(found) >= _LEAST_ERRORS
-    }
+    return {name: _summary(found) for name, found in sorted(errors.items()) if not name or len(found) >= _LEAST_ERRORS}
 
 
 def _errors_at_other_sizes(measured: Sequence[Measured], *, leaves_out_device: bool) -> dict[str, Errors]:
