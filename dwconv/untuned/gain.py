@@ -49,8 +49,9 @@ def expected(
         return None
     is_known = target.device in known.devices
     errors = known.gain.known_device if is_known else known.gain.other_device
+    trees = known.gain.trees_of(workload)
     error = next((errors[kind] for kind in kinds(workload) if kind in errors), None)
-    if error is None:
+    if error is None or trees is None:
         return None
     try:
         first = first_start(workload, target, records, portfolio=known)
@@ -58,7 +59,7 @@ def expected(
         return None
     if first is None or template(first.config.template).estimate_us is None:
         return None
-    power = known.gain.trees.predict(of_workload(workload))
+    power = trees.predict(of_workload(workload))
     judged = f"{error.workloads} passes of other {'networks' if is_known else 'devices'}"
     return Expected(
         config=first.config,

@@ -38,20 +38,35 @@ Group = Callable[[Workload], str]
 
 def learn(measured: Sequence[Measured], *, network: Group) -> GainModel | None:
     """``network`` names the network that a workload is a layer of; None if there is too little to learn from."""
-    if len(measured) < LEAST_WORKLOADS:
+    wide = [one for one in measured if one.workload.dtype == "float32"]
+    if len(wide) < LEAST_WORKLOADS:
         return None
-    known = _errors(measured, group=lambda one: network(one.workload))
-    devices = {one.target.device for one in measured}
-    other = _errors(measured, group=lambda one: one.target.device) if len(devices) > 1 else _wider(known)
-    sizes = _errors_at_other_sizes(measured, leaves_out_device=False)
-    return GainModel(
-        trees=gain_trees(measured),
+    known = _errors(wide, group=lambda one: network(one.workload))
+    devices = {one.target.device for one in wide}
+    other = _errors(wide, group=lambda one: one.target.device) if len(devices) > 1 else _wider(known)
+    sizes = _errors_at_other_sizes(wide, leaves_out_device=False)
+    model = GainModel(
+        trees=gain_trees(wide),
         known_device=known,
         other_device=other,
         other_size=sizes,
         other_size_other_device=(
-            _errors_at_other_sizes(measured, leaves_out_device=True) if len(devices) > 1 else _wider(sizes)
+            _errors_at_other_sizes(wide, leaves_out_device=True) if len(devices) > 1 else _wider(sizes)
         ),
+    )
+    return _with_narrow(model, [one for one in measured if one.workload.dtype != "float32"], network=network)
+
+
+def _with_narrow(model: GainModel, measured: Sequence[Measured], *, network: Group) -> GainModel:
+    """What is learnt of bfloat16 and float16. How fast PyTorch's op is there hangs on instructions that some CPUs have:
+    a single device says nothing of others."""
+    if len(measured) < LEAST_WORKLOADS:
+        return model
+    return replace(
+        model,
+        narrow=gain_trees(measured),
+        known_device=model.known_device | _errors(measured, group=lambda one: network(one.workload)),
+        other_device=model.other_device | _errors(measured, group=lambda one: one.target.device),
     )
 
 
@@ -81,7 +96,7 @@ def _errors(measured: Sequence[Measured], *, group: Callable[[Measured], str]) -
 def _errors_at_other_sizes(measured: Sequence[Measured], *, leaves_out_device: bool) -> dict[str, Errors]:
     """From each size of a layer to each other, by the distance; no smaller than those at smaller distances."""
     found = errors_by_octaves(
-        [one for one in measured if one.workload.dtype == "float32"],
+        measured,
         grown=lambda rest: gain_trees(rest) if len(rest) >= LEAST_WORKLOADS else None,
         real_power=_real_power,
         leaves_out_device=leaves_out_device,

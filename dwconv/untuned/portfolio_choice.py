@@ -36,13 +36,14 @@ _MOST_LOSS = 3.0
 def choose(measured: Sequence[Measured]) -> dict[str, tuple[Config, ...]]:
     """The configurations of each regime, the most useful first."""
     chosen: dict[str, tuple[Config, ...]] = {}
-    by_template: dict[str, list[Measured]] = defaultdict(list)
+    by_template: dict[tuple[str, str], list[Measured]] = defaultdict(list)
     for one in measured:
-        by_template[one.best.template].append(one)
-    for template, workloads in sorted(by_template.items()):
+        *_, whole = regimes(one.best.template, one.workload)
+        by_template[whole, one.best.template].append(one)
+    for (whole, template), workloads in sorted(by_template.items()):
         losses = _Losses(template, workloads)
         for name, members in _by_regime(template, losses.workloads).items():
-            if len({one.workload.batchless_key for one in members}) >= _LEAST_WORKLOADS or name == template:
+            if len({one.workload.batchless_key for one in members}) >= _LEAST_WORKLOADS or name == whole:
                 chosen[name] = tuple(_cover(losses, members, pool=_pool(template, members, chosen)))
     return chosen
 

@@ -37,7 +37,7 @@ class GainModel:
     """The gain over PyTorch's op in the same layout, predicted from the sizes of a workload."""
 
     trees: Trees
-    """Predicts the gain of the best configuration, as a power of two, from ``features.of_workload``."""
+    """Predicts the gain of the best configuration, as a power of two, from ``features.of_workload``: in float32."""
     known_device: dict[str, Errors]
     """Errors on networks that the trees did not know, by ``kinds``: ``wgrad nhwc``, ``wgrad nhwc bfloat16``, …"""
     other_device: dict[str, Errors]
@@ -47,6 +47,12 @@ class GainModel:
     octave``. The trees did not know the layer."""
     other_size_other_device: dict[str, Errors] = field(default_factory=dict)
     """The same, where the trees did not know the device either."""
+    narrow: Trees | None = None
+    """The trees of bfloat16 and float16; None if nothing is known of them."""
+
+    def trees_of(self, workload: Workload) -> Trees | None:
+        """Those that know the width of its numbers."""
+        return self.trees if workload.dtype == "float32" else self.narrow
 
 
 def kinds(workload: Workload) -> tuple[str, str]:
@@ -96,9 +102,11 @@ def encode(portfolio: Portfolio) -> str:
         for name in _ERRORS:
             rows = (f"{json.dumps(of)}: {json.dumps(asdict(errors))}" for of, errors in getattr(gain, name).items())
             parts.append(f"{json.dumps(name)}: {_block('{}', rows)}")
-        parts.append(f'"base": {gain.trees.base}')
-        trees = (json.dumps(as_lists(tree), separators=(",", ":")) for tree in gain.trees.trees)
-        parts.append(f'"trees": {_block("[]", trees)}')
+        for prefix, grown in (("", gain.trees), ("narrow_", gain.narrow)):
+            if grown is not None:
+                parts.append(f'"{prefix}base": {grown.base}')
+                trees = (json.dumps(as_lists(tree), separators=(",", ":")) for tree in grown.trees)
+                parts.append(f'"{prefix}trees": {_block("[]", trees)}')
     regimes_of = (
         f"{json.dumps(name)}: {_block('[]', (json.dumps(config.to_dict()) for config in configs))}"
         for name, configs in sorted(portfolio.configs.items())
@@ -115,8 +123,8 @@ def decode(text: str) -> Portfolio:
     gain = None
     if "trees" in file:
         errors = {name: {of: Errors(**fields) for of, fields in file.get(name, {}).items()} for name in _ERRORS}
-        trees = Trees(base=float(file["base"]), trees=tuple(map(from_lists, file["trees"])))
-        gain = GainModel(trees=trees, **errors)
+        narrow = _trees(file, "narrow_") if "narrow_trees" in file else None
+        gain = GainModel(trees=_trees(file), narrow=narrow, **errors)
     return Portfolio(
         devices=tuple(file["devices"]),
         workloads=int(file["workloads"]),
@@ -126,6 +134,10 @@ def decode(text: str) -> Portfolio:
 
 
 _ERRORS = ("known_device", "other_device", "other_size", "other_size_other_device")
+
+
+def _trees(file: dict[str, Any], prefix: str = "") -> Trees:
+    return Trees(base=float(file[f"{prefix}base"]), trees=tuple(map(from_lists, file[f"{prefix}trees"])))
 
 
 def _block(brackets: str, lines: Iterable[str]) -> str:

@@ -12,11 +12,12 @@ _LARGE_BYTES = 16 << 20
 
 
 def regimes(template: str, workload: Workload) -> tuple[str, ...]:
-    """The regimes of a template that a workload belongs to, the narrowest first; the last is the template's whole."""
-    typed = template if workload.dtype == "float32" else f"{template} 16-bit"
-    kernel = f"{typed} kernel {_kernel(workload)}"
+    """The regimes of a template that a workload belongs to, the narrowest first; the last is the whole of the
+    template, for numbers of that width."""
+    whole = template if workload.dtype == "float32" else f"{template} 16-bit"
+    kernel = f"{whole} kernel {_kernel(workload)}"
     strided = f"{kernel} {'dense' if workload.stride == (1, 1) else 'strided'}"
-    return f"{strided} {_size(workload)}", strided, kernel, *dict.fromkeys((typed, template))
+    return f"{strided} {_size(workload)}", strided, kernel, whole
 
 
 def _kernel(workload: Workload) -> str:
