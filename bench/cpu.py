@@ -83,7 +83,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
             print(_line(rows[-1]), flush=True)
     print(_means(rows))
     narrow = "" if arguments.dtype == "float32" else f"-{arguments.dtype}"
-    write_results(f"cpu-{arguments.layout}{narrow}", target=target, rows=rows, folder=arguments.out)
+    write_results(f"cpu{narrow}-{arguments.layout}", target=target, rows=rows, folder=arguments.out)
     return 0
 
 

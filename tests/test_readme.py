@@ -76,6 +76,31 @@ def test_the_figures_of_layers_are_those_of_the_results(page, first, benchmark, 
     assert _table_row(page, first) == [f"{figure:.3g}" for figure in wanted]
 
 
+@pytest.mark.parametrize(
+    "first, benchmark",
+    [
+        ("bfloat16, channels_last", "cpu-bfloat16-nhwc"),
+        ("bfloat16, contiguous", "cpu-bfloat16-nchw"),
+        ("float16, channels_last", "cpu-float16-nhwc"),
+    ],
+)
+def test_the_figures_of_16_bits_are_those_of_the_results(first, benchmark):
+    rows = _results(benchmark)["rows"]
+    small, large = ([row for row in rows if row["pass"] == "wgrad" and (row["kernel"] > 3) == k] for k in (False, True))
+    fprop, dgrad, wgrad = ([row for row in rows if row["pass"] == pass_] for pass_ in ("fprop", "dgrad", "wgrad"))
+    means = [geometric_mean(row["ratio"] for row in some) for some in (fprop, dgrad, small, large)]
+    over_float32 = [
+        geometric_mean(row["ratio_float32"] for row in some if "ratio_float32" in row) for some in (fprop, dgrad, wgrad)
+    ]
+    wanted = [f"{figure:.3g}" for figure in (*means, min(row["ratio"] for row in rows))]
+    assert _table_row("docs/benchmarks.md", first) == [*wanted, *(f"{figure:.2f}" for figure in over_float32)]
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    if benchmark == "cpu-bfloat16-nhwc":
+        assert f"In bfloat16, channels_last, the four means are {', '.join(wanted[:3])} and {wanted[3]}" in readme
+    if benchmark == "cpu-float16-nhwc":
+        assert f"in float16 {min(means):.3g} to {max(means):.3g}" in readme
+
+
 def test_the_figures_of_steps_are_those_of_the_results():
     kept = [row for row in _results("train-nhwc")["rows"] if row["allocator"] == "memory kept"]
     assert len(kept) == 4
