@@ -65,7 +65,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         + masks
         + stores * min(2, columns.down)
         + scratch.shuffles
-        + conversions(work.dtype, loaded=widened + weights, stored=stores),
+        + conversions(work.dtype, loaded=widened, stored=stores),
         turns=planes * work.fan_in * down.reads * across.tiles + tiles * loops + scratch.turns,
         live=(cut.sums + 2 + (taps if held else 0)) / vector_registers(target),
         chain=work.fan_in * taps / (rows.down * columns.down),
