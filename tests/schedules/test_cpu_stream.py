@@ -11,7 +11,7 @@ import torch
 
 from dwconv.errors import InvalidConfig
 from dwconv.problems import reference
-from dwconv.problems.workload import PASSES, Pass
+from dwconv.problems.workload import PASSES, DType, Pass
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, assert_right, built, layer, run, some_configs
@@ -54,6 +54,18 @@ def test_streamed_results_are_the_cached_ones(pass_: Pass, vector_bytes: int) ->
             [read[0].permute(0, 2, 3, 1), inputs[1].view(artifact.inputs[1].shape_at(4))], [result], workspaces
         )
         assert torch.equal(result.permute(0, 3, 1, 2), cached)
+
+
+@pytest.mark.parametrize("vector_bytes", [32, 64])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_results_of_16_bits_are_streamed_too(dtype: DType, vector_bytes: int) -> None:
+    target = dataclasses.replace(TARGETS[vector_bytes], cache_bytes=1)
+    workload = dataclasses.replace(layer(32, (12, 14), (3, 3), padding=((1, 1), (1, 1))), dtype=dtype)
+    config = templates_for(workload, target)[0].space(workload, target).default
+    assert config.store == "streamed"
+    kernel = built(workload, config, target)
+    assert "nontemporal" in kernel.artifact.source
+    assert_right(kernel, workload)
 
 
 @pytest.mark.parametrize("pass_", ["fprop", "dgrad"])

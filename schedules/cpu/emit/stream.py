@@ -47,8 +47,8 @@ define void @dwconv.fence() {{
 !2 = !{{!"tvm-tbaa"}}
 !3 = !{{i32 1}}
 """
-_TYPES = {"float32": "float", "float16": "half", "bfloat16": "i16"}
-"""LLVM's, as TVM stores them."""
+_TYPES = {"float32": "float", "float16": "i16", "bfloat16": "i16"}
+"""LLVM's: numbers of 16 bits are passed as their bits."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ class Stream:
     def store(self, value: Expr, *indices: Expr) -> None:
         """Stores a vector; the last index is that of its first lane."""
         kept = rounded(value, self.target.dtype)
+        if self.target.dtype != "float32":
+            kept = tirx.reinterpret(f"uint16x{self.vectors.lanes}", kept)
         T.evaluate(tirx.call_extern("void", "dwconv.stream", T.address_of(self.target[indices]), kept, self.is_large))
 
     def fence(self) -> None:
