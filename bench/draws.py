@@ -38,15 +38,15 @@ def draws(networks: dict[str, list[Layer]], *, count: int, seed: int) -> list[Dr
 def _draw(rng: random.Random, listed: Sequence[tuple[str, Layer]], *, pass_: Pass) -> Draw:
     while True:
         network, layer = rng.choice(listed)
-        height, width = layer.input_size
-        layout: Layout = "nchw" if height == 1 else rng.choice(("nhwc", "nchw"))
+        layout: Layout = "nchw" if layer.input_size[-2] == 1 else rng.choice(("nhwc", "nchw"))
         changed = Layer(
             channels=_channels(rng, layer.channels),
-            input_size=(_odd(rng, height), _odd(rng, width)),
+            input_size=tuple(_odd(rng, size) for size in layer.input_size),
             kernel=layer.kernel,
             stride=layer.stride,
             padding=layer.padding,
             count=1,
+            dilation=layer.dilation,
         )
         batch = rng.randint(1, _MOST_BATCH)
         workload = changed.workload(pass_, batch=batch, dtype="float32", layout=layout, bias=False)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dwconv.call.active import active as active
     from dwconv.call.functional import conv1d as conv1d
     from dwconv.call.functional import conv2d as conv2d
+    from dwconv.call.functional import conv3d as conv3d
     from dwconv.call.functional import reset as reset
     from dwconv.errors import DwconvError as DwconvError
     from dwconv.errors import DwconvWarning as DwconvWarning
@@ -41,6 +42,7 @@ _HOMES = {
     "active": "dwconv.call.active",
     "conv1d": "dwconv.call.functional",
     "conv2d": "dwconv.call.functional",
+    "conv3d": "dwconv.call.functional",
     "convert": "dwconv.model.convert",
     "explain": "dwconv.reporting.explanation",
     "layers": "dwconv.model.layers",
@@ -54,8 +56,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "DwconvError", "DwconvWarning", "active", "conv1d", "conv2d", "convert", "explain", "layers", "load_pack", "nn",
-    "report", "reset", "revert", "summary", "tune",
+    "DwconvError", "DwconvWarning", "active", "conv1d", "conv2d", "conv3d", "convert", "explain", "layers",
+    "load_pack", "nn", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

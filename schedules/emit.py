@@ -6,7 +6,7 @@ A Python ``for`` over these generators emits a loop in the kernel; over ``range`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -36,6 +36,16 @@ def serial(name: str, *bounds: Expr) -> Iterator[Expr]:
         return
     with T.serial(start, stop) as index:
         yield IRBuilder.name(name, index)
+
+
+def taps_of(kernel: Sequence[int]) -> Iterator[tuple[Expr, ...]]:
+    """Loops over all taps of a kernel: (kh, kw), or (kd, kh, kw)."""
+    if not kernel:
+        yield ()
+        return
+    for first in serial(("kw", "kh", "kd")[len(kernel) - 1], kernel[0]):
+        for rest in taps_of(kernel[1:]):
+            yield (first, *rest)
 
 
 @contextlib.contextmanager
@@ -86,6 +96,11 @@ def turns_inside(at: Expr, step: int, count: int, *, size: int) -> tuple[Expr, E
         first, stop = ceil_div(at - (size - 1), -step), at // -step + 1
     first = bind("first", most(first, 0))
     return first, bind("stop", most(first, least(stop, count)))
+
+
+def divided(value: Expr, divisor: int) -> tuple[Expr, Expr]:
+    """The quotient and the rest."""
+    return (value, 0) if divisor == 1 else (value // divisor, value % divisor)
 
 
 def nest(order: str, loops: dict[str, Callable[[], Iterator[Any]]]) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dwconv.problems.workload import ITEMSIZE, DType, Pass, Workload
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.taps import Axes, Axis
 
 GATHERS: tuple[Pass, ...] = ("fprop", "dgrad")
 """The passes that are such a sum."""
@@ -20,8 +20,7 @@ class Gather:
 
     source: str
     result: str
-    rows: Axis
-    columns: Axis
+    axes: Axes
     channels: int
     """Channels of the result."""
     dtype: DType = "float32"
@@ -41,8 +40,7 @@ class Gather:
         return cls(
             source="x",
             result="y",
-            rows=Axis.of_convolution(workload, 0),
-            columns=Axis.of_convolution(workload, 1),
+            axes=Axes.of_convolution(workload),
             channels=workload.out_channels,
             dtype=workload.dtype,
             fan_out=workload.multiplier,
@@ -55,12 +53,23 @@ class Gather:
         return cls(
             source="dy",
             result="dx",
-            rows=Axis.of_input_gradient(workload, 0),
-            columns=Axis.of_input_gradient(workload, 1),
+            axes=Axes.of_input_gradient(workload),
             channels=workload.channels,
             dtype=workload.dtype,
             fan_in=workload.multiplier,
         )
+
+    @property
+    def depths(self) -> Axis:
+        return self.axes.depths
+
+    @property
+    def rows(self) -> Axis:
+        return self.axes.rows
+
+    @property
+    def columns(self) -> Axis:
+        return self.axes.columns
 
     @property
     def itemsize(self) -> int:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 from dwconv.problems.workload import Workload
+
+DEPTH, HEIGHT, WIDTH = -3, -2, -1
+"""The axes of an image, counted from the last; 2-D has no depth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +36,20 @@ class Axis:
     shift: int
 
     @classmethod
-    def of_convolution(cls, workload: Workload, axis: Literal[0, 1]) -> Axis:
+    def of_convolution(cls, workload: Workload, axis: int) -> Axis:
         """y[o] = Σ x[o·stride + k·dilation − padding] · w[k]."""
+        if -axis > workload.axes:
+            return _NO_AXIS
         return cls(
             outputs=workload.output_size[axis], inputs=workload.input_size[axis], taps=workload.kernel[axis],
             up=workload.stride[axis], down=1, step=workload.dilation[axis], shift=-workload.padding[axis][0],
         )  # fmt: skip
 
     @classmethod
-    def of_input_gradient(cls, workload: Workload, axis: Literal[0, 1]) -> Axis:
+    def of_input_gradient(cls, workload: Workload, axis: int) -> Axis:
         """dx[o] = Σ dy[(o + padding − k·dilation) / stride] · w[k]."""
+        if -axis > workload.axes:
+            return _NO_AXIS
         return cls(
             outputs=workload.input_size[axis], inputs=workload.output_size[axis], taps=workload.kernel[axis],
             up=1, down=workload.stride[axis], step=-workload.dilation[axis], shift=workload.padding[axis][0],
@@ -118,6 +125,52 @@ class Axis:
                 count = (self.taps - 1 - first) // period + 1
                 return TapLoop(first=first, period=period, count=count, at=at, delta=period * self.step // self.down)
         return None
+
+
+_NO_AXIS = Axis(outputs=1, inputs=1, taps=1, up=1, down=1, step=1, shift=0)
+"""The depth in 2-D."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """The axes of a pass: what has a depth of its own is 3-D."""
+
+    depths: Axis
+    rows: Axis
+    columns: Axis
+    is_3d: bool = False
+
+    @classmethod
+    def of_convolution(cls, workload: Workload) -> Axes:
+        """From y to x."""
+        return cls._of(workload, Axis.of_convolution)
+
+    @classmethod
+    def of_input_gradient(cls, workload: Workload) -> Axes:
+        """From dx to dy."""
+        return cls._of(workload, Axis.of_input_gradient)
+
+    @classmethod
+    def _of(cls, workload: Workload, axis: Callable[[Workload, int], Axis]) -> Axes:
+        depths, rows, columns = (axis(workload, number) for number in (DEPTH, HEIGHT, WIDTH))
+        return cls(depths=depths, rows=rows, columns=columns, is_3d=workload.axes == 3)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """(height, width) or, in 3-D, (depth, height, width); so are the next two."""
+        return self.index(self.depths.inputs, self.rows.inputs, self.columns.inputs)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return self.index(self.depths.outputs, self.rows.outputs, self.columns.outputs)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        return self.index(self.depths.taps, self.rows.taps, self.columns.taps)
+
+    def index(self, depth: Any, *others: Any) -> tuple[Any, ...]:
+        """The indices of a position in a tensor; in 2-D it has none for the depth."""
+        return (depth, *others) if self.is_3d else others
 
 
 @cache

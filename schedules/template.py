@@ -42,6 +42,8 @@ class ScheduleTemplate(Generic[AnyTarget]):
     pass_: Pass
     layout: Layout
     """How the kernel's tensors lie in memory."""
+    most_axes: int = 2
+    """Three if it also runs 3-D workloads, whose tensors have the depth before the height."""
     misfit: Callable[[Workload, AnyTarget], str | None] = lambda *_: None
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, AnyTarget], ConfigSpace]
@@ -134,4 +136,6 @@ def _why_unfit(candidate: ScheduleTemplate[Any], workload: Workload, target: Tar
     convolution."""
     if candidate.layout != workload.layout and candidate.device != "cpu":
         return f"it is for {candidate.layout}, the workload is {workload.layout}"
+    if workload.axes > candidate.most_axes:
+        return f"it is for {candidate.most_axes}-D, the workload is {workload.axes}-D"
     return candidate.misfit(workload, target)

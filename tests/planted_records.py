@@ -16,8 +16,8 @@ from dwconv.system import versions
 
 def workload_of(
     *,
-    shape: tuple[int, int, int, int] = (2, 8, 9, 7),
-    kernel: tuple[int, int] = (3, 3),
+    shape: tuple[int, ...] = (2, 8, 9, 7),
+    kernel: tuple[int, ...] = (3, 3),
     stride: int = 1,
     padding: int = 1,
     multiplier: int = 1,
@@ -25,7 +25,7 @@ def workload_of(
     layout: Layout = "nhwc",
     bias: bool = False,
 ) -> Workload:
-    """A workload, from its input shape (N, C, H, W) and what the test cares for."""
+    """A workload, from its input shape, (N, C, H, W) or (N, C, D, H, W), and what the test cares for."""
     problem = Workload(
         pass_="fprop",
         batch=shape[0],
@@ -33,8 +33,9 @@ def workload_of(
         input_size=shape[2:],
         kernel=kernel,
         multiplier=multiplier,
-        stride=(stride, stride),
-        padding=((padding, padding), (padding, padding)),
+        stride=(stride,) * len(kernel),
+        padding=((padding, padding),) * len(kernel),
+        dilation=(1,) * len(kernel),
         layout=layout,
         bias=bias,
     )

@@ -1,8 +1,8 @@
 """The road of a call, from ``conv2d`` to a kernel. Imports only run down it, and so does the input.
 
-    active         F.conv1d, F.conv2d, where a mode sends them on
+    active         F.conv1d, F.conv2d, F.conv3d, where a mode sends them on
         │
-    functional     conv1d, conv2d ──► native          what C++ has learnt goes no further
+    functional     conv1d, conv2d, conv3d ──► native          what C++ has learnt goes no further
         │  does anybody look at the call besides eager autograd? (watchers)
         ├── no ──► quick         remembers calls ──► teaching          the first of its kind is taught to C++
         │            │

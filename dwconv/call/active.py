@@ -9,17 +9,17 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from dwconv.call.arguments import Arguments
-from dwconv.call.functional import conv1d, conv2d
+from dwconv.call.functional import conv1d, conv2d, conv3d
 from dwconv.errors import InvalidWorkload
 
-AXES: dict[object, int] = {torch.conv1d: 1, torch.conv2d: 2}
+AXES: dict[object, int] = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 """PyTorch's functions; ``torch.nn.functional`` has the same."""
-_OURS = {1: conv1d, 2: conv2d}
+_OURS = {1: conv1d, 2: conv2d, 3: conv3d}
 
 
 def active() -> TorchFunctionMode:
-    """A context in which depthwise calls of ``F.conv1d`` and ``F.conv2d`` (``torch.conv1d``, ``torch.conv2d``) go to
-    ``dwconv.conv1d`` and ``dwconv.conv2d``. Everything else is untouched, errors too.
+    """A context in which depthwise calls of ``F.conv1d``, ``F.conv2d`` and ``F.conv3d`` (``torch.conv1d`` and so on) go
+    to ``dwconv.conv1d``, ``dwconv.conv2d`` and ``dwconv.conv3d``. Everything else is untouched, errors too.
 
     It is a ``TorchFunctionMode``: of this thread alone, and it may be nested. The backward pass need not be inside.
     Every call of a PyTorch function inside costs some microseconds more.

@@ -1,4 +1,4 @@
-"""Arguments: what a user gave. Call: the same, checked, as a convolution of images.
+"""Arguments: what a user gave. Call: the same, checked, as a convolution of images or, in 3-D, of volumes.
 
 A 1-D convolution is one of height 1; what has no batch is a batch of 1.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 from dwconv.errors import InvalidArgument, InvalidCall, InvalidWorkload
 from dwconv.problems import pytorch
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import Layout, Pair, by, resolve_padding
+from dwconv.problems.workload import SIDES, Layout, by, resolve_padding
 
 Size = int | Sequence[int]
 Padding = Size | str | Sequence[Sequence[int]]
@@ -24,8 +24,8 @@ Ints = tuple[int, ...]
 
 
 class Arguments(NamedTuple):
-    """Arguments as the user gave them to ``conv1d`` or ``conv2d``. A tuple, because one is made in every call that C++
-    does not take, in a third of the time that a frozen dataclass takes."""
+    """Arguments as the user gave them to ``conv1d``, ``conv2d`` or ``conv3d``. A tuple, because one is made in every
+    call that C++ does not take, in a third of the time that a frozen dataclass takes."""
 
     input: Tensor
     weight: Tensor
@@ -35,12 +35,12 @@ class Arguments(NamedTuple):
     dilation: Size
     groups: int | None
     axes: int
-    """1 for ``conv1d``, 2 for ``conv2d``."""
+    """1 for ``conv1d``, 2 for ``conv2d``, 3 for ``conv3d``."""
 
     def images(self) -> tuple[Tensor, Tensor]:
-        """x as (N, C, H, W) and w as (C·multiplier, 1, KH, KW): views."""
+        """x as (N, C, H, W) and w as (C·multiplier, 1, KH, KW), or both with a depth before the height: views."""
         x = self.input if self.input.dim() == self.axes + 2 else self.input.unsqueeze(0)
-        return (x, self.weight) if self.axes == 2 else (x.unsqueeze(2), self.weight.unsqueeze(2))
+        return (x, self.weight) if self.axes > 1 else (x.unsqueeze(2), self.weight.unsqueeze(2))
 
     def as_given(self, image: Tensor) -> Tensor:
         """A result with the axes of ``input``."""
@@ -54,8 +54,8 @@ class Arguments(NamedTuple):
         if groups is None:
             groups = input.size(-axes - 1) if input.dim() > axes else 1
         if has_sides(padding):
-            (rows, columns), surplus = pytorch.split_padding(_sides(padding, axes=axes))
-            input, padding = pytorch.padded(input, surplus), (rows, columns)[-axes:]
+            least, surplus = pytorch.split_padding(_sides(padding, axes=axes))
+            input, padding = pytorch.padded(input, surplus), least[-axes:]
         return pytorch.OPS[axes](input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -65,9 +65,9 @@ class Call:
 
     given: Arguments
     x: Tensor
-    """(N, C, H, W)"""
+    """(N, C, H, W) or (N, C, D, H, W)"""
     w: Tensor
-    """(C·multiplier, 1, KH, KW)"""
+    """(C·multiplier, 1, KH, KW) or (C·multiplier, 1, KD, KH, KW)"""
     problem: Problem
 
     @classmethod
@@ -83,8 +83,8 @@ class Call:
         elif has_sides(given.padding):
             padding = _sides(given.padding, axes=given.axes)
         else:
-            pad_h, pad_w = _per_axis("padding", cast(Size, given.padding), axes=given.axes, least=0)
-            padding = (pad_h, pad_h, pad_w, pad_w)
+            both_sides = _per_axis("padding", cast(Size, given.padding), axes=given.axes, least=0)
+            padding = tuple(side for number in both_sides for side in (number, number))
         _check_size(size=x.shape[2:], kernel=w.shape[2:], padding=padding, dilations=dilations)
         problem = Problem(
             input_shape=tuple(x.shape),
@@ -108,11 +108,21 @@ def _check_types(given: Arguments) -> None:
             raise InvalidArgument(f"{name} must be a Tensor, not {type(tensor).__name__}")
 
 
+_SIZES = {1: "L", 2: "H, W", 3: "D, H, W"}
+_KERNELS = {1: "K", 2: "KH, KW", 3: "KD, KH, KW"}
+_SIDES = {
+    1: "((left, right),)",
+    2: "((top, bottom), (left, right))",
+    3: "((front, back), (top, bottom), (left, right))",
+}
+"""By the number of axes: an input without batch and channels, a kernel, padding per side."""
+
+
 def _check_tensors(given: Arguments) -> None:
     input, weight, bias, axes = given.input, given.weight, given.bias, given.axes
     if input.dim() not in (axes + 1, axes + 2):
-        wanted = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)"}[axes]
-        raise InvalidCall(f"input of shape {by(input.shape)} is not {wanted}")
+        size = _SIZES[axes]
+        raise InvalidCall(f"input of shape {by(input.shape)} is not (N, C, {size}) or (C, {size})")
     channels = input.shape[-axes - 1]
     out_channels = weight.shape[0] if weight.dim() else 0
     if given.groups is not None and given.groups != channels:
@@ -121,7 +131,7 @@ def _check_tensors(given: Arguments) -> None:
             f"use groups={channels}, or torch.nn.functional.conv{axes}d"
         )
     if weight.dim() != axes + 2 or weight.shape[1] != 1 or channels == 0 or out_channels % channels or not out_channels:
-        wanted = {1: "(C·multiplier, 1, K)", 2: "(C·multiplier, 1, KH, KW)"}[axes]
+        wanted = f"(C·multiplier, 1, {_KERNELS[axes]})"
         raise InvalidCall(f"weight of shape {by(weight.shape)} is not {wanted} with C={channels} input channels")
     if bias is not None and bias.shape != (out_channels,):
         raise InvalidCall(f"bias of shape {by(bias.shape)} does not fit {out_channels} output channels")
@@ -155,7 +165,7 @@ def _lies_channels_last(tensor: Tensor) -> bool:
     if strides[1] == 0:
         return False
     least = 0
-    for axis in (1, 3, 2, 0):
+    for axis in (1, *range(tensor.dim() - 1, 1, -1), 0):
         if sizes[axis] == 0 or strides[axis] < least or (axis == 0 and least == strides[1]):
             return False
         least = strides[axis] * sizes[axis]
@@ -165,8 +175,9 @@ def _lies_channels_last(tensor: Tensor) -> bool:
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Pair:
-    """``value`` as (height, width); a 1-D convolution has a height on which nothing happens: stride 1, padding 0."""
+def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Ints:
+    """``value`` as (height, width) or (depth, height, width); a 1-D convolution has a height on which nothing happens:
+    stride 1, padding 0."""
     values = whole(name, value)
     if isinstance(values, int):
         values = (values,) * axes
@@ -177,25 +188,24 @@ def _per_axis(name: str, value: Size, *, axes: int, least: int) -> Pair:
     for number in values:
         if number < least:
             raise InvalidCall(f"{name}={number} must be at least {least}")
-    return (values[0], values[1]) if axes == 2 else (least, values[0])
+    return (least, *values) if axes == 1 else values
 
 
 def has_sides(padding: Padding) -> TypeGuard[Sequence[Sequence[int]]]:
-    """True if each side has a padding of its own: ((top, bottom), (left, right)), or ((left, right),)."""
+    """True if each side has a padding of its own, a pair for each axis: ((top, bottom), (left, right))."""
     return isinstance(padding, (tuple, list)) and any(isinstance(side, (tuple, list)) for side in padding)
 
 
-def _sides(padding: Sequence[Sequence[int]], *, axes: int) -> tuple[int, int, int, int]:
-    """(top, bottom, left, right)"""
+def _sides(padding: Sequence[Sequence[int]], *, axes: int) -> Ints:
+    """(top, bottom, left, right), in 3-D (front, back, top, bottom, left, right)"""
     pairs = [tuple(pair) if isinstance(pair, (tuple, list)) else () for pair in padding]
     if len(pairs) != axes or any(len(pair) != 2 for pair in pairs):
-        wanted = {1: "((left, right),)", 2: "((top, bottom), (left, right))"}[axes]
-        raise InvalidCall(f"padding={padding} is not one number, or {axes}, or {wanted}")
-    for number in (number for pair in pairs for number in pair):
+        raise InvalidCall(f"padding={padding} is not one number, or {axes}, or {_SIDES[axes]}")
+    sides = tuple(number for pair in pairs for number in pair)
+    for number in sides:
         if number < 0:
             raise InvalidCall(f"padding={number} must be at least 0")
-    (top, bottom), (left, right) = pairs if axes == 2 else ((0, 0), *pairs)
-    return top, bottom, left, right
+    return (0, 0, *sides) if axes == 1 else sides
 
 
 def whole(name: str, value: Any) -> int | Ints:
@@ -213,21 +223,20 @@ def whole(name: str, value: Any) -> int | Ints:
         raise InvalidArgument(f"{name}={value!r} is not a whole number, or one for each axis") from None
 
 
-def _named_padding(padding: str, w: Tensor, *, strides: Pair, dilations: Pair) -> tuple[int, int, int, int]:
-    """``"same"`` or ``"valid"`` as (top, bottom, left, right)."""
-    kernel_h, kernel_w = w.shape[2:]
+def _named_padding(padding: str, w: Tensor, *, strides: Ints, dilations: Ints) -> Ints:
+    """``"same"`` or ``"valid"`` as (top, bottom, left, right), in 3-D with (front, back) before."""
     try:
-        rows, columns = resolve_padding(padding, kernel=(kernel_h, kernel_w), stride=strides, dilation=dilations)
+        pairs = resolve_padding(padding, kernel=tuple(w.shape[2:]), stride=strides, dilation=dilations)
     except InvalidWorkload as error:
         raise InvalidCall(str(error)) from None
-    return (*rows, *columns)
+    return tuple(side for pair in pairs for side in pair)
 
 
 def _check_size(*, size: Ints, kernel: Ints, padding: Ints, dilations: Ints) -> None:
-    for axis in (0, 1):
+    for axis in range(len(size)):
         padded = size[axis] + padding[2 * axis] + padding[2 * axis + 1]
         if padded <= dilations[axis] * (kernel[axis] - 1) or kernel[axis] == 0:
             raise InvalidCall(
                 f"kernel={by(kernel)} with dilation={by(dilations)} does not fit the input of {by(size)} "
-                f"padded by {by(padding)} (top, bottom, left, right); use a smaller kernel or more padding"
+                f"padded by {by(padding)} ({', '.join(SIDES[-len(padding) :])}); use a smaller kernel or more padding"
             )

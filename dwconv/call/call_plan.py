@@ -24,7 +24,6 @@ from dwconv.dispatch.knowledge import database
 from dwconv.errors import Untuned
 from dwconv.errors import warn as _warn
 from dwconv.kernels.cpu import first_line
-from dwconv.problems.memory_format import MEMORY_FORMAT
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.tune_command import tune_command
@@ -74,7 +73,7 @@ class Plan:
         self.is_pytorch = not self._refused and all(each.provider == "pytorch" for each in decisions.values())
         """True if PyTorch's own op runs every pass."""
         self.problem = problem
-        self.memory_format = MEMORY_FORMAT[problem.layout]
+        self.memory_format = problem.memory_format
         self.device = device
         self.target = target
         """With as many threads as PyTorch uses in its calls; None where there can be no kernels."""

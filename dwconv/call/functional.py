@@ -1,5 +1,5 @@
-"""``conv1d`` and ``conv2d``: depthwise convolution with exactly the meaning of PyTorch's, on tuned kernels where they
-are faster."""
+"""``conv1d``, ``conv2d`` and ``conv3d``: depthwise convolution with exactly the meaning of PyTorch's, on tuned kernels
+where they are faster."""
 
 from __future__ import annotations
 
@@ -60,6 +60,27 @@ def conv1d(
         if y is not None:
             return y
     return _convolve(conv1d, Arguments(input, weight, bias, stride, padding, dilation, groups, 1))
+
+
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    groups: int | None = None,
+) -> Tensor:
+    """``torch.nn.functional.conv3d(…, groups=in_channels)``, differentiable to any order.
+
+    ``input`` is (N, C, D, H, W) or (C, D, H, W), contiguous or channels_last_3d, ``weight`` (C·multiplier, 1, KD, KH,
+    KW), and padding per side is ((front, back), (top, bottom), (left, right)); the rest is as in ``conv2d``.
+    """
+    if not torch.compiler.is_compiling():
+        y: Tensor | None = native.convolve(input, weight, bias, stride, padding, dilation, groups, 3)
+        if y is not None:
+            return y
+    return _convolve(conv3d, Arguments(input, weight, bias, stride, padding, dilation, groups, 3))
 
 
 def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:

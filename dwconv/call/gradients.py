@@ -16,9 +16,11 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from dwconv.problems import pytorch
+
 
 class Passes(Protocol):
-    """Who runs the passes of one convolution. Images are (N, C, H, W)."""
+    """Who runs the passes of one convolution. Images are (N, C, H, W) or (N, C, D, H, W)."""
 
     def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
         """y"""
@@ -65,7 +67,7 @@ def gradients(passes: Passes, tied: Tied, needs: Needs) -> Tied:
             dw = passes.wgrad(x, y)
     elif needs.bias:
         assert y is not None
-        db = y.sum((0, 2, 3))
+        db = pytorch.dbias(y)
     if needs.y:
         assert x is not None and w is not None
         dy = passes.fprop(x, w, bias)

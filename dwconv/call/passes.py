@@ -40,7 +40,8 @@ class PlannedPasses:
         elif kernel.workload.bias:
             y = _run(kernel, self.dense, x, w, bias)
         else:
-            y = _run(kernel, self.dense, x, w).add_(bias.view(-1, 1, 1))  # nobody has seen it yet
+            y = _run(kernel, self.dense, x, w)
+            y.add_(bias.view(-1, *[1] * (y.dim() - 2)))  # nobody has seen it yet
         return y
 
     def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:
@@ -68,7 +69,7 @@ class PlannedPasses:
         elif kernel.workload.bias:
             dw, dbias = _run(kernel, self.dense, x, dy)
         else:
-            dw, dbias = _run(kernel, self.dense, x, dy), dy.sum((0, 2, 3))
+            dw, dbias = _run(kernel, self.dense, x, dy), pytorch.dbias(dy)
         return with_strides(dw, self.weight_strides), dbias
 
     def given(self, dy: Tensor) -> PlannedPasses:

@@ -46,7 +46,7 @@ def convolve(given: Arguments) -> Tensor:
     passes.plan.tally.count(weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:
         return given.on_pytorch()
-    is_image = axes == 2 and input.dim() == 4
+    is_image = axes > 1 and input.dim() == axes + 2
     x, w = (input, weight) if is_image else given.images()
     y: Tensor = _apply(x, w, bias, passes) if trains else passes.fprop(x, w, bias)  # type: ignore[no-untyped-call]
     return y if is_image else given.as_given(y)

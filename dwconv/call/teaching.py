@@ -88,9 +88,9 @@ class _WatchedBackward:
 
     passes: DispatchedPasses
     y_shape: Ints
-    """(N, C·multiplier, OH, OW)"""
+    """(N, C·multiplier, OH, OW) or (N, C·multiplier, OD, OH, OW)"""
     w_shape: Ints
-    """(C·multiplier, 1, KH, KW)"""
+    """(C·multiplier, 1, KH, KW) or (C·multiplier, 1, KD, KH, KW)"""
     x_as_given: Ints
     w_as_given: Ints
     """With the user's axes, as the tensors come and the gradients go."""

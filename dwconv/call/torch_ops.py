@@ -4,7 +4,8 @@
 made of the others, as ``gradients`` says, so derivatives of any order work.
 
 ``layout`` (``nchw`` or ``nhwc``) says how x, y, dx and dy are meant to lie in memory; results lie so, whatever the
-arguments do. ``padding`` is (top, bottom, left, right); shapes are PyTorch's, for 1-D with a height of 1.
+arguments do. Sizes are (height, width), ``padding`` (top, bottom, left, right), in 3-D with the depth, or front and
+back, before; shapes are PyTorch's, for 1-D with a height of 1.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.wanted import wanted
-from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Layout
 
-_GEOMETRY = "int[2] stride, int[4] padding, int[2] dilation, str layout"
+_GEOMETRY = "int[] stride, int[] padding, int[] dilation, str layout"
 
 _library: Any = Library("dwconv", "DEF")  # type: ignore[no-untyped-call]
 for _schema in (
     f"fprop(Tensor x, Tensor w, Tensor? bias, {_GEOMETRY}) -> Tensor",
     f"dgrad(Tensor dy, Tensor w, SymInt[] input_shape, {_GEOMETRY}) -> Tensor",
-    f"wgrad(Tensor x, Tensor dy, SymInt[2] kernel_size, {_GEOMETRY}) -> Tensor",
-    f"wgrad_bias(Tensor x, Tensor dy, SymInt[2] kernel_size, {_GEOMETRY}) -> (Tensor, Tensor)",
+    f"wgrad(Tensor x, Tensor dy, SymInt[] kernel_size, {_GEOMETRY}) -> Tensor",
+    f"wgrad_bias(Tensor x, Tensor dy, SymInt[] kernel_size, {_GEOMETRY}) -> (Tensor, Tensor)",
 ):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 
@@ -148,7 +149,7 @@ def _fprop_fake(
         (x.shape[2 + axis] + padding[2 * axis] + padding[2 * axis + 1] - dilation[axis] * (w.shape[2 + axis] - 1) - 1)
         // stride[axis]
         + 1
-        for axis in (0, 1)
+        for axis in range(x.dim() - 2)
     ]
     return _empty((x.shape[0], w.shape[0], *sizes), like=x, layout=layout)
 
@@ -166,7 +167,8 @@ def _wgrad_bias_fake(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -
 
 
 def _empty(shape: Ints, *, like: Tensor, layout: Layout) -> Tensor:
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=MEMORY_FORMAT[layout])
+    lies = memory_format(layout, axes=len(shape) - 2)
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=lies)
 
 
 # -- its derivative --------------------------------------------------------------------------------------------------

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
 from dwconv.problems.workload import (
+    AXES,
     DTYPES,
     LAYOUTS,
     PASSES,
+    SIDES,
     Padding,
-    Pair,
     Pass,
+    Sizes,
     Workload,
-    as_pair,
+    along,
     by,
     resolve_padding,
 )
@@ -131,16 +133,22 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
     """Add ``--shape`` … ``--layout`` and ``--target``; ``workload_from`` and ``parse_target`` read them."""
     group = parser.add_argument_group("workload")
     group.add_argument(
-        "--shape", metavar="N,C,H,W", required=shape_required, help="shape of the input; give 1-D as N,C,1,L"
+        "--shape",
+        metavar="N,C,H,W|N,C,D,H,W",
+        required=shape_required,
+        help="shape of the input; give 1-D as N,C,1,L",
     )
-    group.add_argument("--kernel", metavar="K|KH,KW", required=shape_required, help="kernel size, such as 3 or 1,31")
-    group.add_argument("--stride", metavar="S|SH,SW", default="1", help="default 1")
+    group.add_argument(
+        "--kernel", metavar="K|KH,KW|KD,KH,KW", required=shape_required, help="kernel size, such as 3 or 1,31"
+    )
+    group.add_argument("--stride", metavar="S|SH,SW|SD,SH,SW", default="1", help="default 1")
     group.add_argument(
         "--padding",
         metavar="P|PH,PW|TOP,BOTTOM,LEFT,RIGHT|same|valid",
-        help="default (kernel-1)*dilation/2 rounded down: what keeps the size for an odd kernel",
+        help="default (kernel-1)*dilation/2 rounded down: what keeps the size for an odd kernel; in 3-D PD,PH,PW, or "
+        "FRONT,BACK before the others",
     )
-    group.add_argument("--dilation", metavar="D|DH,DW", default="1", help="default 1")
+    group.add_argument("--dilation", metavar="D|DH,DW|DD,DH,DW", default="1", help="default 1")
     group.add_argument(
         "--multiplier", metavar="M", type=whole, default=1, help="output channels per channel, default 1"
     )
@@ -163,15 +171,19 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
 def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
     """The workload that the arguments name, for one pass. Raises InvalidWorkload."""
     shape = integers("shape", args.shape)
-    if len(shape) != 4:
-        raise InvalidWorkload(f"shape={args.shape} has {len(shape)} sizes, not 4 (N,C,H,W); give 1-D as N,C,1,L")
-    batch, channels, height, width = shape
-    kernel, stride, dilation = (_pair(name, getattr(args, name)) for name in ("kernel", "stride", "dilation"))
+    if len(shape) not in (4, 5):
+        raise InvalidWorkload(
+            f"shape={args.shape} has {len(shape)} sizes, not 4 (N,C,H,W) or 5 (N,C,D,H,W); give 1-D as N,C,1,L"
+        )
+    batch, channels, *size = shape
+    kernel, stride, dilation = (
+        _sizes(name, getattr(args, name), axes=len(size)) for name in ("kernel", "stride", "dilation")
+    )
     problem = Workload(
         pass_="fprop",
         batch=batch,
         channels=channels,
-        input_size=(height, width),
+        input_size=tuple(size),
         kernel=kernel,
         multiplier=args.multiplier,
         stride=stride,
@@ -213,25 +225,30 @@ def checked_pass(name: str) -> Pass:
     raise InvalidWorkload(f"pass={name} is unknown; use one of {', '.join(PASSES)}")
 
 
-def _padding(text: str | None, *, kernel: Pair, stride: Pair, dilation: Pair) -> Padding:
+def _padding(text: str | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Padding:
+    axes = len(kernel)
     given: str | tuple[int, ...] | None = text
     if text is not None and text not in ("same", "valid"):
         try:
             given = integers("padding", text)
         except InvalidWorkload:
             given = ()
-        if len(given) == 4:
-            return ((given[0], given[1]), (given[2], given[3]))
-        if len(given) not in (1, 2):
-            raise InvalidWorkload(f"padding={text} is not P, PH,PW, TOP,BOTTOM,LEFT,RIGHT, same or valid")
+        if len(given) == 2 * axes:
+            return tuple(zip(given[::2], given[1::2], strict=True))
+        if len(given) not in (1, axes):
+            sides = ",".join(SIDES[-2 * axes :]).upper()
+            raise InvalidWorkload(f"padding={text} is not P, {_PADDINGS[axes]}, {sides}, same or valid")
     return resolve_padding(given, kernel=kernel, stride=stride, dilation=dilation)
 
 
-def _pair(name: str, text: str) -> tuple[int, int]:
+_PADDINGS = {2: "PH,PW", 3: "PD,PH,PW"}
+
+
+def _sizes(name: str, text: str, *, axes: int) -> Sizes:
     sizes = integers(name, text)
-    if len(sizes) > 2:
-        raise InvalidWorkload(f"{name}={text} has {len(sizes)} sizes; give one, or two (height,width)")
-    return as_pair(name, sizes)
+    if len(sizes) not in (1, axes):
+        raise InvalidWorkload(f"{name}={text} has {len(sizes)} sizes; give one, or {axes} ({','.join(AXES[-axes:])})")
+    return along(name, sizes, axes=axes)
 
 
 def whole(text: str) -> int:

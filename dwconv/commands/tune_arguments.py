@@ -235,8 +235,10 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
     shape = integers("input", args.input)
     if min(shape) < 1:
         raise InvalidWorkload(f"input={args.input} has a size below 1")
-    if args.channels_last and len(shape) != 4:
-        raise InvalidWorkload(f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W)")
+    if args.channels_last and len(shape) not in (4, 5):
+        raise InvalidWorkload(
+            f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W) or 5 (N,C,D,H,W)"
+        )
     return ModelRequest(
         spec=args.model,
         input_shape=shape,

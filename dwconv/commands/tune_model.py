@@ -20,6 +20,7 @@ from dwconv.dispatch.decide import target_of
 from dwconv.errors import DwconvError, DwconvWarning, InvalidWorkload, described_error
 from dwconv.measure.step_share import step_ratio_at_most
 from dwconv.model.by_name import load_model
+from dwconv.problems.memory_format import memory_format
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload, by
 
@@ -48,12 +49,12 @@ def counts_of(request: ModelRequest, target: Target) -> Mapping[Workload, int]:
     """The same for the model that a command line names, made here with a random example. Where the target is not in
     this machine, the model runs on the CPU."""
     device = "cuda" if target.kind == "cuda" and target.present else "cpu"
-    memory_format = torch.channels_last if request.channels_last else torch.preserve_format
-    model = load_model(request.spec).train(request.trains)
-    model = model.to(device).to(memory_format=memory_format)  # type: ignore[call-overload]
-    example = _made_up(request).to(device)
+    lies = torch.preserve_format
     if request.channels_last:
-        example = example.to(memory_format=memory_format)
+        lies = memory_format("nhwc", axes=len(request.input_shape) - 2)
+    model = load_model(request.spec).train(request.trains)
+    model = model.to(device).to(memory_format=lies)  # type: ignore[call-overload]
+    example = _made_up(request).to(device).to(memory_format=lies)
     with _mixed_precision(request, device):
         try:
             discovery = discover(model, example, trains=request.trains)

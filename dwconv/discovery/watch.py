@@ -87,7 +87,7 @@ class Watch:
     # -- what the two modes tell ---------------------------------------------------------------------------------------
 
     def function(self, run: Callable[[], Tensor], given: Arguments, *, is_ours: bool) -> Tensor:
-        """A call of ``conv1d`` or ``conv2d``, PyTorch's or dwconv's; its result."""
+        """A call of ``conv1d``, ``conv2d`` or ``conv3d``, PyTorch's or dwconv's; its result."""
         call = Call.of(given) if is_ours else None  # first: it raises what the function itself would
         with self._ops_within() as ops:
             result = run()
@@ -157,9 +157,9 @@ class Watch:
 
 # -- as functions ----------------------------------------------------------------------------------------------------
 
-_AXES: dict[object, int] = {**AXES, functional.conv1d: 1, functional.conv2d: 2}
-_OURS = (functional.conv1d, functional.conv2d)
-_LAYERS = (nn.Conv1d, nn.Conv2d)
+_AXES: dict[object, int] = {**AXES, functional.conv1d: 1, functional.conv2d: 2, functional.conv3d: 3}
+_OURS = (functional.conv1d, functional.conv2d, functional.conv3d)
+_LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 class _Functions(TorchFunctionMode):
@@ -230,7 +230,7 @@ class _Op:
         stride, padding, dilation, transposed, _, groups, *_ = geometry
         ints = tuple(tuple(each) for each in (x.shape, w.shape, stride, padding, dilation))
         problem = None
-        if not transposed and x.dim() in (3, 4) and groups == x.shape[1]:
+        if not transposed and x.dim() in (3, 4, 5) and groups == x.shape[1]:
             problem = _problem_of(Arguments(x, w, bias, stride, padding, dilation, groups, x.dim() - 2))
         return cls(
             sizes=(*ints, transposed, groups, x.dtype),

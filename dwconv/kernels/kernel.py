@@ -24,7 +24,7 @@ import torch
 from dwconv import native
 from dwconv.errors import BuildError, InvalidCall
 from dwconv.kernels.artifact import Artifact, times_and_over
-from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES, ITEMSIZE, DType, Layout, Workload, by
 
 # Indices inside a kernel are 32-bit.
@@ -238,7 +238,10 @@ class _Operand:
     def of(cls, name: str, artifact: Artifact, *, device: str) -> _Operand:
         workload, is_image = artifact.candidate.workload, name in IMAGES
         shape = workload.shape_of(name)
-        lies = MEMORY_FORMAT[artifact.candidate.template.layout] if is_image else torch.contiguous_format
+        lies = given = torch.contiguous_format
+        if is_image:
+            lies = memory_format(artifact.candidate.template.layout, axes=workload.axes)
+            given = memory_format(workload.layout, axes=workload.axes)
         return cls(
             name=name,
             is_image=is_image,
@@ -246,7 +249,7 @@ class _Operand:
             strides=torch.empty(shape, device="meta", memory_format=lies).stride(),
             elements=math.prod(shape[1:] if is_image else shape),
             lies=lies,
-            given=MEMORY_FORMAT[workload.layout] if is_image else lies,
+            given=given,
             dtype=getattr(torch, workload.dtype),
             device=device,
             alignment=alignment_bytes(artifact.kind, workload.dtype),
@@ -292,11 +295,11 @@ def _freed(tensor: torch.Tensor) -> InvalidCall:
 def why_copied(tensor: torch.Tensor, *, layout: Layout, alignment: int) -> str | None:
     """Why a kernel that reads ``layout``, and tensors of that alignment, copies ``tensor`` first; None if it needs no
     copy."""
-    lies = tensor.permute(0, 2, 3, 1) if layout == "nhwc" else tensor
+    lies = tensor.movedim(1, -1) if layout == "nhwc" else tensor
     if not lies.is_contiguous():
         if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
             return "it is expanded, several of its elements are one in memory"
-        if tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last):
+        if tensor.is_contiguous() or tensor.movedim(1, -1).is_contiguous():
             return f"the kernel reads {layout}, it lies as {'nchw' if layout == 'nhwc' else 'nhwc'}"
         return f"it does not lie densely as {layout}, as a slice or a transposed tensor does not"
     if tensor.data_ptr() % alignment:

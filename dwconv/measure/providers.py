@@ -13,7 +13,7 @@ import torch
 
 from dwconv.measure.clock.timing import GLANCE, Call, Clock, time_in_turns
 from dwconv.problems import pytorch
-from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import LAYOUTS, Layout, Workload
 
@@ -32,9 +32,8 @@ def pytorch_calls(workload: Workload, *inputs: torch.Tensor) -> dict[str, Call]:
 
 def laid_out(workload: Workload, *inputs: torch.Tensor, layout: Layout) -> list[torch.Tensor]:
     """The inputs of a pass, laid out as a model converted to ``layout`` has them."""
-    return [
-        tensor.contiguous(memory_format=MEMORY_FORMAT[layout]) if tensor.dim() == 4 else tensor for tensor in inputs
-    ]
+    lies = memory_format(layout, axes=workload.axes)
+    return [tensor.contiguous(memory_format=lies) if tensor.dim() > 1 else tensor for tensor in inputs]
 
 
 def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]:
@@ -60,16 +59,15 @@ def better_layout(calls: dict[str, Call], *, clock: Clock) -> str:
 def _library(workload: Workload, layout: Layout, *, device: torch.device) -> str:
     """Who runs PyTorch's operator; ``pytorch`` where it does not tell."""
     dtype = getattr(torch, workload.dtype)
-    x, w = (
-        torch.zeros(workload.with_batch(1).shape_of(name), dtype=dtype, device=device).contiguous(
-            memory_format=MEMORY_FORMAT[layout]
-        )
-        for name in ("x", "w")
+    x, w = laid_out(
+        workload,
+        *(torch.zeros(workload.with_batch(1).shape_of(name), dtype=dtype, device=device) for name in ("x", "w")),
+        layout=layout,
     )
     padding, _ = pytorch.split_padding(Problem.of(workload).padding)
     try:
         backend = torch._C._select_conv_backend(
-            x, w, None, workload.stride, padding, workload.dilation, False, (0, 0), workload.channels
+            x, w, None, workload.stride, padding, workload.dilation, False, [0] * workload.axes, workload.channels
         )
     except (AttributeError, RuntimeError, TypeError):  # private, so it may change
         return "pytorch"
@@ -77,4 +75,4 @@ def _library(workload: Workload, layout: Layout, *, device: torch.device) -> str
 
 
 def _lies_channels_last(tensor: torch.Tensor) -> bool:
-    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
+    return tensor.movedim(1, -1).is_contiguous() and not tensor.is_contiguous()

@@ -29,7 +29,7 @@ Model = TypeVar("Model", bound=nn.Module)
 def convert(
     model: Model, example_inputs: Any = None, *, seconds: float | None = None, functional: bool | None = None
 ) -> Model:
-    """Let the depthwise ``nn.Conv1d`` and ``nn.Conv2d`` layers of ``model`` run on tuned kernels, in place.
+    """Let the depthwise ``nn.Conv1d``, ``Conv2d`` and ``Conv3d`` of ``model`` run on tuned kernels, in place.
 
     Returns ``model``, the same object; ``dwconv.summary(model)`` tells what was done. The layers stay the objects they
     are, with their parameters, hooks, mode and names; only their class changes, to a subclass of what it was. So
@@ -42,9 +42,10 @@ def convert(
     next call on, and is remembered in the user's own log. After ``seconds``, 60 by default, no further pass is begun;
     those with most to win came first. Call it on every rank of a distributed job: one races for all.
 
-    ``functional``: what becomes of calls of ``F.conv1d`` and ``F.conv2d`` in the model's own code, on the weight of a
-    layer or on any other. True: the forward pass of the model runs under ``dwconv.active``. None, the default: so do
-    the modules that made such calls in the example; without an example none. False: these calls stay on PyTorch's op.
+    ``functional``: what becomes of calls of ``F.conv1d``, ``F.conv2d`` and ``F.conv3d`` in the model's own code, on the
+    weight of a layer or on any other. True: the forward pass of the model runs under ``dwconv.active``. None, the
+    default: so do the modules that made such calls in the example; without an example none. False: these calls stay on
+    PyTorch's op.
 
     Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
     InvalidChoice for ``seconds`` that are no time. Then, and after ctrl-C, nothing in the model has changed; what was

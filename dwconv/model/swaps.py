@@ -15,7 +15,7 @@ from dwconv.model.converted_classes import (
     same_padding_class,
 )
 from dwconv.model.same_padding import pads_the_same
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+from dwconv.nn import LAYERS, DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
 from dwconv.problems.workload import by
 
 
@@ -43,14 +43,13 @@ def swap_layers(model: nn.Module, swaps: Swaps) -> ConversionSummary:
     """Give every depthwise layer that can be converted its class."""
     converted, skipped, before = [], [], 0
     for name, module in model.named_modules():
-        if not isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) or module.groups == 1:
+        if not isinstance(module, Convolution) or module.groups == 1:
             continue
-        if isinstance(module, (DepthwiseConv1d, DepthwiseConv2d)):
+        if isinstance(module, LAYERS):
             before += 1
         elif reason := why_left(module):
             skipped.append(ConvertedLayer(name, f"stays {type(module).__name__}: {reason}"))
         else:
-            assert not isinstance(module, nn.Conv3d)
             swaps.swap(module, _class_for(module))
             converted.append(ConvertedLayer(name, _sizes(module)))
     return ConversionSummary(converted=tuple(converted), skipped=tuple(skipped), converted_before=before)
@@ -58,26 +57,33 @@ def swap_layers(model: nn.Module, swaps: Swaps) -> ConversionSummary:
 
 # -- which class a layer gets -----------------------------------------------------------------------------------------
 
-_DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {nn.Conv1d: DepthwiseConv1d, nn.Conv2d: DepthwiseConv2d}
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+"""PyTorch's layers."""
+_DEPTHWISE: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv1d: DepthwiseConv1d,
+    nn.Conv2d: DepthwiseConv2d,
+    nn.Conv3d: DepthwiseConv3d,
+}
 
 
-def why_left(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> str | None:
+def why_left(module: Convolution) -> str | None:
     """Why a convolution with groups is left alone; None if it can be converted."""
     if module.groups != module.in_channels:
         return f"groups={module.groups} of {module.in_channels} channels is not depthwise"
-    if isinstance(module, nn.Conv3d):
-        return "there are no 3-D kernels yet"
-    pytorchs = nn.Conv1d if isinstance(module, nn.Conv1d) else nn.Conv2d
-    own = overridden(class_before_parametrizations(module), pytorchs)
+    own = overridden(class_before_parametrizations(module), _pytorchs(module))
     if not own or pads_the_same(module):
         return None
     return f"its {own[0]} is its own; functional=True runs the depthwise calls in it on dwconv"
 
 
-def _class_for(module: nn.Conv1d | nn.Conv2d) -> type[nn.Module]:
+def _pytorchs(module: Convolution) -> type[nn.Module]:
+    """PyTorch's own class of a layer."""
+    return next(pytorchs for pytorchs in _DEPTHWISE if isinstance(module, pytorchs))
+
+
+def _class_for(module: Convolution) -> type[nn.Module]:
     """The class that a layer gets which is to be converted."""
-    plain = class_before_parametrizations(module)
-    pytorchs = nn.Conv1d if isinstance(module, nn.Conv1d) else nn.Conv2d
+    plain, pytorchs = class_before_parametrizations(module), _pytorchs(module)
     ours = _DEPTHWISE[pytorchs]
     if plain is pytorchs:
         found = ours
@@ -88,8 +94,7 @@ def _class_for(module: nn.Conv1d | nn.Conv2d) -> type[nn.Module]:
     return found if plain is type(module) else reparametrized(module, found)
 
 
-def _sizes(module: nn.Module) -> str:
-    assert isinstance(module, (nn.Conv1d, nn.Conv2d))
+def _sizes(module: Convolution) -> str:
     multiplier = module.out_channels // module.in_channels
     words = [f"{module.in_channels} channels", f"kernel {by(module.kernel_size)}"]
     words += [f"stride {by(module.stride)}"] if any(size != 1 for size in module.stride) else []

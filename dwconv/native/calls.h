@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/conv3d.h>
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/hash.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -82,8 +83,9 @@ struct PyTorchCall final : Call {
 
   bool trains() const override { return true; }
   at::Tensor run(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool) override {
-    return axes == 1 ? at::conv1d(x, w, bias, stride, padding, dilation, groups)
-                     : at::conv2d(x, w, bias, stride, padding, dilation, groups);
+    return axes == 1   ? at::conv1d(x, w, bias, stride, padding, dilation, groups)
+           : axes == 2 ? at::conv2d(x, w, bias, stride, padding, dilation, groups)
+                       : at::conv3d(x, w, bias, stride, padding, dilation, groups);
   }
 };
 

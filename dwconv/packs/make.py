@@ -28,7 +28,7 @@ from dwconv.kernels.library import check_linker, shared_library
 from dwconv.native.compile import Extension, bound_to
 from dwconv.packs.contents import Choice, choose
 from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, PackedKernel, encode
-from dwconv.problems.memory_format import MEMORY_FORMAT
+from dwconv.problems.memory_format import memory_format
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import IMAGES, Workload
 from dwconv.records.database import Database
@@ -146,11 +146,12 @@ def _built(candidate: Candidate, target: Target) -> Artifact:
 def _check_same(kernel: Kernel, packed: Kernel) -> None:
     """Raises BuildError unless both give the same bits."""
     workload = kernel.workload
+    lies = memory_format(workload.layout, axes=workload.axes)
     generator = torch.Generator().manual_seed(settings.SEED)
     inputs = []
     for name in workload.inputs:
         tensor = torch.randn(workload.shape_of(name), generator=generator).to(getattr(torch, workload.dtype))
-        inputs.append(tensor.contiguous(memory_format=MEMORY_FORMAT[workload.layout]) if name in IMAGES else tensor)
+        inputs.append(tensor.contiguous(memory_format=lies) if name in IMAGES else tensor)
     results = [each if isinstance(each, tuple) else (each,) for each in (kernel(*inputs), packed(*inputs))]
     if not all(torch.equal(one, other) for one, other in zip(*results, strict=True)):
         raise BuildError(f"{workload.key}: the linked kernel computes something else than the one that was tuned")

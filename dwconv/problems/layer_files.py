@@ -4,8 +4,8 @@
 
 A layer must have ``C`` channels, ``I`` input size, ``K`` kernel, ``S`` stride and ``P`` padding. It may have ``D``
 dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, and ``n``, how often it occurs.
-A 1-D layer has one number in each list, and its padding may be two: before and after. ``causal`` says that there is
-none after. The padding of a 2-D layer may be four: top, bottom, left, right.
+A 1-D layer has one number in each list, a 3-D one three. Padding may be given per side: before and after in 1-D; top,
+bottom, left, right in 2-D; front and back before these in 3-D. ``causal`` says of a 1-D layer that there is none after.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Padding, Pair, Pass, Workload
+from dwconv.problems.workload import AXES, DTYPES, LAYOUTS, PASSES, SIDES, DType, Layout, Padding, Pass, Sizes, Workload
 from dwconv.system.new_file import check_name, replace_file
 
 _REQUIRED = ("C", "I", "K", "S", "P")
@@ -33,13 +33,13 @@ class Layer:
     """One depthwise layer of a network. What is None is left to whoever tunes it."""
 
     channels: int
-    input_size: tuple[int, int]
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
+    input_size: Sizes
+    kernel: Sizes
+    stride: Sizes
     padding: Padding
     count: int
     """How often it occurs in the network."""
-    dilation: tuple[int, int] = (1, 1)
+    dilation: Sizes
     multiplier: int = 1
     batch: int | None = None
     dtype: DType | None = None
@@ -97,13 +97,9 @@ def shipped_layers() -> Path:
 
 
 def shipped_networks() -> dict[str, list[Layer]]:
-    """The layers of the networks that dwconv lists itself, without those that cannot be tuned."""
+    """The layers of the networks that dwconv lists itself."""
     networks = json.loads(shipped_layers().read_text())
-    return {
-        network: [_layer(fields, name=network) for fields in layers if len(fields["I"]) <= 2]
-        for network, layers in networks.items()
-        if any(len(fields["I"]) <= 2 for fields in layers)
-    }
+    return {network: [_layer(fields, name=network) for fields in layers] for network, layers in networks.items()}
 
 
 def read_layers(path: Path, *, network: str) -> list[Layer]:
@@ -151,8 +147,8 @@ def _layer(fields: Any, *, name: str) -> Layer:
         raise InvalidWorkload(f"layer {name} has no {missing[0]}; it needs {', '.join(_REQUIRED)}")
     layer = _Fields(fields, name)
     axes = len(layer.sizes("I"))
-    if axes not in (1, 2) or any(len(layer.sizes(key)) != axes for key in ("K", "S")):
-        raise InvalidWorkload(f"layer {name} is {axes}-D; only 1-D and 2-D layers can be tuned")
+    if axes not in (1, 2, 3):
+        raise InvalidWorkload(f"layer {name} is {axes}-D; only 1-D, 2-D and 3-D layers can be tuned")
     return Layer(
         channels=layer.whole("C"),
         input_size=layer.along("I", axes),
@@ -160,7 +156,7 @@ def _layer(fields: Any, *, name: str) -> Layer:
         stride=layer.along("S", axes),
         padding=layer.padding(axes),
         count=layer.whole("n") if "n" in fields else 1,
-        dilation=layer.along("D", axes) if "D" in fields else (1, 1),
+        dilation=layer.along("D", axes) if "D" in fields else (1,) * max(2, axes),
         multiplier=layer.whole("M") if "M" in fields else 1,
         batch=layer.whole("N") if "N" in fields else None,
         dtype=layer.word("dtype", DTYPES),
@@ -188,23 +184,25 @@ class _Fields:
             raise self._wrong(key, "is not a list of whole numbers")
         return value
 
-    def along(self, key: str, axes: int) -> Pair:
-        """(height, width); a 1-D layer has height 1."""
+    def along(self, key: str, axes: int) -> Sizes:
+        """(height, width) or (depth, height, width); a 1-D layer has height 1."""
         sizes = self.sizes(key)
         if len(sizes) != axes:
             raise self._wrong(key, f"does not have {axes} sizes")
-        return (1, sizes[0]) if axes == 1 else (sizes[0], sizes[1])
+        return (1, *sizes) if axes == 1 else tuple(sizes)
 
     def padding(self, axes: int) -> Padding:
         sizes = self.sizes("P")
         causal = self.truth("causal")
-        if causal and axes == 2:
-            raise self._wrong("causal", "is for 1-D layers; give P as top, bottom, left, right")
-        if axes == 2 and len(sizes) in (2, 4):
-            height, width = (sizes[:2], sizes[2:]) if len(sizes) == 4 else ([sizes[0]] * 2, [sizes[1]] * 2)
-            return (height[0], height[1]), (width[0], width[1])
-        if axes == 2:
-            raise self._wrong("P", "is not two numbers (height, width) or four (top, bottom, left, right)")
+        if causal and axes > 1:
+            raise self._wrong("causal", f"is for 1-D layers; give P as {', '.join(SIDES[-2 * axes :])}")
+        if axes > 1 and len(sizes) == 2 * axes:
+            return tuple(zip(sizes[::2], sizes[1::2], strict=True))
+        if axes > 1 and len(sizes) == axes:
+            return tuple((size, size) for size in sizes)
+        if axes > 1:
+            sides = ", ".join(SIDES[-2 * axes :])
+            raise self._wrong("P", f"is not {axes} numbers ({', '.join(AXES[-axes:])}) or {2 * axes} ({sides})")
         if len(sizes) > 2:
             raise self._wrong("P", "is not one number or two (before, after)")
         before, after = sizes[0], sizes[1] if len(sizes) == 2 else 0 if causal else sizes[0]
@@ -259,13 +257,13 @@ def write_layers(path: Path, networks: Mapping[str, Sequence[Layer]]) -> None:
 
 def _as_data(layer: Layer) -> dict[str, Any]:
     """What is as usual is left out: no dilation, no multiplier, all passes."""
-    (top, bottom), (left, right) = layer.padding
     sizes = {"I": layer.input_size, "K": layer.kernel, "S": layer.stride, "D": layer.dilation}
-    is_1d = not (top or bottom) and all(height == 1 for height, _ in sizes.values())
-    padding = [left, right] if is_1d else [top, left] if (top, left) == (bottom, right) else [top, bottom, left, right]
+    sides = [side for pair in layer.padding for side in pair]
+    is_1d = len(layer.kernel) == 2 and not any(sides[:2]) and all(height == 1 for height, *_ in sizes.values())
+    padding = sides[2:] if is_1d else sides[::2] if sides[::2] == sides[1::2] else sides
     fields: dict[str, Any] = {"C": layer.channels}
-    fields |= {key: [pair[1]] if is_1d else list(pair) for key, pair in sizes.items()}
+    fields |= {key: list(each[1:] if is_1d else each) for key, each in sizes.items()}
     fields |= {"P": padding, "M": layer.multiplier, "N": layer.batch, "dtype": layer.dtype, "layout": layer.layout}
     fields |= {"bias": layer.bias, "passes": list(layer.passes), "n": layer.count}
-    usual = {"D": [1] if is_1d else [1, 1], "M": 1, "passes": list(PASSES)}
+    usual = {"D": [1] * len(fields["D"]), "M": 1, "passes": list(PASSES)}
     return {key: value for key, value in fields.items() if value is not None and usual.get(key) != value}

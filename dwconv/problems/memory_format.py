@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 
 from dwconv.problems.workload import Layout
 
-MEMORY_FORMAT: Mapping[Layout, torch.memory_format] = {
-    "nchw": torch.contiguous_format,
-    "nhwc": torch.channels_last,
-}
+_CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def memory_format(layout: Layout, *, axes: int) -> torch.memory_format:
+    """Of images with so many axes besides batch and channels."""
+    return _CHANNELS_LAST[axes] if layout == "nhwc" else torch.contiguous_format

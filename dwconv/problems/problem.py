@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import Layout, Pass, Workload, by
 
 
@@ -17,12 +18,12 @@ class Problem:
     """The sizes of a call, as PyTorch has them: what decisions are made for."""
 
     input_shape: tuple[int, ...]
-    """(N, C, H, W)"""
+    """(N, C, H, W) or (N, C, D, H, W)"""
     weight_shape: tuple[int, ...]
-    """(C·multiplier, 1, KH, KW)"""
+    """(C·multiplier, 1, KH, KW) or (C·multiplier, 1, KD, KH, KW)"""
     stride: tuple[int, ...]
     padding: tuple[int, ...]
-    """(top, bottom, left, right)"""
+    """(top, bottom, left, right); in 3-D (front, back, top, bottom, left, right)"""
     dilation: tuple[int, ...]
     dtype: torch.dtype
     layout: Layout
@@ -31,17 +32,26 @@ class Problem:
     @classmethod
     def of(cls, workload: Workload) -> Problem:
         """The problem whose pass the workload is; of dgrad without the bias, which it does not know."""
-        (top, bottom), (left, right) = workload.padding
         return cls(
             input_shape=workload.shape_of("x"),
             weight_shape=workload.shape_of("w"),
             stride=workload.stride,
-            padding=(top, bottom, left, right),
+            padding=tuple(side for sides in workload.padding for side in sides),
             dilation=workload.dilation,
             dtype=getattr(torch, workload.dtype),
             layout=workload.layout,
             bias=workload.bias,
         )
+
+    @property
+    def axes(self) -> int:
+        """Two, or three with a depth."""
+        return len(self.stride)
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """Of images, PyTorch's word for the layout."""
+        return memory_format(self.layout, axes=self.axes)
 
     @property
     def geometry(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], Layout]:
@@ -54,19 +64,18 @@ class Problem:
 
     def workload(self, pass_: Pass) -> Workload:
         """Raises InvalidWorkload for an empty batch, or a dtype that has no kernels."""
-        batch, channels, height, width = self.input_shape
-        out_channels, _, kernel_h, kernel_w = self.weight_shape
-        top, bottom, left, right = self.padding
+        batch, channels, *size = self.input_shape
+        out_channels, _, *kernel = self.weight_shape
         fprop = Workload(
             pass_="fprop",
             batch=batch,
             channels=channels,
-            input_size=(height, width),
-            kernel=(kernel_h, kernel_w),
+            input_size=tuple(size),
+            kernel=tuple(kernel),
             multiplier=out_channels // channels,
-            stride=(self.stride[0], self.stride[1]),
-            padding=((top, bottom), (left, right)),
-            dilation=(self.dilation[0], self.dilation[1]),
+            stride=self.stride,
+            padding=tuple(zip(self.padding[::2], self.padding[1::2], strict=True)),
+            dilation=self.dilation,
             dtype=self.dtype_name,  # type: ignore[arg-type]  # the workload checks it
             layout=self.layout,
             bias=self.bias,

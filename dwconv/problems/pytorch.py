@@ -10,39 +10,40 @@ gradient after it; PyTorch does the same for ``padding="same"`` with an even ker
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dwconv.problems.memory_format import MEMORY_FORMAT
 from dwconv.problems.problem import Problem
 
-OPS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d}
+OPS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 """For a whole call, derivative and all, by the number of axes."""
 
-Sides = tuple[int, int, int, int]
+Ints = tuple[int, ...]
 
 
 def fprop(problem: Problem, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
     """y"""
     padding, surplus = split_padding(problem.padding)
-    y = F.conv2d(padded(x, surplus), w, bias, problem.stride, padding, problem.dilation, x.shape[1])
-    return y.contiguous(memory_format=MEMORY_FORMAT[problem.layout])
+    y = OPS[problem.axes](padded(x, surplus), w, bias, problem.stride, padding, problem.dilation, x.shape[1])
+    return y.contiguous(memory_format=problem.memory_format)
 
 
 def dgrad(problem: Problem, dy: Tensor, w: Tensor) -> Tensor:
     """dx"""
-    batch, channels, height, width = problem.input_shape
-    padding, (left, right, top, bottom) = split_padding(problem.padding)
-    memory_format = MEMORY_FORMAT[problem.layout]
+    batch, channels, *size = problem.input_shape
+    padding, surplus = split_padding(problem.padding)
+    before, after = surplus[::2][::-1], surplus[1::2][::-1]
     # PyTorch asks only for its shape and its layout: it is never read, nor written.
     x = torch.empty(
-        (batch, channels, height + top + bottom, width + left + right),
-        dtype=dy.dtype, device=dy.device, memory_format=memory_format,
+        (batch, channels, *map(sum, zip(size, before, after, strict=True))),
+        dtype=dy.dtype, device=dy.device, memory_format=problem.memory_format,
     )  # fmt: skip
     dx, _, _ = _backward(problem, dy, x, w, padding=padding, mask=(True, False, False))
-    return dx[:, :, top : top + height, left : left + width].contiguous(memory_format=memory_format)
+    inner: Any = (..., *(slice(start, start + length) for start, length in zip(before, size, strict=True)))
+    return dx[inner].contiguous(memory_format=problem.memory_format)
 
 
 def wgrad(problem: Problem, x: Tensor, dy: Tensor) -> Tensor:
@@ -55,12 +56,17 @@ def wgrad_bias(problem: Problem, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]
     return _wgrad(problem, x, dy, bias=True)
 
 
-def split_padding(padding: Sequence[int]) -> tuple[tuple[int, int], Sides]:
+def dbias(dy: Tensor) -> Tensor:
+    """The gradient of the bias alone: the sum of dy in each channel."""
+    return dy.sum((0, *range(2, dy.dim())))
+
+
+def split_padding(padding: Sequence[int]) -> tuple[Ints, Ints]:
     """(top, bottom, left, right) as what PyTorch's op takes, (height, width), and what is over: (left, right, top,
-    bottom), as ``F.pad`` takes it."""
-    top, bottom, left, right = padding
-    rows, columns = min(top, bottom), min(left, right)
-    return (rows, columns), (left - columns, right - columns, top - rows, bottom - rows)
+    bottom), as ``F.pad`` takes it, the last axis first."""
+    sides = list(zip(padding[::2], padding[1::2], strict=True))
+    surplus = tuple(side - min(pair) for pair in reversed(sides) for side in pair)
+    return tuple(map(min, sides)), surplus
 
 
 def _wgrad(problem: Problem, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tensor, Tensor]:
@@ -70,16 +76,16 @@ def _wgrad(problem: Problem, x: Tensor, dy: Tensor, *, bias: bool) -> tuple[Tens
     return dw.squeeze(1).contiguous().unsqueeze(1), dbias  # the stride along an axis of length 1 may be any
 
 
-def padded(x: Tensor, surplus: Sides) -> Tensor:
+def padded(x: Tensor, surplus: Ints) -> Tensor:
     """x with more around it; x itself if there is no more."""
     return F.pad(x, surplus) if any(surplus) else x
 
 
 def _backward(
-    problem: Problem, dy: Tensor, x: Tensor, w: Tensor, *, padding: tuple[int, int], mask: tuple[bool, bool, bool]
+    problem: Problem, dy: Tensor, x: Tensor, w: Tensor, *, padding: Ints, mask: tuple[bool, bool, bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Those of PyTorch's gradients, of x, w and the bias, that ``mask`` asks for; the others hold nothing."""
     gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-        dy, x, w, [w.shape[0]], problem.stride, padding, problem.dilation, False, [0, 0], x.shape[1], mask
+        dy, x, w, [w.shape[0]], problem.stride, padding, problem.dilation, False, [0] * problem.axes, x.shape[1], mask
     )
     return gradients

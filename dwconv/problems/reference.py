@@ -11,15 +11,17 @@ Tensors have PyTorch's shapes (``Workload.shape_of``); a pass's inputs and resul
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 
+from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES, Workload
 
 Data = Literal["integers", "normal", "extreme"]
@@ -115,7 +117,7 @@ def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tens
         return reference(workload, *inputs)
     if workload.pass_ == "wgrad":  # a sum over images: an image that repeats n times counts n times
         times = torch.bincount(repeated(workload.batch, images), minlength=images).to(first.device)
-        return reference(workload.with_batch(images), first, second.double() * times.view(-1, 1, 1, 1))
+        return reference(workload.with_batch(images), first, second.double() * _over_space(workload, times[:, None]))
     (result,) = reference(workload.with_batch(images), first, second, *bias)
     return (_laid_out(workload, result[repeated(workload.batch, images).to(first.device)]),)
 
@@ -132,7 +134,8 @@ def _may_be_nan(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.T
     """True where infinity or NaN meets padding whose zeros a ``kind`` of kernel multiplies: 0 · ∞ is NaN. In NCHW on
     the CPU that is the padding to the left and right of images, with CUDA all padding."""
     first, second, *_ = inputs
-    axes = (0, 1) if kind == "cuda" else (1,)
+    width = workload.axes - 1
+    axes = tuple(range(workload.axes)) if kind == "cuda" else (width,)
     if kind == "cuda" and workload.pass_ == "wgrad":
         x_is_padded = _meets_zeros(workload, "x", first, second, axes=axes)
         return x_is_padded | _meets_zeros(workload, "dy", second, first, axes=axes)
@@ -147,7 +150,7 @@ def _meets_zeros(
     """True where the result is NaN if the zeros around ``padded``, which is x or dy, are multiplied along these axes:
     the padding becomes part of the tensor. Only ``other`` may be infinite or NaN."""
     size, padding, widths = list(workload.input_size), list(workload.padding), []
-    for axis in (1, 0):
+    for axis in reversed(range(workload.axes)):
         stride, (before, after) = workload.stride[axis], padding[axis]
         if axis not in axes:
             widths += [0, 0]
@@ -158,7 +161,7 @@ def _meets_zeros(
             beyond = -(-workload.dilation[axis] * (workload.kernel[axis] - 1) // stride)
             widths += [beyond, beyond]
             padding[axis] = (before + stride * beyond, after + stride * beyond)
-    larger = dataclasses.replace(workload, input_size=(size[0], size[1]), padding=(padding[0], padding[1]), bias=False)
+    larger = dataclasses.replace(workload, input_size=tuple(size), padding=tuple(padding), bias=False)
     given = [F.pad(torch.ones_like(padded), widths), torch.where(other.isfinite(), 1.0, math.inf)]
     return _of_the_batch(larger, *(given if name == workload.inputs[0] else reversed(given)))[0].isnan()
 
@@ -207,8 +210,8 @@ def _part(workload: Workload, name: str, images: slice, channels: slice) -> tupl
 
 def _laid_out(workload: Workload, result: torch.Tensor) -> torch.Tensor:
     """``result`` in the workload's layout: comparing it is then several times faster."""
-    if result.dim() == 4 and workload.layout == "nhwc" and workload.pass_ != "wgrad":
-        return result.contiguous(memory_format=torch.channels_last)
+    if result.dim() > 1 and workload.pass_ != "wgrad":
+        return result.contiguous(memory_format=memory_format(workload.layout, axes=workload.axes))
     return result.contiguous()
 
 
@@ -216,11 +219,11 @@ def _at_once(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, .
     first, second, *bias = inputs
     if workload.pass_ == "fprop":
         y = _fprop(workload, x=first, w=second)
-        return (y + bias[0].view(-1, 1, 1) if bias else y,)
+        return (y + _over_space(workload, bias[0]) if bias else y,)
     if workload.pass_ == "dgrad":
         return (_dgrad(workload, dy=first, w=second),)
     dw = _wgrad(workload, x=first, dy=second)
-    return (dw, second.sum(dim=(0, 2, 3))) if workload.bias else (dw,)
+    return (dw, second.sum(dim=_all_but_channels(second))) if workload.bias else (dw,)
 
 
 def terms(workload: Workload) -> int:
@@ -253,8 +256,8 @@ def operands(
 
 
 def _in_layout(workload: Workload, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    if name in IMAGES and workload.layout == "nhwc":
-        return tensor.contiguous(memory_format=torch.channels_last)
+    if name in IMAGES:
+        return tensor.contiguous(memory_format=memory_format(workload.layout, axes=workload.axes))
     return tensor
 
 
@@ -267,17 +270,17 @@ def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, 
     kind = (torch.arange(workload.channels) + seed).repeat_interleave(multiplier)[None] % 5
     if workload.pass_ != "wgrad":  # which sums over images: their kinds would mix
         kind = (kind + torch.arange(len(first))[:, None]) % 5
-    kind = kind.expand(first.shape[:2])[..., None, None]
+    kind = _over_space(workload, kind.expand(first.shape[:2]))
     first *= torch.where(kind == _LARGE_VALUES, 10.0 ** (_LARGE * decades), 1.0)
     # Only a few values are tiny, among zeros: a CPU takes a hundred cycles for each product that is a denormal.
-    few = (kind == _TINY_VALUES) & (torch.arange(first.shape[1]) < 5 * multiplier)[:, None, None]
-    tiny = torch.where(torch.arange(len(first)) == 0, limits.tiny, 0.0).view(-1, 1, 1, 1)
+    few = (kind == _TINY_VALUES) & _over_space(workload, torch.arange(first.shape[1]) < 5 * multiplier)
+    tiny = _over_space(workload, torch.where(torch.arange(len(first)) == 0, limits.tiny, 0.0)[:, None])
     first *= torch.where(few, tiny, 1.0)
     wide = 10.0 ** (_WIDE * decades * (2 * torch.rand(first.shape, generator=generator) - 1))
     first *= torch.where(kind == _WIDE_VALUES, wide, 1.0)
-    _strew(first.view(*first.shape[:2], -1), kind[..., 0] == _NOT_FINITE, seed=seed, generator=generator)
+    _strew(first.view(*first.shape[:2], -1), kind.flatten(2) == _NOT_FINITE, seed=seed, generator=generator)
     owner = torch.arange(workload.channels).repeat_interleave(workload.multiplier) + seed
-    planes = second.view(-1, len(owner), second.shape[-2] * second.shape[-1])
+    planes = second.view(-1, len(owner), math.prod(second.shape[-workload.axes :]))
     chosen = (owner % 5 == _NOT_FINITE_SECOND)[None, :, None].expand(len(planes), -1, 1)
     _strew(planes, chosen, seed=seed, generator=generator)
     _zero_every_other(planes, (kind == _NOT_FINITE).flatten(1).any(0).repeat_interleave(len(owner) // first.shape[1]))
@@ -310,20 +313,19 @@ def _zero_every_other(planes: torch.Tensor, chosen: torch.Tensor) -> None:
 class _Tap:
     """One element of the kernel, the outputs that read inside the input through it, and the inputs that they read."""
 
-    at: tuple[int, int]
-    outputs: tuple[slice, slice]
-    inputs: tuple[slice, slice]
+    at: tuple[int, ...]
+    outputs: tuple[slice, ...]
+    inputs: tuple[slice, ...]
 
 
 @lru_cache(maxsize=64)
 def _taps(workload: Workload) -> tuple[_Tap, ...]:
-    rows = [_reach(workload, axis=0, tap=row) for row in range(workload.kernel[0])]
-    columns = [_reach(workload, axis=1, tap=column) for column in range(workload.kernel[1])]
-    return tuple(
-        _Tap(at=(row, column), outputs=(outputs_h, outputs_w), inputs=(inputs_h, inputs_w))
-        for row, (outputs_h, inputs_h) in enumerate(rows)
-        for column, (outputs_w, inputs_w) in enumerate(columns)
-    )
+    reaches = [[_reach(workload, axis=axis, tap=tap) for tap in range(k)] for axis, k in enumerate(workload.kernel)]
+    found = []
+    for at in itertools.product(*map(range, workload.kernel)):
+        outputs, inputs = zip(*(reaches[axis][tap] for axis, tap in enumerate(at)), strict=True)
+        found.append(_Tap(at=at, outputs=outputs, inputs=inputs))
+    return tuple(found)
 
 
 def _reach(workload: Workload, *, axis: int, tap: int) -> tuple[slice, slice]:
@@ -342,8 +344,8 @@ def _fprop(workload: Workload, *, x: torch.Tensor, w: torch.Tensor) -> torch.Ten
     total = _by_channel(workload, x.new_zeros(workload.shape_of("y")))
     weights = w.reshape(workload.channels, workload.multiplier, *workload.kernel)
     for tap in _taps(workload):
-        read = x[(..., *tap.inputs)].unsqueeze(2)
-        total[(..., *tap.outputs)].addcmul_(read, weights[(..., *tap.at)][None, :, :, None, None])
+        read = _at(x, tap.inputs).unsqueeze(2)
+        _at(total, tap.outputs).addcmul_(read, _over_space(workload, _at(weights, tap.at)))
     return total.flatten(1, 2)
 
 
@@ -353,8 +355,8 @@ def _dgrad(workload: Workload, *, dy: torch.Tensor, w: torch.Tensor) -> torch.Te
     weights = w.reshape(workload.channels, workload.multiplier, *workload.kernel)
     for tap in _taps(workload):
         for m in range(workload.multiplier):
-            read = gradients[:, :, m][(..., *tap.outputs)]
-            total[(..., *tap.inputs)].addcmul_(read, weights[:, m][(..., *tap.at)][None, :, None, None])
+            read = _at(gradients[:, :, m], tap.outputs)
+            _at(total, tap.inputs).addcmul_(read, _over_space(workload, _at(weights[:, m], tap.at)))
     return total
 
 
@@ -362,15 +364,29 @@ def _wgrad(workload: Workload, *, x: torch.Tensor, dy: torch.Tensor) -> torch.Te
     total = x.new_zeros(workload.shape_of("dw"))
     gradients = _by_channel(workload, dy)
     for tap in _taps(workload):
-        products = x[(..., *tap.inputs)].unsqueeze(2) * gradients[(..., *tap.outputs)]
-        total[(..., 0, *tap.at)] = products.sum(dim=(0, 3, 4)).flatten()
+        products = _at(x, tap.inputs).unsqueeze(2) * _at(gradients, tap.outputs)
+        _at(total[:, 0], tap.at).copy_(products.sum(dim=(0, *range(3, products.dim()))).flatten())
     return total
+
+
+def _at(tensor: torch.Tensor, position: tuple[Any, ...]) -> torch.Tensor:
+    """The view of the last axes at ``position``."""
+    return tensor[(..., *position)]
 
 
 def _by_channel(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
     """(N, C·multiplier, …) as (N, C, multiplier, …)."""
-    n, _, h, w = tensor.shape
-    return tensor.view(n, workload.channels, workload.multiplier, h, w)
+    n, _, *size = tensor.shape
+    return tensor.view(n, workload.channels, workload.multiplier, *size)
+
+
+def _over_space(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
+    """With axes of size 1 for the height, the width and the depth, if there is one."""
+    return tensor.view(*tensor.shape, *(1,) * workload.axes)
+
+
+def _all_but_channels(image: torch.Tensor) -> tuple[int, ...]:
+    return (0, *range(2, image.dim()))
 
 
 # -- exactness -------------------------------------------------------------------------------------------------------

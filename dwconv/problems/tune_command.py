@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dwconv.problems.workload import Pass, Workload, resolve_padding
+from dwconv.problems.workload import Pass, Sizes, Workload, resolve_padding
 
 
 def tune_command(workload: Workload, passes: Sequence[Pass] | None = None) -> str:
@@ -17,22 +17,21 @@ def workload_options(workload: Workload) -> str:
 
     Options at their default are left out, the pass too.
     """
-    usual = Workload(pass_="fprop", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1))
-    options = ["--shape", ",".join(map(str, workload.input_shape)), "--kernel", short_pair(workload.kernel)]
+    options = ["--shape", ",".join(map(str, workload.input_shape)), "--kernel", short_sizes(workload.kernel)]
     for name in ("stride", "dilation"):
-        if getattr(workload, name) != getattr(usual, name):
-            options += [f"--{name}", short_pair(getattr(workload, name))]
+        if any(size != 1 for size in getattr(workload, name)):
+            options += [f"--{name}", short_sizes(getattr(workload, name))]
     sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
     if workload.padding != resolve_padding(None, **sizes):
-        (top, bottom), (left, right) = workload.padding
-        even = (top, left) == (bottom, right)
-        options += ["--padding", short_pair((top, left)) if even else f"{top},{bottom},{left},{right}"]
-    for name in ("multiplier", "dtype", "layout"):
-        if getattr(workload, name) != getattr(usual, name):
+        befores, afters = zip(*workload.padding, strict=True)
+        sides = ",".join(f"{before},{after}" for before, after in workload.padding)
+        options += ["--padding", short_sizes(befores) if befores == afters else sides]
+    for name, usual in (("multiplier", 1), ("dtype", "float32"), ("layout", "nchw")):
+        if getattr(workload, name) != usual:
             options += [f"--{name}", str(getattr(workload, name))]
     return " ".join(options + ["--bias"] * workload.bias)
 
 
-def short_pair(pair: tuple[int, int]) -> str:
+def short_sizes(sizes: Sizes) -> str:
     """``3`` for (3, 3), ``3,5`` for (3, 5)."""
-    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]},{pair[1]}"
+    return ",".join(map(str, sizes[:1] if len(set(sizes)) == 1 else sizes))

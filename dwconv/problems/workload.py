@@ -1,6 +1,6 @@
 """Workload: one pass of one depthwise convolution; its sizes, its FLOPs, its bytes, its key.
 
-Spatial sizes are ``(height, width)``; a 1-D convolution is one of height 1.
+Spatial sizes are ``(height, width)`` or, in 3-D, ``(depth, height, width)``; a 1-D convolution is one of height 1.
 """
 
 from __future__ import annotations
@@ -17,12 +17,20 @@ Pass = Literal["fprop", "dgrad", "wgrad"]
 Layout = Literal["nchw", "nhwc"]
 DType = Literal["float32", "float16", "bfloat16"]
 Pair = tuple[int, int]
-Padding = tuple[Pair, Pair]
+Sizes = tuple[int, ...]
+"""A number for each axis: (height, width) or (depth, height, width)."""
+Padding = tuple[Pair, ...]
+"""(before, after) for each axis."""
 
 PASSES: tuple[Pass, ...] = get_args(Pass)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 DTYPES: tuple[DType, ...] = get_args(DType)
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+AXES = ("depth", "height", "width")
+"""The names of axes; 2-D has the last two."""
+SIDES = ("front", "back", "top", "bottom", "left", "right")
+"""Those of the sides that padding is on; 2-D has the last four."""
 
 IMAGES = ("x", "dx", "y", "dy")
 """Tensors with a batch, which have the workload's layout; the others are parameters of the layer."""
@@ -41,7 +49,8 @@ class Workload:
     """One pass (``fprop``, ``dgrad``, ``wgrad``) of one depthwise convolution.
 
     ``input_size``, ``kernel``, ``stride`` and ``dilation`` are (height, width); ``padding`` is
-    ((top, bottom), (left, right)). Output channel ``c * multiplier + m`` is computed from input channel ``c``.
+    ((top, bottom), (left, right)). In 3-D each begins with that of the depth, and layouts mean NCDHW and NDHWC.
+    Output channel ``c * multiplier + m`` is computed from input channel ``c``.
     With ``bias``, fprop adds a bias and wgrad also gives its gradient, the sum of dy in each channel; dgrad has none.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
@@ -49,12 +58,12 @@ class Workload:
     pass_: Pass
     batch: int
     channels: int
-    input_size: Pair
-    kernel: Pair
+    input_size: Sizes
+    kernel: Sizes
     multiplier: int = 1
-    stride: Pair = (1, 1)
+    stride: Sizes = (1, 1)
     padding: Padding = ((0, 0), (0, 0))
-    dilation: Pair = (1, 1)
+    dilation: Sizes = (1, 1)
     dtype: DType = "float32"
     layout: Layout = "nchw"
     bias: bool = False
@@ -69,12 +78,17 @@ class Workload:
             raise InvalidWorkload(f"bias={self.bias}: {self.pass_} does not depend on a bias; leave it out")
         for name in ("batch", "channels", "multiplier"):
             _at_least(name, getattr(self, name), 1)
+        if self.axes not in (2, 3):
+            raise InvalidWorkload(f"input_size={by(self.input_size)} is not (height, width) or (depth, height, width)")
+        for name in ("kernel", "stride", "padding", "dilation"):
+            if len(getattr(self, name)) != self.axes:
+                raise InvalidWorkload(f"{name}={getattr(self, name)} is not of the {self.axes} axes of the input")
         for name in ("input_size", "kernel", "stride", "dilation"):
             for value in getattr(self, name):
                 _at_least(name, value, 1)
-        for value in (*self.padding[0], *self.padding[1]):
+        for value in (side for sides in self.padding for side in sides):
             _at_least("padding", value, 0)
-        for axis, out in zip(("height", "width"), self.output_size, strict=True):
+        for axis, out in zip(AXES[-self.axes :], self.output_size, strict=True):
             if out < 1:
                 raise InvalidWorkload(
                     f"kernel={by(self.kernel)} with dilation={by(self.dilation)} is larger than the padded input "
@@ -96,7 +110,8 @@ class Workload:
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """PyTorch's shape of a tensor, whatever the layout in memory: (N, C, H, W) of x and dx, (N, C·multiplier, OH,
-        OW) of y and dy, (C·multiplier, 1, KH, KW) of w and dw, (C·multiplier,) of bias and dbias."""
+        OW) of y and dy, (C·multiplier, 1, KH, KW) of w and dw, (C·multiplier,) of bias and dbias; in 3-D with D, OD
+        and KD before the height."""
         if name in ("x", "dx"):
             return self.input_shape
         if name in ("y", "dy"):
@@ -106,32 +121,36 @@ class Workload:
     # -- sizes -------------------------------------------------------------------------------------------------
 
     @property
+    def axes(self) -> int:
+        """Two, or three with a depth."""
+        return len(self.input_size)
+
+    @property
     def out_channels(self) -> int:
         return self.channels * self.multiplier
 
     @property
-    def output_size(self) -> Pair:
-        """(height, width) of the output."""
-        h, w = (
+    def output_size(self) -> Sizes:
+        """(height, width) of the output, or (depth, height, width)."""
+        return tuple(
             (size + sum(pad) - dilation * (kernel - 1) - 1) // stride + 1
             for size, pad, dilation, kernel, stride in zip(
                 self.input_size, self.padding, self.dilation, self.kernel, self.stride, strict=True
             )
         )
-        return h, w
 
     @property
-    def input_shape(self) -> tuple[int, int, int, int]:
-        """(N, C, H, W) of x and dx, whatever the layout in memory."""
+    def input_shape(self) -> tuple[int, ...]:
+        """(N, C, H, W) of x and dx, in 3-D (N, C, D, H, W), whatever the layout in memory."""
         return (self.batch, self.channels, *self.input_size)
 
     @property
-    def output_shape(self) -> tuple[int, int, int, int]:
-        """(N, C·multiplier, OH, OW) of y and dy, whatever the layout in memory."""
+    def output_shape(self) -> tuple[int, ...]:
+        """(N, C·multiplier, OH, OW) of y and dy, in 3-D with OD before them, whatever the layout in memory."""
         return (self.batch, self.out_channels, *self.output_size)
 
     @property
-    def weight_shape(self) -> tuple[int, int, int]:
+    def weight_shape(self) -> tuple[int, ...]:
         """(C·multiplier, KH, KW) of w and dw: PyTorch's weight without its axis of size 1."""
         return (self.out_channels, *self.kernel)
 
@@ -141,8 +160,8 @@ class Workload:
     def flops(self) -> int:
         """Multiplications and additions on taps that lie inside the input, the same in every pass; with a bias, one
         more addition for each output."""
-        taps_h, taps_w = (self._taps_in_bounds(axis) for axis in (0, 1))
-        return 2 * self.batch * self.out_channels * taps_h * taps_w + self.bias * math.prod(self.output_shape)
+        taps = math.prod(self._taps_in_bounds(axis) for axis in range(self.axes))
+        return 2 * self.batch * self.out_channels * taps + self.bias * math.prod(self.output_shape)
 
     @property
     def bytes(self) -> int:
@@ -205,10 +224,10 @@ class Workload:
         """The workload that ``to_dict`` wrote. Raises InvalidWorkload for a missing, unknown or malformed field."""
         fields = dict(fields)
         try:
-            padding_h, padding_w = (_pair("padding", pad) for pad in fields.pop("padding"))
+            padding = tuple(_pair("padding", pad) for pad in fields.pop("padding"))
             for name in ("input_size", "kernel", "stride", "dilation"):
-                fields[name] = _pair(name, fields[name])
-            return cls(pass_=fields.pop("pass"), padding=(padding_h, padding_w), **fields)
+                fields[name] = _sizes(name, fields[name])
+            return cls(pass_=fields.pop("pass"), padding=padding, **fields)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidWorkload):
                 raise
@@ -226,38 +245,42 @@ def kind_of(batchless_key: str) -> tuple[str, ...]:
     return (batchless_key.partition("-")[0], *batchless_key.removesuffix("-bias").rsplit("-", 2)[1:])
 
 
-def resolve_padding(
-    padding: int | str | tuple[int, ...] | None, *, kernel: Pair, stride: Pair, dilation: Pair
-) -> Padding:
+def resolve_padding(padding: int | str | Sizes | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Padding:
     """Padding as PyTorch takes it: an int, one int for each axis, ``"same"`` or ``"valid"``; None keeps the size for
-    odd kernels: (kernel−1)·dilation÷2, rounded down. Returns ((top, bottom), (left, right))."""
+    odd kernels: (kernel−1)·dilation÷2, rounded down. Returns (before, after) for each axis."""
     spread = [dil * (k - 1) for k, dil in zip(kernel, dilation, strict=True)]
     if padding is None:
-        return ((spread[0] // 2,) * 2, (spread[1] // 2,) * 2)
+        return tuple((taps // 2, taps // 2) for taps in spread)
     if padding == "valid":
-        return ((0, 0), (0, 0))
+        return ((0, 0),) * len(kernel)
     if padding == "same":
-        if stride != (1, 1):
+        if any(step != 1 for step in stride):
             raise InvalidWorkload(f"padding=same needs stride 1, not {by(stride)}; give the padding as a number")
-        return ((spread[0] // 2, spread[0] - spread[0] // 2), (spread[1] // 2, spread[1] - spread[1] // 2))
+        return tuple((taps // 2, taps - taps // 2) for taps in spread)
     if isinstance(padding, str):
         raise InvalidWorkload(f"padding={padding!r} is unknown; use a number, 'same' or 'valid'")
-    h, w = as_pair("padding", padding)
-    return ((h, h), (w, w))
+    return tuple((side, side) for side in along("padding", padding, axes=len(kernel)))
 
 
-def as_pair(name: str, value: int | tuple[int, ...]) -> Pair:
-    """``3`` or ``(3, 5)`` as (height, width)."""
+def along(name: str, value: int | Sizes, *, axes: int) -> Sizes:
+    """``3`` or ``(3, 5)`` as a number for each of ``axes``."""
     if isinstance(value, int):
-        return (value, value)
-    if len(value) == 1:
-        return (value[0], value[0])
-    return _pair(name, value)
+        return (value,) * axes
+    sizes = _sizes(name, value)
+    if len(sizes) not in (1, axes):
+        raise InvalidWorkload(f"{name}={value!r} is not one integer or {axes} ({', '.join(AXES[-axes:])})")
+    return sizes * axes if len(sizes) == 1 else sizes
+
+
+def _sizes(name: str, value: Any) -> Sizes:
+    if not all(type(size) is int for size in value):
+        raise InvalidWorkload(f"{name}={value!r} is not a whole number for each axis")
+    return tuple(value)
 
 
 def _pair(name: str, value: Any) -> Pair:
     if len(value) != 2 or not all(type(v) is int for v in value):
-        raise InvalidWorkload(f"{name}={value!r} is not one integer or two (height, width)")
+        raise InvalidWorkload(f"{name}={value!r} is not two whole numbers, before and after")
     return (value[0], value[1])
 
 
@@ -276,6 +299,6 @@ def by(sizes: Iterable[int]) -> str:
     return "×".join(map(str, sizes))
 
 
-def _key(pair: Pair) -> str:
+def _key(sizes: Sizes) -> str:
     """The same in a workload's key, which is ASCII."""
-    return f"{pair[0]}x{pair[1]}"
+    return "x".join(map(str, sizes))

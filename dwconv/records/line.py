@@ -90,6 +90,8 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 _Value = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 _Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
 _Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+_OF_AXES = msgspec.Meta(min_length=2, max_length=3)
+_Sizes = Annotated[tuple[_Size, ...], _OF_AXES]
 _Pad = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 FEW = msgspec.Meta(max_length=_MOST_NAMED)
 
@@ -100,12 +102,12 @@ class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     pass_: Pass
     batch: _Size
     channels: _Size
-    input_size: tuple[_Size, _Size]
-    kernel: tuple[_Size, _Size]
+    input_size: _Sizes
+    kernel: _Sizes
     multiplier: _Size
-    stride: tuple[_Size, _Size]
-    padding: tuple[tuple[_Pad, _Pad], tuple[_Pad, _Pad]]
-    dilation: tuple[_Size, _Size]
+    stride: _Sizes
+    padding: Annotated[tuple[tuple[_Pad, _Pad], ...], _OF_AXES]
+    dilation: _Sizes
     dtype: DType
     layout: Layout
     bias: bool = False

@@ -17,8 +17,8 @@ from dwconv.discovery.step import unwrapped
 from dwconv.errors import InvalidWorkload
 from dwconv.model.conversion import ConvertedLayer, without_wrappers
 from dwconv.model.converted_classes import is_functional
-from dwconv.model.swaps import why_left
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+from dwconv.model.swaps import Convolution, why_left
+from dwconv.nn import LAYERS
 from dwconv.reporting.ran import in_an_example, so_far
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
@@ -40,7 +40,7 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
 
     Raises InvalidWorkload for a model without layers of dwconv, and the model's own error if it fails on the example.
     """
-    layers = [name for name, module in model.named_modules() if isinstance(module, (DepthwiseConv1d, DepthwiseConv2d))]
+    layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
     left = _left(model)
     if not layers and not any(is_functional(module) for module in model.modules()):
         raise InvalidWorkload(_without_layers(model, left))
@@ -61,8 +61,8 @@ def _left(model: nn.Module) -> tuple[ConvertedLayer, ...]:
     return tuple(
         ConvertedLayer(without_wrappers(name), why_left(module) or "not converted; dwconv.convert(model) swaps it")
         for name, module in model.named_modules()
-        if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) and module.groups > 1
-        if not isinstance(module, (DepthwiseConv1d, DepthwiseConv2d))
+        if isinstance(module, Convolution) and module.groups > 1
+        if not isinstance(module, LAYERS)
     )
 
 

@@ -126,13 +126,16 @@ def explain(
     dilation: Size = 1,
     groups: int | None = None,
 ) -> Explanation:
-    """Explains what ``dwconv.conv2d`` (or ``conv1d``, for a weight of three dimensions) would run for these arguments.
+    """Explains what ``dwconv.conv2d`` would run for these arguments; ``conv1d`` for a weight of three dimensions,
+    ``conv3d`` for one of five.
 
     Raises InvalidWorkload, as the call itself would.
     """
     axes = weight.dim() - 2
-    if axes not in (1, 2):
-        raise InvalidWorkload(f"weight has {weight.dim()} dimensions; explain knows 1-D (3) and 2-D (4) convolutions")
+    if axes not in (1, 2, 3):
+        raise InvalidWorkload(
+            f"weight has {weight.dim()} dimensions; explain knows 1-D (3), 2-D (4) and 3-D (5) convolutions"
+        )
     call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
     problem, x, w = call.problem, call.x, call.w
     decisions, target = decisions_for(problem, x.device)

@@ -20,12 +20,12 @@ from dwconv.call.call_plan import plans
 from dwconv.discovery import DiscoveredLayer, discover
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.same_padding import SamePadding, same_padding
-from dwconv.model.swaps import why_left
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+from dwconv.model.swaps import Convolution, why_left
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Pass, resolve_padding
 
-Layer = DepthwiseConv1d | DepthwiseConv2d
+Layer = DepthwiseConv1d | DepthwiseConv2d | DepthwiseConv3d
 _Sizes = tuple[Problem, torch.device]
 
 
@@ -152,7 +152,7 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
 
 
 def _why_pytorch(layer: DiscoveredLayer, module: nn.Module | None) -> str:
-    if isinstance(module, (nn.Conv1d, nn.Conv2d)) and not isinstance(module, Layer) and why_left(module) is None:
+    if isinstance(module, Convolution) and not isinstance(module, Layer) and why_left(module) is None:
         return "not converted; dwconv.convert(model) swaps it"
     if layer.is_functional:
         return "called as a function; dwconv.convert(model, functional=True) takes the call"
@@ -197,21 +197,22 @@ def _by_weight(layers: Sequence[tuple[str, Layer]]) -> list[tuple[tuple[str, ...
 
 def _fits(layer: Layer, problem: Problem) -> bool:
     """True if the layer could have made such a call."""
-    axes = 1 if isinstance(layer, DepthwiseConv1d) else 2
 
-    def pair(sizes: Sequence[int], missing: int) -> tuple[int, int]:
-        return (missing, sizes[0]) if axes == 1 else (sizes[0], sizes[1])
+    def with_height(sizes: Sequence[int], missing: int) -> tuple[int, ...]:
+        return (missing, *sizes) if isinstance(layer, DepthwiseConv1d) else tuple(sizes)
 
-    kernel, stride, dilation = (pair(sizes, 1) for sizes in (layer.kernel_size, layer.stride, layer.dilation))
+    kernel, stride, dilation = (with_height(sizes, 1) for sizes in (layer.kernel_size, layer.stride, layer.dilation))
+    padding: Sequence[tuple[int, int]]
     if isinstance(layer, SamePadding) and isinstance(layer, DepthwiseConv2d):
-        rows, columns = same_padding(layer, (problem.input_shape[2], problem.input_shape[3]))
+        padding = same_padding(layer, (problem.input_shape[2], problem.input_shape[3]))
     elif layer.padding_mode != "zeros":
-        rows, columns = (0, 0), (0, 0)  # padded before the call
+        padding = [(0, 0)] * len(kernel)  # padded before the call
     elif isinstance(layer.padding, str):
-        rows, columns = resolve_padding(layer.padding, kernel=kernel, stride=stride, dilation=dilation)
+        padding = resolve_padding(layer.padding, kernel=kernel, stride=stride, dilation=dilation)
     else:
-        rows, columns = ((size, size) for size in pair(layer.padding, 0))
-    wanted = (layer.in_channels, (layer.out_channels, 1, *kernel), stride, (*rows, *columns), dilation)
+        padding = [(size, size) for size in with_height(layer.padding, 0)]
+    sides = tuple(side for pair in padding for side in pair)
+    wanted = (layer.in_channels, (layer.out_channels, 1, *kernel), stride, sides, dilation)
     return wanted == (
         problem.input_shape[1], problem.weight_shape, problem.stride, problem.padding, problem.dilation
     )  # fmt: skip

@@ -15,7 +15,7 @@ from dwconv.dispatch.knowledge import database
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.tune_command import tune_command
-from dwconv.problems.workload import PASSES, Pass
+from dwconv.problems.workload import PASSES, Pass, by
 from dwconv.reporting.ran import Ran
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.expected_gain import ExpectedGains
@@ -97,14 +97,14 @@ class LayerRow:
     @property
     def workload(self) -> str:
         """``8×112×56×56 k5 s1 f32 nhwc``"""
-        problem, (kernel_h, kernel_w) = self.problem, self.problem.weight_shape[2:]
+        problem = self.problem
         words = [
             "×".join(map(str, problem.input_shape)),
-            f"k{_short(kernel_h, kernel_w)}",
-            f"s{_short(*problem.stride)}",
+            f"k{_short(problem.weight_shape[2:])}",
+            f"s{_short(problem.stride)}",
         ]
         if any(size != 1 for size in problem.dilation):
-            words.append(f"d{_short(*problem.dilation)}")
+            words.append(f"d{_short(problem.dilation)}")
         if problem.weight_shape[0] != problem.input_shape[1]:
             words.append(f"m{problem.weight_shape[0] // problem.input_shape[1]}")
         words += ["bias"] * problem.bias
@@ -127,8 +127,9 @@ class LayerRow:
         return tune_command(self.problem.workload("fprop"), passes) if passes else ""
 
 
-def _short(height: int, width: int) -> str:
-    return str(height) if height == width else f"{height}×{width}"
+def _short(sizes: Sequence[int]) -> str:
+    """``3`` for (3, 3), ``1×5`` for (1, 5)."""
+    return by(sizes[:1] if len(set(sizes)) == 1 else sizes)
 
 
 def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:

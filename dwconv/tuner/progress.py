@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from dwconv.problems.tune_command import short_pair
+from dwconv.problems.tune_command import short_sizes
 from dwconv.problems.workload import Workload, resolve_padding
 from dwconv.tuner.search.search_result import Stop, TuningResult
 
@@ -101,14 +101,14 @@ class Progress:
 
 def label(workload: Workload) -> str:
     """A short name of a workload, for people: ``8,144,56,56 k3 s2 float32 nhwc``. Default values are left out."""
-    words = [",".join(map(str, workload.input_shape)), f"k{short_pair(workload.kernel)}"]
-    if workload.stride != (1, 1):
-        words.append(f"s{short_pair(workload.stride)}")
+    words = [",".join(map(str, workload.input_shape)), f"k{short_sizes(workload.kernel)}"]
+    if set(workload.stride) != {1}:
+        words.append(f"s{short_sizes(workload.stride)}")
     sizes = {"kernel": workload.kernel, "stride": workload.stride, "dilation": workload.dilation}
     if workload.padding != resolve_padding(None, **sizes):
         words.append("p" + ",".join(str(a) if a == b else f"{a}:{b}" for a, b in workload.padding))
-    if workload.dilation != (1, 1):
-        words.append(f"d{short_pair(workload.dilation)}")
+    if set(workload.dilation) != {1}:
+        words.append(f"d{short_sizes(workload.dilation)}")
     if workload.multiplier != 1:
         words.append(f"m{workload.multiplier}")
     if workload.bias:

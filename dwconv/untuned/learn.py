@@ -18,6 +18,7 @@ from dwconv.schedules.space import Config
 from dwconv.untuned.evidence import Measured, best_records
 from dwconv.untuned.other_size import errors_by_octaves
 from dwconv.untuned.portfolio_file import NOTHING, Errors, GainModel, kinds
+from dwconv.untuned.regimes import sort_of
 from dwconv.untuned.starts import first_start
 from dwconv.untuned.trees import Growth, Trees, grow
 from dwconv.untuned.workload_features import of_workload
@@ -38,36 +39,46 @@ Group = Callable[[Workload], str]
 
 def learn(measured: Sequence[Measured], *, network: Group) -> GainModel | None:
     """``network`` names the network that a workload is a layer of; None if there is too little to learn from."""
-    wide = [one for one in measured if one.workload.dtype == "float32"]
-    if len(wide) < LEAST_WORKLOADS:
+    by_sort: dict[str, list[Measured]] = defaultdict(list)
+    for one in measured:
+        by_sort[sort_of(one.workload)].append(one)
+    usual = by_sort.pop("", [])
+    if len(usual) < LEAST_WORKLOADS:
         return None
-    known = _errors(wide, group=lambda one: network(one.workload))
-    devices = {one.target.device for one in wide}
-    other = _errors(wide, group=lambda one: one.target.device) if len(devices) > 1 else _wider(known)
-    sizes = _errors_at_other_sizes(wide, leaves_out_device=False)
+    known, other = _errors_of_sort(usual, network=network)
+    sizes = _errors_at_other_sizes(usual, leaves_out_device=False)
     model = GainModel(
-        trees=gain_trees(wide),
+        trees=gain_trees(usual),
         known_device=known,
         other_device=other,
         other_size=sizes,
         other_size_other_device=(
-            _errors_at_other_sizes(wide, leaves_out_device=True) if len(devices) > 1 else _wider(sizes)
+            _errors_at_other_sizes(usual, leaves_out_device=True) if _devices(usual) > 1 else _wider(sizes)
         ),
     )
-    return _with_narrow(model, [one for one in measured if one.workload.dtype != "float32"], network=network)
+    for sort, of_sort in sorted(by_sort.items()):
+        if len(of_sort) >= LEAST_WORKLOADS:
+            known, other = _errors_of_sort(of_sort, network=network)
+            model = replace(
+                model,
+                others=model.others | {sort: gain_trees(of_sort)},
+                known_device=model.known_device | known,
+                other_device=model.other_device | other,
+            )
+    return model
 
 
-def _with_narrow(model: GainModel, measured: Sequence[Measured], *, network: Group) -> GainModel:
-    """What is learnt of bfloat16 and float16. How fast PyTorch's op is there hangs on instructions that some CPUs have:
-    a single device says nothing of others."""
-    if len(measured) < LEAST_WORKLOADS:
-        return model
-    return replace(
-        model,
-        narrow=gain_trees(measured),
-        known_device=model.known_device | _errors(measured, group=lambda one: network(one.workload)),
-        other_device=model.other_device | _errors(measured, group=lambda one: one.target.device),
-    )
+def _errors_of_sort(measured: Sequence[Measured], *, network: Group) -> tuple[dict[str, Errors], dict[str, Errors]]:
+    """The errors on networks that are not known, and on devices that are not."""
+    known = _errors(measured, group=lambda one: network(one.workload))
+    # How fast PyTorch's op is in 16 bits hangs on instructions that some CPUs have: one device says nothing of others.
+    if _devices(measured) > 1 or measured[0].workload.dtype != "float32":
+        return known, _errors(measured, group=lambda one: one.target.device)
+    return known, _wider(known)
+
+
+def _devices(measured: Sequence[Measured]) -> int:
+    return len({one.target.device for one in measured})
 
 
 def gain_trees(measured: Sequence[Measured]) -> Trees:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dwconv.problems.layer_files import Layer
-from dwconv.problems.workload import Pair, Workload
+from dwconv.problems.workload import Sizes, Workload
 from dwconv.records.record import TuningRecord
 from dwconv.untuned.evidence import evidence
 from dwconv.untuned.learn import learn
 from dwconv.untuned.portfolio_choice import choose
 from dwconv.untuned.portfolio_file import Portfolio
 
-_Sizes = tuple[int, Pair, Pair, Pair]
+_LayerSizes = tuple[int, Sizes, Sizes, Sizes]
 
 
 def make_portfolio(records: Iterable[TuningRecord], networks: Mapping[str, Sequence[Layer]]) -> Portfolio:
     """``networks`` are the layers of well-known networks: a prediction is judged on one that it was not made from. What
     is a layer of none of them counts as a network of its own. Takes a minute or two."""
     measured = evidence(records)
-    names: dict[_Sizes, str] = {}
+    names: dict[_LayerSizes, str] = {}
     for network, layers in networks.items():
         for layer in layers:
             names.setdefault((layer.channels, layer.input_size, layer.kernel, layer.stride), network)

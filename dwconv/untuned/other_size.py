@@ -23,6 +23,7 @@ from dwconv.schedules.template import fitting, template
 from dwconv.untuned.evidence import Measured
 from dwconv.untuned.gain import Expected
 from dwconv.untuned.portfolio_file import Portfolio, shipped
+from dwconv.untuned.regimes import sort_of
 from dwconv.untuned.trees import Trees
 from dwconv.untuned.workload_features import of_workload
 
@@ -49,7 +50,7 @@ def expected_from(
     measured = adopted(record.config, record.workload, target)  # the record's own, unless its machine had other caches
     if known.gain is None or other is None or record.measurement is None or config is None or measured is None:
         return None
-    if target.kind != "cpu" or workload.dtype != "float32" or template(config.template).estimate_us is None:
+    if target.kind != "cpu" or sort_of(workload) or template(config.template).estimate_us is None:
         return None
     is_known = target.device in known.devices
     errors = known.gain.other_size if is_known else known.gain.other_size_other_device

@@ -14,7 +14,7 @@ from typing import Any
 from dwconv.errors import BrokenInstallation
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
-from dwconv.untuned.regimes import regimes
+from dwconv.untuned.regimes import regimes, sort_of
 from dwconv.untuned.trees import Trees, as_lists, from_lists
 
 PATH = Path(__file__).with_name("portfolio.json")
@@ -37,7 +37,8 @@ class GainModel:
     """The gain over PyTorch's op in the same layout, predicted from the sizes of a workload."""
 
     trees: Trees
-    """Predicts the gain of the best configuration, as a power of two, from ``features.of_workload``: in float32."""
+    """Predicts the gain of the best configuration, as a power of two, from ``features.of_workload``: of float32 in 1-D
+    and 2-D."""
     known_device: dict[str, Errors]
     """Errors on networks that the trees did not know, by ``kinds``: ``wgrad nhwc``, ``wgrad nhwc bfloat16``, …"""
     other_device: dict[str, Errors]
@@ -47,19 +48,19 @@ class GainModel:
     octave``. The trees did not know the layer."""
     other_size_other_device: dict[str, Errors] = field(default_factory=dict)
     """The same, where the trees did not know the device either."""
-    narrow: Trees | None = None
-    """The trees of bfloat16 and float16; None if nothing is known of them."""
+    others: dict[str, Trees] = field(default_factory=dict)
+    """The trees of other sorts of workloads, by ``sort_of``: ``16-bit``, ``3-D``, …"""
 
     def trees_of(self, workload: Workload) -> Trees | None:
-        """Those that know the width of its numbers."""
-        return self.trees if workload.dtype == "float32" else self.narrow
+        """Those that know its sort; None if nothing is known of it."""
+        return self.trees if not (sort := sort_of(workload)) else self.others.get(sort)
 
 
 def kinds(workload: Workload) -> tuple[str, str]:
-    """What a prediction is judged by: pass, layout and type, or if too few of these are known the type alone. Nothing
-    is said of float32."""
-    typed = "" if workload.dtype == "float32" else workload.dtype
-    return f"{workload.pass_} {workload.layout} {typed}".rstrip(), typed
+    """What a prediction is judged by: pass, layout, axes and type, or if too few of these are known the last two alone.
+    Nothing is said of float32, and of 1-D and 2-D."""
+    words = ["3-D"] * (workload.axes == 3) + [workload.dtype] * (workload.dtype != "float32")
+    return " ".join([workload.pass_, workload.layout, *words]), " ".join(words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +103,10 @@ def encode(portfolio: Portfolio) -> str:
         for name in _ERRORS:
             rows = (f"{json.dumps(of)}: {json.dumps(asdict(errors))}" for of, errors in getattr(gain, name).items())
             parts.append(f"{json.dumps(name)}: {_block('{}', rows)}")
-        for prefix, grown in (("", gain.trees), ("narrow_", gain.narrow)):
-            if grown is not None:
-                parts.append(f'"{prefix}base": {grown.base}')
-                trees = (json.dumps(as_lists(tree), separators=(",", ":")) for tree in grown.trees)
-                parts.append(f'"{prefix}trees": {_block("[]", trees)}')
+        for of, grown in {"": gain.trees, **{f" {sort}": trees for sort, trees in gain.others.items()}}.items():
+            parts.append(f'"base{of}": {grown.base}')
+            trees = (json.dumps(as_lists(tree), separators=(",", ":")) for tree in grown.trees)
+            parts.append(f'"trees{of}": {_block("[]", trees)}')
     regimes_of = (
         f"{json.dumps(name)}: {_block('[]', (json.dumps(config.to_dict()) for config in configs))}"
         for name, configs in sorted(portfolio.configs.items())
@@ -123,8 +123,8 @@ def decode(text: str) -> Portfolio:
     gain = None
     if "trees" in file:
         errors = {name: {of: Errors(**fields) for of, fields in file.get(name, {}).items()} for name in _ERRORS}
-        narrow = _trees(file, "narrow_") if "narrow_trees" in file else None
-        gain = GainModel(trees=_trees(file), narrow=narrow, **errors)
+        sorts = [name.removeprefix("trees ") for name in file if name.startswith("trees ")]
+        gain = GainModel(trees=_trees(file), others={sort: _trees(file, f" {sort}") for sort in sorts}, **errors)
     return Portfolio(
         devices=tuple(file["devices"]),
         workloads=int(file["workloads"]),
@@ -136,8 +136,8 @@ def decode(text: str) -> Portfolio:
 _ERRORS = ("known_device", "other_device", "other_size", "other_size_other_device")
 
 
-def _trees(file: dict[str, Any], prefix: str = "") -> Trees:
-    return Trees(base=float(file[f"{prefix}base"]), trees=tuple(map(from_lists, file[f"{prefix}trees"])))
+def _trees(file: dict[str, Any], of: str = "") -> Trees:
+    return Trees(base=float(file[f"base{of}"]), trees=tuple(map(from_lists, file[f"trees{of}"])))
 
 
 def _block(brackets: str, lines: Iterable[str]) -> str:

@@ -1,7 +1,9 @@
-"""Regimes: workloads that want the same configurations, told by a template, the width of the
-numbers, and a few classes of sizes."""
+"""Regimes: workloads that want the same configurations, told by a template, the sort of workload, and a few classes of
+sizes."""
 
 from __future__ import annotations
+
+import math
 
 from dwconv.problems.workload import Workload
 
@@ -13,19 +15,27 @@ _LARGE_BYTES = 16 << 20
 
 def regimes(template: str, workload: Workload) -> tuple[str, ...]:
     """The regimes of a template that a workload belongs to, the narrowest first; the last is the whole of the
-    template, for numbers of that width."""
-    whole = template if workload.dtype == "float32" else f"{template} 16-bit"
+    template, for workloads of that sort."""
+    sort = sort_of(workload)
+    whole = f"{template} {sort}" if sort else template
     kernel = f"{whole} kernel {_kernel(workload)}"
-    strided = f"{kernel} {'dense' if workload.stride == (1, 1) else 'strided'}"
+    strided = f"{kernel} {'dense' if set(workload.stride) == {1} else 'strided'}"
     return f"{strided} {_size(workload)}", strided, kernel, whole
 
 
+def sort_of(workload: Workload) -> str:
+    """What is learnt apart from the rest: ``3-D``, ``16-bit``, ``3-D 16-bit``; empty for float32 in 1-D and 2-D."""
+    words = ["3-D"] * (workload.axes == 3) + ["16-bit"] * (workload.dtype != "float32")
+    return " ".join(words)
+
+
 def _kernel(workload: Workload) -> str:
-    height, width = workload.kernel
+    *depth, height, width = workload.kernel
+    deep = "deep " if math.prod(depth) > 1 else ""
     if min(height, width) == 1:
-        return "row" if height == 1 else "column"
+        return f"{deep}row" if height == 1 else f"{deep}column"
     largest = max(height, width)
-    return next((f"to {most}" for most in (3, 5, 7, 15) if largest <= most), "large")
+    return deep + next((f"to {most}" for most in (3, 5, 7, 15) if largest <= most), "large")
 
 
 def _size(workload: Workload) -> str:

@@ -45,7 +45,7 @@ def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, cou
 
 
 def _comparable(one: Workload, other: Workload) -> bool:
-    return (one.pass_, one.layout) == (other.pass_, other.layout)
+    return (one.pass_, one.layout, one.axes) == (other.pass_, other.layout, other.axes)
 
 
 def _distance(one: Workload, other: Workload) -> float:

@@ -16,13 +16,13 @@ _WORDS = ("none", "kw", "taps", "scratch", "images", "channels", "planes", "cach
 
 def of_workload(workload: Workload) -> list[float]:
     """The sizes, as powers of two, and what does not fill vectors."""
-    (kernel_h, kernel_w), (out_h, out_w) = workload.kernel, workload.output_size
+    (*depth_taps, kernel_h, kernel_w), (*depths, out_h, out_w) = workload.kernel, workload.output_size
     return [
         float(PASSES.index(workload.pass_)),
         float(workload.layout == "nhwc"),
         math.log2(kernel_h),
         math.log2(kernel_w),
-        math.log2(kernel_h * kernel_w),
+        math.log2(math.prod(workload.kernel)),
         math.log2(math.prod(workload.stride)),
         math.log2(math.prod(workload.dilation)),
         math.log2(workload.multiplier),
@@ -35,10 +35,12 @@ def of_workload(workload: Workload) -> list[float]:
         math.log2(workload.batch),
         math.log2(workload.bytes),
         math.log2(workload.flops),
-        float(workload.padding[1][0] != workload.padding[1][1]),
+        float(workload.padding[-1][0] != workload.padding[-1][1]),
         float(workload.bias),
         float(workload.dtype == "bfloat16"),
         float(workload.dtype == "float16"),
+        math.log2(math.prod(depth_taps)),
+        math.log2(math.prod(depths)),
     ]
 
 
@@ -46,8 +48,9 @@ def of_candidate(workload: Workload, config: Config, *, knobs: tuple[str, ...]) 
     """The workload's features, the template's ``knobs``, and how many tiles those make of the axis in their name, and
     what of the last tile is wasted. NaN for a knob that the configuration has not."""
     values = config.to_dict()
-    height, width = workload.input_size if workload.pass_ == "dgrad" else workload.output_size
-    extents = {"h": height, "w": width, "c": workload.out_channels, "kh": workload.kernel[0], "kw": workload.kernel[1]}
+    *_, height, width = workload.input_size if workload.pass_ == "dgrad" else workload.output_size
+    *_, kernel_h, kernel_w = workload.kernel
+    extents = {"h": height, "w": width, "c": workload.out_channels, "kh": kernel_h, "kw": kernel_w}
     row = of_workload(workload)
     for name in knobs:
         value, extent = values.get(name), extents.get(name.rpartition("_")[2])

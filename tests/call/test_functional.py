@@ -1,4 +1,4 @@
-"""conv1d and conv2d: exactly the meaning of PyTorch's, on tuned kernels where there are some."""
+"""conv1d, conv2d and conv3d: exactly the meaning of PyTorch's, on tuned kernels where there are some."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import dwconv
 from dwconv.call.call_plan import Plan
 from dwconv.errors import DwconvWarning, InvalidWorkload
+from dwconv.problems.memory_format import memory_format
 from tests.planted_records import plant, workload_of
 from tests.turns import slow
 
@@ -23,7 +24,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
     pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel"),  # PyTorch's own, about its own op
 ]
-FORMATS = (torch.contiguous_format, torch.channels_last)
+PYTORCHS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+OURS = {1: dwconv.conv1d, 2: dwconv.conv2d, 3: dwconv.conv3d}
 
 
 @st.composite
@@ -39,8 +41,8 @@ def calls(draw, *, axes: int):
     stride = 1 if padding == "same" else draw(st.integers(1, 3) | st.tuples(*[st.integers(1, 3)] * axes))
     batch = draw(st.sampled_from([(), (0,), (1,), (3,)]))
     x = torch.randn(*batch, channels, *size, dtype=torch.float64)
-    if axes == 2 and batch and draw(st.booleans()):
-        x = x.to(memory_format=torch.channels_last)
+    if axes > 1 and batch and draw(st.booleans()):
+        x = x.to(memory_format=memory_format("nhwc", axes=axes))
     bias = torch.randn(channels * multiplier, dtype=torch.float64) if draw(st.booleans()) else None
     w = torch.randn(channels * multiplier, 1, *kernel, dtype=torch.float64)
     return x, w, {"bias": bias, "stride": stride, "padding": padding, "dilation": dilation}
@@ -100,22 +102,15 @@ def assert_went(way, y):
     assert ran == [way]
 
 
-@settings(deadline=None, max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(call=calls(axes=2), way=st.sampled_from(list(WAYS)))
-def test_conv2d_is_pytorchs(logs, call, way):
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), way=st.sampled_from(list(WAYS)))
+def test_a_call_is_pytorchs(logs, axes, data, way):
     with going(way):
-        (expected, *_), (actual, *_) = check_against(F.conv2d, dwconv.conv2d, *call)
+        (expected, *_), (actual, *_) = check_against(PYTORCHS[axes], OURS[axes], *data.draw(calls(axes=axes)))
     assert_went(way, actual)
-    if actual.numel() and actual.dim() == 4:
+    if actual.numel() and axes == 2 and actual.dim() == 4:  # in float64 PyTorch's volumes never are channels_last_3d
         assert actual.stride() == expected.stride()
-
-
-@settings(deadline=None, max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(call=calls(axes=1), way=st.sampled_from(list(WAYS)))
-def test_conv1d_is_pytorchs(logs, call, way):
-    with going(way):
-        _, (actual, *_) = check_against(F.conv1d, dwconv.conv1d, *call)
-    assert_went(way, actual)
 
 
 # -- on tuned kernels ------------------------------------------------------------------------------------------------
@@ -125,7 +120,12 @@ PROBLEMS = {
     "5×5 stride 2": workload_of(shape=(2, 24, 15, 12), kernel=(5, 5), stride=2, padding=2),
     "multiplier": workload_of(multiplier=3, shape=(2, 5, 9, 7)),
     "nchw": workload_of(shape=(3, 17, 8, 8), layout="nchw"),
+    "3-D stride 2": workload_of(shape=(2, 18, 5, 6, 7), kernel=(3, 3, 3), stride=2),
+    "3-D nchw multiplier": workload_of(shape=(2, 5, 4, 6, 5), kernel=(3, 3, 3), multiplier=2, layout="nchw"),
 }
+
+
+COMPILED = ("5×5 stride 2", "nchw", "3-D stride 2")
 
 
 @pytest.fixture(params=PROBLEMS.values(), ids=list(PROBLEMS))
@@ -136,11 +136,13 @@ def tuned(request, logs):
 
 
 def tensors_of(workload, *, batch=None):
-    x = torch.randn(batch or workload.batch, *workload.input_shape[1:])
-    if workload.layout == "nhwc":
-        x = x.to(memory_format=torch.channels_last)
+    x = torch.randn(batch or workload.batch, *workload.input_shape[1:]).to(memory_format=lies(workload))
     w = torch.randn(workload.out_channels, 1, *workload.kernel)
     return x, w, torch.randn(workload.out_channels)
+
+
+def lies(workload):
+    return memory_format(workload.layout, axes=workload.axes)
 
 
 def step(function, x, w, bias, workload, **more):
@@ -155,8 +157,8 @@ def check_step(workload, x, w, bias, *, fused=True):
     explained = dwconv.explain(x, w, bias, workload.stride, workload.padding[0][0])
     assert [each.provider for each in explained.passes] == ["dwconv"] * 3
     assert [each.record.workload.bias for each in explained.passes] == [fused, False, fused]
-    actual = step(dwconv.conv2d, x, w, bias, workload)
-    exact = step(F.conv2d, x.double(), w.double(), bias.double(), workload, groups=x.shape[1])
+    actual = step(OURS[workload.axes], x, w, bias, workload)
+    exact = step(PYTORCHS[workload.axes], x.double(), w.double(), bias.double(), workload, groups=x.shape[1])
     for ours, reference in zip(actual, exact, strict=True):
         torch.testing.assert_close(ours.double(), reference, rtol=1e-5, atol=2e-4)
     return actual
@@ -168,9 +170,8 @@ PASSES = ("fprop", "dgrad", "wgrad")
 @pytest.mark.parametrize("batch", [1, slow(2), 7])
 def test_a_training_step_is_right_at_any_batch(tuned, batch):
     y, dx, dw, _ = check_step(tuned, *tensors_of(tuned, batch=batch))
-    memory_format = torch.channels_last if tuned.layout == "nhwc" else torch.contiguous_format
-    assert y.is_contiguous(memory_format=memory_format)
-    assert dx.is_contiguous(memory_format=memory_format)
+    assert y.is_contiguous(memory_format=lies(tuned))
+    assert dx.is_contiguous(memory_format=lies(tuned))
     assert dw.is_contiguous()
 
 
@@ -180,9 +181,9 @@ def test_kernels_take_a_call_however_it_is_written(tuned, data):
     """The first call of its kind, and one that goes the way that the first has taught."""
 
     def written(value):
-        return data.draw(st.sampled_from([value, (value, value), [value, value]]))
+        return data.draw(st.sampled_from([value, (value,) * tuned.axes, [value] * tuned.axes]))
 
-    (stride, _), ((padding, _), _) = tuned.stride, tuned.padding
+    stride, padding = tuned.stride[0], tuned.padding[0][0]
     same = stride == 1 and 2 * padding == tuned.kernel[0] - 1
     options = {
         "stride": written(stride),
@@ -197,10 +198,11 @@ def test_kernels_take_a_call_however_it_is_written(tuned, data):
         if leaf is not None:
             leaf.requires_grad_(needs)
     of = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
-    exact = F.conv2d(*[None if leaf is None else leaf.double() for leaf in leaves], **options, groups=tuned.channels)
+    doubles = [None if leaf is None else leaf.double() for leaf in leaves]
+    exact = PYTORCHS[tuned.axes](*doubles, **options, groups=tuned.channels)
     expected = torch.autograd.grad(exact.sin().sum(), of)
     for _ in range(2):
-        y = dwconv.conv2d(*leaves, **options, groups=data.draw(st.sampled_from([None, tuned.channels])))
+        y = OURS[tuned.axes](*leaves, **options, groups=data.draw(st.sampled_from([None, tuned.channels])))
         assert_went("past the dispatcher", y)
         torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=2e-4)
         torch.testing.assert_close(torch.autograd.grad(y.sin().sum(), of), expected, rtol=1e-4, atol=2e-3)
@@ -219,34 +221,37 @@ def test_the_second_derivative_with_a_bias_is_right_on_kernels_too(tuned):
         return torch.autograd.grad(sum(gradient.sin().sum() for gradient in gradients), leaves)
 
     leaves = [tensor.requires_grad_() for tensor in tensors_of(tuned)]
-    ours = penalty(dwconv.conv2d, *leaves)
-    exact = penalty(F.conv2d, *(leaf.detach().double().requires_grad_() for leaf in leaves), groups=tuned.channels)
+    ours = penalty(OURS[tuned.axes], *leaves)
+    doubles = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    exact = penalty(PYTORCHS[tuned.axes], *doubles, groups=tuned.channels)
     for one, other in zip(ours, exact, strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
 
 
 def test_the_same_call_gives_the_same_bits(tuned):
     tensors = tensors_of(tuned, batch=5)
-    first = step(dwconv.conv2d, *tensors, tuned)
+    first = step(OURS[tuned.axes], *tensors, tuned)
     for _ in range(3):
-        for one, other in zip(first, step(dwconv.conv2d, *tensors, tuned), strict=True):
+        for one, other in zip(first, step(OURS[tuned.axes], *tensors, tuned), strict=True):
             assert torch.equal(one, other)
 
 
 def test_tensors_may_lie_anyhow(tuned):
     x, w, bias = tensors_of(tuned)
-    batch, channels, height, width = x.shape
-    apart = torch.randn(2 * batch, channels, height, width + 3).to(memory_format=torch.channels_last)
+    batch, channels, *size = x.shape
+    apart = torch.randn(2 * batch, channels, *size[:-1], size[-1] + 3)
+    apart = apart.to(memory_format=memory_format("nhwc", axes=tuned.axes))
     for lying in (
-        apart[::2, :, :, 3:],  # a slice of every second image
-        x[:1].expand(batch, -1, -1, -1),
+        apart[::2, ..., 3:],  # a slice of every second image
+        x[:1].expand(batch, *x.shape[1:]),
         x.transpose(2, 3).contiguous().transpose(2, 3),
-        torch.randn(x.numel() + 1)[1:].view(batch, height, width, channels).permute(0, 3, 1, 2),  # not aligned
+        torch.randn(x.numel() + 1)[1:].view(batch, *size, channels).movedim(-1, 1),  # not aligned
     ):
         assert lying.shape == x.shape
-        exact = F.conv2d(lying.double(), w.double(), bias.double(), tuned.stride, tuned.padding[0][0], 1, channels)
+        options = (tuned.stride, tuned.padding[0][0], 1, channels)
+        exact = PYTORCHS[tuned.axes](lying.double(), w.double(), bias.double(), *options)
         for _ in range(2):  # the first call teaches
-            y = dwconv.conv2d(lying, w.flip(2).flip(2), bias, tuned.stride, tuned.padding[0][0])
+            y = OURS[tuned.axes](lying, w.flip(2).flip(2), bias, *options)
             torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=2e-4)
 
 
@@ -262,10 +267,10 @@ def test_conv1d_runs_on_kernels_of_height_1(logs):
     torch.testing.assert_close(ours, reference, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("tuned", [PROBLEMS["5×5 stride 2"], PROBLEMS["nchw"]], indirect=True, ids=["nhwc", "nchw"])
+@pytest.mark.parametrize("tuned", [PROBLEMS[name] for name in COMPILED], indirect=True, ids=COMPILED)
 def test_torch_compile_traces_the_whole_call(tuned):
     def loss(x, w, bias):
-        return dwconv.conv2d(x, w, bias, tuned.stride, tuned.padding[0][0]).relu().pow(2).sum()
+        return OURS[tuned.axes](x, w, bias, tuned.stride, tuned.padding[0][0]).relu().pow(2).sum()
 
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     for batch in (2, 3, 4):  # from the third on, the batch is a symbol
@@ -282,7 +287,7 @@ def test_pytorchs_other_ways_to_look_at_a_function_still_work(tuned):
     x, w, _ = tensors_of(tuned)
 
     def convolve(x, w):
-        return dwconv.conv2d(x, w, None, tuned.stride, tuned.padding[0][0])
+        return OURS[tuned.axes](x, w, None, tuned.stride, tuned.padding[0][0])
 
     def loss(w, image):
         return convolve(image, w).pow(2).sum()
@@ -346,6 +351,38 @@ def test_bad_arguments_are_one_line_that_names_them(logs, arguments, message):
         if call is dwconv.conv2d or arguments[1].dim() == 4:
             assert message in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+VOLUME = torch.zeros(2, 8, 4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((VOLUME[0, 0], torch.zeros(8, 1, 3, 3, 3)), "input of shape 4×5×6 is not (N, C, D, H, W) or (C, D, H, W)"),
+        ((VOLUME, W), "weight of shape 8×1×3×3 is not (C·multiplier, 1, KD, KH, KW) with C=8 input channels"),
+        ((VOLUME, torch.zeros(8, 1, 3, 3, 3), None, (1, 2)), "stride=(1, 2) is not one number, or 3"),
+        (
+            (VOLUME, torch.zeros(8, 1, 3, 3, 3), None, 1, ((1, 1), (1, 1))),
+            "is not one number, or 3, or ((front, back), (top, bottom), (left, right))",
+        ),
+        (
+            (VOLUME, torch.zeros(8, 1, 7, 3, 3), None, 1, (1, 0, 0)),
+            "input of 4×5×6 padded by 1×1×0×0×0×0 (front, back, top, bottom, left, right); use a smaller kernel",
+        ),
+    ],
+)
+def test_conv3d_names_its_own_arguments(logs, arguments, message):
+    for call in (dwconv.conv3d, dwconv.explain):
+        with pytest.raises(InvalidWorkload) as caught:
+            call(*arguments)
+        if call is dwconv.conv3d or arguments[1].dim() == 5:
+            assert message in str(caught.value)
+
+
+def test_a_volume_for_conv2d_is_named(logs):
+    with pytest.raises(InvalidWorkload, match=r"input of shape 2×8×4×5×6 is not \(N, C, H, W\) or \(C, H, W\)"):
+        dwconv.conv2d(VOLUME, W)
 
 
 @pytest.mark.parametrize(

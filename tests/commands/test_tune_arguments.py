@@ -73,7 +73,9 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8", "--layers", "layers.json"], "give --shape or --layers, not both"),
         (["--network", "MobileNetV2@224"], "--network needs --batch"),
         (["--network", "MobileNetV2", "--batch", "8"], "not in dwconv's own list; it has MobileNetV2@224"),
-        (["--network", "X3D-M 16x224", "--batch", "8"], "is 3-D; only 1-D and 2-D layers"),
+        (["--shape", "1,8,8,8,8,8", "--kernel", "3"], "has 6 sizes, not 4 (N,C,H,W) or 5 (N,C,D,H,W)"),
+        (["--shape", "1,8,8,8,8", "--kernel", "3,3"], "kernel=3,3 has 2 sizes; give one, or 3 (depth,height,width)"),
+        (["--shape", "1,8,8,8,8", "--kernel", "3", "--padding", "1,2"], "is not P, PD,PH,PW, FRONT,BACK,TOP,BOTTOM"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--infer"], "--infer goes with --model"),
         (["--shape", "1,8,8,8", "--model", "tests.models:TinyNet"], "give --shape or --model, not both"),
         (["--model", "tests.models:TinyNet"], "--model needs --input"),
@@ -154,7 +156,7 @@ def test_a_layers_file_of_another_kind_is_one_clear_line(capsys, tmp_path, text)
         ({"S": None}, "S=null is not a list of whole numbers"),
         ({"C": 8.5}, "C=8.5 is not a whole number of at least 1"),
         ({"n": True}, "n=true is not a whole number"),
-        ({"P": [1, 1, 1]}, "P=[1, 1, 1] is not two numbers (height, width) or four"),
+        ({"P": [1, 1, 1]}, "P=[1, 1, 1] is not 2 numbers (height, width) or 4 (top, bottom, left, right)"),
         ({"D": [2]}, "D=[2] does not have 2 sizes"),
         ({"dtype": "int7"}, 'dtype="int7" is unknown; use one of float32'),
         ({"layout": ["nhwc"]}, "layout"),
@@ -205,7 +207,9 @@ def test_a_causal_layer_pads_before_alone(tmp_path, given, padding):
 
 
 def test_layers_of_other_dimensions(capsys, layers):
-    assert "is 3-D" in error_of(capsys, "--layers", layers, "--network", "Conv3d", "--batch", "8")
+    (volume,) = read_layers(layers, network="Conv3d")
+    workload = volume.workload("fprop", batch=2, dtype="float32", layout="nchw", bias=False)
+    assert workload.input_shape == (2, 4, 8, 8, 8) and workload.kernel == (3, 3, 3)
     (layer,) = read_layers(layers, network="Conv1d")
     workload = layer.workload("fprop", batch=2, dtype="float32", layout="nchw", bias=False)
     assert workload.input_shape == (2, 4, 1, 100) and workload.output_shape == (2, 4, 1, 100)

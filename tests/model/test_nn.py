@@ -18,7 +18,7 @@ from bench.models import NETWORKS, MobileNetV3Large
 from dwconv import settings
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.measure.processes.started_process import Running
-from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d
+from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
 from dwconv.records import record as record_module
 from dwconv.records.log import TuningLog
 from dwconv.tuner.race import model_race
@@ -91,18 +91,19 @@ def test_convert_names_what_it_did_and_what_it_left(logs):
         "one": nn.Conv2d(1, 8, 3),
     })  # fmt: skip
     summary = dwconv.summary(dwconv.convert(model))
-    assert names(summary.converted) == ["depthwise", "line"]
-    assert names(summary.skipped) == ["grouped", "volume", "own"]
+    assert names(summary.converted) == ["depthwise", "line", "volume"]
+    assert names(summary.skipped) == ["grouped", "own"]
     assert str(summary) == (
-        "2 depthwise layers converted, 3 left as they are\n"
+        "3 depthwise layers converted, 2 left as they are\n"
         "  depthwise  8 channels, kernel 3×5, stride 2×2, multiplier 2\n"
         "  line       8 channels, kernel 9\n"
+        "  volume     8 channels, kernel 3×3×3\n"
         "  grouped    stays Conv2d: groups=4 of 8 channels is not depthwise\n"
-        "  volume     stays Conv3d: there are no 3-D kernels yet\n"
         "  own        stays Blurred: its forward is its own; functional=True runs the depthwise calls in it on dwconv"
     )
     assert type(model["depthwise"]) is DepthwiseConv2d
     assert type(model["line"]) is DepthwiseConv1d
+    assert type(model["volume"]) is DepthwiseConv3d
     assert [type(model[name]) for name in ("plain", "grouped", "own")] == [nn.Conv2d, nn.Conv2d, Blurred]
 
 

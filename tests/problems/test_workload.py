@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.workload import PASSES, Workload, as_pair, resolve_padding
+from dwconv.problems.workload import PASSES, Workload, along, resolve_padding
 
 
 def make(**changes: object) -> Workload:
@@ -130,4 +130,4 @@ def test_padding_defaults_and_refusals():
     with pytest.raises(InvalidWorkload, match="reflect"):
         resolve_padding("reflect", **small)
     with pytest.raises(InvalidWorkload, match="kernel"):
-        as_pair("kernel", (1, 2, 3))
+        along("kernel", (1, 2, 3), axes=2)

@@ -126,6 +126,8 @@ def test_it_takes_what_the_call_takes(logs):
     assert dwconv.explain(X.double(), W.double())["fprop"].reason == "dwconv has no kernels for float64"
 
 
-def test_three_dimensions_are_for_later(logs):
-    with pytest.raises(InvalidWorkload, match="weight has 5 dimensions"):
-        dwconv.explain(torch.zeros(1, 2, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3))
+def test_it_takes_volumes(logs):
+    explained = dwconv.explain(torch.zeros(1, 2, 3, 4, 5), torch.zeros(2, 1, 1, 3, 3), padding=(0, 1, 1))
+    assert explained.call == "1×2×3×4×5 nchw float32, kernel 1×3×3, padding 0×0×1×1×1×1"
+    with pytest.raises(InvalidWorkload, match="weight has 6 dimensions"):
+        dwconv.explain(torch.zeros(1, 2, 3, 3, 3, 3), torch.zeros(2, 1, 3, 3, 3, 3))

@@ -11,7 +11,7 @@ from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems import reference
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import IMAGES, Layout, Workload
+from dwconv.problems.workload import IMAGES, Layout, Sizes, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, ScheduleTemplate, templates_for
 
@@ -21,13 +21,16 @@ TARGETS = {
 TARGET = TARGETS[64]
 
 
-def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
+def layer(channels: int, size: Sizes, kernel: Sizes, **other: object) -> Workload:
     fields = {
         "pass_": "fprop",
         "batch": 2,
         "channels": channels,
         "input_size": size,
         "kernel": kernel,
+        "stride": (1,) * len(size),
+        "padding": ((0, 0),) * len(size),
+        "dilation": (1,) * len(size),
         "layout": "nhwc",
     }
     return Workload(**{**fields, **other})  # type: ignore[arg-type]
@@ -55,6 +58,24 @@ SHAPES = {
     "stride beyond the kernel": layer(4, (40, 41), (3, 3), padding=((1, 1), (1, 1)), stride=(17, 26)),
     "1 by 1": layer(17, (12, 12), (1, 1), stride=(2, 3)),
 }  # fmt: skip
+VOLUMES = {
+    "3 by 3 by 3": layer(20, (5, 6, 9), (3, 3, 3), padding=((1, 1), (1, 1), (1, 1))),
+    "plane by plane": layer(17, (4, 7, 8), (1, 3, 3), padding=((0, 0), (1, 1), (1, 1)), stride=(1, 2, 2)),
+    "along the depth": layer(16, (9, 5, 6), (3, 1, 1), padding=((1, 1), (0, 0), (0, 0)), stride=(2, 1, 1)),
+    "5 by 5 by 5": layer(6, (6, 8, 7), (5, 5, 5), padding=((2, 2), (2, 2), (2, 2)), stride=(2, 2, 2)),
+    "7 by 7 by 7": layer(5, (7, 9, 8), (7, 7, 7), padding=((3, 3), (3, 3), (3, 3))),
+    "padding per side": layer(8, (5, 6, 7), (2, 3, 4), padding=((2, 0), (0, 1), (1, 3)), stride=(3, 1, 2)),
+    "dilation and stride": layer(
+        18, (9, 10, 11), (3, 3, 3), padding=((2, 1), (3, 3), (2, 2)), dilation=(2, 3, 2), stride=(2, 2, 3)
+    ),
+    "dilation is the stride": layer(
+        4, (8, 8, 8), (3, 3, 3), padding=((2, 2), (2, 2), (2, 2)), dilation=(2, 2, 2), stride=(2, 2, 2)
+    ),
+    "multiplier": layer(6, (4, 5, 6), (3, 3, 3), padding=((1, 1), (1, 1), (1, 1)), stride=(2, 1, 2), multiplier=3),
+    "planes of padding alone": layer(7, (2, 4, 5), (3, 3, 3), padding=((4, 3), (1, 1), (1, 1)), dilation=(2, 1, 1)),
+    "stride beyond the kernel": layer(4, (11, 5, 5), (2, 3, 3), padding=((0, 0), (1, 1), (1, 1)), stride=(5, 1, 1)),
+    "a depth of 1": layer(9, (1, 6, 7), (3, 3, 3), padding=((1, 1), (1, 1), (1, 1))),
+}  # fmt: skip
 WIDE = layer(3, (7, 75), (3, 3), padding=((1, 1), (1, 2)))
 
 
@@ -65,11 +86,9 @@ def built(workload: Workload, config: Config, target: CpuTarget = TARGET) -> Ker
 def run(kernel: Kernel, workload: Workload, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
     """The kernel's results in PyTorch's shapes; what it starts from, and what it does not write, is NaN."""
     built = kernel.artifact
-    to_kernel, to_pytorch = ((0, 2, 3, 1), (0, 3, 1, 2))
-    if built.candidate.template.layout == "nchw":
-        to_kernel = to_pytorch = (0, 1, 2, 3)
+    channel_axis = 1 if built.candidate.template.layout == "nchw" else -1
     given = [
-        misaligned(tensor.permute(to_kernel) if argument.name in IMAGES else tensor.view(argument.shape_at(1)))
+        misaligned(tensor.movedim(1, channel_axis) if argument.name in IMAGES else tensor.view(argument.shape_at(1)))
         for argument, tensor in zip(built.inputs, inputs, strict=True)
     ]
     results, workspaces = (
@@ -81,7 +100,7 @@ def run(kernel: Kernel, workload: Workload, inputs: tuple[torch.Tensor, ...]) ->
     )
     kernel.run_into(given, results, workspaces)
     return [
-        result.permute(to_pytorch) if name in IMAGES else result.view(workload.shape_of(name))
+        result.movedim(channel_axis, 1) if name in IMAGES else result.view(workload.shape_of(name))
         for result, name in zip(results, workload.results, strict=True)
     ]
 

@@ -109,13 +109,13 @@ def check_memory(artifact: Artifact, case: Case) -> None:
 
 def _in_kernel_order(tensor: torch.Tensor, *, name: str, layout: Layout) -> torch.Tensor:
     """A tensor of PyTorch's shape, viewed in the order that a kernel of that layout has in memory."""
-    return tensor.permute(0, 2, 3, 1) if layout == "nhwc" and name in IMAGES else tensor
+    return tensor.movedim(1, -1) if layout == "nhwc" and name in IMAGES else tensor
 
 
 def _in_pytorch_order(tensor: torch.Tensor, *, name: str, layout: Layout, workload: Workload) -> torch.Tensor:
     """A kernel's tensor, viewed in PyTorch's shape."""
     shape = workload.shape_of(name)
     if layout == "nhwc" and name in IMAGES:
-        n, c, h, w = shape
-        return tensor.view(n, h, w, c).permute(0, 3, 1, 2)
+        n, c, *size = shape
+        return tensor.view(n, *size, c).movedim(-1, 1)
     return tensor.view(shape)

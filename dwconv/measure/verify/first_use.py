@@ -127,7 +127,7 @@ def _repeated(workload: Workload, name: str, tensor: torch.Tensor, channels: tor
         return tensor.index_select(0, channels)
     if workload.layout == "nchw":
         return tensor.index_select(1, channels)
-    return tensor.permute(0, 2, 3, 1).index_select(3, channels).permute(0, 3, 1, 2)
+    return tensor.movedim(1, -1).index_select(-1, channels).movedim(-1, 1)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from dwconv.measure.verify.cases import Case
 from dwconv.measure.verify.float_mode import MODE_CHANGED, mode, team_keeps_denormals
 from dwconv.measure.verify.guarded import have_same_bits
 from dwconv.measure.verify.judge import judge_all, wrong
+from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES
 from dwconv.records.record import Verdict
 from dwconv.system.threads import on_threads, to_handle
@@ -171,7 +172,7 @@ def _in_the_other_layout(tensor: torch.Tensor) -> torch.Tensor:
     """A weight lies the same in both, and has other strides."""
     if tensor.dim() < 4:
         return tensor
-    other = torch.channels_last if tensor.is_contiguous() else torch.contiguous_format
+    other = memory_format("nhwc" if tensor.is_contiguous() else "nchw", axes=tensor.dim() - 2)
     return torch.empty_like(tensor, memory_format=other).copy_(tensor)
 
 

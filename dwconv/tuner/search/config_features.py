@@ -33,10 +33,10 @@ class Features:
             for knob in space.knobs:
                 known = self._choices.get(knob.name, ())
                 self._choices[knob.name] = tuple(dict.fromkeys((*known, *knob.values)))
-        height, width = workload.input_size if workload.pass_ == "dgrad" else workload.output_size
+        *_, height, width = workload.input_size if workload.pass_ == "dgrad" else workload.output_size
         self._extents = {
             "h": height, "w": width, "c": workload.out_channels, "n": workload.batch,
-            "kh": workload.kernel[0], "kw": workload.kernel[1],
+            "kh": workload.kernel[-2], "kw": workload.kernel[-1],
         }  # fmt: skip
         self._sized = [name for name in self._choices if _level(name) and _axis(name) in self._extents]
         self._levels = sorted({_level(name) for name in self._sized})

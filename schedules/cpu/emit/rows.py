@@ -19,18 +19,23 @@ from dwconv.schedules.taps import Axis
 
 @dataclass(frozen=True)
 class Plane:
-    """One channel of one image."""
+    """One channel of one image; in 3-D, at one depth."""
 
     image: Expr
     channel: Expr
+    depth: Expr | None = None
 
     def next(self, number: Expr) -> Plane:
         """The plane that comes ``number`` channels later."""
-        return Plane(self.image, self.channel + number)
+        return Plane(self.image, self.channel + number, self.depth)
 
-    def row(self, row: Expr) -> tuple[Expr, Expr, Expr]:
+    def at_depth(self, depth: Expr) -> Plane:
+        """In 2-D the same plane."""
+        return self if self.depth is None else Plane(self.image, self.channel, depth)
+
+    def row(self, row: Expr) -> tuple[Expr, ...]:
         """The indices of a row in a tensor."""
-        return (self.image, self.channel, row)
+        return (self.image, self.channel, row) if self.depth is None else (self.image, self.channel, self.depth, row)
 
 
 class Rows(Protocol):
@@ -38,6 +43,10 @@ class Rows(Protocol):
 
     def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
         """Row ``row`` of the ``number``-th plane, for the results in the cells from ``cell`` on, one a lane."""
+        ...
+
+    def at_depth(self, depth: Expr) -> Rows:
+        """The same rows of the planes at another depth."""
         ...
 
 
@@ -61,6 +70,9 @@ class InPlace:
     def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
         return RowInPlace(self, self.first.next(number).row(row), cell * self.axis.up, {})
 
+    def at_depth(self, depth: Expr) -> InPlace:
+        return InPlace(self.vectors, self.axis, self.tensor, self.first.at_depth(depth))
+
 
 @dataclass(frozen=True)
 class RowInPlace:
@@ -68,8 +80,8 @@ class RowInPlace:
     for all that is read of them."""
 
     rows: InPlace
-    place: tuple[Expr, Expr, Expr]
-    """(image, channel, row)"""
+    place: tuple[Expr, ...]
+    """(image, channel, row) or (image, channel, depth, row)"""
     origin: Expr
     loaded: dict[int, Expr | None]
 

@@ -102,6 +102,10 @@ class StagedRows:
     def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
         return StagedRow(self, number, row, cell)
 
+    def at_depth(self, depth: Expr) -> StagedRows:
+        """Only planes of 2-D are staged."""
+        return self
+
 
 @dataclass(frozen=True)
 class StagedRow:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut
-from dwconv.schedules.cpu.shared.axis_work import AxisWork, row_tiles
+from dwconv.schedules.cpu.shared.axis_work import AxisWork, live_pairs, row_tiles
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
@@ -34,12 +35,14 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         _across(columns, lanes=lanes, vectors_w=config.vectors_w, stage=config.stage),
     )
     reads, phase_products = _cell(columns)
-    planes, groups = workload.batch * work.channels, workload.batch * (work.channels // work.fan_out)
+    planes = workload.batch * work.depths.outputs * work.channels
+    groups = planes // work.fan_out
+    met = workload.batch * live_pairs(work.depths) * work.channels  # pairs of a plane of the result and of the source
     threads, blocks = threads_of(config, target), cut.rows.blocks
     tasks = -(-groups // config.planes) * blocks
     tiles = planes * down.tiles * across.tiles
-    products = planes * work.fan_in * down.products * phase_products * across.vectors
-    read = planes * work.fan_in * down.reads * reads
+    products = met * work.fan_in * down.products * phase_products * across.vectors
+    read = met * work.fan_in * down.reads * reads
     in_place = config.stage == "none"
     each = ReadWork.of(columns, lanes=lanes, stage=config.stage)
     masks = read * across.edge_vectors if in_place else 0.0
@@ -47,7 +50,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     taps = rows.taps * columns.taps
     is_few = work.fan_in == 1 and taps <= FEW_WEIGHTS and config.unroll == "taps"
     held = is_few and cut.sums + taps + 2 <= vector_registers(target)
-    weights = planes * blocks * taps if held else products * across.tiles / across.vectors
+    weights = met * blocks * taps if held else products * across.tiles / across.vectors
     stores = planes * rows.outputs * columns.down * across.vectors
     scratch = _scratch(cut, groups=groups, tasks=tasks)
     widened = read * across.vectors * each.loads if in_place else scratch.loads
@@ -66,9 +69,9 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         + stores * min(2, columns.down)
         + scratch.shuffles
         + conversions(work.dtype, loaded=widened, stored=stores),
-        turns=planes * work.fan_in * down.reads * across.tiles + tiles * loops + scratch.turns,
+        turns=met * work.fan_in * down.reads * across.tiles + tiles * loops + scratch.turns,
         live=(cut.sums + 2 + (taps if held else 0)) / vector_registers(target),
-        chain=work.fan_in * taps / (rows.down * columns.down),
+        chain=work.fan_in * taps * work.depths.taps / (work.depths.down * rows.down * columns.down),
         traffic=_traffic(cut, down, scratch=scratch, workload=workload, threads=threads),
         scratches=scratch.scratches,
         fills=scratch.fills,
@@ -79,10 +82,11 @@ def _traffic(
     cut: Cut, down: AxisWork, *, scratch: ScratchWork, workload: Workload, threads: int
 ) -> tuple[Traffic, ...]:
     work, rows = cut.work, cut.work.rows
-    groups = workload.batch * (work.channels // work.fan_out)
+    groups, depths = workload.batch * (work.channels // work.fan_out), work.depths
     row_bytes = float(work.itemsize) * work.columns.inputs * work.fan_in
-    source = groups * rows.inputs * row_bytes
-    result = float(work.itemsize) * workload.batch * work.channels * rows.outputs * work.columns.outputs
+    source = groups * depths.inputs * rows.inputs * row_bytes
+    result = float(work.itemsize) * workload.batch * work.channels * math.prod(work.axes.outputs)
+    again_d = live_pairs(depths) / depths.inputs - 1
     mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
     spanned = rows.spanned(cut.rows.block_rows)[1]
     again_tile = down.span * rows.down / (cut.config.tile_h * rows.up) - 1
@@ -90,6 +94,8 @@ def _traffic(
     return (
         Traffic(bytes=source, held_bytes=mine),
         Traffic(bytes=2 * result, held_bytes=mine),  # a line that is stored is read first
+        # Planes that planes of the result share: the next ones, while they fit.
+        Traffic(bytes=source * max(0.0, again_d), held_bytes=depths.taps * rows.inputs * row_bytes),
         # Rows that tiles share, for each channel that a group gives.
         Traffic(bytes=source * work.fan_out * max(0.0, again_tile), held_bytes=down.span * row_bytes),
         # Rows that tasks share: the next task, unless each goes through several planes first.

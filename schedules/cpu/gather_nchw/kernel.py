@@ -21,24 +21,26 @@ from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
 from dwconv.schedules.cpu.gather_nchw.tile import PlaneTensors, PlaneTile
 from dwconv.schedules.cpu.gather_nchw.weights import ChannelWeights
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, serial, when
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, kernel, serial, when
 from dwconv.schedules.taps import Run
 
 
 def schedule_gather(cut: Cut) -> s_tir.Schedule:
-    """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, result (n, C′, OH, OW)."""
+    """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, result (n, C′, OH, OW); in 3-D
+    with depths before heights."""
     work, planes, blocks = cut.work, cut.config.planes, cut.rows.blocks
-    groups = work.channels // work.fan_out
+    groups, depths = work.channels // work.fan_out, work.depths.outputs
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         tensors = PlaneTensors.arguments(work, Vectors(cut.cells, cut.lanes), n)
-        for task in parallel("task", ceil_div(n * groups, planes) * blocks):
+        for task in parallel("task", ceil_div(n * (groups * depths), planes) * blocks):
             top = bind("top", task % blocks * cut.rows.block_rows) if blocks > 1 else 0
             block = RowBlock.allocate(tensors, cut, top)
             for turn in serial("plane", planes):
                 number = bind("number", task // blocks * planes + turn)
-                with when(True if planes == 1 else number < n * groups):
-                    block.sum_group(bind("image", number // groups), bind("group", number % groups))
+                with when(True if planes == 1 else number < n * (groups * depths)):
+                    volume, depth = divided(number, depths)
+                    block.sum_group(bind("image", volume // groups), bind("group", volume % groups), depth)
     return s_tir.Schedule(builder.get())
 
 
@@ -65,10 +67,11 @@ class RowBlock:
         )
         return cls(tensors, cut, top, staging.allocate())
 
-    def sum_group(self, image: Expr, group: Expr) -> None:
+    def sum_group(self, image: Expr, group: Expr, depth: Expr) -> None:
         """The results of one group of the convolution: they read the same planes of the source."""
         work, tensors = self.cut.work, self.tensors
-        source = self._read(Plane(image, group * work.fan_in))
+        at = depth if work.axes.is_3d else None
+        source = self._read(Plane(image, group * work.fan_in, at))
         for out in serial("out", work.fan_out):
             channel = bind("channel", group * work.fan_out + out)
             weights = ChannelWeights.of(channel, work, tensors.w, tensors.vectors)
@@ -78,7 +81,7 @@ class RowBlock:
                         tensors=tensors,
                         cut=self.cut,
                         source=source,
-                        plane=Plane(image, channel),
+                        plane=Plane(image, channel, at),
                         top=row,
                         cell=cell,
                         run=run,

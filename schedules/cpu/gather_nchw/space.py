@@ -19,7 +19,7 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
     rows = work.rows
     return ConfigSpace(
         name,
-        Knob("stage", ["none", "scratch"]),
+        Knob("stage", ["none"] if work.axes.is_3d else ["none", "scratch"]),
         Knob("planes", [1, 2, 4, 8, 16]),
         Knob("block_h", block_heights(rows.outputs, multiple=rows.down)),
         Knob("tile_h", tile_sizes((1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), rows)),
@@ -30,7 +30,7 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
         preferred={
             "threads": target.threads,
             **preferred_staging(work),
-            "block_h": preferred_rows(work, batch=workload.batch, threads=target.threads),
+            "block_h": preferred_rows(work, batch=workload.batch * work.depths.outputs, threads=target.threads),
             **preferred_tile(work, target),
         },
     )
@@ -63,7 +63,7 @@ def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
 
 
 def preferred_staging(work: Gather) -> dict[str, Value]:
-    if work.rows.taps * work.columns.taps <= SMALL_KERNEL:
+    if work.axes.is_3d or work.rows.taps * work.columns.taps <= SMALL_KERNEL:
         return {"stage": "none", "planes": 1}
     return {"stage": "scratch", "planes": 4}
 

@@ -5,7 +5,7 @@ Level two: a register tile is `tile_h` rows × `vectors_w` vectors of neighbouri
 strided gradient, its sums in registers.
 `stage`: rows of the source are read in place, or first copied to scratch memory with zeros at both sides. Where there
 is a stride, columns are split by phase, in registers or when they are copied. `unroll`: all taps, or those of a kernel
-row ("kw").
+row ("kw"). In 3-D each tile sums over the planes of the source that it meets, rows read in place.
 
 fprop:
 
@@ -44,12 +44,19 @@ if TYPE_CHECKING:
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """fprop: x (n, C, H, W), w (C·M, KH, KW), bias (C·M) if there is one, y (n, C·M, OH, OW).
-    dgrad: dy (n, C·M, OH, OW), w (C·M, KH, KW), dx (n, C, H, W)."""
+    dgrad: dy (n, C·M, OH, OW), w (C·M, KH, KW), dx (n, C, H, W). In 3-D with depths before heights."""
     from dwconv.schedules.cpu.gather_nchw.kernel import schedule_gather
 
     return schedule_gather(Cut.of(workload, config, target))
 
 
 TEMPLATES = gather_family(
-    "cpu", "nchw", layout="nchw", misfit=plane_misfit, space=gather_space, schedule=schedule, estimate_us=estimate_us
+    "cpu",
+    "nchw",
+    layout="nchw",
+    most_axes=3,
+    misfit=plane_misfit,
+    space=gather_space,
+    schedule=schedule,
+    estimate_us=estimate_us,
 )

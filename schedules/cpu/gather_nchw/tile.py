@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dwconv.schedules.cpu.emit.lanes import interleave, store_columns
-from dwconv.schedules.cpu.emit.loops import has_row
+from dwconv.schedules.cpu.emit.loops import has_row, planes_met
 from dwconv.schedules.cpu.emit.rows import Plane, Rows
 from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
@@ -35,17 +35,19 @@ class PlaneTensors:
     @classmethod
     def arguments(cls, work: Gather, vectors: Vectors, n: Expr) -> PlaneTensors:
         """Emits the kernel's parameters."""
-        rows, columns = work.rows, work.columns
-        source = argument(work.source, (n, work.source_channels, rows.inputs, columns.inputs), work.dtype)
-        w = argument("w", (work.weights, rows.taps, columns.taps), work.dtype)
+        source = argument(work.source, (n, work.source_channels, *work.axes.inputs), work.dtype)
+        w = argument("w", (work.weights, *work.axes.taps), work.dtype)
         bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
-        result = argument(work.result, (n, work.channels, rows.outputs, columns.outputs), work.dtype)
+        result = argument(work.result, (n, work.channels, *work.axes.outputs), work.dtype)
         return cls(vectors=vectors, source=source, w=w, bias=bias, result=result)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaneTile:
-    """``tile_h`` rows from ``top`` on × some vectors of cells from ``cell`` on × the column phases of a cell."""
+    """``tile_h`` rows from ``top`` on × some vectors of cells from ``cell`` on × the column phases of a cell.
+
+    In 3-D a loop goes over the depths of the source that the plane meets: of each, the tile sums what it would in 2-D.
+    """
 
     tensors: PlaneTensors
     cut: Cut
@@ -60,13 +62,13 @@ class PlaneTile:
         """Computes and stores the results of the tile."""
         columns = self.cut.work.columns
         sums = Accumulators(self.tensors.vectors, self.cut.config.tile_h, columns.down, self._vectors_w)
-        if self.cut.config.unroll == "kw":
-            self._add_rows_in_loops(sums, weights)
-        else:
-            self._add_rows_unrolled(sums, weights)
+        add_rows = self._add_rows_in_loops if self.cut.config.unroll == "kw" else self._add_rows_unrolled
+        own = 0 if self.plane.depth is None else self.plane.depth
+        for kd, depth in planes_met(self.cut.work.depths, own):
+            add_rows(sums, self.source.at_depth(depth), weights.at_tap(kd))
         self._store(sums)
 
-    def _add_rows_unrolled(self, sums: Accumulators, weights: ChannelWeights) -> None:
+    def _add_rows_unrolled(self, sums: Accumulators, source: Rows, weights: ChannelWeights) -> None:
         """All taps, straight code; one test for each row of the source keeps out of the padding."""
         rows = self.cut.work.rows
         for m in serial("m", self.cut.work.fan_in):
@@ -75,9 +77,9 @@ class PlaneTile:
                 is_row = inside(row, rows.inputs)
                 if is_row is not False:
                     with when(is_row):
-                        self._add_row(sums, weights, m, row, row_pairs)
+                        self._add_row(sums, source, weights, m, row, row_pairs)
 
-    def _add_rows_in_loops(self, sums: Accumulators, weights: ChannelWeights) -> None:
+    def _add_rows_in_loops(self, sums: Accumulators, source: Rows, weights: ChannelWeights) -> None:
         """Loops over rows of the source, kernel columns unrolled. In every turn each row of the loop meets a kernel
         row: a weight of zero instead of a test would turn infinity into NaN."""
         rows = self.cut.work.rows
@@ -87,17 +89,23 @@ class PlaneTile:
                 first = bind("first_row", origin + loop.at)
                 for turn in serial("turn", *turns_inside(first, loop.delta, loop.count, size=rows.inputs)):
                     pairs = [(out, bind("kh", kh + turn * step)) for out, kh, step in loop.meetings]
-                    self._add_row(sums, weights, m, first + turn * loop.delta, pairs)
+                    self._add_row(sums, source, weights, m, first + turn * loop.delta, pairs)
 
     def _add_row(
-        self, sums: Accumulators, weights: ChannelWeights, m: Expr, row: Expr, pairs: list[tuple[int, Expr]]
+        self,
+        sums: Accumulators,
+        source: Rows,
+        weights: ChannelWeights,
+        m: Expr,
+        row: Expr,
+        pairs: list[tuple[int, Expr]],
     ) -> None:
         """Adds row ``row`` of the source to the rows of the tile that it meets: ``pairs`` of one of these and a kernel
         row."""
         columns, lanes = self.cut.work.columns, self.tensors.vectors.lanes
-        source = [self.source.row(m, row, self.cell + v * lanes) for v in range(self._vectors_w)]
+        read = [source.row(m, row, self.cell + v * lanes) for v in range(self._vectors_w)]
         for column_at, column_pairs in columns.reads(columns.down).items():
-            loaded = [(v, source_row.load(column_at)) for v, source_row in enumerate(source)]
+            loaded = [(v, source_row.load(column_at)) for v, source_row in enumerate(read)]
             values = [(v, bind("value", value)) for v, value in loaded if value is not None]
             if not values:
                 continue

@@ -9,7 +9,7 @@ from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import scratch
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS
-from dwconv.schedules.emit import Expr, bind, serial, store
+from dwconv.schedules.emit import Expr, bind, serial, store, taps_of
 from dwconv.schedules.gather import Gather
 
 
@@ -19,11 +19,14 @@ class ChannelWeights:
     are widened once for all of it, into scratch memory: a number that is the same in all lanes takes three
     instructions from 16 bits, one from 32."""
 
+    work: Gather
     vectors: Vectors
     w: Any
     """As the kernel takes it or, in float32, the part of this channel."""
     first: Expr
     """The first of the channel's kernels in ``w``."""
+    kd: Expr
+    """The tap along the depth."""
     loaded: dict[tuple[int, int], Expr]
 
     @classmethod
@@ -31,25 +34,35 @@ class ChannelWeights:
         first = channel * work.fan_in
         if work.dtype != "float32":
             w, first = _widened(w, first, work), 0
-        weights = cls(vectors, w, first, {})
+        weights = cls(work, vectors, w, first, 0, {})
+        return weights if work.depths.taps > 1 else weights._with_few_loaded()
+
+    def at_tap(self, kd: Expr) -> ChannelWeights:
+        """Those at tap ``kd`` along the depth."""
+        if self.work.depths.taps == 1:
+            return self
+        return ChannelWeights(self.work, self.vectors, self.w, self.first, kd, {})._with_few_loaded()
+
+    def _with_few_loaded(self) -> ChannelWeights:
+        work = self.work
         if work.fan_in == 1 and work.rows.taps * work.columns.taps <= FEW_WEIGHTS:
             for kh in range(work.rows.taps):
                 for kw in range(work.columns.taps):
-                    weights.loaded[kh, kw] = weights.vector(0, kh, kw)
-        return weights
+                    self.loaded[kh, kw] = self.vector(0, kh, kw)
+        return self
 
     def vector(self, m: Expr, kh: Expr, kw: int) -> Expr:
         """The weight for the ``m``-th plane of the source."""
         if isinstance(kh, int) and (kh, kw) in self.loaded:
             return self.loaded[kh, kw]
-        return bind("weight", self.vectors.everywhere(self.w[self.first + m, kh, kw]))
+        at = self.work.axes.index(self.kd, kh, kw)
+        return bind("weight", self.vectors.everywhere(self.w[(self.first + m, *at)]))
 
 
 def _widened(w: Any, first: Expr, work: Gather) -> Any:
     """Emits a copy of a channel's kernels in float32."""
-    wide = scratch("wide", work.fan_in, work.rows.taps, work.columns.taps)
+    wide = scratch("wide", work.fan_in, *work.axes.taps)
     for m in serial("m", work.fan_in):
-        for kh in serial("kh", work.rows.taps):
-            for kw in serial("kw", work.columns.taps):
-                store(wide, load(w, first + m, kh, kw), m, kh, kw)
+        for at in taps_of(work.axes.taps):
+            store(wide, load(w, first + m, *at), m, *at)
     return wide

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
-from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows, rolled_column_tiles, row_tiles
+from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_pairs, rolled_column_tiles, row_tiles
 from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
 from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS, threads_of
@@ -21,26 +22,28 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     cut = Cut(_gather(workload), config, target)
-    work, unroll, batch, lanes = cut.work, config.unroll, workload.batch, cut.lanes
-    rows, columns, channel_blocks = work.rows, work.columns, cut.channel_blocks
+    work, unroll, lanes, channel_blocks = cut.work, config.unroll, cut.lanes, cut.channel_blocks
+    depths, rows, columns = work.depths, work.rows, work.columns
+    planes = workload.batch * depths.outputs
+    met = workload.batch * live_pairs(depths)  # pairs of a plane of the result and one of the source
     vectors, groups = vector_count(work.channels, lanes), channel_blocks * -(-cut.block_vectors // config.vectors_c)
     across = (rolled_column_tiles if unroll == "none" else column_tiles)(columns, config.tile_w)
     down = row_tiles(rows, config.tile_h)
     # Rows of the source that tiles read; with kernel rows in a loop each row of results reads its own.
-    rows_read = down.reads if unroll == "taps" else live_rows(rows)
-    products = (down.products if unroll == "taps" else live_rows(rows)) * across.products
+    rows_read = down.reads if unroll == "taps" else live_pairs(rows)
+    products = (down.products if unroll == "taps" else live_pairs(rows)) * across.products
     height = down.tiles if unroll == "taps" else rows.outputs
-    tiles = batch * groups * height * across.tiles
-    each = batch * vectors * work.fan_in  # what follows is for each vector of channels and each source channel
+    tiles = planes * groups * height * across.tiles
+    each = met * vectors * work.fan_in  # what follows is for each vector of channels and each source channel
     # A vector of unaligned channels lies across two lines; with a multiplier it is gathered, lane by lane.
     lines = 1 + (work.itemsize * lanes / LINE_BYTES if work.channels % lanes else 0.0)
     loads = float(rows_read) * (across.products if unroll == "none" else across.reads)
     loads *= lines if work.multiplier == 1 else 1.5 * lanes
     weights, spilled = _weight_loads(cut, tiles=height * across.tiles, rows_read=rows_read, products=products)
-    stores = batch * vectors * rows.outputs * columns.outputs
-    turns = batch * groups * across.tiles * work.fan_in * rows_read * (1 if unroll != "none" else columns.taps)
-    threads, tasks = threads_of(config, target), batch * cut.rows.blocks * channel_blocks
-    kernels = work.weights * rows.taps * columns.taps
+    stores = planes * vectors * rows.outputs * columns.outputs
+    turns = met * groups * across.tiles * work.fan_in * rows_read * (1 if unroll != "none" else columns.taps)
+    threads, tasks = threads_of(config, target), planes * cut.rows.blocks * channel_blocks
+    kernels = work.weights * math.prod(work.axes.taps)
     return CpuWork(
         tasks=tasks,
         threads=threads,
@@ -53,7 +56,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         others=stores + conversions(work.dtype, loaded=each * loads, stored=stores),  # sums are cleared
         turns=turns + tiles,
         live=(cut.sums + 2) / vector_registers(target),
-        chain=work.fan_in * rows.taps * columns.taps / (rows.down * columns.down),
+        chain=work.fan_in * math.prod(work.axes.taps) / (depths.down * rows.down * columns.down),
         traffic=_traffic(cut, workload, threads=threads),
         # Weights are packed, lane by lane, by all threads if they are many.
         alone_slots=1.5 * kernels / (threads if kernels >= PARALLEL_WEIGHTS else 1),
@@ -100,6 +103,7 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
     run = taken["c"][order[-1] == "c"]
     fold = folded(work.itemsize * work.source_channels, run)
     later = 0.0 if order[-1] == "c" else touched("c") * cut.block_vectors / config.vectors_c * fold
+    again_d = live_pairs(work.depths) / work.depths.inputs - 1
 
     def moved(size: float, held_bytes: float) -> Traffic:
         return Traffic(bytes=size, held_bytes=held_bytes, run_bytes=run, neighbour_bytes=later)
@@ -108,11 +112,14 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
     again_w = taken["w"][0] * columns.down / (config.tile_w * columns.up) - 1
     again_block = cut.rows.blocks * taken["h"][1] / max(1, rows.inputs) - 1 if cut.rows.blocks > 1 else 0.0
     streamed = config.to_dict().get("store") == "streamed"
-    weights = 4.0 * cut.lanes * rows.taps * columns.taps * work.fan_in  # of a vector of channels
+    weights = 4.0 * cut.lanes * math.prod(work.axes.taps) * work.fan_in  # of a vector of channels
     times = -(-rows.outputs // config.tile_h) if order.index("c") > order.index("h") else cut.rows.blocks
     times *= -(-columns.outputs // config.tile_w) if order.index("c") > order.index("w") else 1
+    times *= work.depths.outputs
     return (
         moved(source, mine),
+        # Planes that planes of the result share: a task reads each of them anew.
+        moved(source * max(0.0, again_d), work.depths.taps * source / (workload.batch * work.depths.inputs)),
         moved(source * max(0.0, again_h), touched("h") * fold),  # rows that tiles above and below share
         moved(source * max(0.0, again_w), touched("w") * fold),  # columns that tiles side by side share
         moved(source * max(0.0, again_block), mine),  # rows that tasks share
@@ -127,10 +134,7 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
 
 def _sizes(work: Gather) -> tuple[int, int]:
     """Elements of the source and of the result, of one image."""
-    return (
-        work.rows.inputs * work.columns.inputs * work.source_channels,
-        work.rows.outputs * work.columns.outputs * work.channels,
-    )
+    return math.prod(work.axes.inputs) * work.source_channels, math.prod(work.axes.outputs) * work.channels
 
 
 @lru_cache(maxsize=64)

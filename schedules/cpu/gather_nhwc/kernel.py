@@ -17,13 +17,13 @@ from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
 from dwconv.schedules.cpu.gather_nhwc.tile import PixelTile
-from dwconv.schedules.emit import BATCH, Expr, bind, kernel, nest
+from dwconv.schedules.emit import BATCH, Expr, bind, divided, kernel, nest
 
 
 def schedule_gather(cut: Cut, *, streamed_above: int | None) -> s_tir.Schedule:
     """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, result (n, OH, OW, C′),
-    workspace (vectors, fan-in, KH, KW, lanes): packed weights. ``streamed_above``: the result of a larger batch is
-    streamed; None: never."""
+    workspace (vectors, fan-in, KH, KW, lanes): packed weights; in 3-D with depths before heights. ``streamed_above``:
+    the result of a larger batch is streamed; None: never."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         vectors = Vectors(cut.work.channels, cut.lanes)
@@ -37,11 +37,12 @@ def schedule_gather(cut: Cut, *, streamed_above: int | None) -> s_tir.Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class PixelTask:
-    """Rows of one image from ``top`` on, in the block of channels that begins with vector ``first_vector``."""
+    """Rows of one plane from ``top`` on, in the block of channels that begins with vector ``first_vector``."""
 
     tensors: PixelTensors
     cut: Cut
     image: Expr
+    depth: Expr
     top: Expr
     first_vector: Expr
 
@@ -59,6 +60,7 @@ class PixelTask:
                 tensors=self.tensors,
                 cut=self.cut,
                 image=self.image,
+                depth=self.depth,
                 top=at["h"],
                 left=left,
                 run=run,
@@ -67,13 +69,14 @@ class PixelTask:
 
 
 def tasks(tensors: PixelTensors, cut: Cut, n: Expr) -> Iterator[PixelTask]:
-    """Shares out images × blocks of rows × blocks of channels over the threads."""
+    """Shares out images × depths × blocks of rows × blocks of channels over the threads."""
     row_blocks, channel_blocks, stream = cut.rows.blocks, cut.channel_blocks, tensors.stream
+    depths = cut.work.depths.outputs
     with stream.defined() if stream else contextlib.nullcontext():
-        for task in parallel("task", n * (row_blocks * channel_blocks)):
-            image = bind("image", task // (row_blocks * channel_blocks))
+        for task in parallel("task", n * (depths * row_blocks * channel_blocks)):
+            image, depth = divided(bind("image", task // (row_blocks * channel_blocks)), depths)
             top = bind("top", task // channel_blocks % row_blocks * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
-            yield PixelTask(tensors=tensors, cut=cut, image=image, top=top, first_vector=first_vector)
+            yield PixelTask(tensors=tensors, cut=cut, image=image, depth=depth, top=top, first_vector=first_vector)
         if stream:
             stream.fence()

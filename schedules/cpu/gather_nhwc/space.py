@@ -28,8 +28,8 @@ TILE_WIDTHS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16)
 
 def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
     work = Gather.of(workload)
-    rows = work.rows
-    block_h = preferred_block(rows.outputs, batch=workload.batch, threads=target.threads)
+    rows, planes = work.rows, workload.batch * work.depths.outputs
+    block_h = preferred_block(rows.outputs, batch=planes, threads=target.threads)
     return ConfigSpace(
         name,
         Knob("block_h", block_heights(rows.outputs, multiple=rows.down)),
@@ -46,7 +46,7 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
             "threads": target.threads,
             "store": "streamed",
             "block_h": block_h,
-            "block_c": preferred_channels(work, block_h, batch=workload.batch, threads=target.threads),
+            "block_c": preferred_channels(work, block_h, batch=planes, threads=target.threads),
             **preferred_tile(work, target),
         },
     )

@@ -4,6 +4,7 @@ Level one: a task is `block_h` rows of one image, in `block_c` channels; tasks a
 Level two: a register tile is `tile_h` rows × `tile_w` columns × `vectors_c` vectors of channels, its sums in registers.
 Between the two, tiles follow each other in `order`. `unroll`: all taps, those of a kernel row ("kw"), or none.
 A result too large for the caches may go past them (`store`).
+In 3-D a task takes rows of one plane, and each tile sums over the planes of the source that it meets.
 
 fprop:
 
@@ -48,10 +49,12 @@ if TYPE_CHECKING:
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
     """fprop: x (n, H, W, C), w (C·M, KH, KW), bias (C·M) if there is one, y (n, OH, OW, C·M), workspace.
     dgrad: dy (n, OH, OW, C·M), w (C·M, KH, KW), dx (n, H, W, C), workspace.
-    The workspace holds the packed weights: (vectors, fan-in, KH, KW, lanes)."""
+    The workspace holds the packed weights: (vectors, fan-in, KH, KW, lanes). In 3-D with depths before heights."""
     from dwconv.schedules.cpu.gather_nhwc.kernel import schedule_gather
 
     return schedule_gather(Cut.of(workload, config, target), streamed_above=streamed_above(workload, config, target))
 
 
-TEMPLATES = gather_family("cpu", "nhwc", layout="nhwc", space=gather_space, schedule=schedule, estimate_us=estimate_us)
+TEMPLATES = gather_family(
+    "cpu", "nhwc", layout="nhwc", most_axes=3, space=gather_space, schedule=schedule, estimate_us=estimate_us
+)

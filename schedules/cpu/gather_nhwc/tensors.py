@@ -16,7 +16,8 @@ from dwconv.schedules.gather import Gather
 
 @dataclass(frozen=True, kw_only=True)
 class PixelTensors:
-    """Every access is to a vector of channels of one pixel."""
+    """Every access is to a vector of channels of one pixel, ``at`` (image, row, column) or, in 3-D, (image, depth, row,
+    column)."""
 
     work: Gather
     vectors: Vectors
@@ -31,28 +32,28 @@ class PixelTensors:
     @classmethod
     def arguments(cls, work: Gather, vectors: Vectors, n: Expr, *, streamed_above: int | None) -> PixelTensors:
         """Emits the kernel's parameters."""
-        rows, columns = work.rows, work.columns
-        source = argument(work.source, (n, rows.inputs, columns.inputs, work.source_channels), work.dtype)
-        w = argument("w", (work.weights, rows.taps, columns.taps), work.dtype)
+        axes = work.axes
+        source = argument(work.source, (n, *axes.inputs, work.source_channels), work.dtype)
+        w = argument("w", (work.weights, *axes.taps), work.dtype)
         bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
-        result = argument(work.result, (n, rows.outputs, columns.outputs, work.channels), work.dtype)
-        packed = argument("workspace", (vectors.count, work.fan_in, rows.taps, columns.taps, vectors.lanes))
+        result = argument(work.result, (n, *axes.outputs, work.channels), work.dtype)
+        packed = argument("workspace", (vectors.count, work.fan_in, *axes.taps, vectors.lanes))
         weights = PackedWeights(work=work, vectors=vectors, w=w, packed=packed)
         stream = None if streamed_above is None else Stream(result, vectors, n > streamed_above)
         return cls(work=work, vectors=vectors, source=source, weights=weights, bias=bias, result=result, stream=stream)
 
-    def load(self, image: Expr, row: Expr, column: Expr, *, vector: NumberedVector, m: Expr) -> Expr:
+    def load(self, *at: Expr, vector: NumberedVector, m: Expr) -> Expr:
         """The ``m``-th of the source channels that each result channel of ``vector`` sums."""
         channels = self.vectors.span(vector.start * self.work.fan_in + m, self.work.fan_in)
         channels = self.vectors.divided(channels, self.work.fan_out)
-        return bind("value", load(self.source, image, row, column, channels))
+        return bind("value", load(self.source, *at, channels))
 
-    def store(self, total: Expr, image: Expr, row: Expr, column: Expr, *, vector: NumberedVector) -> None:
+    def store(self, total: Expr, *at: Expr, vector: NumberedVector) -> None:
         """Adds the bias and stores. The bias comes last: sums that start from it make LLVM write slower loops than
         sums that start from zeros."""
         channels = self.vectors.span(vector.start)
         value = total + load(self.bias, channels) if self.work.bias else total
         if self.stream:
-            self.stream.store(value, image, row, column, vector.start)
+            self.stream.store(value, *at, vector.start)
         else:
-            store_rounded(self.result, value, image, row, column, channels)
+            store_rounded(self.result, value, *at, channels)

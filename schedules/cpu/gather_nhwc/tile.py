@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.schedules.cpu.emit.loops import has_row
+from dwconv.schedules.cpu.emit.loops import has_row, planes_met
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
@@ -14,11 +15,15 @@ from dwconv.schedules.taps import Axis, Run, TapLoop
 
 @dataclass(frozen=True, kw_only=True)
 class PixelTile:
-    """``tile_h`` rows from ``top`` on × the columns of a run from ``left`` on × some vectors of channels."""
+    """``tile_h`` rows from ``top`` on × the columns of a run from ``left`` on × some vectors of channels, of one plane.
+
+    In 3-D a loop goes over the planes of the source that the plane meets: of each, the tile sums what it would in 2-D.
+    """
 
     tensors: PixelTensors
     cut: Cut
     image: Expr
+    depth: Expr
     top: Expr
     left: Expr
     run: Run
@@ -38,18 +43,17 @@ class PixelTile:
         work, tile_h = self.cut.work, self.cut.config.tile_h
         rows, columns = work.rows, work.columns
         sums = self._zeros(tile_h)
-        for m in serial("m", work.fan_in):
+        for plane in self._planes():
             for row_at, row_pairs in rows.reads(tile_h).items():
                 row = bind("source_row", rows.origin(self.top) + row_at)
                 with when(inside(row, rows.inputs)):
                     for column_at, column_pairs in columns.reads_of(self.run):
                         column = columns.origin(self.left) + column_at
                         for v, vector in enumerate(self.vectors):
-                            value = self.tensors.load(self.image, row, column, vector=vector, m=m)
+                            value = plane.load(row, column, vector)
                             for out_row, kh in row_pairs:
                                 for out_column, kw in column_pairs:
-                                    weight = self.tensors.weights.vector(vector.number, m, kh, kw)
-                                    sums.add((out_row, out_column, v), value * weight)
+                                    sums.add((out_row, out_column, v), value * plane.weight(vector, kh, kw))
         for row in range(tile_h):
             with when(self._has(row)):
                 self._store(sums, row, row)
@@ -62,22 +66,29 @@ class PixelTile:
         with when(self._has(row)):
             sums = self._zeros(1)
             if taps is not None:
-                for m in serial("m", self.cut.work.fan_in):
+                for plane in self._planes():
                     for q in serial("q_h", *live_turns(rows, taps, origin)):
                         source_row = bind("source_row", origin + taps.at + q * taps.delta)
-                        add_columns(sums, source_row, bind("kh", taps.first + q * taps.period), m)
+                        add_columns(sums, plane, source_row, bind("kh", taps.first + q * taps.period))
             self._store(sums, 0, row)
 
-    def _add_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
+    def _planes(self) -> Iterator[SourcePlane]:
+        """Loops over the planes of the source that the tile sums."""
+        work = self.cut.work
+        for m in serial("m", work.fan_in):
+            for kd, depth in planes_met(work.depths, self.depth):
+                yield SourcePlane(self.tensors, (self.image, *work.axes.index(depth)), m, kd)
+
+    def _add_columns(self, sums: Accumulators, plane: SourcePlane, row: Expr, kh: Expr) -> None:
         columns = self.cut.work.columns
         for column_at, pairs in columns.reads_of(self.run):
             for v, vector in enumerate(self.vectors):
                 column = columns.origin(self.left) + column_at
-                value = self.tensors.load(self.image, row, column, vector=vector, m=m)
+                value = plane.load(row, column, vector)
                 for out, kw in pairs:
-                    sums.add((0, out, v), value * self.tensors.weights.vector(vector.number, m, kh, kw))
+                    sums.add((0, out, v), value * plane.weight(vector, kh, kw))
 
-    def _add_rolled_columns(self, sums: Accumulators, row: Expr, kh: Expr, m: Expr) -> None:
+    def _add_rolled_columns(self, sums: Accumulators, plane: SourcePlane, row: Expr, kh: Expr) -> None:
         columns, width = self.cut.work.columns, self.run.width
         origin = columns.origin(self.left)
         for phase in range(min(columns.down, width)):
@@ -89,9 +100,8 @@ class PixelTile:
                 for out in range(phase, width, columns.down):
                     column = origin + columns.origin(out - phase) + taps.at + q * taps.delta
                     for v, vector in enumerate(self.vectors):
-                        weight = self.tensors.weights.vector(vector.number, m, kh, taps.first + q * taps.period)
-                        value = self.tensors.load(self.image, row, column, vector=vector, m=m)
-                        sums.add((0, out, v), value * weight)
+                        weight = plane.weight(vector, kh, taps.first + q * taps.period)
+                        sums.add((0, out, v), plane.load(row, column, vector) * weight)
 
     def _zeros(self, rows: int) -> Accumulators:
         return Accumulators(self.tensors.vectors, rows, self.run.width, len(self.vectors))
@@ -104,7 +114,25 @@ class PixelTile:
         for column in range(self.run.width):
             for v, vector in enumerate(self.vectors):
                 total = sums[summed, column, v]
-                self.tensors.store(total, self.image, self.top + row, self.left + column, vector=vector)
+                at = self.cut.work.axes.index(self.depth, self.top + row, self.left + column)
+                self.tensors.store(total, self.image, *at, vector=vector)
+
+
+@dataclass(frozen=True)
+class SourcePlane:
+    """One plane of the source, in the ``m``-th of the channels that a result sums, which the result meets at tap ``kd``
+    along the depth."""
+
+    tensors: PixelTensors
+    at: tuple[Expr, ...]
+    m: Expr
+    kd: Expr
+
+    def load(self, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
+        return self.tensors.load(*self.at, row, column, vector=vector, m=self.m)
+
+    def weight(self, vector: NumberedVector, kh: Expr, kw: Expr) -> Expr:
+        return self.tensors.weights.vector(vector.number, self.m, self.kd, kh, kw)
 
 
 def ascending(taps: TapLoop | None) -> TapLoop | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from dwconv.schedules.taps import Axis
 @dataclass(frozen=True, kw_only=True)
 class PackedWeights:
     """packed[v, m, i, j, lane] = w[c · fan_in + m, kh, kw], c that lane's channel in vector v; i and j count kh and kw
-    in the order of what they meet. They are float32, whatever w is.
+    in the order of what they meet; in 3-D both have kd before. They are float32, whatever w is.
 
     The weights of a vector of channels stand together, and each starts a cache line: however many channels and taps
     there are, those in use do not all fall into a few sets of the cache."""
@@ -28,23 +29,25 @@ class PackedWeights:
     packed: Any
 
     def pack(self) -> None:
-        work, vectors = self.work, self.vectors
-        loop = parallel if work.rows.taps * work.columns.taps * work.weights >= PARALLEL_WEIGHTS else serial
+        work, vectors, axes = self.work, self.vectors, self.work.axes
+        loop = parallel if math.prod(axes.taps) * work.weights >= PARALLEL_WEIGHTS else serial
         for turn in loop("turn", vectors.count * work.fan_in):
             number, m = turn // work.fan_in, turn % work.fan_in
             start = bind("start", vectors.start(number))
-            for kh in serial("kh", work.rows.taps):
-                for kw in serial("kw", work.columns.taps):
-                    for lane in serial("lane", vectors.lanes):
-                        weight = load(self.w, (start + lane) * work.fan_in + m, kh, kw)
-                        store(self.packed, weight, number, m, *self._upwards(kh, kw), lane)
+            for kd in serial("kd", axes.depths.taps):
+                for kh in serial("kh", axes.rows.taps):
+                    for kw in serial("kw", axes.columns.taps):
+                        for lane in serial("lane", vectors.lanes):
+                            weight = load(self.w, (start + lane) * work.fan_in + m, *axes.index(kd, kh, kw))
+                            store(self.packed, weight, number, m, *self._upwards(kd, kh, kw), lane)
 
-    def vector(self, number: Expr, m: Expr, kh: Expr, kw: Expr) -> Expr:
+    def vector(self, number: Expr, m: Expr, kd: Expr, kh: Expr, kw: Expr) -> Expr:
         """The weights of the vector of that number for the ``m``-th of the source channels that each result sums."""
-        return self.packed[(number, m, *self._upwards(kh, kw), self.vectors.span(0))]
+        return self.packed[(number, m, *self._upwards(kd, kh, kw), self.vectors.span(0))]
 
-    def _upwards(self, kh: Expr, kw: Expr) -> tuple[Expr, Expr]:
-        return upwards(self.work.rows, kh), upwards(self.work.columns, kw)
+    def _upwards(self, kd: Expr, kh: Expr, kw: Expr) -> tuple[Expr, ...]:
+        axes = self.work.axes
+        return axes.index(kd, upwards(axes.rows, kh), upwards(axes.columns, kw))
 
 
 def upwards(axis: Axis, tap: Expr) -> Expr:

@@ -60,6 +60,6 @@ def _column_tiles(axis: Axis, size: int, *, rolled: bool) -> AxisWork:
 
 
 @cache
-def live_rows(axis: Axis) -> int:
-    """Pairs of an output row and a kernel row that meet a row of the input."""
+def live_pairs(axis: Axis) -> int:
+    """Pairs of an output and a tap that meet an input: of rows, say, or of planes along the depth."""
     return row_tiles(axis, axis.down).products

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config, Rule
-from dwconv.schedules.taps import Axis, Run, column_runs
+from dwconv.schedules.taps import WIDTH, Axis, Run, column_runs
 
 WIDEST_KERNEL = 128
 """Kernel columns are unrolled; beyond this width that is too much code."""
@@ -27,10 +27,10 @@ def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
     """Why the NCHW templates of the CPU cannot run a workload; None if they can."""
     if workload.layout != "nchw":
         return f"it is for nchw, the workload is {workload.layout}"
-    if workload.kernel[1] > WIDEST_KERNEL:
-        return f"kernel_w={workload.kernel[1]} is beyond {WIDEST_KERNEL}"
-    if workload.stride[1] > LARGEST_STRIDE:
-        return f"stride_w={workload.stride[1]} is beyond {LARGEST_STRIDE}"
+    if workload.kernel[WIDTH] > WIDEST_KERNEL:
+        return f"kernel_w={workload.kernel[WIDTH]} is beyond {WIDEST_KERNEL}"
+    if workload.stride[WIDTH] > LARGEST_STRIDE:
+        return f"stride_w={workload.stride[WIDTH]} is beyond {LARGEST_STRIDE}"
     return None
 
 

@@ -11,16 +11,15 @@ from functools import cache
 from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
-from dwconv.schedules.cpu.shared.axis_work import live_rows
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.cpu.shared.axis_work import live_pairs
+from dwconv.schedules.taps import Axes, Axis
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightGradient:
     """The geometry of a wgrad workload; an axis goes from dy, its outputs, to x, its inputs."""
 
-    rows: Axis
-    columns: Axis
+    axes: Axes
     channels: int
     """Channels of dy: one for each kernel."""
     dtype: DType
@@ -31,13 +30,24 @@ class WeightGradient:
     @classmethod
     def of(cls, workload: Workload) -> WeightGradient:
         return cls(
-            rows=Axis.of_convolution(workload, 0),
-            columns=Axis.of_convolution(workload, 1),
+            axes=Axes.of_convolution(workload),
             channels=workload.out_channels,
             dtype=workload.dtype,
             multiplier=workload.multiplier,
             bias=workload.bias,
         )
+
+    @property
+    def depths(self) -> Axis:
+        return self.axes.depths
+
+    @property
+    def rows(self) -> Axis:
+        return self.axes.rows
+
+    @property
+    def columns(self) -> Axis:
+        return self.axes.columns
 
     @property
     def itemsize(self) -> int:
@@ -49,8 +59,8 @@ class WeightGradient:
         return self.channels // self.multiplier
 
     @property
-    def weight_shape(self) -> tuple[int, int, int]:
-        return (self.channels, self.rows.taps, self.columns.taps)
+    def weight_shape(self) -> tuple[int, ...]:
+        return (self.channels, *self.axes.taps)
 
     def column_groups(self, group_kw: int) -> list[tuple[int, int]]:
         """(the first, how many) kernel columns that are summed at the same time: ``group_kw``, the last perhaps
@@ -60,10 +70,12 @@ class WeightGradient:
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterTaps:
-    """The taps that are summed in registers at the same time: ``height`` × ``width`` from (kh, kw) on, or none."""
+    """The taps that are summed in registers at the same time: ``height`` × ``width`` from (kh, kw) on, or none; all of
+    them at tap ``kd`` along the depth."""
 
+    kd: Any = 0
+    """An integer, or a TVM expression in a loop; so are ``kh`` and ``kw``."""
     kh: Any
-    """An integer, or a TVM expression in a loop; so is ``kw``."""
     height: int
     kw: Any
     width: int
@@ -83,4 +95,4 @@ def x_rows_read(rows: Axis, *, group_kh: int, tile_h: int) -> float:
     of the tile that it meets."""
     firsts = range(0, rows.taps, group_kh)
     spans = sum(len(rows.part(0, min(group_kh, rows.taps - first)).reads(tile_h)) for first in firsts)
-    return live_rows(rows) * spans / (tile_h * rows.taps)
+    return live_pairs(rows) * spans / (tile_h * rows.taps)

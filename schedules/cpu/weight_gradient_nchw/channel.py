@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dwconv.schedules.cpu.emit.lanes import load_columns, total
+from dwconv.schedules.cpu.emit.loops import OutputRange, live_outputs
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
 from dwconv.schedules.cpu.emit.staging import StagedPlanes, Staging
 from dwconv.schedules.cpu.emit.storage import store_rounded
@@ -16,19 +17,21 @@ from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs, PlanePair
 from dwconv.schedules.emit import Expr, bind, serial, store
+from dwconv.schedules.taps import Axes
 
 
 @dataclass(frozen=True)
 class ChannelResults:
     """Where the gradients of the weights and of the bias go; ``at`` is the index before that of the channel."""
 
+    axes: Axes
     dw: Any
     dbias: Any
     """None if there is no bias."""
     at: tuple[Expr, ...] = ()
 
-    def store_weight(self, value: Expr, channel: Expr, kh: Expr, kw: Expr) -> None:
-        store_rounded(self.dw, value, *self.at, channel, kh, kw)
+    def store_weight(self, value: Expr, channel: Expr, kd: Expr, kh: Expr, kw: Expr) -> None:
+        store_rounded(self.dw, value, *self.at, channel, *self.axes.index(kd, kh, kw))
 
     def store_bias(self, value: Expr, channel: Expr) -> None:
         store_rounded(self.dbias, value, *self.at, channel)
@@ -36,16 +39,17 @@ class ChannelResults:
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelGradient:
-    """The scratch memory of a task, which goes through the planes of one channel."""
+    """The scratch memory of a task, which goes through the planes of one channel for a tap along the depth."""
 
     inputs: PlaneInputs
+    kd: Expr
     staged: StagedPlanes | None
     """None where x is read in place."""
     totals: Any
     """The vectors of sums of all taps, where they are too many for registers."""
 
     @classmethod
-    def allocate(cls, inputs: PlaneInputs) -> ChannelGradient:
+    def allocate(cls, inputs: PlaneInputs, kd: Expr) -> ChannelGradient:
         cut, vectors, rows, columns = inputs.cut, inputs.vectors, inputs.rows, inputs.columns
         totals = staged = None
         if not cut.is_one_group:
@@ -56,26 +60,38 @@ class ChannelGradient:
         if cut.config.stage == "scratch":
             staging = Staging.of(rows, columns, vectors=vectors, block_rows=cut.config.block_h, planes=1)
             staged = staging.allocate()
-        return cls(inputs=inputs, staged=staged, totals=totals)
+        return cls(inputs=inputs, kd=kd, staged=staged, totals=totals)
 
     def sum_images(self, channel: Expr, images: tuple[Expr, Expr], results: ChannelResults) -> None:
         """The gradients of ``channel`` over the images from the first up to the second of ``images``."""
         inputs, cut = self.inputs, self.inputs.cut
         block_h, vectors = cut.config.block_h, inputs.vectors
         sums = Accumulators(vectors, inputs.rows.taps, inputs.columns.taps) if cut.is_one_group else None
-        bias = Accumulators(vectors, 1) if cut.work.bias else None
+        bias = Accumulators(vectors, 1) if cut.work.bias and not cut.work.axes.is_3d else None
         for image in serial("image", *images):
-            for block in serial("block", cut.blocks):
-                top = bind("top", block * block_h)
-                source = self._read(Plane(image, channel // cut.work.multiplier), top)
-                planes = PlanePair(inputs=inputs, source=source, dy=Plane(image, channel))
-                if bias is not None:
-                    self._add_gradient(bias, planes.dy, top)
-                self._add_block(sums, planes, top)
+            for x, dy in self._planes(image, channel):
+                for block in serial("block", cut.blocks):
+                    top = bind("top", block * block_h)
+                    planes = PlanePair(inputs=inputs, source=self._read(x, top), dy=dy)
+                    if bias is not None:
+                        add_gradient(bias, inputs, dy, top)
+                    self._add_block(sums, planes, top)
         if bias is not None:
             results.store_bias(total(vectors, bias[(0,)]), channel)
         for kh, kw, value in self._sums(sums):
-            results.store_weight(inputs.total(value, kw), channel, kh, kw)
+            results.store_weight(inputs.total(value, kw), channel, self.kd, kh, kw)
+
+    def _planes(self, image: Expr, channel: Expr) -> Iterator[tuple[Plane, Plane]]:
+        """A loop over the planes of x and of dy that meet."""
+        work = self.inputs.cut.work
+        source, depths = channel // work.multiplier, work.depths
+        if not work.axes.is_3d:
+            yield Plane(image, source), Plane(image, channel)
+            return
+        live = live_outputs(depths, self.kd, OutputRange(0, depths.outputs))
+        for depth in serial("depth", live.first, live.stop):
+            x_depth = bind("x_depth", depths.origin(depth) + depths.shift + self.kd * depths.step)
+            yield Plane(image, source, x_depth), Plane(image, channel, depth)
 
     def _add_block(self, sums: Accumulators | None, planes: PlanePair, top: Expr) -> None:
         """All taps over a block of rows, to ``sums`` or, where these are too many for registers, to ``totals``."""
@@ -108,17 +124,27 @@ class ChannelGradient:
             for kw in range(self.inputs.columns.taps):
                 yield row, kw, bind("value", self.totals[row, kw, self.inputs.vectors.span(0)])
 
-    def _add_gradient(self, bias: Accumulators, plane: Plane, top: Expr) -> None:
-        """Sums the block of dy from row ``top`` on."""
-        inputs = self.inputs
-        for row in serial("row", inputs.cut.config.block_h):
-            for run in row_runs(inputs.columns, inputs.vectors.lanes, stage="scratch"):
-                for tile in serial("tile_w", run.tiles):
-                    column = run.start + tile * run.width
-                    bias.add((0,), load_columns(inputs.vectors, inputs.dy, plane.row(top + row), column))
-
     def _read(self, plane: Plane, top: Expr) -> Rows:
         inputs, rows = self.inputs, self.inputs.rows
         if self.staged is None:
             return InPlace(inputs.vectors, inputs.columns, inputs.x, plane)
         return self.staged.fill(inputs.x, plane, bind("x_top", rows.origin(top) + rows.spanned(1)[0]))
+
+
+def sum_bias(inputs: PlaneInputs, channel: Expr, images: tuple[Expr, Expr], results: ChannelResults) -> None:
+    """The gradient of the bias of ``channel``, in 3-D: all planes of dy count."""
+    cut, bias = inputs.cut, Accumulators(inputs.vectors, 1)
+    for image in serial("image", *images):
+        for depth in serial("depth", cut.work.depths.outputs):
+            for block in serial("block", cut.blocks):
+                add_gradient(bias, inputs, Plane(image, channel, depth), bind("top", block * cut.config.block_h))
+    results.store_bias(total(inputs.vectors, bias[(0,)]), channel)
+
+
+def add_gradient(bias: Accumulators, inputs: PlaneInputs, plane: Plane, top: Expr) -> None:
+    """Sums the block of dy from row ``top`` on."""
+    for row in serial("row", inputs.cut.config.block_h):
+        for run in row_runs(inputs.columns, inputs.vectors.lanes, stage="scratch"):
+            for tile in serial("tile_w", run.tiles):
+                column = run.start + tile * run.width
+                bias.add((0,), load_columns(inputs.vectors, inputs.dy, plane.row(top + row), column))

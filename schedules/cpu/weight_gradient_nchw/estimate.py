@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows
+from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_pairs
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
@@ -23,11 +24,12 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     cut = Cut(_gradient(workload), config, target)
     work, rows, columns, lanes = cut.work, cut.work.rows, cut.work.columns, cut.lanes
-    planes, taps, threads = workload.batch * work.channels, rows.taps * columns.taps, threads_of(config, target)
+    images, taps, threads = workload.batch * work.channels, math.prod(work.axes.taps), threads_of(config, target)
+    planes = images * live_pairs(work.depths)  # pairs of a plane of dy and one of x
     by_planes = config.parallel == "planes"
-    tasks = planes if by_planes else work.channels
+    tasks = images if by_planes else work.channels
     across, groups = column_tiles(columns, lanes), _tap_groups(cut)
-    met = live_rows(rows)  # pairs of a row of dy and a kernel row
+    met = live_pairs(rows)  # pairs of a row of dy and a kernel row
     products = planes * met * columns.taps * across.tiles
     x_rows = planes * x_rows_read(rows, group_kh=config.group_kh, tile_h=config.tile_h) * columns.taps
     dy_loads = planes * groups * rows.outputs * across.tiles
@@ -41,7 +43,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     sums, registers = config.group_kh * config.group_kw, vector_registers(target)
     spilled = min(1.0, max(0, sums + config.tile_h + 2 - registers) / config.tile_h)
     # Sums of several groups wait in memory; in the end the lanes of all are added up, halves to halves.
-    waiting = 0 if cut.is_one_group else planes * cut.blocks * taps
+    waiting = 0 if cut.is_one_group else planes * cut.blocks * rows.taps * columns.taps
     halvings = 2 * tasks * taps * (lanes.bit_length() - 1)
     dy_lines = 1.0 if columns.outputs % lanes == 0 else lines_of_columns(lanes)
     widened = x_rows * across.tiles * each.loads if config.stage == "none" else scratch.loads
@@ -69,7 +71,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         scratches=scratch.scratches,
         fills=scratch.fills,
         # What images give is added number by number, several at a time.
-        alone_slots=0.5 * planes * taps / (threads if together else 1) if by_planes else 0.0,
+        alone_slots=0.5 * images * taps / (threads if together else 1) if by_planes else 0.0,
         regions=1 + together,
     )
 
@@ -81,8 +83,9 @@ def _tap_groups(cut: Cut) -> int:
 def _traffic(cut: Cut, groups: int, *, scratch: ScratchWork, workload: Workload, threads: int) -> tuple[Traffic, ...]:
     work, config, rows = cut.work, cut.config, cut.work.rows
     planes, row_bytes = workload.batch * work.channels, float(work.itemsize) * work.columns.inputs
-    x = planes * rows.inputs * row_bytes
-    dy = float(work.itemsize) * planes * rows.outputs * work.columns.outputs
+    x = planes * work.depths.inputs * rows.inputs * row_bytes
+    dy = float(work.itemsize) * planes * math.prod(work.axes.outputs)
+    groups *= work.depths.taps
     mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
     # A task that owns a channel goes from image to image: a plane is all that it moves at a time.
     run = rows.inputs * row_bytes if config.parallel == "channels" else workload.bytes

@@ -51,6 +51,7 @@ TEMPLATES = (
         device="cpu",
         pass_="wgrad",
         layout="nchw",
+        most_axes=3,
         misfit=plane_misfit,
         space=space,
         schedule=schedule,

@@ -30,10 +30,10 @@ class PlaneInputs:
     @classmethod
     def arguments(cls, cut: Cut, n: Expr) -> PlaneInputs:
         """Emits the kernel's parameters."""
-        work, rows, columns = cut.work, cut.work.rows, cut.work.columns
-        x = argument("x", (n, work.input_channels, rows.inputs, columns.inputs), work.dtype)
-        dy = argument("dy", (n, work.channels, rows.outputs, columns.outputs), work.dtype)
-        return cls(cut=cut, vectors=Vectors(columns.outputs, cut.lanes), x=x, dy=dy)
+        work = cut.work
+        x = argument("x", (n, work.input_channels, *work.axes.inputs), work.dtype)
+        dy = argument("dy", (n, work.channels, *work.axes.outputs), work.dtype)
+        return cls(cut=cut, vectors=Vectors(work.columns.outputs, cut.lanes), x=x, dy=dy)
 
     @property
     def rows(self) -> Axis:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_rows
+from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_pairs
 from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS, threads_of
@@ -21,17 +22,18 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 
 
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
-    cut, batch = Cut(_gradient(workload), config, target), workload.batch
+    cut = Cut(_gradient(workload), config, target)
     work, rows, lanes, threads = cut.work, cut.work.rows, cut.lanes, threads_of(config, target)
-    across, sharing = _Across.of(cut), _Sharing.of(cut, batch=batch, threads=threads)
+    across, sharing = _Across.of(cut), _Sharing.of(cut, batch=workload.batch, threads=threads)
+    planes = workload.batch * live_pairs(work.depths)  # pairs of a plane of dy and one of x
     groups = -(-cut.vectors // config.vectors_c)
-    vectors = batch * cut.vectors
-    met = live_rows(rows)  # pairs of a row of dy and a kernel row
+    vectors = planes * cut.vectors
+    met = live_pairs(rows)  # pairs of a row of dy and a kernel row
     # Kernel rows one by one go through the rows of dy that they meet; several at a time, through all.
     dy_rows = met if config.group_kh == 1 else rows.outputs * -(-rows.taps // config.group_kh)
     x_rows = x_rows_read(rows, group_kh=config.group_kh, tile_h=cut.tile_h)
     products = vectors * met * across.products
-    tiles = batch * groups * dy_rows / cut.tile_h * across.tiles
+    tiles = planes * groups * dy_rows / cut.tile_h * across.tiles
     # A vector of unaligned channels lies across two lines; with a multiplier x is gathered, lane by lane.
     lines = 1 + (work.itemsize * lanes / LINE_BYTES if work.channels % lanes else 0.0)
     dy_loads = vectors * dy_rows * across.outputs
@@ -52,7 +54,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         stores=sharing.stores,
         others=2 * tiles + asked + conversions(work.dtype, loaded=dy_loads + x_loads, stored=0.0),
         # A test for each row of x, unless a single kernel row takes those that it meets.
-        turns=tiles + (batch * groups * x_rows * across.tiles if config.group_kh > 1 else 0.0),
+        turns=tiles + (planes * groups * x_rows * across.tiles if config.group_kh > 1 else 0.0),
         live=(cut.sums + dy_held + 1) / registers,
         chain=products / tiles / cut.sums,
         traffic=_traffic(cut, sharing, workload=workload, threads=threads),
@@ -109,14 +111,14 @@ class _Sharing:
 
     @classmethod
     def of(cls, cut: Cut, *, batch: int, threads: int) -> _Sharing:
-        config, taps = cut.config, cut.work.rows.taps * cut.work.columns.taps
+        config, taps = cut.config, math.prod(cut.work.axes.taps)
         results = cut.vectors * taps
         if config.parallel == "channels":
             tasks = cut.vectors // int(config.vectors_c)
             share = largest_share(tasks, threads)
             return cls(tasks=tasks, share=share, blocks=1, stores=results * cut.lanes)  # stored lane by lane
         tasks, blocks = int(config.tasks), cut.row_blocks
-        units = batch * blocks
+        units = batch * cut.work.depths.outputs * blocks
         sums, partial = units * results, tasks * results
         # The last tasks may have fewer units than others, or none.
         busiest = min(units, -(-tasks // threads) * -(-units // tasks))
@@ -135,18 +137,18 @@ class _Sharing:
 
 def _traffic(cut: Cut, sharing: _Sharing, *, workload: Workload, threads: int) -> tuple[Traffic, ...]:
     work, config, rows, columns = cut.work, cut.config, cut.work.rows, cut.work.columns
-    x = float(work.itemsize) * workload.batch * rows.inputs * columns.inputs * work.input_channels
-    dy = float(work.itemsize) * workload.batch * rows.outputs * columns.outputs * work.channels
+    x = float(work.itemsize) * workload.batch * math.prod(work.axes.inputs) * work.input_channels
+    dy = float(work.itemsize) * workload.batch * math.prod(work.axes.outputs) * work.channels
     run = float(work.itemsize) * config.vectors_c * cut.lanes
     fold = folded(work.itemsize * work.channels, run)
     block_h = int(config.block_h)
     spanned = rows.spanned(block_h)[1]
     # What the vectors that are summed together touch, in a block of rows or in all images.
     block = (spanned * columns.inputs / work.multiplier + block_h * columns.outputs) * run * fold
-    block *= 1 if config.parallel == "images" else workload.batch
+    block *= 1 if config.parallel == "images" else workload.batch * work.depths.outputs
     later = block * -(-cut.vectors // config.vectors_c)  # until the neighbouring channels have their turn
     group_kw = 1 if config.unroll == "none" else cut.group_kw
-    passes = -(-rows.taps // config.group_kh) * -(-columns.taps // group_kw)
+    passes = work.depths.taps * -(-rows.taps // config.group_kh) * -(-columns.taps // group_kw)
     height, width = config.group_kh + cut.tile_h - 1, config.tile_w * columns.up + group_kw
     is_strip = config.order == "wh"
     mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
@@ -157,7 +159,7 @@ def _traffic(cut: Cut, sharing: _Sharing, *, workload: Workload, threads: int) -
     again_h = height / (cut.tile_h * rows.up) - 1
     again_w = group_kw / (config.tile_w * columns.up) if is_strip else 0.0
     again_block = sharing.blocks * spanned / max(1, rows.inputs) - 1 if sharing.blocks > 1 else 0.0
-    results = 4.0 * cut.lanes * cut.vectors * rows.taps * columns.taps
+    results = 4.0 * cut.lanes * cut.vectors * math.prod(work.axes.taps)
     return (
         moved(x + dy, mine),
         moved((x + dy) * (passes - 1), block),  # every group of taps reads the block again

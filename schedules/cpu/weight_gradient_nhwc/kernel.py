@@ -10,18 +10,19 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.schedules.cpu.emit.loops import OutputRange
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
-from dwconv.schedules.cpu.weight_gradient_nhwc.reader import OutputRange, PixelReader
+from dwconv.schedules.cpu.weight_gradient_nhwc.reader import PixelReader
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums, WeightResults, tap_groups
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, least, serial, store
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, divided, kernel, least, serial, store
 
 
 def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
     """Parameters: x (n, H, W, C), dy (n, OH, OW, C·M), dw (C·M, KH, KW), dbias (C·M) if there is a bias and, if tasks
-    are images, workspace (tasks, sums, C·M in whole vectors): the partial sums."""
+    are images, workspace (tasks, sums, C·M in whole vectors): the partial sums. In 3-D with depths before heights."""
     vectors = Vectors(cut.work.channels, cut.lanes)
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
@@ -44,33 +45,36 @@ def sum_by_channels(reader: PixelReader, results: WeightResults, n: Expr) -> Non
         for taps in tap_groups(cut):
             sums = TapSums(vectors, taps, vectors_c)
             for image in serial("image", n):
-                reader.add_rows(sums, image, OutputRange(0, cut.work.rows.outputs), owned)
+                for planes in reader.planes(taps, image, OutputRange(0, cut.work.depths.outputs)):
+                    reader.add_rows(sums, planes, OutputRange(0, cut.work.rows.outputs), owned)
             for tap, v, value in sums.items():
                 results.store(value, owned[v].number, tap)
 
 
 def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: Expr) -> None:
-    """A task goes through its share of the row blocks of all images, and sums up all results of its own."""
+    """A task goes through its share of the row blocks of all planes, and sums up all results of its own."""
     cut, vectors, tasks = reader.cut, reader.vectors, reader.cut.config.tasks
     rows, block_h, blocks = cut.work.rows.outputs, cut.config.block_h, cut.row_blocks
+    depths = cut.work.depths.outputs
     for task in parallel("task", tasks):
         for number in serial("number", results.count):
             for vector in serial("vector", vectors.count):
                 store(partial, vectors.zero(), task, number, vectors.slot(vector))
-        share = bind("share", ceil_div(n * blocks, tasks))
-        first = bind("first", least(task * share, n * blocks))
-        for unit in serial("unit", first, least(first + share, n * blocks)):
-            image = bind("image", unit // blocks)
+        share = bind("share", ceil_div(n * (depths * blocks), tasks))
+        first = bind("first", least(task * share, n * (depths * blocks)))
+        for unit in serial("unit", first, least(first + share, n * (depths * blocks))):
+            image, depth = divided(bind("image", unit // blocks), depths)
             top = unit % blocks * block_h if blocks > 1 else 0
             block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
                 together = vectors.numbered(numbers)
                 for taps in tap_groups(cut):
-                    sums = TapSums(vectors, taps, len(together))
-                    reader.add_rows(sums, image, block, together)
-                    for tap, v, value in sums.items():
-                        at = (task, results.number(tap), vectors.slot(together[v].number))
-                        store(partial, partial[at] + value, *at)
+                    for planes in reader.planes(taps, image, OutputRange(depth, depth + 1)):
+                        sums = TapSums(vectors, taps, len(together))
+                        reader.add_rows(sums, planes, block, together)
+                        for tap, v, value in sums.items():
+                            at = (task, results.number(tap), vectors.slot(together[v].number))
+                            store(partial, partial[at] + value, *at)
 
 
 def add_partial_sums(partial: Any, results: WeightResults) -> None:

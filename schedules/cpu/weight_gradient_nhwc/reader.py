@@ -7,30 +7,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.emit.loops import tile_columns
+from dwconv.schedules.cpu.emit.loops import OutputRange, live_outputs, tile_columns
 from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import argument, prefetch
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.cpu.weight_gradient_nhwc.sums import TapSums
-from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, nest, serial, when
-from dwconv.schedules.taps import Axis, column_runs
+from dwconv.schedules.emit import Expr, bind, inside, least, most, nest, serial, when
+from dwconv.schedules.taps import column_runs
 
 
 @dataclass(frozen=True)
-class OutputRange:
-    """The rows of dy, or the columns, from ``first`` to ``stop`` − 1."""
+class Planes:
+    """A plane of x and the plane of dy that it meets: the indices of each before those of rows and columns."""
 
-    first: Expr
-    stop: Expr
+    x: tuple[Expr, ...]
+    dy: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientTile:
     """The dy that are loaded together: ``height`` × ``width`` from (``top``, ``left``) on."""
 
-    image: Expr
+    planes: Planes
     top: Expr
     left: Expr
     height: int
@@ -52,24 +52,33 @@ class PixelReader:
     @classmethod
     def arguments(cls, cut: Cut, vectors: Vectors, n: Expr) -> PixelReader:
         """Emits the kernel's parameters."""
-        rows, columns = cut.work.rows, cut.work.columns
-        x = argument("x", (n, rows.inputs, columns.inputs, cut.work.input_channels), cut.work.dtype)
-        dy = argument("dy", (n, rows.outputs, columns.outputs, cut.work.channels), cut.work.dtype)
+        work = cut.work
+        x = argument("x", (n, *work.axes.inputs, work.input_channels), work.dtype)
+        dy = argument("dy", (n, *work.axes.outputs, work.channels), work.dtype)
         return cls(cut=cut, vectors=vectors, x=x, dy=dy)
 
-    def add_rows(self, sums: TapSums, image: Expr, block: OutputRange, vectors: list[NumberedVector]) -> None:
+    def planes(self, taps: RegisterTaps, image: Expr, depths: OutputRange) -> Iterator[Planes]:
+        """A loop over the planes of dy among ``depths`` that count, each with the plane of x that it meets."""
+        axes = self.cut.work.axes
+        if taps.height:
+            depths = live_outputs(axes.depths, taps.kd, depths)
+        for depth in serial("depth", depths.first, depths.stop):
+            x_depth = axes.depths.origin(depth) + axes.depths.shift + taps.kd * axes.depths.step
+            yield Planes(x=(image, *axes.index(x_depth)), dy=(image, *axes.index(depth)))
+
+    def add_rows(self, sums: TapSums, planes: Planes, block: OutputRange, vectors: list[NumberedVector]) -> None:
         """Adds what the rows of a block give; of a single kernel row, only those that it meets."""
         taps = sums.taps
         if taps.is_one_row:
             block = live_outputs(self.cut.work.rows, taps.kh, block)
         tiles = self._tiles if isinstance(taps.kw, int) else self._pixels
-        for tile in tiles(taps, image, block, vectors):
+        for tile in tiles(taps, planes, block, vectors):
             if self.cut.prefetch:
                 self._prefetch(taps, tile)
             self._add(sums, tile)
 
     def _pixels(
-        self, taps: RegisterTaps, image: Expr, block: OutputRange, vectors: list[NumberedVector]
+        self, taps: RegisterTaps, planes: Planes, block: OutputRange, vectors: list[NumberedVector]
     ) -> Iterator[GradientTile]:
         """Loops over the dy that a single tap, whose column is a turn of a loop, meets."""
         columns = self.cut.work.columns
@@ -77,10 +86,10 @@ class PixelReader:
         for row in serial("row", block.first, block.stop):
             live = live_outputs(columns, taps.kw, OutputRange(0, columns.outputs))
             for column in serial("column", live.first, live.stop):
-                yield GradientTile(image=image, top=row, left=column, height=1, width=1, reads=reads, vectors=vectors)
+                yield GradientTile(planes=planes, top=row, left=column, height=1, width=1, reads=reads, vectors=vectors)
 
     def _tiles(
-        self, taps: RegisterTaps, image: Expr, block: OutputRange, vectors: list[NumberedVector]
+        self, taps: RegisterTaps, planes: Planes, block: OutputRange, vectors: list[NumberedVector]
     ) -> Iterator[GradientTile]:
         """Loops over tiles of dy, in the ``order`` of the configuration."""
         columns, config = self.cut.work.columns.part(taps.kw, taps.width), self.cut.config
@@ -89,7 +98,7 @@ class PixelReader:
             for at in nest(config.order, loops):
                 left, run = at["w"]
                 yield GradientTile(
-                    image=image,
+                    planes=planes,
                     top=at["h"],
                     left=left,
                     height=height,
@@ -110,7 +119,7 @@ class PixelReader:
         rows, columns, taps = self.cut.work.rows, self.cut.work.columns, sums.taps
         outputs = range(tile.width) if taps.sums_dy else sorted({out for _, pairs in tile.reads for out, _ in pairs})
         gradient = {
-            (row, out, v): self._load_dy(tile.image, tile.top + row, tile.left + out, vector)
+            (row, out, v): self._load_dy(tile.planes, tile.top + row, tile.left + out, vector)
             for row in range(tile.height)
             for out in outputs
             for v, vector in enumerate(tile.vectors)
@@ -124,7 +133,7 @@ class PixelReader:
             with when(taps.is_one_row or inside(x_row, rows.inputs)):
                 for column_at, pairs in tile.reads:
                     for v, vector in enumerate(tile.vectors):
-                        value = self._load_x(tile.image, x_row, columns.origin(tile.left) + column_at, vector)
+                        value = self._load_x(tile.planes, x_row, columns.origin(tile.left) + column_at, vector)
                         for row, a in row_pairs:
                             for out, b in pairs:
                                 sums.add(a, b, v, value * gradient[row, out, v])
@@ -140,21 +149,21 @@ class PixelReader:
             below = bind("below", least(tile.top + row + self.cut.prefetch, rows.outputs - 1))
             for out in range(tile.width):
                 for vector in tile.vectors:
-                    prefetch(self.dy, tile.image, below, tile.left + out, vector.start)
+                    prefetch(self.dy, *tile.planes.dy, below, tile.left + out, vector.start)
             for a in new_taps:
                 x_row = rows.origin(below) + rows.shift + (taps.kh + a) * rows.step
                 x_row = bind("x_below", most(least(x_row, rows.inputs - 1), 0))
                 for column_at, _ in tile.reads[shared:][:new_columns]:
                     column = columns.origin(tile.left) + column_at
                     for vector in tile.vectors:
-                        prefetch(self.x, tile.image, x_row, column, vector.start // multiplier)
+                        prefetch(self.x, *tile.planes.x, x_row, column, vector.start // multiplier)
 
-    def _load_x(self, image: Expr, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
+    def _load_x(self, planes: Planes, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
         channels = self.vectors.divided(self.vectors.span(vector.start), self.cut.work.multiplier)
-        return bind("x_value", load(self.x, image, row, column, channels))
+        return bind("x_value", load(self.x, *planes.x, row, column, channels))
 
-    def _load_dy(self, image: Expr, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
-        return bind("dy_value", load(self.dy, image, row, column, self.vectors.span(vector.start)))
+    def _load_dy(self, planes: Planes, row: Expr, column: Expr, vector: NumberedVector) -> Expr:
+        return bind("dy_value", load(self.dy, *planes.dy, row, column, self.vectors.span(vector.start)))
 
 
 def tile_tops(height: int, first: Expr, stop: Expr) -> Iterator[Expr]:
@@ -169,11 +178,3 @@ def sum_in_pairs(values: list[Expr]) -> Expr:
         return values[0]
     half = len(values) // 2
     return bind("pair", sum_in_pairs(values[:half]) + sum_in_pairs(values[half:]))
-
-
-def live_outputs(axis: Axis, tap: Expr, among: OutputRange) -> OutputRange:
-    """Those ``among`` outputs that meet an input, not padding, at ``tap``."""
-    at = tap * axis.step + axis.shift
-    first = bind("first", most(among.first, ceil_div(-at, axis.up)))
-    stop = bind("stop", most(first, least(among.stop, (axis.inputs - 1 - at) // axis.up + 1)))
-    return OutputRange(first, stop)

@@ -19,6 +19,7 @@ from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.taps import HEIGHT
 
 SMALL_IMAGE = 256
 """Pixels of dy up to which small kernels are better shared out by channels."""
@@ -48,7 +49,7 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
             "threads": target.threads,
             **preferred_tile(work, target),
             "unroll": "kw",
-            **preferred_tasks(work, target, batch=workload.batch),
+            **preferred_tasks(work, target, batch=workload.batch * work.depths.outputs),
         },
     )
 
@@ -77,7 +78,7 @@ def prefetch_knob(workload: Workload) -> Knob:
     """How many rows ahead lines are asked for: the rows of a strip follow each other a pitch apart, which CPUs do not
     foresee. Measured in turns, 144×56² k3, tiles of 7 × 2: from memory 608 µs, 3 ahead 540; 32×112²: 568 and 507;
     192×28²: 168 and 153; 96×112² stride 2: 953 and 1075."""
-    waits = workload.bytes > LARGE_BYTES and workload.output_size[0] >= 8
+    waits = workload.bytes > LARGE_BYTES and workload.output_size[HEIGHT] >= 8
     return Knob("prefetch", [0, 3, 6] if waits else [], absent=0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,28 +19,30 @@ from dwconv.schedules.emit import Expr, serial, store
 class Tap:
     """Which of a channel's sums: that of a weight. The gradient of the bias has None in its place."""
 
+    kd: Expr
     kh: Expr
     kw: Expr
 
 
 def tap_groups(cut: Cut) -> Iterator[RegisterTaps]:
-    """The taps that are summed at the same time. Kernel rows one by one are a loop, several at a time are unrolled.
-    Kernel columns are unrolled, too, unless ``unroll`` is "none": then every tap is a turn of a loop. For a bias one
-    group, outside of these loops, sums dy as well."""
+    """The taps that are summed at the same time. Those along the depth are a loop, kernel rows one by one are one,
+    several at a time are unrolled. Kernel columns are unrolled, too, unless ``unroll`` is "none": then every tap is a
+    turn of a loop. For a bias one group, outside of these loops, sums dy as well."""
     taps_h, taps_w, group_kh = cut.work.rows.taps, cut.work.columns.taps, cut.config.group_kh
     is_rolled = cut.config.unroll == "none"
-    in_loops = is_rolled or (group_kh == 1 and taps_h > 1)
+    in_loops = is_rolled or cut.work.axes.is_3d or (group_kh == 1 and taps_h > 1)
     if cut.work.bias and in_loops:
         yield RegisterTaps(kh=0, height=0, kw=0, width=0, sums_dy=True)
-    for kh in serial("kh", taps_h) if group_kh == 1 else range(0, taps_h, group_kh):
-        height = 1 if group_kh == 1 else min(group_kh, taps_h - kh)
-        if is_rolled:
-            for kw in serial("kw", taps_w):
-                yield RegisterTaps(kh=kh, height=height, kw=kw, width=1)
-        else:
+    for kd in serial("kd", cut.work.depths.taps):
+        for kh in serial("kh", taps_h) if group_kh == 1 else range(0, taps_h, group_kh):
+            height = 1 if group_kh == 1 else min(group_kh, taps_h - kh)
+            if is_rolled:
+                for kw in serial("kw", taps_w):
+                    yield RegisterTaps(kd=kd, kh=kh, height=height, kw=kw, width=1)
+                continue
             for kw, width in cut.column_groups:
-                is_first = not in_loops and (kh, kw) == (0, 0)
-                yield RegisterTaps(kh=kh, height=height, kw=kw, width=width, sums_dy=cut.work.bias and is_first)
+                sums_dy = cut.work.bias and not in_loops and (kh, kw) == (0, 0)
+                yield RegisterTaps(kd=kd, kh=kh, height=height, kw=kw, width=width, sums_dy=sums_dy)
 
 
 class TapSums:
@@ -63,7 +66,7 @@ class TapSums:
         """Every sum with its tap and its vector."""
         if self._products is not None:
             for (row, column, v), value in self._products.items():
-                yield Tap(self.taps.kh + row, self.taps.kw + column), v, value
+                yield Tap(self.taps.kd, self.taps.kh + row, self.taps.kw + column), v, value
         if self._dy is not None:
             for (v,), value in self._dy.items():
                 yield None, v, value
@@ -89,18 +92,19 @@ class WeightResults:
     @property
     def count(self) -> int:
         """Sums of one channel."""
-        return self.work.rows.taps * self.work.columns.taps + self.work.bias
+        return math.prod(self.work.axes.taps) + self.work.bias
 
     def number(self, tap: Tap | None) -> Expr:
         """The number of a sum among those of its channel."""
         taps_h, taps_w = self.work.rows.taps, self.work.columns.taps
-        return taps_h * taps_w if tap is None else tap.kh * taps_w + tap.kw
+        return self.count - 1 if tap is None else (tap.kd * taps_h + tap.kh) * taps_w + tap.kw
 
     def taps(self) -> Iterator[Tap | None]:
         """Loops over all sums of a channel."""
-        for kh in serial("kh", self.work.rows.taps):
-            for kw in serial("kw", self.work.columns.taps):
-                yield Tap(kh, kw)
+        for kd in serial("kd", self.work.depths.taps):
+            for kh in serial("kh", self.work.rows.taps):
+                for kw in serial("kw", self.work.columns.taps):
+                    yield Tap(kd, kh, kw)
         if self.work.bias:
             yield None
 
@@ -115,4 +119,4 @@ class WeightResults:
             if tap is None:
                 store(self.dbias, lanes[lane], channel)
             else:
-                store(self.dw, lanes[lane], channel, tap.kh, tap.kw)
+                store(self.dw, lanes[lane], channel, *self.work.axes.index(tap.kd, tap.kh, tap.kw))

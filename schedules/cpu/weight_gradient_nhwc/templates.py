@@ -51,6 +51,7 @@ TEMPLATES = (
         device="cpu",
         pass_="wgrad",
         layout="nhwc",
+        most_axes=3,
         space=space,
         schedule=schedule,
         estimate_us=estimate_us,

@@ -17,6 +17,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.problems.workload import Sizes
 from dwconv.schedules.cuda.emit.split_sum import add_parts, sum_over_threads
 from dwconv.schedules.cuda.emit.words import (
     Registers,
@@ -68,7 +69,7 @@ def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
     return s_tir.Schedule(builder.get())
 
 
-def _shape(cut: Cut, n: Expr, channels: int, size: tuple[int, int]) -> tuple[Expr, ...]:
+def _shape(cut: Cut, n: Expr, channels: int, size: Sizes) -> tuple[Expr, ...]:
     return (n, *size, channels) if cut.channel_last else (n, channels, *size)
 
 

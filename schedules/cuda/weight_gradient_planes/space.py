@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.problems.workload import ITEMSIZE, Sizes, Workload
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.code_limits import WEIGHT_GRADIENT_PLANES as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import price
@@ -73,7 +73,7 @@ def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
     )
 
 
-def _sizes(workload: Workload) -> tuple[tuple[int, int], tuple[int, int]]:
+def _sizes(workload: Workload) -> tuple[Sizes, Sizes]:
     return workload.input_size, workload.output_size
 
 
