@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dwconv.problems.workload import DTYPES, LAYOUTS, PASSES, DType, Layout, Padding, Pair, Workload, resolve_padding
+from dwconv.problems.layer_files import Layer as NetworkLayer
+from dwconv.problems.layer_files import shipped_networks
+from dwconv.problems.workload import (
+    DTYPES,
+    LAYOUTS,
+    PASSES,
+    DType,
+    Layout,
+    Padding,
+    Pair,
+    Sizes,
+    Workload,
+    resolve_padding,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +66,52 @@ CPU_LAYERS = (
     Layer(network="ConvNeXt-T", batch=8, channels=384, size=14, kernel=7),
     Layer(network="RepLKNet-31B", batch=2, channels=128, size=28, kernel=31),
 )
+
+VOLUME_NETWORKS = (
+    "X3D-S 13x160", "X3D-M 16x224", "MedNeXt-S k3 128^3", "R(2+1)D-18 channel-separated 16x112"
+)  # fmt: skip
+"""Of 3-D layers."""
+_MOST_ELEMENTS = 2**24
+"""Of an image or a volume: PyTorch's wgrad takes seconds for a call of a larger one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedLayer:
+    """A layer of a network that dwconv lists, of any number of axes, one image or volume at a time."""
+
+    network: str
+    layer: NetworkLayer
+
+    def __str__(self) -> str:
+        size, kernel, stride = ("×".join(map(str, sizes)) for sizes in self._sizes)
+        strided = f" s{stride}" if set(self.layer.stride) != {1} else ""
+        return f"{self.network} {self.layer.channels}×{size} k{kernel}{strided}"
+
+    @property
+    def kernel(self) -> int:
+        """Its largest size."""
+        return max(self.layer.kernel)
+
+    @property
+    def _sizes(self) -> tuple[Sizes, Sizes, Sizes]:
+        return self.layer.input_size, self.layer.kernel, self.layer.stride
+
+    def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
+        """Its three passes."""
+        for pass_ in PASSES:
+            yield self.layer.workload(pass_, batch=1, dtype=dtype, layout=layout, bias=False)
+
+
+def listed_layers(networks: Sequence[str]) -> tuple[ListedLayer, ...]:
+    """The layers of ``networks``, without those whose images or volumes are too large to be measured often."""
+    listed = shipped_networks()
+    return tuple(
+        ListedLayer(network=network.partition(" ")[0], layer=layer)
+        for network in networks
+        for layer in listed[network]
+        if layer.channels * math.prod(layer.input_size) <= _MOST_ELEMENTS
+    )
+
 
 GPU_LAYERS = (
     Layer(network="ConvNeXt-T", batch=64, channels=96, size=56, kernel=7),

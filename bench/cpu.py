@@ -15,7 +15,7 @@ from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any
 
-from bench.cases import CPU_LAYERS, Layer
+from bench.cases import CPU_LAYERS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
 from bench.results import add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.measure.limits.limits import with_limits
@@ -43,6 +43,7 @@ def main(argv: Sequence[str]) -> int:
 def _cpu(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
+    parser.add_argument("--dims", choices=("2", "3"), default="2", help="layers of so many dimensions, default 2")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="default float32")
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
     add_log_argument(parser)
@@ -57,7 +58,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
     log.followers.append(known.add)
     chosen = [
         (layer, workload)
-        for layer in CPU_LAYERS[: arguments.first]
+        for layer in (CPU_LAYERS if arguments.dims == "2" else listed_layers(VOLUME_NETWORKS))[: arguments.first]
         for workload in layer.workloads(dtype=arguments.dtype, layout=arguments.layout)
     ]
     if arguments.dry_run:
@@ -82,8 +83,8 @@ def _cpu(argv: Sequence[str] | None) -> int:
             rows.append(row)
             print(_line(rows[-1]), flush=True)
     print(_means(rows))
-    narrow = "" if arguments.dtype == "float32" else f"-{arguments.dtype}"
-    write_results(f"cpu{narrow}-{arguments.layout}", target=target, rows=rows, folder=arguments.out)
+    words = [f"{arguments.dims}d"] * (arguments.dims != "2") + [arguments.dtype] * (arguments.dtype != "float32")
+    write_results("-".join(["cpu", *words, arguments.layout]), target=target, rows=rows, folder=arguments.out)
     return 0
 
 
@@ -118,7 +119,9 @@ def confirmed(record: TuningRecord, target: CpuTarget, *, workers: Workers) -> T
     return again
 
 
-def _row(layer: Layer, workload: Workload, record: TuningRecord | None, target: CpuTarget) -> dict[str, Any]:
+def _row(
+    layer: Layer | ListedLayer, workload: Workload, record: TuningRecord | None, target: CpuTarget
+) -> dict[str, Any]:
     taken = record.measurement if record else None
     if record is None or taken is None or target.limits is None:
         why = record.detail if record else "untuned, or no candidate worked in the time given"
@@ -156,19 +159,19 @@ def _beside_float32(row: dict[str, Any], wide: TuningRecord) -> dict[str, float]
 
 
 _HEAD = (
-    f"{'layer':32} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} {'±':>5} {'% limit':>8}"
+    f"{'layer':40} {'pass':6} {'PyTorch nchw':>13} {'nhwc':>9} {'dwconv':>9} {'±':>6} {'×':>6} {'±':>5} {'% limit':>8}"
 )
 
 
 def _line(row: dict[str, Any]) -> str:
     if "failed" in row:
-        return f"{row['layer']:32} {row['pass']:6} failed: {row['failed']}"
+        return f"{row['layer']:40} {row['pass']:6} failed: {row['failed']}"
     nchw, nhwc = (
         min((us for name, us in row["pytorch_us"].items() if name.endswith(layout)), default=math.nan)
         for layout in LAYOUTS
     )
     return (
-        f"{row['layer']:32} {row['pass']:6} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} "
+        f"{row['layer']:40} {row['pass']:6} {nchw:13.1f} {nhwc:9.1f} {row['dwconv_us']:9.1f} {row['spread_us']:6.1f} "
         f"{row['ratio']:6.2f} {row['ratio_spread']:5.2f} {row['percent_of_limit']:8.0f}"
         + (f"   {row['ratio_float32']:5.2f} × our float32" if "ratio_float32" in row else "")
     )

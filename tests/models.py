@@ -26,6 +26,22 @@ class TinyNet(nn.Module):
         return self.head(self.body(x).mean((2, 3)))
 
 
+class VideoNet(nn.Module):
+    """(N, 3, D, H, W) -> (N, classes): X3D in little, first along time, then through space as well."""
+
+    def __init__(self, classes: int = 4) -> None:
+        super().__init__()
+        self.widen = nn.Conv3d(3, 8, 1)
+        self.time = nn.Conv3d(8, 8, (5, 1, 1), padding=(2, 0, 0), groups=8, bias=False)
+        self.norm = nn.BatchNorm3d(8)
+        self.space = nn.Conv3d(8, 8, 3, stride=(1, 2, 2), padding=1, groups=8)
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.relu(self.norm(self.time(self.widen(x))))
+        return self.head(self.space(y).mean((2, 3, 4)))
+
+
 class ConformerConvolution(nn.Module):
     """(N, L, C) -> (N, L, C): the convolution module of a Conformer."""
 

@@ -18,14 +18,15 @@ def workload_of(
     *,
     shape: tuple[int, ...] = (2, 8, 9, 7),
     kernel: tuple[int, ...] = (3, 3),
-    stride: int = 1,
-    padding: int = 1,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] = 1,
     multiplier: int = 1,
     pass_: Pass = "fprop",
     layout: Layout = "nhwc",
     bias: bool = False,
 ) -> Workload:
     """A workload, from its input shape, (N, C, H, W) or (N, C, D, H, W), and what the test cares for."""
+    strides, paddings = (each if isinstance(each, tuple) else (each,) * len(kernel) for each in (stride, padding))
     problem = Workload(
         pass_="fprop",
         batch=shape[0],
@@ -33,8 +34,8 @@ def workload_of(
         input_size=shape[2:],
         kernel=kernel,
         multiplier=multiplier,
-        stride=(stride,) * len(kernel),
-        padding=((padding, padding),) * len(kernel),
+        stride=strides,
+        padding=tuple((each, each) for each in paddings),
         dilation=(1,) * len(kernel),
         layout=layout,
         bias=bias,

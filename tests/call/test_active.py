@@ -96,16 +96,17 @@ def test_depthwise_calls_inside_run_on_kernels_and_no_other(function):
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-3)
 
 
-def test_a_line_too():
-    line, w = torch.randn(2, 8, 12), torch.randn(8, 1, 4)
+@pytest.mark.parametrize(("axes", "function"), [(1, F.conv1d), (3, F.conv3d), (3, torch.conv3d)])
+def test_lines_and_volumes_too(axes, function):
+    x, w = torch.randn(2, 8, *[6] * axes), torch.randn(8, 1, *[4] * axes)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        ours = dwconv.conv1d
-        patch.setitem(active_module()._OURS, 1, lambda *given: seen.append(given) or ours(*given))
+        ours = active_module()._OURS[axes]
+        patch.setitem(active_module()._OURS, axes, lambda *given: seen.append(given) or ours(*given))
         with dwconv.active():
-            y = F.conv1d(line, w, padding=3, groups=8)
+            y = function(x, w, padding=3, groups=8)
     assert len(seen) == 1
-    torch.testing.assert_close(y, F.conv1d(line, w, padding=3, groups=8))
+    torch.testing.assert_close(y, function(x, w, padding=3, groups=8))
 
 
 def active_module():
@@ -115,11 +116,11 @@ def active_module():
 
 
 def test_what_is_not_depthwise_is_pytorchs_to_the_bit_and_so_are_errors():
-    dense, grouped, volume = torch.randn(4, 8, 3, 3), torch.randn(8, 4, 3, 3), torch.randn(8, 1, 3, 3, 3)
+    dense, grouped, volume = torch.randn(4, 8, 3, 3), torch.randn(8, 4, 3, 3), torch.randn(8, 4, 3, 3, 3)
     cube = torch.randn(2, 8, 4, 9, 7)
 
     def results():
-        return F.conv2d(X, dense), F.conv2d(X, grouped, groups=2), F.conv3d(cube, volume, groups=8)
+        return F.conv2d(X, dense), F.conv2d(X, grouped, groups=2), F.conv3d(cube, volume, groups=2)
 
     expected = results()
     with dwconv.active():

@@ -13,20 +13,28 @@ from dwconv.call.call_plan import plans
 from dwconv.problems.workload import PASSES
 from tests.planted_records import plant, workload_of
 
-WORKLOAD = workload_of(bias=True)
+WORKLOADS = (workload_of(bias=True), workload_of(shape=(2, 8, 4, 6, 5), kernel=(3, 3, 3), bias=True))
+CONVOLUTIONS = {2: F.conv2d, 3: F.conv3d}
+MODELS = {2: torch.nn.Conv2d, 3: torch.nn.Conv3d}
+CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @pytest.fixture(params=TYPES)
 def dtype(request, logs):
     """One of the types, whose kernels are tuned."""
-    plant(logs / "cpu.jsonl", [dataclasses.replace(WORKLOAD, dtype=request.param)])
+    plant(logs / "cpu.jsonl", [dataclasses.replace(workload, dtype=request.param) for workload in WORKLOADS])
     return TYPES[request.param]
 
 
-def model_of(dtype):
+@pytest.fixture(params=WORKLOADS, ids=["2-D", "3-D"])
+def size(request):
+    return request.param.input_size
+
+
+def model_of(dtype, size):
     torch.manual_seed(0)
-    return torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, dtype=dtype)
+    return MODELS[len(size)](8, 8, 3, padding=1, groups=8, dtype=dtype)
 
 
 def step(convolve, x, autocast):
@@ -38,18 +46,22 @@ def step(convolve, x, autocast):
 
 
 @pytest.mark.parametrize("autocast", [True, False])
-def test_every_pass_of_a_converted_layer_runs_a_kernel(dtype, autocast):
-    given = torch.float32 if autocast else dtype
-    ours, theirs = dwconv.convert(model_of(given)), model_of(given)
-    images = [torch.randn(2, 8, 9, 7, generator=torch.Generator().manual_seed(1)).to(given) for _ in range(2)]
-    x, exact = (image.contiguous(memory_format=torch.channels_last).requires_grad_() for image in images)
+def test_every_pass_of_a_converted_layer_runs_a_kernel(dtype, size, autocast):
+    given, convolve, memory_format = (
+        torch.float32 if autocast else dtype,
+        CONVOLUTIONS[len(size)],
+        CHANNELS_LAST[len(size)],
+    )
+    ours, theirs = dwconv.convert(model_of(given, size)), model_of(given, size)
+    images = [torch.randn(2, 8, *size, generator=torch.Generator().manual_seed(1)).to(given) for _ in range(2)]
+    x, exact = (image.contiguous(memory_format=memory_format).requires_grad_() for image in images)
     y = step(ours, x, dtype if autocast else None)
     # What PyTorch computes in float64 from the numbers that the layer was given, rounded to its type.
     lowered = [each.detach().to(dtype).double() for each in (exact, theirs.weight, theirs.bias)]
     for each in lowered:
         each.requires_grad_()
-    expected = step(lambda image: F.conv2d(image, *lowered[1:], padding=1, groups=8).to(dtype), lowered[0], None)
-    assert y.dtype is dtype and y.is_contiguous(memory_format=torch.channels_last)
+    expected = step(lambda image: convolve(image, *lowered[1:], padding=1, groups=8).to(dtype), lowered[0], None)
+    assert y.dtype is dtype and y.is_contiguous(memory_format=memory_format)
     assert {plan.problem.dtype for plan in plans()} == {dtype}
     for pass_ in PASSES:
         assert any(plan.kernels.get(pass_) for plan in plans()), f"{pass_} ran on PyTorch's op"
@@ -60,9 +72,9 @@ def test_every_pass_of_a_converted_layer_runs_a_kernel(dtype, autocast):
         torch.testing.assert_close(got.grad.double(), wanted.grad, **tolerance)
 
 
-def test_torch_compile_under_autocast_runs_them_too(dtype):
-    ours = dwconv.convert(model_of(torch.float32))
-    x = torch.randn(2, 8, 9, 7).contiguous(memory_format=torch.channels_last)
+def test_torch_compile_under_autocast_runs_them_too(dtype, size):
+    ours = dwconv.convert(model_of(torch.float32, size))
+    x = torch.randn(2, 8, *size).contiguous(memory_format=CHANNELS_LAST[len(size)])
     with torch.autocast("cpu", dtype=dtype), torch.no_grad():
         plain = ours(x)
         torch._dynamo.reset()

@@ -16,11 +16,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning"),
 ]
 LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
-# stride, padding (top, bottom, left, right), dilation
+LAYOUTS_3D = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last_3d}
+# stride, padding (before and after, axis by axis), dilation
 GEOMETRIES = {
     "plain": ((1, 1), (1, 1, 1, 1), (1, 1)),
     "strided, dilated, asymmetric": ((2, 1), (1, 0, 2, 1), (1, 2)),
     "leaving a remainder": ((3, 2), (0, 0, 1, 1), (1, 1)),
+    "3-D": ((1, 2, 1), (1, 0, 2, 1, 0, 1), (2, 1, 1)),
 }
 
 
@@ -34,21 +36,24 @@ def layout(request):
     return request.param
 
 
-def arguments(*, dtype=torch.float64, batch=2, channels=2, multiplier=2):
-    x = torch.randn(batch, channels, 6, 5, dtype=dtype, requires_grad=True)
-    w = torch.randn(channels * multiplier, 1, 3, 2, dtype=dtype, requires_grad=True)
+def arguments(*, dtype=torch.float64, batch=2, channels=2, multiplier=2, axes=2):
+    x = torch.randn(batch, channels, *(4, 6, 5)[-axes:], dtype=dtype, requires_grad=True)
+    w = torch.randn(channels * multiplier, 1, *(2, 3, 2)[-axes:], dtype=dtype, requires_grad=True)
     bias = torch.randn(channels * multiplier, dtype=dtype, requires_grad=True)
     return x, w, bias
 
 
 def expected(x, w, bias, geometry):
-    stride, (top, bottom, left, right), dilation = geometry
-    return F.conv2d(F.pad(x, (left, right, top, bottom)), w, bias, stride, 0, dilation, x.shape[1])
+    stride, padding, dilation = geometry
+    convolve = F.conv2d if x.dim() == 4 else F.conv3d
+    sides = [side for axis in range(len(padding) - 2, -1, -2) for side in padding[axis : axis + 2]]
+    return convolve(F.pad(x, sides), w, bias, stride, 0, dilation, x.shape[1])
 
 
 def test_derivatives_of_any_order_are_right(logs, geometry, layout):
     """Each op's derivative is made of the others, so the second derivative of one checks them all."""
-    x, w, bias = arguments()
+    x, w, bias = arguments(axes=len(geometry[0]))
+    torch.testing.assert_close(ops.fprop(x, w, bias, *geometry, layout), expected(x, w, bias, geometry))
     assert gradcheck(lambda *tensors: ops.fprop(*tensors, *geometry, layout), (x, w, bias), fast_mode=True)
     assert gradgradcheck(lambda *tensors: ops.fprop(*tensors, *geometry, layout), (x, w, bias), fast_mode=True)
 
@@ -66,35 +71,41 @@ def test_the_third_derivative_goes_through_our_ops_too(logs, bias):
     assert gradgradcheck(gradient_norms, leaves, fast_mode=True)
 
 
-@pytest.mark.parametrize(("name", "layout"), [("strided, dilated, asymmetric", "nhwc"), ("plain", "nchw")])
+@pytest.mark.parametrize(
+    ("name", "layout"), [("strided, dilated, asymmetric", "nhwc"), ("plain", "nchw"), ("3-D", "nhwc")]
+)
 def test_registered_as_pytorch_wants_it(logs, name, layout):
     """Schema, fake implementation (shapes and strides), autograd, and all of it under torch.compile."""
     geometry = GEOMETRIES[name]
-    x, w, bias = arguments()
+    x, w, bias = arguments(axes=len(geometry[0]))
+    kernel = list(w.shape[2:])
     y = ops.fprop(x, w, bias, *geometry, layout).detach()
     for op, args in (
         (ops.fprop, (x, w, bias, *geometry, layout)),
         (ops.dgrad, (y.requires_grad_(), w, list(x.shape), *geometry, layout)),
-        (ops.wgrad, (x, y.requires_grad_(), [3, 2], *geometry, layout)),
-        (ops.wgrad_bias, (x, y.requires_grad_(), [3, 2], *geometry, layout)),
+        (ops.wgrad, (x, y.requires_grad_(), kernel, *geometry, layout)),
+        (ops.wgrad_bias, (x, y.requires_grad_(), kernel, *geometry, layout)),
     ):
         torch.library.opcheck(op, args)
 
 
+@pytest.mark.parametrize(("size", "formats"), [((6, 5), LAYOUTS), ((3, 6, 5), LAYOUTS_3D)], ids=["2-D", "3-D"])
 @pytest.mark.parametrize("tuned", [False, True], ids=["pytorch", "dwconv"])
-def test_results_lie_as_asked_whatever_the_arguments_do(logs, layout, tuned):
+def test_results_lie_as_asked_whatever_the_arguments_do(logs, layout, tuned, size, formats):
+    axes = len(size)
+    kernel = (3,) * axes
     if tuned:
-        plant(logs / "log.jsonl", [workload_of(shape=(2, 4, 6, 5), layout=layout)])
-    geometry = ((1, 1), (1, 1, 1, 1), (1, 1))
-    x, w = torch.randn(2, 4, 6, 5), torch.randn(4, 1, 3, 3)
-    exact = F.conv2d(x, w, padding=1, groups=4)
-    for memory_format in LAYOUTS.values():
+        plant(logs / "log.jsonl", [workload_of(shape=(2, 4, *size), kernel=kernel, layout=layout)], baseline_us=1e6)
+    geometry = ((1,) * axes, (1,) * 2 * axes, (1,) * axes)
+    x, w = torch.randn(2, 4, *size), torch.randn(4, 1, *kernel)
+    exact = {2: F.conv2d, 3: F.conv3d}[axes](x, w, padding=1, groups=4)
+    for memory_format in formats.values():
         there = x.contiguous(memory_format=memory_format)
         y = ops.fprop(there, w, None, *geometry, layout)
         dx = ops.dgrad(there, w, x.shape, *geometry, layout)
-        dw = ops.wgrad(there, there, [3, 3], *geometry, layout)
-        assert y.is_contiguous(memory_format=LAYOUTS[layout])
-        assert dx.is_contiguous(memory_format=LAYOUTS[layout])
+        dw = ops.wgrad(there, there, kernel, *geometry, layout)
+        assert y.is_contiguous(memory_format=formats[layout])
+        assert dx.is_contiguous(memory_format=formats[layout])
         assert dw.is_contiguous()
         torch.testing.assert_close(y, exact)
 
@@ -136,7 +147,7 @@ def test_only_what_is_asked_for_is_computed(logs, monkeypatch):
 
 
 def test_an_empty_batch_has_gradients_of_zero(logs, geometry, layout):
-    x, w, bias = arguments(batch=0)
+    x, w, bias = arguments(batch=0, axes=len(geometry[0]))
     y = ops.fprop(x, w, bias, *geometry, layout)
     assert y.shape == expected(x, w, bias, geometry).shape
     dx, dw, db = torch.autograd.grad(y.sum(), (x, w, bias))

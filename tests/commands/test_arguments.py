@@ -22,6 +22,9 @@ from dwconv.problems.workload import Workload
         "--shape 2,8,9,10 --kernel 4 --padding 0,3,1,2 --multiplier 2 --dtype float16 --layout nhwc",
         "--shape 2,8,9,10 --kernel 3 --bias",
         "--shape 2,8,9,10 --kernel 5 --padding 1,2",
+        "--shape 8,54,13,40,40 --kernel 3 --stride 1,2,2",
+        "--shape 8,24,13,80,80 --kernel 5,1,1 --padding 2,0,0 --bias --layout nhwc",
+        "--shape 2,4,5,9,10 --kernel 2,3,4 --padding 1,0,1,1,0,2 --dilation 1,2,1 --multiplier 2",
     ],
 )
 def test_workloads_read_from_the_options_that_name_them(options):
@@ -32,6 +35,7 @@ def test_workloads_read_from_the_options_that_name_them(options):
 def test_default_padding_rounds_down():
     workload = _workload("--shape 2,8,9,10 --kernel 4,5 --dilation 1,2")
     assert workload.padding == ((1, 1), (4, 4))
+    assert _workload("--shape 2,8,7,9,10 --kernel 3,4,5 --dilation 1,1,2").padding == ((1, 1), (1, 1), (4, 4))
 
 
 def _workload(options: str) -> Workload:

@@ -16,14 +16,16 @@ from torch import nn
 import dwconv
 from bench.models import NETWORKS, MobileNetV3Large
 from dwconv import settings
+from dwconv.call.call_plan import plans
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.measure.processes.started_process import Running
 from dwconv.nn import DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
+from dwconv.problems.workload import PASSES
 from dwconv.records import record as record_module
 from dwconv.records.log import TuningLog
 from dwconv.tuner.race import model_race
 from dwconv.tuner.race.race_result import RaceResult
-from tests.models import ConformerConvolution, TinyNet, train
+from tests.models import ConformerConvolution, TinyNet, VideoNet, train
 from tests.planted_records import plant, workload_of
 
 pytestmark = [
@@ -53,7 +55,8 @@ def plant_tiny_net(logs, *, layout="nhwc"):
 
 @pytest.mark.parametrize("padding_mode", ["zeros", "reflect", "circular", "replicate"])
 @pytest.mark.parametrize(
-    ("ours", "pytorchs", "axes"), [(DepthwiseConv1d, nn.Conv1d, 1), (DepthwiseConv2d, nn.Conv2d, 2)]
+    ("ours", "pytorchs", "axes"),
+    [(DepthwiseConv1d, nn.Conv1d, 1), (DepthwiseConv2d, nn.Conv2d, 2), (DepthwiseConv3d, nn.Conv3d, 3)],
 )
 def test_a_layer_is_pytorchs_with_groups(logs, ours, pytorchs, axes, padding_mode):
     options = {"stride": 2, "padding": 2, "dilation": 2, "padding_mode": padding_mode}
@@ -220,6 +223,40 @@ def test_a_conformer_trains_on_1d_kernels(logs):
     expected = torch.autograd.grad(twins[0].pow(2).sum(), [x, *model.parameters()])
     actual = torch.autograd.grad(twins[1].pow(2).sum(), [x, *converted.parameters()])
     torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_a_video_network_trains_on_3d_kernels(logs, layout):
+    shape = (2, 8, 4, 9, 7)
+    plant(
+        logs / "log.jsonl",
+        [
+            workload_of(shape=shape, kernel=(5, 1, 1), padding=(2, 0, 0), layout=layout),
+            workload_of(shape=shape, kernel=(3, 3, 3), stride=(1, 2, 2), bias=True, layout=layout),
+        ],
+        baseline_us=1e6,
+        template_layout=layout,
+    )
+    torch.manual_seed(0)
+    model = VideoNet()
+    x = torch.randn(2, 3, 4, 9, 7)
+    if layout == "nhwc":
+        model, x = model.to(memory_format=torch.channels_last_3d), x.to(memory_format=torch.channels_last_3d)
+    converted = dwconv.convert(copy.deepcopy(model))
+    assert names(dwconv.summary(converted).converted) == ["time", "space"]
+    compiled = torch.compile(dwconv.convert(copy.deepcopy(model)), fullgraph=True, backend="aot_eager")
+    expected, *losses = (train(each, x, steps=6, lr=0.2) for each in (model, converted, compiled))
+    assert expected[-1] < 0.8 * expected[0]
+    for each in losses:
+        torch.testing.assert_close(torch.tensor(each), torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    ran = {(plan.problem.weight_shape[2:], pass_) for plan in plans() for pass_ in PASSES if plan.kernels.get(pass_)}
+    assert ran == {(kernel, pass_) for kernel in ((5, 1, 1), (3, 3, 3)) for pass_ in PASSES}
+    text = str(dwconv.report(converted))
+    assert (
+        "2×8×4×9×7 k5×1×1 s1 " in text
+        and "2×8×4×9×7 k3 s1×2×2 bias " in text
+        and "--shape 2,8,4,9,7 --kernel 5,1,1 " in text
+    )
 
 
 def test_mobilenet_v3_has_its_depthwise_layers(logs):

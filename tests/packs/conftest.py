@@ -17,7 +17,7 @@ from dwconv.records.database import Database
 from tests import planted_records
 
 LAYER = planted_records.workload_of(shape=(4, 8, 9, 7), bias=True)
-SMALL = planted_records.workload_of(shape=(2, 8, 12, 12))
+SMALL = planted_records.workload_of(shape=(2, 8, 4, 6, 5), kernel=(3, 3, 3))
 
 
 @pytest.fixture(scope="session")

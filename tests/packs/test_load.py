@@ -63,6 +63,20 @@ def test_every_pass_runs_the_packs_kernel(pack):
 
 
 @pytest.mark.usefixtures("nothing_is_built")
+def test_a_volume_runs_the_packs_kernels(pack):
+    dwconv.load_pack(pack)
+    x = torch.randn(3, 8, 4, 6, 5).to(memory_format=torch.channels_last_3d).requires_grad_()
+    w = torch.randn(8, 1, 3, 3, 3, requires_grad=True)
+    ours, theirs = (
+        torch.autograd.grad(convolve(x, w, padding=1, groups=8).square().sum(), [x, w])
+        for convolve in (dwconv.conv3d, torch.nn.functional.conv3d)
+    )
+    (plan,) = plans()
+    assert all(kernel is not None and kernel.artifact.library for kernel in plan.kernels.values())
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("nothing_is_built")
 @pytest.mark.parametrize("batch", [1, 9])
 def test_at_any_batch_size(pack, batch):
     dwconv.load_pack(pack)

@@ -13,6 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from dwconv.errors import LogError
+from dwconv.problems.workload import Workload
 from dwconv.records.line import LEAST_BYTES, decode, encode
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
@@ -31,18 +32,25 @@ measurements = st.builds(
     computed=st.booleans(),
 )
 names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=12)
-records = st.builds(
-    TuningRecord,
-    workload=st.builds(
+
+
+def workloads_of(axes: int) -> st.SearchStrategy[Workload]:
+    return st.builds(
         workload_of,
-        shape=st.tuples(*[st.integers(3, 300)] * 4),
-        stride=st.integers(1, 3),
-        padding=st.integers(0, 2),
+        shape=st.tuples(*[st.integers(3, 100)] * (2 + axes)),
+        kernel=st.tuples(*[st.integers(1, 3)] * axes),
+        stride=st.tuples(*[st.integers(1, 3)] * axes),
+        padding=st.tuples(*[st.integers(0, 2)] * axes),
         multiplier=st.integers(1, 3),
         pass_=st.sampled_from(["fprop", "dgrad", "wgrad"]),
         layout=st.sampled_from(["nchw", "nhwc"]),
         bias=st.booleans(),
-    ),
+    )
+
+
+records = st.builds(
+    TuningRecord,
+    workload=workloads_of(2) | workloads_of(3),
     config=st.dictionaries(names.filter(lambda name: name != "template"), st.integers(-5, 500) | names, max_size=4).map(
         lambda knobs: Config("cpu.made_up", tuple(knobs.items()))
     ),
@@ -87,6 +95,9 @@ DAMAGED = {
     "an unknown status": LINE.replace(b'"ok"', b'"great"'),
     "a negative time": LINE.replace(b'"median_us":50.0', b'"median_us":-1'),
     "an infinite time": LINE.replace(b'"median_us":50.0', b'"median_us":1e999'),
+    "a kernel of more axes than the image": LINE.replace(b'"kernel":[3,3]', b'"kernel":[3,3,3]'),
+    "an image of more axes than its kernel": LINE.replace(b"[9,7]", b"[4,9,7]"),
+    "an image of four axes": LINE.replace(b"[9,7]", b"[4,4,9,7]").replace(b"[3,3]", b"[3,3,3,3]"),
     "a kernel larger than the image": LINE.replace(b'"kernel":[3,3]', b'"kernel":[99,3]'),
     "a size that is no number": LINE.replace(b'"batch":2', b'"batch":true'),
     "a problem with more to it": LINE.replace(b'"batch":2', b'"batch":2,"depth":4'),
