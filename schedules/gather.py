@@ -1,13 +1,15 @@
 """fprop and dgrad as one thing: every result is a sum of what its taps meet in the source. No TVM here.
 
 result[o, c] = bias[c] + Σ over m, k of source[meets(o, k), c // fan_out · fan_in + m] · w[c · fan_in + m, k]
+
+With an epilogue, what is made of that sum is stored in its place.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dwconv.problems.workload import ITEMSIZE, DType, Pass, Workload
+from dwconv.problems.workload import ITEMSIZE, DType, Epilogue, Pass, Workload
 from dwconv.schedules.taps import Axes, Axis
 
 GATHERS: tuple[Pass, ...] = ("fprop", "dgrad")
@@ -28,6 +30,7 @@ class Gather:
     fan_out: int = 1
     bias: bool = False
     """Whether one is added to every sum."""
+    epilogue: Epilogue = "none"
 
     @classmethod
     def of(cls, workload: Workload) -> Gather:
@@ -39,12 +42,13 @@ class Gather:
         """y[o, c] = Σ x[o · stride + k · dilation − padding, c // multiplier] · w[c, k]"""
         return cls(
             source="x",
-            result="y",
+            result=workload.results[0],
             axes=Axes.of_convolution(workload),
             channels=workload.out_channels,
             dtype=workload.dtype,
             fan_out=workload.multiplier,
             bias=workload.bias,
+            epilogue=workload.epilogue,
         )
 
     @classmethod
@@ -75,6 +79,11 @@ class Gather:
     def itemsize(self) -> int:
         """Bytes of an element of the source and of the result."""
         return ITEMSIZE[self.dtype]
+
+    @property
+    def reads_dy(self) -> bool:
+        """Whether the epilogue takes, besides the sum, an element of dy, which lies as the result does."""
+        return self.epilogue == "silu_gradient"
 
     @property
     def source_channels(self) -> int:

@@ -19,6 +19,7 @@ from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
 from dwconv.problems.workload import (
     AXES,
     DTYPES,
+    EPILOGUES,
     LAYOUTS,
     PASSES,
     SIDES,
@@ -157,6 +158,12 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
         "--layout", default="nchw", metavar="|".join(LAYOUTS), help="how tensors lie in memory; nhwc is channels_last"
     )
     group.add_argument("--bias", action="store_true", help="fprop adds a bias, wgrad also gives its gradient")
+    group.add_argument(
+        "--epilogue",
+        default="none",
+        metavar="|".join(EPILOGUES),
+        help="what fprop makes of its sums before it stores them; default none",
+    )
     parser.add_argument(
         "--target",
         default="auto",
@@ -192,6 +199,7 @@ def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
         dtype=args.dtype,
         layout=args.layout,
         bias=args.bias,
+        epilogue=args.epilogue,
     )
     _check_elements(problem)
     return problem.for_pass(checked_pass(pass_))

@@ -38,12 +38,17 @@ def laid_out(workload: Workload, *inputs: torch.Tensor, layout: Layout) -> list[
 
 def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]:
     """PyTorch's operator for the pass on these inputs, in whatever layout they have, as a call runs it where no kernel
-    is faster. It returns the result, or dw and dbias."""
+    is faster. It returns the result, or dw and dbias. A gradient of an activation has its sums from the forward pass,
+    which PyTorch's keeps."""
     layout: Layout = "nhwc" if _lies_channels_last(inputs[0]) else "nchw"
     problem = dataclasses.replace(Problem.of(workload), layout=layout)
-    first, second, *bias = inputs
+    first, second, *others = inputs
     if workload.pass_ == "fprop":
-        return lambda: pytorch.fprop(problem, first, second, bias[0] if bias else None)
+        bias = others[0] if workload.bias else None
+        if workload.epilogue == "silu_gradient":
+            z = pytorch.fprop(problem, first, second, bias)
+            return lambda: pytorch.silu_gradient(problem, z, others[-1])
+        return lambda: pytorch.activated(problem, pytorch.fprop(problem, first, second, bias))
     if workload.pass_ == "dgrad":
         return lambda: pytorch.dgrad(problem, first, second)
     wgrad = pytorch.wgrad_bias if workload.bias else pytorch.wgrad

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from dwconv.problems.memory_format import memory_format
-from dwconv.problems.workload import Layout, Pass, Workload, by
+from dwconv.problems.workload import Epilogue, Layout, Pass, Workload, by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,8 @@ class Problem:
     dtype: torch.dtype
     layout: Layout
     bias: bool = False
+    epilogue: Epilogue = "none"
+    """Of the fprop; the other passes of the problem have none."""
 
     @classmethod
     def of(cls, workload: Workload) -> Problem:
@@ -41,6 +43,7 @@ class Problem:
             dtype=getattr(torch, workload.dtype),
             layout=workload.layout,
             bias=workload.bias,
+            epilogue=workload.epilogue,
         )
 
     @property
@@ -79,6 +82,7 @@ class Problem:
             dtype=self.dtype_name,  # type: ignore[arg-type]  # the workload checks it
             layout=self.layout,
             bias=self.bias,
+            epilogue=self.epilogue,
         )
         return fprop.for_pass(pass_)
 
@@ -97,4 +101,6 @@ class Problem:
                 words.append(f"{name} {by(sizes) if len(set(sizes)) > 1 else sizes[0]}")
         if self.weight_shape[0] != self.input_shape[1]:
             words.append(f"multiplier {self.weight_shape[0] // self.input_shape[1]}")
+        if self.epilogue != "none":
+            words.append(self.epilogue.replace("_", " "))
         return ", ".join(words) + " with a bias" * self.bias

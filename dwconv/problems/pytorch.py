@@ -31,6 +31,17 @@ def fprop(problem: Problem, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor
     return y.contiguous(memory_format=problem.memory_format)
 
 
+def activated(problem: Problem, z: Tensor) -> Tensor:
+    """y, where the problem has an activation; otherwise what it is given."""
+    return F.silu(z) if problem.epilogue == "silu" else z
+
+
+def silu_gradient(problem: Problem, z: Tensor, dy: Tensor) -> Tensor:
+    """dz"""
+    dz: Tensor = torch.ops.aten.silu_backward(dy, z)
+    return dz.contiguous(memory_format=problem.memory_format)
+
+
 def dgrad(problem: Problem, dy: Tensor, w: Tensor) -> Tensor:
     """dx"""
     batch, channels, *size = problem.input_shape

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 
+from dwconv.problems import epilogue
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES, Workload
 
@@ -66,6 +67,8 @@ def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = 
     The answers are exact if all inputs are whole numbers so small that float32 sums of them cannot round; else they
     have a bound on the rounding of float32 sums and of storing the result. ``kind`` is the device that runs the kernel,
     ``cpu`` or ``cuda``; by default the one that the inputs are on."""
+    if workload.epilogue != "none":
+        return (_after_epilogue(workload, *inputs, kind=kind),)
     results = _of_the_batch(workload, *inputs)
     if _sums_are_exact(workload, *inputs):
         return tuple(_exact(workload, result) for result in results)
@@ -79,10 +82,10 @@ def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = 
 
 def exact_answers(workload: Workload, batches: Sequence[int], *inputs: torch.Tensor) -> list[tuple[Answer, ...]] | None:
     """The answers at each of these batch sizes, whose images are those of the inputs: one reference serves all. None if
-    float32 sums may round at the largest."""
+    float32 sums may round at the largest, and after an epilogue, which rounds."""
     first, second, *_ = inputs
     images = len(first)
-    if not _sums_are_exact(workload.with_batch(max(batches)), *inputs):
+    if workload.epilogue != "none" or not _sums_are_exact(workload.with_batch(max(batches)), *inputs):
         return None
     orders = [repeated(batch, images).to(first.device) for batch in batches]
     if workload.pass_ == "wgrad":  # a sum over images: of each alone, and how often it counts
@@ -96,6 +99,27 @@ def exact_answers(workload: Workload, batches: Sequence[int], *inputs: torch.Ten
     return [tuple(_exact(workload, result) for result in results) for results in answers]
 
 
+def _after_epilogue(workload: Workload, *inputs: torch.Tensor, kind: str | None) -> Answer:
+    """The answer of the sums alone, and what the epilogue makes of it and of its error."""
+    plain = workload.with_epilogue("none")
+    dy = None
+    if workload.inputs[-1] == "dy":
+        *inputs, dy = inputs  # type: ignore[assignment]
+        dy = dy[repeated(workload.batch, len(dy)).to(dy.device)].double()
+    (z,) = _of_the_batch(plain, *inputs)
+    of_z: torch.Tensor | float = 0.0
+    overflows, nan = torch.zeros_like(z, dtype=torch.bool), None
+    if not _sums_are_exact(workload, *inputs):
+        (magnitude,) = _of_the_batch(plain, *(tensor.abs() for tensor in inputs))
+        of_z, overflows = _sum_error(plain, magnitude), magnitude >= torch.finfo(torch.float32).max
+        nan = _may_be_nan(plain, *inputs, kind=kind or inputs[0].device.type)
+    result = epilogue.apply(workload, z, dy)
+    error = epilogue.allowed_error(workload, z, dy, of_z=of_z, rounding=_SUM_ROUNDING)
+    overflows |= result.abs() >= torch.finfo(_dtype(workload)).max
+    allowed = _stored(workload, result, error).where(~overflows, math.inf)
+    return Answer(expected=result, allowed=allowed, may_be_nan=nan)
+
+
 def _exact(workload: Workload, result: torch.Tensor) -> Answer:
     """float32 in between: a kernel sums in float32 and rounds once, and so may not round twice from float64."""
     return Answer(expected=result.float().to(_dtype(workload)), allowed=None)
@@ -103,10 +127,19 @@ def _exact(workload: Workload, result: torch.Tensor) -> Answer:
 
 def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
     """The error allowed in each element; ``magnitude`` is the sum of the absolute values of its terms."""
-    count, step = terms(workload), _SMALLEST_STEP[workload.dtype]
-    sum_error = _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(count)) * magnitude + count * _SMALLEST_STEP["float32"]
-    allowed = sum_error + _STORE_ROUNDING[workload.dtype] * (result.abs() + sum_error) + step
+    allowed = _stored(workload, result, _sum_error(workload, magnitude))
     return allowed.where(magnitude < torch.finfo(_dtype(workload)).max, math.inf)
+
+
+def _sum_error(workload: Workload, magnitude: torch.Tensor) -> torch.Tensor:
+    """That of a float32 sum."""
+    count = terms(workload)
+    return _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(count)) * magnitude + count * _SMALLEST_STEP["float32"]
+
+
+def _stored(workload: Workload, result: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+    """The error of a result that is rounded to the workload's type when it already has ``error``."""
+    return error + _STORE_ROUNDING[workload.dtype] * (result.abs() + error) + _SMALLEST_STEP[workload.dtype]
 
 
 def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -216,10 +249,11 @@ def _laid_out(workload: Workload, result: torch.Tensor) -> torch.Tensor:
 
 
 def _at_once(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    first, second, *bias = inputs
+    first, second, *others = inputs
     if workload.pass_ == "fprop":
-        y = _fprop(workload, x=first, w=second)
-        return (y + _over_space(workload, bias[0]) if bias else y,)
+        z = _fprop(workload, x=first, w=second)
+        z = z + _over_space(workload, others[0]) if workload.bias else z
+        return (epilogue.apply(workload, z, others[-1] if others else None),)
     if workload.pass_ == "dgrad":
         return (_dgrad(workload, dy=first, w=second),)
     dw = _wgrad(workload, x=first, dy=second)
@@ -247,6 +281,8 @@ def operands(
             drawn.append(torch.randint(-most, most + 1, shape, generator=generator, dtype=torch.int8))
         else:
             drawn.append(torch.randn(shape, generator=generator))
+        if name not in IMAGES and (scale := epilogue.weight_scale(workload)) != 1.0:
+            drawn[-1] = drawn[-1] * scale
     if data == "extreme":
         _make_extreme(workload, drawn, seed=seed, generator=generator)
     return tuple(
@@ -263,7 +299,7 @@ def _in_layout(workload: Workload, name: str, tensor: torch.Tensor) -> torch.Ten
 
 def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, generator: torch.Generator) -> None:
     """Make normal values extreme, in place: the first of the inputs in most channels, the second in the rest."""
-    first, second, *bias = inputs
+    first, second, *others = inputs
     limits = torch.finfo(_dtype(workload))
     decades = math.log10(limits.max)
     multiplier = first.shape[1] // workload.channels
@@ -285,8 +321,8 @@ def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, 
     _strew(planes, chosen, seed=seed, generator=generator)
     _zero_every_other(planes, (kind == _NOT_FINITE).flatten(1).any(0).repeat_interleave(len(owner) // first.shape[1]))
     _zero_every_other(first.view(*first.shape[:2], -1), chosen[0, :: len(owner) // first.shape[1], 0])
-    for values in bias:
-        values[::2] = 0.0  # added to a bias, tiny sums would vanish
+    if workload.bias:
+        others[0][::2] = 0.0  # added to a bias, tiny sums would vanish
 
 
 def _strew(planes: torch.Tensor, chosen: torch.Tensor, *, seed: int, generator: torch.Generator) -> None:
@@ -398,6 +434,8 @@ def _largest_integer(workload: Workload) -> int:
 
 
 def _sums_are_exact(workload: Workload, *inputs: torch.Tensor) -> bool:
+    if (scale := epilogue.weight_scale(workload)) != 1.0:
+        inputs = (inputs[0], *(parameter / scale for parameter in inputs[1:]))
     if not all(bool((tensor == tensor.round()).all()) for tensor in inputs):
         return False
     # At least 1, for a dbias sums dy as it is.

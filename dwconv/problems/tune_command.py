@@ -29,7 +29,8 @@ def workload_options(workload: Workload) -> str:
     for name, usual in (("multiplier", 1), ("dtype", "float32"), ("layout", "nchw")):
         if getattr(workload, name) != usual:
             options += [f"--{name}", str(getattr(workload, name))]
-    return " ".join(options + ["--bias"] * workload.bias)
+    options += ["--bias"] * workload.bias
+    return " ".join(options + ["--epilogue", workload.epilogue] * (workload.epilogue != "none"))
 
 
 def short_sizes(sizes: Sizes) -> str:

@@ -16,6 +16,9 @@ from dwconv.errors import InvalidWorkload
 Pass = Literal["fprop", "dgrad", "wgrad"]
 Layout = Literal["nchw", "nhwc"]
 DType = Literal["float32", "float16", "bfloat16"]
+Epilogue = Literal["none", "silu", "silu_gradient"]
+"""What fprop makes of its sums z before it stores them: nothing; y = silu(z); or, from dy, the gradient
+dz = dy · silu′(z), for which z is computed again rather than kept."""
 Pair = tuple[int, int]
 Sizes = tuple[int, ...]
 """A number for each axis: (height, width) or (depth, height, width)."""
@@ -25,6 +28,7 @@ Padding = tuple[Pair, ...]
 PASSES: tuple[Pass, ...] = get_args(Pass)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 DTYPES: tuple[DType, ...] = get_args(DType)
+EPILOGUES: tuple[Epilogue, ...] = get_args(Epilogue)
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 AXES = ("depth", "height", "width")
@@ -32,7 +36,7 @@ AXES = ("depth", "height", "width")
 SIDES = ("front", "back", "top", "bottom", "left", "right")
 """Those of the sides that padding is on; 2-D has the last four."""
 
-IMAGES = ("x", "dx", "y", "dy")
+IMAGES = ("x", "dx", "y", "dy", "dz")
 """Tensors with a batch, which have the workload's layout; the others are parameters of the layer."""
 _TENSORS: dict[tuple[Pass, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("fprop", False): (("x", "w"), ("y",)),
@@ -52,6 +56,7 @@ class Workload:
     ((top, bottom), (left, right)). In 3-D each begins with that of the depth, and layouts mean NCDHW and NDHWC.
     Output channel ``c * multiplier + m`` is computed from input channel ``c``.
     With ``bias``, fprop adds a bias and wgrad also gives its gradient, the sum of dy in each channel; dgrad has none.
+    ``epilogue``: what fprop does with its sums before it stores them; the other passes have none.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
 
@@ -67,9 +72,13 @@ class Workload:
     dtype: DType = "float32"
     layout: Layout = "nchw"
     bias: bool = False
+    epilogue: Epilogue = "none"
 
     def __post_init__(self) -> None:
         _one_of("pass", self.pass_, PASSES)
+        _one_of("epilogue", self.epilogue, EPILOGUES)
+        if self.epilogue != "none" and self.pass_ != "fprop":
+            raise InvalidWorkload(f"epilogue={self.epilogue}: {self.pass_} has none; leave it out")
         _one_of("dtype", self.dtype, DTYPES)
         _one_of("layout", self.layout, LAYOUTS)
         if type(self.bias) is not bool:
@@ -99,22 +108,24 @@ class Workload:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the tensors that the pass reads, in calling order: ``x``, ``w``, and ``bias`` if there is one; …"""
-        return _TENSORS[self.pass_, self.bias][0]
+        """Names of the tensors that the pass reads, in calling order: ``x``, ``w``, ``bias`` if there is one, and
+        ``dy`` for the gradient of an activation; …"""
+        of_pass = _TENSORS[self.pass_, self.bias][0]
+        return (*of_pass, "dy") if self.epilogue == "silu_gradient" else of_pass
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the tensors that the pass writes, which follow the inputs: ``y``; ``dx``; or ``dw``, and ``dbias``
-        if there is a bias."""
-        return _TENSORS[self.pass_, self.bias][1]
+        """Names of the tensors that the pass writes, which follow the inputs: ``y``, or ``dz`` for the gradient of an
+        activation; ``dx``; or ``dw``, and ``dbias`` if there is a bias."""
+        return ("dz",) if self.epilogue == "silu_gradient" else _TENSORS[self.pass_, self.bias][1]
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """PyTorch's shape of a tensor, whatever the layout in memory: (N, C, H, W) of x and dx, (N, C·multiplier, OH,
-        OW) of y and dy, (C·multiplier, 1, KH, KW) of w and dw, (C·multiplier,) of bias and dbias; in 3-D with D, OD
-        and KD before the height."""
+        OW) of y, dy and dz, (C·multiplier, 1, KH, KW) of w and dw, (C·multiplier,) of bias and dbias; in 3-D with D,
+        OD and KD before the height."""
         if name in ("x", "dx"):
             return self.input_shape
-        if name in ("y", "dy"):
+        if name in ("y", "dy", "dz"):
             return self.output_shape
         return (self.out_channels, 1, *self.kernel) if name in ("w", "dw") else (self.out_channels,)
 
@@ -180,7 +191,8 @@ class Workload:
 
     @property
     def key(self) -> str:
-        """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``, then ``-bias``."""
+        """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``, then ``-bias``, then
+        ``-silu``."""
         return f"{self.pass_}-n{self.batch}-{self._batchless()}"
 
     @property
@@ -201,22 +213,31 @@ class Workload:
         return (
             f"k{_key(self.kernel)}-s{_key(self.stride)}-p{padding}"
             f"-d{_key(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
+            f"{'' if self.epilogue == 'none' else f'-{self.epilogue}'}"
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
-        """The same problem, another pass. dgrad has no bias and drops it, so start from fprop."""
-        return dataclasses.replace(self, pass_=pass_, bias=self.bias and (pass_, True) in _TENSORS)
+        """The same problem, another pass. dgrad has no bias and drops it, and only fprop has an epilogue, so start from
+        fprop."""
+        bias, epilogue = self.bias and (pass_, True) in _TENSORS, self.epilogue if pass_ == "fprop" else "none"
+        return dataclasses.replace(self, pass_=pass_, bias=bias, epilogue=epilogue)
+
+    def with_epilogue(self, epilogue: Epilogue) -> Workload:
+        """The same fprop with another epilogue."""
+        return dataclasses.replace(self, epilogue=epilogue)
 
     def with_batch(self, batch: int) -> Workload:
         """The same problem at another batch size."""
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias`` is written only if it is
-        true, as in logs from before there was one."""
+        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias`` and ``epilogue`` are written
+        only if there is one, as in logs from before there were any."""
         fields = dataclasses.asdict(self)
         if not self.bias:
             del fields["bias"]
+        if self.epilogue == "none":
+            del fields["epilogue"]
         return {"pass": fields.pop("pass_"), **fields}
 
     @classmethod
@@ -241,8 +262,14 @@ def layer_of(batchless_key: str) -> str:
 
 
 def kind_of(batchless_key: str) -> tuple[str, ...]:
-    """The pass, type and layout of workloads, by their ``batchless_key``."""
-    return (batchless_key.partition("-")[0], *batchless_key.removesuffix("-bias").rsplit("-", 2)[1:])
+    """The pass, type, layout and, if there is one, epilogue of workloads, by their ``batchless_key``."""
+    pass_, *_, of_images = batchless_key.partition("-")
+    dtype, layout, *others = of_images.split("-")[_DTYPE_IN_KEY:]
+    return (pass_, dtype, layout, *(other for other in others if other != "bias"))
+
+
+_DTYPE_IN_KEY = 7
+"""Which part of a ``batchless_key`` says the type, counted from the pass."""
 
 
 def resolve_padding(padding: int | str | Sizes | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Padding:

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from dwconv.errors import InvalidWorkload, LogError, one_line
-from dwconv.problems.workload import DType, Layout, Pass, Workload
+from dwconv.problems.workload import DType, Epilogue, Layout, Pass, Workload
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 
@@ -111,6 +111,7 @@ class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     dtype: DType
     layout: Layout
     bias: bool = False
+    epilogue: Epilogue = "none"
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019  # neighbouring lines are of one workload, and share it
     def to_workload(self) -> Workload:

@@ -74,12 +74,12 @@ def _share(everything: Sequence[_T], number: int, *, of: int) -> list[_T]:
 
 def _verdict_on_expanded(kernel: LoadedKernel, case: Case) -> Verdict | None:
     """None if it takes expanded tensors."""
-    first, second, *bias = case.inputs
+    first, second, *others = case.inputs
     lines = second[..., :1, :1] if case.workload.inputs[1] in IMAGES else second[:1]
     for given in ((first[..., :1, :1].expand_as(first), second), (first, lines.expand_as(second))):
         copied = [torch.empty_like(like).copy_(tensor) for like, tensor in zip((first, second), given, strict=True)]
         with on_threads(1):
-            taken = have_same_bits(_results(kernel(*given, *bias)), _results(kernel(*copied, *bias)))
+            taken = have_same_bits(_results(kernel(*given, *others)), _results(kernel(*copied, *others)))
         if not taken:
             return wrong("value: called with an expanded tensor it gives another result than with a copy of it")
     return None

@@ -26,8 +26,8 @@ from dwconv.schedules.taps import Run
 
 
 def schedule_gather(cut: Cut) -> s_tir.Schedule:
-    """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, result (n, C′, OH, OW); in 3-D
-    with depths before heights."""
+    """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, dy (n, C′, OH, OW) if the
+    epilogue takes it, result (n, C′, OH, OW); in 3-D with depths before heights."""
     work, planes, blocks = cut.work, cut.config.planes, cut.rows.blocks
     groups, depths = work.channels // work.fan_out, work.depths.outputs
     n = tirx.Var(BATCH, "int32")

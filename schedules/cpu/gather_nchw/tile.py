@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.emit.lanes import interleave, store_columns
+from dwconv.schedules.cpu.emit.activations import activated
+from dwconv.schedules.cpu.emit.lanes import interleave, load_columns, store_columns
 from dwconv.schedules.cpu.emit.loops import has_row, planes_met
 from dwconv.schedules.cpu.emit.rows import Plane, Rows
 from dwconv.schedules.cpu.emit.storage import load
@@ -29,7 +30,8 @@ class PlaneTensors:
     source: Any
     w: Any
     bias: Any
-    """None where there is none."""
+    dy: Any
+    """For the epilogue, like the result; each of the two is None where there is none."""
     result: Any
 
     @classmethod
@@ -38,8 +40,10 @@ class PlaneTensors:
         source = argument(work.source, (n, work.source_channels, *work.axes.inputs), work.dtype)
         w = argument("w", (work.weights, *work.axes.taps), work.dtype)
         bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
-        result = argument(work.result, (n, work.channels, *work.axes.outputs), work.dtype)
-        return cls(vectors=vectors, source=source, w=w, bias=bias, result=result)
+        size = (n, work.channels, *work.axes.outputs)
+        dy = argument("dy", size, work.dtype) if work.reads_dy else None
+        result = argument(work.result, size, work.dtype)
+        return cls(vectors=vectors, source=source, w=w, bias=bias, dy=dy, result=result)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +125,7 @@ class PlaneTile:
 
     def _store(self, sums: Accumulators) -> None:
         down, vectors, bias = self.cut.work.columns.down, self.tensors.vectors, self.tensors.bias
+        epilogue, dy = self.cut.work.epilogue, self.tensors.dy
         offset = None if bias is None else bind("offset", vectors.everywhere(load(bias, self.plane.channel)))
         for row in range(self.cut.config.tile_h):
             with when(has_row(self.cut.rows, self.top, row)):
@@ -128,5 +133,7 @@ class PlaneTile:
                     phases = interleave(vectors, [sums[row, phase, v] for phase in range(down)])
                     for number, total in enumerate(phases):
                         value = total if offset is None else total + offset
-                        column = (self.cell + v * vectors.lanes) * down + number * vectors.lanes
-                        store_columns(vectors, self.tensors.result, value, self.plane.row(self.top + row), column)
+                        at, column = self.plane.row(self.top + row), (self.cell + v * vectors.lanes) * down
+                        column += number * vectors.lanes
+                        value = activated(epilogue, value, None if dy is None else load_columns(vectors, dy, at, column))
+                        store_columns(vectors, self.tensors.result, value, at, column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dwconv.schedules.cpu.emit.activations import activated
 from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.stream import Stream
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
@@ -24,7 +25,8 @@ class PixelTensors:
     source: Any
     weights: PackedWeights
     bias: Any
-    """None where there is none."""
+    dy: Any
+    """For the epilogue, like the result; each of the two is None where there is none."""
     result: Any
     stream: Stream | None
     """Stores the result, where it may be too large for the caches."""
@@ -36,11 +38,14 @@ class PixelTensors:
         source = argument(work.source, (n, *axes.inputs, work.source_channels), work.dtype)
         w = argument("w", (work.weights, *axes.taps), work.dtype)
         bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
+        dy = argument("dy", (n, *axes.outputs, work.channels), work.dtype) if work.reads_dy else None
         result = argument(work.result, (n, *axes.outputs, work.channels), work.dtype)
         packed = argument("workspace", (vectors.count, work.fan_in, *axes.taps, vectors.lanes))
         weights = PackedWeights(work=work, vectors=vectors, w=w, packed=packed)
         stream = None if streamed_above is None else Stream(result, vectors, n > streamed_above)
-        return cls(work=work, vectors=vectors, source=source, weights=weights, bias=bias, result=result, stream=stream)
+        return cls(
+            work=work, vectors=vectors, source=source, weights=weights, bias=bias, dy=dy, result=result, stream=stream
+        )
 
     def load(self, *at: Expr, vector: NumberedVector, m: Expr) -> Expr:
         """The ``m``-th of the source channels that each result channel of ``vector`` sums."""
@@ -49,10 +54,11 @@ class PixelTensors:
         return bind("value", load(self.source, *at, channels))
 
     def store(self, total: Expr, *at: Expr, vector: NumberedVector) -> None:
-        """Adds the bias and stores. The bias comes last: sums that start from it make LLVM write slower loops than
-        sums that start from zeros."""
+        """Adds the bias and stores what the epilogue makes of it. The bias comes last: sums that start from it make
+        LLVM write slower loops than sums that start from zeros."""
         channels = self.vectors.span(vector.start)
         value = total + load(self.bias, channels) if self.work.bias else total
+        value = activated(self.work.epilogue, value, load(self.dy, *at, channels) if self.work.reads_dy else None)
         if self.stream:
             self.stream.store(value, *at, vector.start)
         else:
