@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dwconv import nn as nn
     from dwconv.call.active import active as active
+    from dwconv.call.causal import causal_conv1d as causal_conv1d
     from dwconv.call.functional import conv1d as conv1d
     from dwconv.call.functional import conv2d as conv2d
     from dwconv.call.functional import conv3d as conv3d
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "active": "dwconv.call.active",
+    "causal_conv1d": "dwconv.call.causal",
     "conv1d": "dwconv.call.functional",
     "conv2d": "dwconv.call.functional",
     "conv3d": "dwconv.call.functional",
@@ -56,8 +58,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "DwconvError", "DwconvWarning", "active", "conv1d", "conv2d", "conv3d", "convert", "explain", "layers",
-    "load_pack", "nn", "report", "reset", "revert", "summary", "tune",
+    "DwconvError", "DwconvWarning", "active", "causal_conv1d", "conv1d", "conv2d", "conv3d", "convert", "explain",
+    "layers", "load_pack", "nn", "report", "reset", "revert", "summary", "tune",
 ]  # fmt: skip
 
 

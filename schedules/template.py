@@ -44,6 +44,8 @@ class ScheduleTemplate(Generic[AnyTarget]):
     """How the kernel's tensors lie in memory."""
     most_axes: int = 2
     """Three if it also runs 3-D workloads, whose tensors have the depth before the height."""
+    activates: bool = False
+    """True if it also runs an fprop with an epilogue."""
     misfit: Callable[[Workload, AnyTarget], str | None] = lambda *_: None
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, AnyTarget], ConfigSpace]
@@ -138,4 +140,6 @@ def _why_unfit(candidate: ScheduleTemplate[Any], workload: Workload, target: Tar
         return f"it is for {candidate.layout}, the workload is {workload.layout}"
     if workload.axes > candidate.most_axes:
         return f"it is for {candidate.most_axes}-D, the workload is {workload.axes}-D"
+    if workload.epilogue != "none" and not candidate.activates:
+        return f"it has no epilogue, the workload has epilogue={workload.epilogue}"
     return candidate.misfit(workload, target)

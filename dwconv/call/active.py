@@ -37,7 +37,7 @@ class _Active(TorchFunctionMode):
         if not is_depthwise(given):
             return func(*args, **kwargs)
         try:
-            return _OURS[axes](given.input, _named_weight(given.weight), *given[2:-1])
+            return _OURS[axes](given.input, named_weight(given.weight), *given[2:-1])
         except InvalidWorkload:
             return func(*args, **kwargs)  # which raises PyTorch's own error
 
@@ -69,7 +69,7 @@ def is_depthwise(given: Arguments) -> bool:
     )
 
 
-def _named_weight(weight: Tensor) -> Tensor:
+def named_weight(weight: Tensor) -> Tensor:
     """The parameter, where the weight is a view that shows all of it as it is: calls are counted by their weight."""
     if torch.compiler.is_compiling() or not weight._is_view():
         return weight

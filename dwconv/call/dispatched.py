@@ -23,7 +23,7 @@ def convolve(given: Arguments) -> Tensor:
     if is_unknown_to_our_ops(call.x, call.w):
         return given.on_pytorch()
     if is_spread(call.x, call.w):
-        y = None if torch.compiler.is_compiling() or _has_symbols(call) else _sharded(given)
+        y = None if torch.compiler.is_compiling() or has_symbols(call) else _sharded(given)
         return given.on_pytorch() if y is None else y
     if _is_for_pytorch(call):
         return given.on_pytorch()
@@ -44,7 +44,7 @@ _warn_unless_exporting._dynamo_marked_constant = True  # type: ignore[attr-defin
 
 def _is_for_pytorch(call: Call) -> bool:
     """True if PyTorch's own op does it all: then nothing of ours stands in its way."""
-    if torch.compiler.is_compiling() or _has_symbols(call):
+    if torch.compiler.is_compiling() or has_symbols(call):
         return False  # decided when the compiled code runs
     plan = plan_for(call.problem, call.x.device)
     if plan.is_pytorch:
@@ -59,6 +59,6 @@ def _sharded(given: Arguments) -> Tensor | None:
     return sharded.convolve(given)
 
 
-def _has_symbols(call: Call) -> bool:
+def has_symbols(call: Call) -> bool:
     """True for sizes that stand for any number, as whoever traces with symbolic shapes has them."""
     return not all(type(size) is int for size in (*call.x.shape, *call.w.shape))

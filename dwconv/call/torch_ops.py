@@ -26,18 +26,25 @@ from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.wanted import wanted
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import Layout
+from dwconv.problems.workload import Epilogue, Layout
 
-_GEOMETRY = "int[] stride, int[] padding, int[] dilation, str layout"
+GEOMETRY = "int[] stride, int[] padding, int[] dilation, str layout"
 
 _library: Any = Library("dwconv", "DEF")  # type: ignore[no-untyped-call]
+
+
+def define(schema: str) -> None:
+    """An op of the library."""
+    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+
+
 for _schema in (
-    f"fprop(Tensor x, Tensor w, Tensor? bias, {_GEOMETRY}) -> Tensor",
-    f"dgrad(Tensor dy, Tensor w, SymInt[] input_shape, {_GEOMETRY}) -> Tensor",
-    f"wgrad(Tensor x, Tensor dy, SymInt[] kernel_size, {_GEOMETRY}) -> Tensor",
-    f"wgrad_bias(Tensor x, Tensor dy, SymInt[] kernel_size, {_GEOMETRY}) -> (Tensor, Tensor)",
+    f"fprop(Tensor x, Tensor w, Tensor? bias, {GEOMETRY}) -> Tensor",
+    f"dgrad(Tensor dy, Tensor w, SymInt[] input_shape, {GEOMETRY}) -> Tensor",
+    f"wgrad(Tensor x, Tensor dy, SymInt[] kernel_size, {GEOMETRY}) -> Tensor",
+    f"wgrad_bias(Tensor x, Tensor dy, SymInt[] kernel_size, {GEOMETRY}) -> (Tensor, Tensor)",
 ):
-    _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
+    define(_schema)
 
 fprop = torch.ops.dwconv.fprop.default
 dgrad = torch.ops.dwconv.dgrad.default
@@ -82,10 +89,13 @@ class DispatchedPasses:
 # -- what an op does -------------------------------------------------------------------------------------------------
 
 
-def _planned(x_shape: Ints, w_shape: Ints, geometry: Geometry, *, like: Tensor, bias: bool) -> PlannedPasses:
+def planned(
+    x_shape: Ints, w_shape: Ints, geometry: Geometry, *, like: Tensor, bias: bool, epilogue: Epilogue = "none"
+) -> PlannedPasses:
+    """Who runs the passes of an op with tensors of the type and on the device of ``like``."""
     stride, padding, dilation, layout = geometry
     key = (
-        *x_shape, *w_shape, *stride, *padding, *dilation, layout, like.dtype, like.device, bias,
+        *x_shape, *w_shape, *stride, *padding, *dilation, layout, like.dtype, like.device, bias, epilogue,
         torch.get_num_threads(),
     )  # fmt: skip
     known = _known.get(key)
@@ -100,6 +110,7 @@ def _planned(x_shape: Ints, w_shape: Ints, geometry: Geometry, *, like: Tensor, 
         dtype=like.dtype,
         layout=layout,
         bias=bias,
+        epilogue=epilogue,
     )
     if len(_known) >= MOST_PLANS:
         forget()
@@ -116,25 +127,25 @@ _known: dict[object, PlannedPasses] = {}
 
 
 def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
-    passes = _planned(x.shape, w.shape, geometry, like=x, bias=bias is not None)
+    passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None)
     passes.plan.tally.ops["fprop"] += 1
     return passes.fprop(x, w, bias)
 
 
 def _dgrad(dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
-    passes = _planned(input_shape, w.shape, geometry, like=dy, bias=False)
+    passes = planned(input_shape, w.shape, geometry, like=dy, bias=False)
     passes.plan.tally.ops["dgrad"] += 1
     return passes.dgrad(dy, w)
 
 
 def _wgrad(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Tensor:
-    passes = _planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False)
+    passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False)
     passes.plan.tally.ops["wgrad"] += 1
     return passes.wgrad(x, dy)
 
 
 def _wgrad_bias(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
-    passes = _planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True)
+    passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True)
     passes.plan.tally.ops["wgrad"] += 1
     return passes.wgrad_bias(x, dy)
 
@@ -142,7 +153,7 @@ def _wgrad_bias(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tup
 # -- the shapes and strides of its results ---------------------------------------------------------------------------
 
 
-def _fprop_fake(
+def fprop_fake(
     x: Tensor, w: Tensor, bias: Tensor | None, stride: Ints, padding: Ints, dilation: Ints, layout: Layout
 ) -> Tensor:
     sizes = [
@@ -181,7 +192,7 @@ class DwconvFprop(Function):
         ctx.passes = DispatchedPasses(
             input_shape=x.shape, kernel_size=w.shape[2:], geometry=geometry, weight_strides=w.stride()
         )
-        y: Tensor = _below_autograd(fprop, x, w, bias, *geometry)
+        y: Tensor = below_autograd(fprop, x, w, bias, *geometry)
         return y
 
     @staticmethod
@@ -189,7 +200,7 @@ class DwconvFprop(Function):
         x, w = ctx.saved_tensors
         needs_x, needs_w, needs_bias, *_ = wanted(ctx)
         found = gradients(ctx.passes, Tied(x, w, None, dy), Needs(needs_x, needs_w, needs_bias))
-        return found.x, found.w, found.bias, *_OF_GEOMETRY
+        return found.x, found.w, found.bias, *OF_GEOMETRY
 
 
 class DwconvDgrad(Function):
@@ -197,7 +208,7 @@ class DwconvDgrad(Function):
     def forward(ctx: Any, dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
         _keep(ctx, dy, w)
         ctx.passes = DispatchedPasses(input_shape=input_shape, kernel_size=w.shape[2:], geometry=geometry)
-        dx: Tensor = _below_autograd(dgrad, dy, w, input_shape, *geometry)
+        dx: Tensor = below_autograd(dgrad, dy, w, input_shape, *geometry)
         return dx
 
     @staticmethod
@@ -205,7 +216,7 @@ class DwconvDgrad(Function):
         dy, w = ctx.saved_tensors
         needs_y, needs_w, *_ = wanted(ctx)
         found = gradients(ctx.passes, Tied(x=ddx, w=w, y=dy), Needs(w=needs_w, y=needs_y))
-        return found.y, found.w, None, *_OF_GEOMETRY
+        return found.y, found.w, None, *OF_GEOMETRY
 
 
 class DwconvWgrad(Function):
@@ -218,7 +229,7 @@ class DwconvWgrad(Function):
         x, dy = ctx.saved_tensors
         needs_x, needs_y, *_ = wanted(ctx)
         found = gradients(ctx.passes, Tied(x=x, w=ddw, bias=ddbias, y=dy), Needs(x=needs_x, y=needs_y))
-        return found.x, found.y, None, *_OF_GEOMETRY
+        return found.x, found.y, None, *OF_GEOMETRY
 
 
 class DwconvWgradBias(DwconvWgrad):
@@ -230,10 +241,10 @@ class DwconvWgradBias(DwconvWgrad):
 def _wgrad_forward(ctx: Any, op: Any, x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Any:
     _keep(ctx, x, dy)
     ctx.passes = DispatchedPasses(input_shape=x.shape, kernel_size=kernel_size, geometry=geometry)
-    return _below_autograd(op, x, dy, kernel_size, *geometry)
+    return below_autograd(op, x, dy, kernel_size, *geometry)
 
 
-_OF_GEOMETRY = (None,) * 4
+OF_GEOMETRY = (None,) * 4
 """Nothing of it has a gradient."""
 
 
@@ -243,7 +254,7 @@ def _keep(ctx: Any, first: Tensor, second: Tensor) -> None:
     ctx.save_for_backward(first if needs_second else None, second if needs_first else None)
 
 
-def _below_autograd(op: Any, *args: Any) -> Any:
+def below_autograd(op: Any, *args: Any) -> Any:
     with torch._C._AutoDispatchBelowAutograd():
         return op(*args)
 
@@ -254,7 +265,7 @@ def _differentiable(op: Any, derivative: Callable[..., Any]) -> Callable[..., An
     def call(*args: Any) -> Any:
         if torch.is_grad_enabled():
             return derivative(*args)
-        return _below_autograd(op, *args)
+        return below_autograd(op, *args)
 
     return call
 
@@ -262,8 +273,8 @@ def _differentiable(op: Any, derivative: Callable[..., Any]) -> Callable[..., An
 # -- autocast --------------------------------------------------------------------------------------------------------
 
 
-def _autocast(device: str) -> Callable[..., Tensor]:
-    """Under autocast a convolution runs in the lower precision, as PyTorch's own does."""
+def _autocast(op: Any, device: str) -> Callable[..., Tensor]:
+    """Under autocast a convolution, ``op``, runs in the lower precision, as PyTorch's own does."""
     guard, keys = torch._C._ExcludeDispatchKeyGuard, torch._C.DispatchKeySet(_AUTOCAST_KEYS[device])
 
     def lowered(tensor: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -274,23 +285,35 @@ def _autocast(device: str) -> Callable[..., Tensor]:
         dtype = torch.get_autocast_dtype(device)
         arguments = [lowered(tensor, dtype) for tensor in (x, w, bias)]
         with guard(keys):
-            y: Tensor = fprop(*arguments, *geometry)
+            y: Tensor = op(*arguments, *geometry)
         return y
 
     return call
 
 
+def lower_under_autocast(op: Any) -> None:
+    """Lets autocast choose the type of an op that takes x, w and a bias."""
+    _library.impl(op, _autocast(op, "cpu"), "AutocastCPU")
+    _library.impl(op, _autocast(op, "cuda"), "AutocastCUDA")
+
+
 _AUTOCAST_KEYS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
 
-for _op, _run, _fake, _derivative in (
-    (fprop, _fprop, _fprop_fake, DwconvFprop.apply),
+
+
+def implement(op: Any, run: Any, fake: Any, derivative: Any) -> None:
+    """What an op of the library does, its results' shapes, and its derivative."""
+    _library.impl(op, run, "CompositeExplicitAutograd")
+    _library.impl(op, _differentiable(op, derivative), "Autograd")
+    register_fake(op, fake, lib=_library)
+
+
+for _of_op in (
+    (fprop, _fprop, fprop_fake, DwconvFprop.apply),
     (dgrad, _dgrad, _dgrad_fake, DwconvDgrad.apply),
     (wgrad, _wgrad, _wgrad_fake, DwconvWgrad.apply),
     (wgrad_bias, _wgrad_bias, _wgrad_bias_fake, DwconvWgradBias.apply),
 ):
-    _library.impl(_op, _run, "CompositeExplicitAutograd")
-    _library.impl(_op, _differentiable(_op, _derivative), "Autograd")
-    register_fake(_op, _fake, lib=_library)
-_library.impl(fprop, _autocast("cpu"), "AutocastCPU")
-_library.impl(fprop, _autocast("cuda"), "AutocastCUDA")
+    implement(*_of_op)
+lower_under_autocast(fprop)
 flops.register(torch.ops.dwconv)

@@ -38,12 +38,22 @@ def why_not_faster(record: TuningRecord, target: Target, *, sweeps: bool) -> str
     other = record.alternative
     if other is None:
         return "no PyTorch op was measured beside it"
+    if record.workload.epilogue == "silu_gradient":
+        return None  # PyTorch's has z from its forward pass: it is judged with that, ``are_faster_together``
     ours_us = _median_us(record)
     added_us = _added_us(ours_us, record.workload, target, sweeps=sweeps)
     if ours_us + sum(added_us.values()) < other[1].median_us:
         return None
     sums = " + ".join(f"{in_us(taken_us)}{what}" for what, taken_us in {"": ours_us, **added_us}.items())
     return f"{other[0]} is faster: {in_us(other[1].median_us)}, dwconv {sums}"
+
+
+def are_faster_together(forward: TuningRecord, gradient: TuningRecord) -> bool:
+    """True if a forward pass with an activation and the activation's gradient take less time together than PyTorch's
+    ops. Alone, PyTorch's gradient is at an advantage: its forward pass has kept what ours computes again."""
+    others = [record.alternative for record in (forward, gradient)]
+    ours_us = sum(_median_us(record) + CALL_US for record in (forward, gradient))
+    return all(others) and ours_us < sum(other[1].median_us for other in others if other)
 
 
 def why_faster(record: TuningRecord, *, where: str, sweeps: bool) -> str:

@@ -124,7 +124,7 @@ def decide_on(
         state=KernelState() if state is None else state,
     )
     ways = [way]
-    if workload.bias:
+    if workload.bias and workload.epilogue == "none":  # which comes after the bias
         ways.append(dataclasses.replace(way, kernel=dataclasses.replace(workload, bias=False)))
     if predicts is None:
         predicts = settings.untuned() == "predict" and versions.can_build()

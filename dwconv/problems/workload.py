@@ -262,14 +262,13 @@ def layer_of(batchless_key: str) -> str:
 
 
 def kind_of(batchless_key: str) -> tuple[str, ...]:
-    """The pass, type, layout and, if there is one, epilogue of workloads, by their ``batchless_key``."""
-    pass_, *_, of_images = batchless_key.partition("-")
-    dtype, layout, *others = of_images.split("-")[_DTYPE_IN_KEY:]
-    return (pass_, dtype, layout, *(other for other in others if other != "bias"))
+    """The pass, type and layout of workloads, by their ``batchless_key``: what a bias and an epilogue do not change."""
+    pass_, *_, dtype, layout = batchless_key.split("-")[:_PARTS_OF_KEY]
+    return pass_, dtype, layout
 
 
-_DTYPE_IN_KEY = 7
-"""Which part of a ``batchless_key`` says the type, counted from the pass."""
+_PARTS_OF_KEY = 10
+"""Parts of a ``batchless_key`` up to the layout; what follows says what is done besides the convolution."""
 
 
 def resolve_padding(padding: int | str | Sizes | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Padding:

@@ -16,7 +16,7 @@ _LARGE_BYTES = 16 << 20
 def regimes(template: str, workload: Workload) -> tuple[str, ...]:
     """The regimes of a template that a workload belongs to, the narrowest first; the last is the whole of the
     template, for workloads of that sort."""
-    sort = sort_of(workload)
+    sort = sort_of(workload.with_epilogue("none"))  # which wants the same configurations
     whole = f"{template} {sort}" if sort else template
     kernel = f"{whole} kernel {_kernel(workload)}"
     strided = f"{kernel} {'dense' if set(workload.stride) == {1} else 'strided'}"
@@ -24,9 +24,10 @@ def regimes(template: str, workload: Workload) -> tuple[str, ...]:
 
 
 def sort_of(workload: Workload) -> str:
-    """What is learnt apart from the rest: ``3-D``, ``16-bit``, ``3-D 16-bit``; empty for float32 in 1-D and 2-D."""
+    """What is learnt apart from the rest: ``3-D``, ``16-bit``, ``3-D 16-bit``, each perhaps with an epilogue; empty for
+    float32 in 1-D and 2-D without one."""
     words = ["3-D"] * (workload.axes == 3) + ["16-bit"] * (workload.dtype != "float32")
-    return " ".join(words)
+    return " ".join(words + [workload.epilogue] * (workload.epilogue != "none"))
 
 
 def _kernel(workload: Workload) -> str:

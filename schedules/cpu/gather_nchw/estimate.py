@@ -10,7 +10,7 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut
 from dwconv.schedules.cpu.shared.axis_work import AxisWork, live_pairs, row_tiles
-from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
+from dwconv.schedules.cpu.shared.cost import ACTIVATED, CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
 from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
@@ -66,7 +66,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         # Sums are cleared and, with a strided gradient, interleaved.
         others=read * across.vectors * each.shuffles
         + masks
-        + stores * min(2, columns.down)
+        + stores * (min(2, columns.down) + ACTIVATED[work.epilogue])
         + scratch.shuffles
         + conversions(work.dtype, loaded=widened, stored=stores),
         turns=met * work.fan_in * down.reads * across.tiles + tiles * loops + scratch.turns,
@@ -94,6 +94,7 @@ def _traffic(
     return (
         Traffic(bytes=source, held_bytes=mine),
         Traffic(bytes=2 * result, held_bytes=mine),  # a line that is stored is read first
+        Traffic(bytes=result if work.reads_dy else 0.0, held_bytes=mine),
         # Planes that planes of the result share: the next ones, while they fit.
         Traffic(bytes=source * max(0.0, again_d), held_bytes=depths.taps * rows.inputs * row_bytes),
         # Rows that tiles share, for each channel that a group gives.

@@ -55,6 +55,7 @@ TEMPLATES = gather_family(
     "nchw",
     layout="nchw",
     most_axes=3,
+    activates=True,
     misfit=plane_misfit,
     space=gather_space,
     schedule=schedule,

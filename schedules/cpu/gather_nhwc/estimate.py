@@ -9,7 +9,7 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_pairs, rolled_column_tiles, row_tiles
-from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
+from dwconv.schedules.cpu.shared.cost import ACTIVATED, LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
 from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS, threads_of
 from dwconv.schedules.gather import Gather
@@ -53,7 +53,8 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         loads=each * (loads + weights),
         spilled_loads=each * spilled,
         stores=stores * lines,
-        others=stores + conversions(work.dtype, loaded=each * loads, stored=stores),  # sums are cleared
+        # Sums are cleared.
+        others=stores * (1 + ACTIVATED[work.epilogue]) + conversions(work.dtype, loaded=each * loads, stored=stores),
         turns=turns + tiles,
         live=(cut.sums + 2) / vector_registers(target),
         chain=work.fan_in * math.prod(work.axes.taps) / (depths.down * rows.down * columns.down),
@@ -125,6 +126,7 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
         moved(source * max(0.0, again_block), mine),  # rows that tasks share
         # A line that is stored is read first, unless it is streamed; then it always goes to memory.
         moved(result, float("inf")) if streamed else moved(2 * result, mine),
+        moved(result if work.reads_dy else 0.0, mine),
         Traffic(
             bytes=workload.batch * times * vector_count(work.channels, cut.lanes) * weights,
             held_bytes=cut.block_vectors * weights + (touched(order[order.index("c") - 1]) if order[0] != "c" else 0.0),

@@ -56,5 +56,12 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
 
 
 TEMPLATES = gather_family(
-    "cpu", "nhwc", layout="nhwc", most_axes=3, space=gather_space, schedule=schedule, estimate_us=estimate_us
+    "cpu",
+    "nhwc",
+    layout="nhwc",
+    most_axes=3,
+    activates=True,
+    space=gather_space,
+    schedule=schedule,
+    estimate_us=estimate_us,
 )

@@ -32,6 +32,8 @@ TURN_SLOTS = 0.6
 WIDENED = {"float32": 0.0, "float16": 1.0, "bfloat16": 1.0}
 """Instructions that make a vector float32, besides its load; the next, those that round one before it is stored."""
 ROUNDED = {"float32": 0.0, "float16": 1.0, "bfloat16": 5.0}
+ACTIVATED = {"none": 0.0, "silu": 32.0, "silu_gradient": 36.0}
+"""Those of an epilogue, for each vector that is stored: counted in the machine code, a division as eight."""
 TASK_SLOTS = 26.0
 SCRATCH_SLOTS = 300.0
 """To get scratch memory, and to give it back."""

@@ -1,0 +1,155 @@
+"""``causal_conv1d``: the convolution of Mamba and its kin, with the meaning of ``causal_conv1d_fn`` of the package
+causal-conv1d, on tuned kernels."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
+
+from dwconv.call import activated, dispatched
+from dwconv.call.active import named_weight
+from dwconv.call.arguments import Arguments, Call
+from dwconv.call.functional import conv1d
+from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
+from dwconv.errors import InvalidCall
+from dwconv.problems.workload import by
+
+ACTIVATIONS = ("silu", "swish")
+"""Two names of one function."""
+
+
+def causal_conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    seq_idx: Tensor | None = None,
+    initial_states: Tensor | None = None,
+    return_final_states: bool = False,
+    activation: str | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """y[b, c, t] = act(bias[c] + Σ over k of x[b, c, t − K + 1 + k] · weight[c, k]), differentiable to any order.
+
+    ``x`` is (B, C, L), contiguous or the transpose of a contiguous (B, L, C), and the result lies likewise; ``weight``
+    is (C, K), ``bias`` (C), both as they are or in another type than x, in whose they are used. Before the first
+    element come zeros or ``initial_states``, (B, C, K − 1). ``seq_idx``, (B, L) whole numbers, says which sequence an
+    element is of: it meets no element of another one, and where it is negative the result is 0; the initial states are
+    of the sequence of the first element. ``activation``: None, ``"silu"`` or ``"swish"``, which is the same; it runs
+    in the kernel, and its gradient computes the sums again from x, where that was measured to be faster.
+
+    Returns y, (B, C, L); with ``return_final_states`` also what the next call takes as its initial states.
+
+    Raises InvalidCall, a RuntimeError, for sizes that do not fit, and for an unknown activation.
+    """
+    given = (x, weight, *(tensor for tensor in (bias, seq_idx, initial_states) if tensor is not None))
+    if has_torch_function(given):
+        result: Tensor | tuple[Tensor, Tensor] = handle_torch_function(
+            causal_conv1d, given, x, weight, bias, seq_idx, initial_states, return_final_states, activation
+        )
+        return result
+    _check(x, weight, bias, seq_idx, initial_states, activation)
+    before = weight.shape[1] - 1
+    weight = named_weight(weight.unsqueeze(1)).to(x.dtype)
+    bias = None if bias is None else bias.to(x.dtype)
+    given = Arguments(x, weight, bias, 1, ((before, 0),), 1, None, 1)
+    y = _convolve(given, activation=activation is not None)
+    if initial_states is not None or seq_idx is not None:
+        y = _mended(y, given, seq_idx, initial_states, activation=activation is not None)
+    return (y, _final_states(x, initial_states, count=before)) if return_final_states else y
+
+
+def _convolve(given: Arguments, *, activation: bool) -> Tensor:
+    """With zeros before the first element."""
+    if activation and _is_at_once(given):
+        call = Call.of(given)
+        return given.as_given(activated.fprop_silu(call.x, call.w, given.bias, *call.problem.geometry))
+    z = conv1d(*given[:-1])
+    return F.silu(z) if activation else z
+
+
+def _is_at_once(given: Arguments) -> bool:
+    """Whether convolution and activation are one op."""
+    if is_recorded_for_elsewhere():
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    if is_foreign(*given[:3]) or is_spread(*given[:2]) or is_unknown_to_our_ops(*given[:2]):
+        return False
+    tensors = [tensor for tensor in given[:3] if tensor is not None]
+    trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    call = Call.of(given)
+    return not dispatched.has_symbols(call) and activated.is_at_once(call.problem, given.input.device, trains=trains)
+
+
+# -- elements that meet others than zeros and x ----------------------------------------------------------------------
+
+
+def _mended(
+    y: Tensor, given: Arguments, seq_idx: Tensor | None, initial_states: Tensor | None, *, activation: bool
+) -> Tensor:
+    """``y``, with those few elements computed anew that meet initial states, or another sequence."""
+    x, weight, bias, *_ = given
+    before = weight.shape[-1] - 1
+    states = _states(x, initial_states, count=before)
+    image, place = _changed(x, seq_idx, before=before, starts=initial_states is not None).nonzero(as_tuple=True)
+    met = place[:, None] + torch.arange(before + 1, device=x.device)
+    windows = torch.cat([states, x], 2)[image[:, None], :, met]  # (elements, K, C)
+    if seq_idx is not None:
+        owners = torch.cat([seq_idx[:, :1].expand(-1, before), seq_idx], 1)[image[:, None], met]
+        windows = windows.masked_fill((owners != owners[:, -1:])[:, :, None], 0.0)
+    z = torch.einsum("ekc,ck->ec", windows, weight.squeeze(1))
+    z = z if bias is None else z + bias
+    y[image, :, place] = F.silu(z) if activation else z  # nobody has seen it yet
+    return y if seq_idx is None else y.masked_fill((seq_idx < 0)[:, None], 0.0)
+
+
+def _changed(x: Tensor, seq_idx: Tensor | None, *, before: int, starts: bool) -> Tensor:
+    """(B, L), true where an element meets one before the first, if it ``starts`` with states, or may meet one of
+    another sequence."""
+    batch, _, length = x.shape
+    changed = (torch.arange(length, device=x.device) < before * starts).expand(batch, length)
+    if seq_idx is None:
+        return changed
+    ends = F.pad((seq_idx[:, 1:] != seq_idx[:, :-1]).long(), (1 + before, 0)).cumsum(1)  # up to each element
+    return changed | (ends[:, before:] > ends[:, :length])
+
+
+def _states(x: Tensor, initial_states: Tensor | None, *, count: int) -> Tensor:
+    return x.new_zeros(*x.shape[:2], count) if initial_states is None else initial_states.to(x.dtype)
+
+
+def _final_states(x: Tensor, initial_states: Tensor | None, *, count: int) -> Tensor:
+    """The last ``count`` elements of the initial states and x."""
+    if x.shape[2] < count:
+        x = torch.cat([_states(x, initial_states, count=count), x], 2)
+    return x[:, :, x.shape[2] - count :].clone()
+
+
+# -- what does not fit -----------------------------------------------------------------------------------------------
+
+
+def _check(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    seq_idx: Tensor | None,
+    initial_states: Tensor | None,
+    activation: str | None,
+) -> None:
+    """Raises InvalidCall. What is left for ``conv1d`` to check it does."""
+    if activation is not None and activation not in ACTIVATIONS:
+        raise InvalidCall(f"activation={activation!r} is unknown; use None, 'silu' or 'swish'")
+    if x.dim() != 3:
+        raise InvalidCall(f"x of shape {by(x.shape)} is not (B, C, L)")
+    batch, channels, length = x.shape
+    if weight.dim() != 2 or weight.shape[0] != channels or not weight.shape[1]:
+        raise InvalidCall(f"weight of shape {by(weight.shape)} is not (C, K) with C={channels} channels")
+    if seq_idx is not None and (seq_idx.shape != (batch, length) or seq_idx.is_floating_point()):
+        raise InvalidCall(
+            f"seq_idx of shape {by(seq_idx.shape)} and {seq_idx.dtype} is not (B, L) whole numbers with B={batch}, "
+            f"L={length}"
+        )
+    states = (batch, channels, weight.shape[1] - 1)
+    if initial_states is not None and initial_states.shape != states:
+        raise InvalidCall(f"initial_states of shape {by(initial_states.shape)} is not (B, C, K − 1), {by(states)}")
