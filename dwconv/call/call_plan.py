@@ -126,8 +126,8 @@ class Plan:
 
     def _warn_of_untuned(self) -> None:
         """Name the problem, once, with the command that tunes it. Predicted kernels are not worth a word: nothing is
-        amiss, and ``explain`` names the command."""
-        if self.target is None or self._refused:
+        amiss, and ``explain`` names the command. Nor are epilogues: without a kernel the plan without one runs."""
+        if self.target is None or self._refused or self.problem.epilogue != "none":
             return
         workload = self.problem.workload("fprop")
         sizes = workload.for_pass("dgrad").batchless_key  # without its bias, as dgrad asks for a layer that has one

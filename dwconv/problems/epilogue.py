@@ -19,6 +19,8 @@ _STEEPEST = 1.1
 _MOST_CURVED = 0.5
 _ROUNDINGS = 8.0
 """Rounding errors of one float32 operation, or units in the last place of an exp, that an epilogue may add up."""
+_SMALLEST_STEP = 2.0**-149
+"""Below the smallest normal number of float32, where σ(z) has fewer digits, errors are of this size."""
 
 
 def apply(workload: Workload, z: Tensor, dy: Tensor | None) -> Tensor:
@@ -35,13 +37,13 @@ def apply(workload: Workload, z: Tensor, dy: Tensor | None) -> Tensor:
 def allowed_error(workload: Workload, z: Tensor, dy: Tensor | None, *, of_z: Tensor | float, rounding: float) -> Tensor:
     """The error that float32 arithmetic may leave in the result, before it is stored, if that of ``z`` is at most
     ``of_z``; ``rounding``: the relative error of one operation. All in float64."""
-    own = _ROUNDINGS * rounding
+    own, least = _ROUNDINGS * rounding, _SMALLEST_STEP * (1 + z.abs())
     if workload.epilogue == "silu":
-        return _STEEPEST * of_z + own * F.silu(z).abs()
+        return _STEEPEST * of_z + own * F.silu(z).abs() + least
     assert workload.epilogue == "silu_gradient" and dy is not None
     sigmoid = torch.sigmoid(z)
     magnitude = sigmoid * (1 + z.abs() * torch.sigmoid(-z))  # of its terms, which may cancel out
-    return dy.double().abs() * (_MOST_CURVED * of_z + own * magnitude)
+    return dy.double().abs() * (_MOST_CURVED * of_z + own * magnitude + least)
 
 
 def weight_scale(workload: Workload) -> float:

@@ -321,7 +321,7 @@ def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, 
     _strew(planes, chosen, seed=seed, generator=generator)
     _zero_every_other(planes, (kind == _NOT_FINITE).flatten(1).any(0).repeat_interleave(len(owner) // first.shape[1]))
     _zero_every_other(first.view(*first.shape[:2], -1), chosen[0, :: len(owner) // first.shape[1], 0])
-    if workload.bias:
+    if "bias" in workload.inputs:
         others[0][::2] = 0.0  # added to a bias, tiny sums would vanish
 
 
