@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comment in a scripted method is an error
 
+from dwconv.call.arguments import Arguments
+from dwconv.call.awaited import awaited
 from dwconv.call.functional import conv1d, conv2d, conv3d
 
 Size = int | tuple[int, ...]
@@ -63,7 +65,9 @@ class DepthwiseConv1d(_Depthwise, nn.Conv1d):
             padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
         if self.padding_mode == "zeros":
-            return conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            given = Arguments(input, weight, bias, self.stride, self.padding, self.dilation, self.groups, 1)
+            waiting = awaited(given)
+            return conv1d(*given[:-1]) if waiting is None else waiting
         padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
         return conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
 

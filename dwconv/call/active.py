@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from dwconv.call.arguments import Arguments
+from dwconv.call.awaited import awaited
 from dwconv.call.functional import conv1d, conv2d, conv3d
 from dwconv.errors import InvalidWorkload
 
@@ -37,6 +38,8 @@ class _Active(TorchFunctionMode):
         if not is_depthwise(given):
             return func(*args, **kwargs)
         try:
+            if axes == 1 and (waiting := awaited(given)) is not None:
+                return waiting
             return _OURS[axes](given.input, named_weight(given.weight), *given[2:-1])
         except InvalidWorkload:
             return func(*args, **kwargs)  # which raises PyTorch's own error

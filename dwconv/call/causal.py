@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._C import _len_torch_dispatch_stack
 from torch.overrides import handle_torch_function, has_torch_function
 
 from dwconv.call import activated, dispatched
@@ -48,6 +49,19 @@ def causal_conv1d(
             causal_conv1d, given, x, weight, bias, seq_idx, initial_states, return_final_states, activation
         )
         return result
+    return computed(x, weight, bias, seq_idx, initial_states, return_final_states, activation)
+
+
+def computed(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    seq_idx: Tensor | None = None,
+    initial_states: Tensor | None = None,
+    return_final_states: bool = False,
+    activation: str | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """``causal_conv1d``, whatever else wants to handle the call."""
     _check(x, weight, bias, seq_idx, initial_states, activation)
     before = weight.shape[1] - 1
     weight = named_weight(weight.unsqueeze(1)).to(x.dtype)
@@ -70,7 +84,7 @@ def _convolve(given: Arguments, *, activation: bool) -> Tensor:
 
 def _is_at_once(given: Arguments) -> bool:
     """Whether convolution and activation are one op."""
-    if is_recorded_for_elsewhere():
+    if is_recorded_for_elsewhere() or (_len_torch_dispatch_stack() and not torch.compiler.is_compiling()):
         return False
     if torch.compiler.is_compiling():
         return True

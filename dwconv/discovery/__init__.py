@@ -37,10 +37,25 @@ class DiscoveredLayer:
     """The passes that really ran: no dgrad if the input needs no gradient, no wgrad if the weight is frozen."""
     calls: int
     """How many of them a step makes."""
+    activated: bool = False
+    """True if SiLU comes next, which a kernel may do at once."""
     is_functional: bool = field(default=False, compare=False)
     """True if the code of a module called PyTorch's function. Of a model that is not converted every call is one."""
     caller: str = field(default="", compare=False)
     """The module whose code made the call. The name is the layer's whose weight it uses, if it is one's."""
+
+    def problems(self) -> list[tuple[Problem, tuple[Pass, ...]]]:
+        """Those that ran, with their passes, and those that run where SiLU is part of a kernel."""
+        found = [(self.problem, self.passes)]
+        if not self.activated:
+            return found
+        causal = dataclasses.replace(self.problem, padding=(*self.problem.padding[:-1], 0))
+        backward: tuple[Pass, ...] = tuple(pass_ for pass_ in self.passes if pass_ != "fprop")
+        if causal != self.problem and backward:
+            found.append((causal, backward))
+        for epilogue in ("silu", "silu_gradient") if backward else ("silu",):
+            found.append((dataclasses.replace(causal, epilogue=epilogue), ("fprop",)))
+        return found
 
     @property
     def why_no_kernels(self) -> str:
@@ -50,7 +65,7 @@ class DiscoveredLayer:
     def __str__(self) -> str:
         times = f", {self.calls} times" if self.calls > 1 else ""
         reason = f"; left out: {self.why_no_kernels}" if self.why_no_kernels else ""
-        passes = "+".join(self.passes)
+        passes = "+".join(self.passes) + ", with SiLU after it" * self.activated
         return f"{self.name or '(the model itself)'}: {self.problem} on {self.device}{times}, {passes}{reason}"
 
 
@@ -82,8 +97,9 @@ class Discovery:
         counts: dict[torch.device, Counter[Workload]] = defaultdict(Counter)
         for layer in self.layers:
             if layer not in self.left_out:
-                for pass_ in layer.passes:
-                    counts[layer.device][layer.problem.workload(pass_)] += layer.calls
+                for problem, passes in layer.problems():
+                    for pass_ in passes:
+                        counts[layer.device][problem.workload(pass_)] += layer.calls
         return {device: dict(of_device) for device, of_device in counts.items()}
 
     def __str__(self) -> str:
@@ -117,6 +133,7 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
             device=call.device,
             passes=passes,
             calls=0,
+            activated=call.activated,
             is_functional=call.is_functional,
             caller=call.caller,
         )

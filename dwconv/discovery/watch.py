@@ -16,15 +16,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from dwconv.call import functional
+from dwconv.call import causal, functional
 from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
+from dwconv.call.awaited import cuts, is_causal, swaps
+from dwconv.call.causal import causal_conv1d
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Pass
@@ -43,6 +47,8 @@ class WatchedCall:
     problem: Problem
     device: torch.device
     passes: set[Pass] = field(default_factory=set)
+    activated: bool = False
+    """True if SiLU comes next, and sees no more of the result than causal convolutions need."""
 
 
 class Watch:
@@ -62,6 +68,8 @@ class Watch:
         """The names of the modules that are running."""
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
         """Calls whose backward pass may come, by the sizes of their op, with where its tensors lie."""
+        self._sums: Any = WeakTensorKeyDictionary()
+        """Results that SiLU may come to: the call, and how many of its last elements are still to be cut off."""
         self._within: list[_Op] | None = None
         """The ops that the function that is running has run."""
         self._entered = ExitStack()
@@ -97,8 +105,25 @@ class Watch:
                 self.op(op)
             return result
         watched = self._add(problem, given.input.device, weight=given.weight, is_functional=not is_ours)
+        if is_causal(given):
+            self._sums[result] = watched, given.weight.shape[-1] - 1
+        elif given.padding == ((given.weight.shape[-1] - 1, 0),):  # of causal_conv1d
+            self._sums[result] = watched, 0
         for op in ops:
             self._waiting[op.sizes].append((op.pointers, watched))
+        return result
+
+    def other_function(self, run: Callable[[], Any], func: Any, args: Any) -> Any:
+        """A call of another function, perhaps with the result of a convolution; its result."""
+        result = run()
+        if args and isinstance(args[0], Tensor) and (known := self._sums.get(args[0])):
+            watched, beyond = known
+            if func is Tensor.__getitem__ and cuts(args[1], args[0].shape[-1], beyond=beyond):
+                self._sums[result] = watched, 0
+            elif swaps(func, args):
+                self._sums[result] = watched, beyond
+            elif func is F.silu and not beyond:
+                watched.activated = True
         return result
 
     def op(self, op: _Op) -> None:
@@ -169,8 +194,11 @@ class _Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is causal_conv1d:
+            with self:  # its parts are seen like others
+                return causal.computed(*args, **kwargs)
         if (axes := _AXES.get(func)) is None:
-            return func(*args, **kwargs)
+            return self._watch.other_function(lambda: func(*args, **kwargs), func, args)
         given = arguments_of(axes, *args, **kwargs)
         if func in _OURS:
             return self._watch.function(given.on_pytorch, given, is_ours=True)

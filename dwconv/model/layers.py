@@ -48,7 +48,8 @@ def layers(model: nn.Module, example_inputs: Any, *, trains: bool | None = None)
     counts: Counter[tuple[Problem, tuple[Pass, ...]]] = Counter()
     for layer in discovery.layers:
         if not layer.why_no_kernels:
-            counts[layer.problem, layer.passes] += layer.calls
+            for problem, passes in layer.problems():
+                counts[problem, passes] += layer.calls
     if not discovery.layers:
         raise InvalidWorkload(f"no depthwise convolution ran in {network}: there are no layers to list")
     if not counts:

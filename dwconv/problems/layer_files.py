@@ -3,7 +3,7 @@
     {"MobileNetV1@224": [{"C": 32, "I": [112, 112], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}, …], …}
 
 A layer must have ``C`` channels, ``I`` input size, ``K`` kernel, ``S`` stride and ``P`` padding. It may have ``D``
-dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, and ``n``, how often it occurs.
+dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, ``epilogue``, and ``n``, how often it occurs.
 A 1-D layer has one number in each list, a 3-D one three. Padding may be given per side: before and after in 1-D; top,
 bottom, left, right in 2-D; front and back before these in 3-D. ``causal`` says of a 1-D layer that there is none after.
 """
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.workload import AXES, DTYPES, LAYOUTS, PASSES, SIDES, DType, Layout, Padding, Pass, Sizes, Workload
+from dwconv.problems.workload import AXES, DTYPES, EPILOGUES, LAYOUTS, PASSES, SIDES, DType, Epilogue, Layout, Padding, Pass, Sizes, Workload
 from dwconv.system.new_file import check_name, replace_file
 
 _REQUIRED = ("C", "I", "K", "S", "P")
 _MOST_BYTES = 2**26
-_KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "causal", "n")
+_KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "epilogue", "causal", "n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,8 @@ class Layer:
     bias: bool | None = None
     passes: tuple[Pass, ...] = PASSES
     """Those that a step runs."""
+    epilogue: Epilogue = "none"
+    """Of fprop."""
 
     @classmethod
     def of(cls, workload: Workload, *, count: int, passes: Sequence[Pass]) -> Layer:
@@ -65,6 +67,7 @@ class Layer:
             layout=workload.layout,
             bias=workload.bias,
             passes=tuple(passes),
+            epilogue=workload.epilogue,
         )
 
     def workload(self, pass_: Pass, *, batch: int | None, dtype: DType, layout: Layout, bias: bool) -> Workload:
@@ -84,6 +87,7 @@ class Layer:
             dtype=self.dtype or dtype,
             layout=self.layout or layout,
             bias=bias if self.bias is None else self.bias,
+            epilogue=self.epilogue,
         )
         return problem.for_pass(pass_)
 
@@ -163,6 +167,7 @@ def _layer(fields: Any, *, name: str) -> Layer:
         layout=layer.word("layout", LAYOUTS),
         bias=layer.truth("bias"),
         passes=layer.passes(),
+        epilogue=layer.word("epilogue", EPILOGUES) or "none",
     )
 
 
@@ -264,6 +269,6 @@ def _as_data(layer: Layer) -> dict[str, Any]:
     fields: dict[str, Any] = {"C": layer.channels}
     fields |= {key: list(each[1:] if is_1d else each) for key, each in sizes.items()}
     fields |= {"P": padding, "M": layer.multiplier, "N": layer.batch, "dtype": layer.dtype, "layout": layer.layout}
-    fields |= {"bias": layer.bias, "passes": list(layer.passes), "n": layer.count}
-    usual = {"D": [1] * len(fields["D"]), "M": 1, "passes": list(PASSES)}
+    fields |= {"bias": layer.bias, "passes": list(layer.passes), "epilogue": layer.epilogue, "n": layer.count}
+    usual = {"D": [1] * len(fields["D"]), "M": 1, "passes": list(PASSES), "epilogue": "none"}
     return {key: value for key, value in fields.items() if value is not None and usual.get(key) != value}

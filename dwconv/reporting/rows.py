@@ -107,7 +107,7 @@ class LayerRow:
             words.append(f"d{_short(problem.dilation)}")
         if problem.weight_shape[0] != problem.input_shape[1]:
             words.append(f"m{problem.weight_shape[0] // problem.input_shape[1]}")
-        words += ["bias"] * problem.bias
+        words += ["bias"] * problem.bias + [problem.epilogue] * (problem.epilogue != "none")
         return " ".join([*words, _SHORT.get(problem.dtype_name, problem.dtype_name), problem.layout])
 
     @property
