@@ -73,7 +73,7 @@ def _silu_gradient_fake(x: Tensor, w: Tensor, bias: Tensor | None, dy: Tensor, *
 
 
 def _differentiable_gradient(x: Tensor, w: Tensor, bias: Tensor | None, dy: Tensor, *geometry: Any) -> Tensor:
-    z = torch_ops.fprop(x, w, bias, *geometry)
+    z: Tensor = torch_ops.fprop(x, w, bias, *geometry)
     sigmoid = z.sigmoid()
     return dy * (sigmoid * (1 + z * (1 - sigmoid)))
 

@@ -150,9 +150,7 @@ class Awaited(Tensor):
         channels = sums.weight.shape[0]
         like = sums.as_seen(torch.empty((batch, channels, length + sums.beyond), device="meta"))
         call = Call.of(sums.arguments())
-        made: Awaited = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, like.shape, dtype=call.problem.dtype, device=sums.x.device
-        )
+        made: Awaited = Tensor._make_wrapper_subclass(cls, like.shape, dtype=call.problem.dtype, device=sums.x.device)
         made._sums, made._value = sums, None
         return made
 
@@ -167,7 +165,7 @@ class Awaited(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _ABOUT_IT:
-            return super().__torch_function__(func, types, args, kwargs)
+            return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
         if args and isinstance(args[0], Awaited) and args[0]._value is None:
             following = _following(args[0]._sums, func, args, kwargs)
             if following is not None:
@@ -176,7 +174,9 @@ class Awaited(Tensor):
         return func(*args, **kwargs)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         with torch.no_grad():  # autograd has its place in the graph
             values, keywords = tree_map_only(Awaited, lambda each: each.value().detach(), (args, kwargs or {}))
         result = func(*values, **keywords)

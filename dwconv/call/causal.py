@@ -3,6 +3,10 @@ causal-conv1d, on tuned kernels."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,6 +19,7 @@ from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
 from dwconv.call.watchers import is_foreign, is_recorded_for_elsewhere, is_spread, is_unknown_to_our_ops
 from dwconv.errors import InvalidCall
+from dwconv.problems.problem import Problem
 from dwconv.problems.workload import by
 
 ACTIVATIONS = ("silu", "swish")
@@ -84,16 +89,45 @@ def _convolve(given: Arguments, *, activation: bool) -> Tensor:
 
 def _is_at_once(given: Arguments) -> bool:
     """Whether convolution and activation are one op."""
-    if is_recorded_for_elsewhere() or (_len_torch_dispatch_stack() and not torch.compiler.is_compiling()):
+    if is_recorded_for_elsewhere():
         return False
-    if torch.compiler.is_compiling():
-        return True
-    if is_foreign(*given[:3]) or is_spread(*given[:2]) or is_unknown_to_our_ops(*given[:2]):
+    is_compiled = torch.compiler.is_compiling()
+    if (
+        not is_compiled
+        and (
+            _len_torch_dispatch_stack()  # as discovery has it, which looks at the parts
+            or is_foreign(*given[:3])
+            or is_spread(*given[:2])
+            or is_unknown_to_our_ops(*given[:2])
+        )
+    ):
         return False
     tensors = [tensor for tensor in given[:3] if tensor is not None]
     trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     call = Call.of(given)
-    return not dispatched.has_symbols(call) and activated.is_at_once(call.problem, given.input.device, trains=trains)
+    if _are_symbols(call.x.shape) if is_compiled else dispatched.has_symbols(call):
+        return False
+    of_problem = [getattr(call.problem, name) for name in _OF_PROBLEM]
+    return _decided(*of_problem, str(given.input.device), trains)
+
+
+def _are_symbols(sizes: Sequence[int]) -> bool:
+    """To be asked while a compiler traces, which takes symbols for ints. True where PyTorch cannot tell."""
+    from torch.fx.experimental import symbolic_shapes  # late: it imports sympy
+
+    hint = getattr(symbolic_shapes, "guarding_hint_or_throw", None)
+    return hint is None or not all(symbolic_shapes.statically_known_true(size == hint(size)) for size in sizes)
+
+
+def _decided(*known: Any) -> bool:
+    """From plain values, so that a compiler asks once, while it traces."""
+    *of_problem, device, trains = known
+    problem = Problem(**dict(zip(_OF_PROBLEM, of_problem, strict=True)))
+    return activated.is_at_once(problem, torch.device(device), trains=trains)
+
+
+_OF_PROBLEM = tuple(field.name for field in dataclasses.fields(Problem))
+_decided._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 # -- elements that meet others than zeros and x ----------------------------------------------------------------------

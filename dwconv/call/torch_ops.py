@@ -300,7 +300,6 @@ def lower_under_autocast(op: Any) -> None:
 _AUTOCAST_KEYS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
 
 
-
 def implement(op: Any, run: Any, fake: Any, derivative: Any) -> None:
     """What an op of the library does, its results' shapes, and its derivative."""
     _library.impl(op, run, "CompositeExplicitAutograd")

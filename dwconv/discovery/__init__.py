@@ -46,16 +46,19 @@ class DiscoveredLayer:
 
     def problems(self) -> list[tuple[Problem, tuple[Pass, ...]]]:
         """Those that ran, with their passes, and those that run where SiLU is part of a kernel."""
-        found = [(self.problem, self.passes)]
+        known = [(self.problem, self.passes)]
+        return known + [each for each in self.problems_at_once() if each[0] != self.problem]
+
+    def problems_at_once(self) -> list[tuple[Problem, tuple[Pass, ...]]]:
+        """What runs where SiLU is part of a kernel: fprop with it, its gradient, and the backward passes; none if it
+        does not come next."""
         if not self.activated:
-            return found
+            return []
         causal = dataclasses.replace(self.problem, padding=(*self.problem.padding[:-1], 0))
+        forward, gradient = (dataclasses.replace(causal, epilogue=each) for each in ("silu", "silu_gradient"))
         backward: tuple[Pass, ...] = tuple(pass_ for pass_ in self.passes if pass_ != "fprop")
-        if causal != self.problem and backward:
-            found.append((causal, backward))
-        for epilogue in ("silu", "silu_gradient") if backward else ("silu",):
-            found.append((dataclasses.replace(causal, epilogue=epilogue), ("fprop",)))
-        return found
+        sums: tuple[Pass, ...] = ("fprop",)
+        return [(forward, sums)] + [(gradient, sums), (causal, backward)] * bool(backward)
 
     @property
     def why_no_kernels(self) -> str:

@@ -67,7 +67,9 @@ class ConversionSummary:
         lines += [f"left out: {layer}" for layer in self.discovery.left_out]
         ran = {layer.name for layer in self.discovery.layers}
         idle = [shown_name(layer.name) for layer in self.converted if without_wrappers(layer.name) not in ran]
-        return lines + ([f"did not run in the example: {', '.join(idle)}"] if idle else [])
+        lines += [f"did not run in the example: {', '.join(idle)}"] if idle else []
+        activated = dict.fromkeys(shown_name(layer.name) for layer in self.discovery.layers if layer.activated)
+        return lines + [f"SiLU runs in the kernel where that is faster: {', '.join(activated)}"] * bool(activated)
 
 
 def summary(model: nn.Module) -> ConversionSummary:

@@ -33,7 +33,9 @@ class Choice:
 def choose(workload: Workload, target: Target, known: Database) -> Choice | None:
     """None if ``known`` has no record that decides: measured on ``target`` with the versions installed; or, for a GPU
     that is not here, computed."""
-    ways = [workload, dataclasses.replace(workload, bias=False)] if workload.bias and workload.epilogue == "none" else [workload]
+    ways = [workload]
+    if workload.bias and workload.epilogue == "none":  # which comes after the bias
+        ways.append(dataclasses.replace(workload, bias=False))
     for way in ways:
         for found_on, record in _records(way, target, known):
             if target.present and why_not_faster(record, found_on, sweeps=way != workload):

@@ -1,7 +1,7 @@
 """The right answer of an epilogue, and the error that a kernel is allowed: of what is stored in place of a sum z.
 
-    silu            y = z · σ(z)
-    silu_gradient   dz = dy · silu′(z),  silu′(z) = σ(z) · (1 + z · (1 − σ(z)))
+silu            y = z · σ(z)
+silu_gradient   dz = dy · silu′(z),  silu′(z) = σ(z) · (1 + z · (1 − σ(z)))
 """
 
 from __future__ import annotations

@@ -231,8 +231,8 @@ class Workload:
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias`` and ``epilogue`` are written
-        only if there is one, as in logs from before there were any."""
+        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias`` and ``epilogue`` are
+        written only if there is one, as in logs from before there were any."""
         fields = dataclasses.asdict(self)
         if not self.bias:
             del fields["bias"]

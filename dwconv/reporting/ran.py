@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from dwconv.call.call_plan import plans
 from dwconv.call.activated import is_at_once
+from dwconv.call.call_plan import plans
 from dwconv.discovery import DiscoveredLayer, discover
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.same_padding import SamePadding, same_padding
@@ -135,7 +135,7 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
     counted = _Counted()
     alike = Counter((_bare(layer.problem), layer.device) for layer in discovery.layers)
     found = []
-    for layer in [each for layer in discovery.layers for each in _as_it_runs(layer)]:
+    for layer in (each for discovered in discovery.layers for each in _as_it_runs(discovered)):
         module = modules.get(layer.name)
         calls, counted_for = _counted_for(layer, module, counted, alike)
         found.append(
@@ -154,11 +154,10 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
 
 def _as_it_runs(layer: DiscoveredLayer) -> list[DiscoveredLayer]:
     """The layer; with SiLU after it, if kernels do both at once, a layer for each of the problems that they solve."""
-    problems = layer.problems()
-    if not layer.activated or not is_at_once(problems[-1][0], layer.device, trains="fprop" not in problems[1][1]):
+    trains = layer.passes != ("fprop",)
+    if not layer.activated or not is_at_once(layer.problems_at_once()[0][0], layer.device, trains=trains):
         return [layer]
-    at_once = [each for each in problems if each != (layer.problem, layer.passes)]
-    return [dataclasses.replace(layer, problem=problem, passes=passes) for problem, passes in at_once]
+    return [dataclasses.replace(layer, problem=problem, passes=passes) for problem, passes in layer.problems_at_once()]
 
 
 def _why_pytorch(layer: DiscoveredLayer, module: nn.Module | None) -> str:

@@ -182,6 +182,31 @@ def test_torch_compile_runs_the_kernels(logs):
     assert kernels_that_ran() == ALL_AT_ONCE
 
 
+@pytest.mark.parametrize(("tuned", "dynamic"), [(True, False), (True, True), (False, False)])
+def test_what_is_compiled_has_one_op_where_it_is_known_to_be_faster(logs, tuned, dynamic):
+    problem = problem_of()
+    (plant_all if tuned else plant_one)(logs, problem)
+    given, seen = inputs_of(problem, torch.float32), []
+
+    def backend(graph, _):
+        seen.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    torch._dynamo.reset()
+    if dynamic:
+        torch._dynamo.mark_dynamic(given[0], 2)
+    compiled = torch.compile(lambda *tensors: dwconv.causal_conv1d(*tensors, activation="silu"), fullgraph=True,
+                             backend=backend)  # fmt: skip
+    torch.testing.assert_close(compiled(*given), dwconv.causal_conv1d(*given, activation="silu"))
+    at_once = tuned and not dynamic
+    assert any("fprop_silu" in target for target in seen) is at_once
+    assert any("dwconv.fprop.default" in target for target in seen) is not at_once
+
+
+def plant_one(logs, problem: Workload) -> None:
+    plant(logs / "cpu.jsonl", [problem])
+
+
 def test_without_a_kernel_one_op_runs_after_the_other(logs):
     problem = problem_of()
     plant(logs / "cpu.jsonl", [problem])

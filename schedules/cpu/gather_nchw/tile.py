@@ -135,5 +135,6 @@ class PlaneTile:
                         value = total if offset is None else total + offset
                         at, column = self.plane.row(self.top + row), (self.cell + v * vectors.lanes) * down
                         column += number * vectors.lanes
-                        value = activated(epilogue, value, None if dy is None else load_columns(vectors, dy, at, column))
+                        taken = None if dy is None else load_columns(vectors, dy, at, column)
+                        value = activated(epilogue, value, taken)
                         store_columns(vectors, self.tensors.result, value, at, column)

@@ -9,7 +9,16 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_pairs, rolled_column_tiles, row_tiles
-from dwconv.schedules.cpu.shared.cost import ACTIVATED, LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
+from dwconv.schedules.cpu.shared.cost import (
+    ACTIVATED,
+    LINE_BYTES,
+    CpuWork,
+    Traffic,
+    conversions,
+    folded,
+    largest_share,
+    price,
+)
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
 from dwconv.schedules.cpu.shared.threads import PARALLEL_WEIGHTS, threads_of
 from dwconv.schedules.gather import Gather

@@ -21,10 +21,9 @@ from dwconv.schedules.emit import BATCH, Expr, bind, divided, kernel, nest
 
 
 def schedule_gather(cut: Cut, *, streamed_above: int | None) -> s_tir.Schedule:
-    """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, dy (n, OH, OW, C′) if the epilogue
-    takes it, result (n, OH, OW, C′), workspace (vectors, fan-in, KH, KW, lanes): packed weights; in 3-D with depths
-    before heights. ``streamed_above``:
-    the result of a larger batch is streamed; None: never."""
+    """Parameters: source (n, H, W, C), w (weights, KH, KW), bias (C′) if there is one, dy (n, OH, OW, C′) if the
+    epilogue takes it, result (n, OH, OW, C′), workspace (vectors, fan-in, KH, KW, lanes): packed weights; in 3-D with
+    depths before heights. ``streamed_above``: the result of a larger batch is streamed; None: never."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         vectors = Vectors(cut.work.channels, cut.lanes)
