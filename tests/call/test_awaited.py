@@ -198,3 +198,13 @@ def test_autocast(logs, tensors):
     assert z.dtype is y.dtype is added.dtype is torch.bfloat16 and kernels_that_ran() >= {("fprop", "silu")}
     y.sum().backward()
     assert x.grad.dtype is torch.float32
+
+
+def test_the_report_lists_what_runs(tensors):
+    converted = dwconv.convert(Mixer())
+    for _ in range(3):
+        converted(tensors[0]).sum().backward()
+    found = dwconv.report(converted, tensors[0].detach())
+    listed = {(row.problem.epilogue, tuple(each.pass_ for each in row.passes)) for row in found.rows}
+    assert listed == {("silu", ("fprop",)), ("silu_gradient", ("fprop",)), ("none", ("wgrad",))}
+    assert "silu_gradient" in str(found)
