@@ -38,7 +38,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     planes = workload.batch * work.depths.outputs * work.channels
     groups = planes // work.fan_out
     met = workload.batch * live_pairs(work.depths) * work.channels  # pairs of a plane of the result and of the source
-    threads, blocks = threads_of(config, target), cut.rows.blocks
+    threads, blocks = threads_of(config, target), cut.rows.blocks * cut.column_blocks
     tasks = -(-groups // config.planes) * blocks
     tiles = planes * down.tiles * across.tiles
     products = met * work.fan_in * down.products * phase_products * across.vectors

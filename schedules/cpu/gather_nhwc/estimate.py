@@ -42,7 +42,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     weights, spilled = _weight_loads(cut, tiles=height * across.tiles, rows_read=rows_read, products=products)
     stores = planes * vectors * rows.outputs * columns.outputs
     turns = met * groups * across.tiles * work.fan_in * rows_read * (1 if unroll != "none" else columns.taps)
-    threads, tasks = threads_of(config, target), planes * cut.rows.blocks * channel_blocks
+    threads, tasks = threads_of(config, target), planes * cut.rows.blocks * cut.column_blocks * channel_blocks
     kernels = work.weights * math.prod(work.axes.taps)
     return CpuWork(
         tasks=tasks,

@@ -6,7 +6,13 @@ from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.stores import store_knob
-from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, tile_sizes
+from dwconv.schedules.cpu.shared.blocks import (
+    block_heights,
+    preferred_block,
+    preferred_width,
+    tile_sizes,
+    width_knob,
+)
 from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.cpu.shared.registers import (
     channel_lanes,
@@ -33,6 +39,7 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
     return ConfigSpace(
         name,
         Knob("block_h", block_heights(rows.outputs, multiple=rows.down)),
+        width_knob(work.axes),
         Knob("tile_h", tile_sizes((1, 2, 3, 4), rows)),
         Knob("tile_w", tile_sizes(TILE_WIDTHS, work.columns)),
         Knob("vectors_c", [1, 2, 3, 4]),

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
+from dwconv.schedules.cpu.shared.blocks import preferred_width, width_knob
+from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
 from dwconv.schedules.cpu.shared.registers import sum_registers
 from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit
@@ -24,9 +26,11 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
         Knob("parallel", ["channels", "planes"]),
         Knob("stage", ["none", "scratch"]),
         Knob("block_h", [rows.outputs // part for part in divisors(rows.outputs, most=8)][::-1]),
+        width_knob(work.axes),
         Knob("group_kh", range(1, min(rows.taps, 8) + 1)),
         Knob("group_kw", widths),
         Knob("tile_h", [size for size in (1, 2, 3, 4, 5, 6, 7, 8) if size <= rows.outputs]),
+        Knob("unroll", ["kw", "group"] if has_groups(work) else [], absent="kw"),
         *thread_knobs(workload, target),
         rules=weight_gradient_rules(work, target),
         preferred={
@@ -39,6 +43,11 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
             "tile_h": 4,
         },
     )
+
+
+def has_groups(work: WeightGradient) -> bool:
+    """Whether groups of kernel columns may be a loop: those of a wide kernel of a single row, without a stride."""
+    return work.axes.is_row and work.columns.up == 1 and work.columns.taps >= WIDE_KERNEL
 
 
 def group_widths(taps_w: int, *, most: int) -> list[int]:
@@ -61,6 +70,14 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
             ),
         ),
         TILE_WITHIN_BLOCK,
+        Rule(
+            "tasks that own channels make no partial sums and no blocks of columns",
+            lambda config: config.parallel == "channels" and cut(config).column_blocks > 1,
+        ),
+        Rule(
+            "blocks of columns, and groups of taps in a loop, read x in place",
+            lambda config: config.stage != "none" and (cut(config).column_blocks > 1 or cut(config).unroll == "group"),
+        ),
         Rule(
             "rows in blocks save nothing where x is read in place, once",
             lambda config: config.stage == "none" and config.block_h != work.rows.outputs and cut(config).is_one_group,

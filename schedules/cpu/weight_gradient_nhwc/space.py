@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block
+from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, preferred_width, width_knob
 from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.cpu.shared.registers import (
     channel_lanes,
@@ -36,12 +36,13 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
         Knob("parallel", ["images", "channels"]),
         Knob("tasks", [target.threads * share for share in (1, 2, 4, 8)]),
         Knob("block_h", block_heights(out_h)),
+        width_knob(work.axes),
         Knob("group_kh", range(1, min(work.rows.taps, 7) + 1)),
         Knob("tile_h", tile_heights(work, target), absent=1),
         Knob("tile_w", [size for size in (1, 2, 3, 4, 7, 8, 14) if size <= out_w]),
         Knob("vectors_c", [count for count in (1, 2, 3, 4) if count <= vectors_in(work, target)]),
         Knob("order", ["hw", "wh"]),
-        Knob("unroll", ["kw", "none"] if work.columns.taps >= WIDE_KERNEL or work.multiplier > 1 else ["kw"]),
+        Knob("unroll", unrolling(work)),
         *thread_knobs(workload, target),
         prefetch_knob(workload),
         rules=weight_gradient_rules(work, target),
@@ -52,6 +53,14 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
             **preferred_tasks(work, target, batch=workload.batch * work.depths.outputs),
         },
     )
+
+
+def unrolling(work: WeightGradient) -> list[str]:
+    """Which kernel columns are unrolled: all, those of a group, or none. Groups are in a loop where images are single
+    rows: then a wide kernel has many of them."""
+    if work.columns.taps < WIDE_KERNEL and work.multiplier == 1:
+        return ["kw"]
+    return ["kw", "group", "none"] if work.axes.is_row and work.columns.taps >= WIDE_KERNEL else ["kw", "none"]
 
 
 def most_dy(target: CpuTarget) -> int:
@@ -89,9 +98,10 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
     out_h, vectors, registers = work.rows.outputs, vectors_in(work, target), sum_registers(target)
     return [
         Rule(
-            "tasks that own channels make no partial sums and no row blocks",
+            "tasks that own channels make no partial sums and no blocks",
             lambda config: (
-                config.parallel == "channels" and (config.tasks != target.threads or config.block_h != out_h)
+                config.parallel == "channels"
+                and (config.tasks != target.threads or config.block_h != out_h or cut(config).column_blocks > 1)
             ),
         ),
         Rule(
@@ -114,8 +124,12 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
             ),
         ),
         Rule(
+            "groups of taps in a loop go along a single row",
+            lambda config: config.unroll == "group" and config.order != "hw",
+        ),
+        Rule(
             "taps in loops read one column at a time: there is little to ask for",
-            lambda config: config.unroll == "none" and cut(config).prefetch > 0,
+            lambda config: config.unroll != "kw" and cut(config).prefetch > 0,
         ),
         code_within_limit(lambda config: cut(config).code_size),
     ]
