@@ -8,12 +8,12 @@ from typing import Any
 
 from tvm import tirx
 
-from dwconv.schedules.cpu.emit.lanes import load_columns, split_by_phase
+from dwconv.schedules.cpu.emit.lanes import lanes_from, load_columns, split_by_phase
 from dwconv.schedules.cpu.emit.rows import Plane, Row
 from dwconv.schedules.cpu.emit.storage import load, load_lanes
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import scratch
-from dwconv.schedules.emit import Expr, bind, int32, least, most, serial, store, when
+from dwconv.schedules.emit import Expr, bind, least, most, serial, store, when
 from dwconv.schedules.taps import Axis
 
 
@@ -169,10 +169,7 @@ class StagedSpan:
                 with when(is_whole):
                     store(self.memory, load(tensor, *row, vectors.span(column)), number, vectors.slot(vector))
                 with when(tirx.Not(is_whole)):
-                    at = vectors.span(column)
-                    live = tirx.And(
-                        at >= vectors.everywhere(int32(0)), at < vectors.everywhere(int32(staging.axis.inputs))
-                    )
+                    live = lanes_from(vectors, column, 0, staging.axis.inputs)
                     store(self.memory, load_lanes(tensor, live, *row, column), number, vectors.slot(vector))
         return StagedSpan(staging, self.memory, first)
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
-
-from dwconv.schedules.cpu.emit.lanes import keep, load_columns, total
+from dwconv.schedules.cpu.emit.lanes import keep, lanes_from, load_columns, total
 from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
 from dwconv.schedules.cpu.emit.storage import load_lanes
@@ -16,7 +14,7 @@ from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
-from dwconv.schedules.emit import Expr, bind, ceil_div, inside, int32, least, serial, when
+from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, serial, when
 from dwconv.schedules.taps import Axis, column_runs
 
 
@@ -117,9 +115,8 @@ class PlanePair:
 
     def _add_lanes(self, sums: Accumulators, b: int, kw: Expr, column: Expr, live: OutputRange) -> None:
         """The ``live`` ones of the vector of dy from ``column`` on: nothing else is touched."""
-        inputs, vectors = self.inputs, self.inputs.vectors
-        at, everywhere = vectors.span(column), vectors.everywhere
-        lanes = tirx.And(at >= everywhere(int32(live.first)), at < everywhere(int32(live.stop)))
+        inputs = self.inputs
+        lanes = lanes_from(inputs.vectors, column, live.first, live.stop)
         dy = load_lanes(inputs.dy, lanes, *self.dy.row(0), column)
         x = load_lanes(inputs.x, lanes, *self._x.row(0), column + self._shift(kw))
         sums.add((0, b), x * dy)
