@@ -24,8 +24,8 @@ def regimes(template: str, workload: Workload) -> tuple[str, ...]:
 
 
 def sort_of(workload: Workload) -> str:
-    """What is learnt apart from the rest: ``3-D``, ``16-bit``, ``3-D 16-bit``; empty for float32 in 1-D and 2-D."""
-    words = ["3-D"] * (workload.axes == 3) + ["16-bit"] * (workload.dtype != "float32")
+    """What is learnt apart from the rest: ``1-D``, ``3-D``, ``16-bit``, ``3-D 16-bit``; empty for float32 in 2-D."""
+    words = ["1-D"] * workload.is_row + ["3-D"] * (workload.axes == 3) + ["16-bit"] * (workload.dtype != "float32")
     return " ".join(words)
 
 

@@ -81,8 +81,8 @@ def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr) -> Expr:
     compiling. One comparison: where AVX2 stands in for AVX-512, LLVM 22 loads other lanes than a conjunction of two
     names, if one of them is partly known."""
     unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"
-    beyond = tirx.Cast(unsigned, vectors.span(int32(column) - int32(first)))
-    return beyond < vectors.everywhere(tirx.Cast("uint32", int32(stop) - int32(first)))
+    beyond, count = vectors.span(int32(column) - int32(first)), int32(stop) - int32(first)
+    return tirx.reinterpret(unsigned, beyond) < tirx.reinterpret(unsigned, vectors.everywhere(count))
 
 
 def _lanes_between(vectors: Vectors, first: int, stop: int) -> Expr:

@@ -34,6 +34,7 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
             **preferred_staging(work),
             "block_h": preferred_rows(work, batch=workload.batch * work.depths.outputs, threads=target.threads),
             **preferred_tile(work, target),
+            **(preferred_row(work, workload, target) if work.axes.is_row else {}),
         },
     )
 
@@ -95,6 +96,16 @@ def preferred_rows(work: Gather, *, batch: int, threads: int) -> int:
     planes = batch * (work.channels // work.fan_out)
     blocks = max(1, -(-4 * threads // planes))
     return max(1, work.rows.outputs // blocks)
+
+
+def preferred_row(work: Gather, workload: Workload, target: CpuTarget) -> dict[str, Value]:
+    """Where images are single rows: of a wide kernel as many vectors side by side as find registers for what they read
+    beside their sums."""
+    planes = workload.batch * (work.channels // work.fan_out)
+    block = {"block_w": preferred_width(work.axes, tasks=planes, threads=target.threads)}
+    if "none" in unrolling(work):
+        return {**block, "stage": "scratch", "planes": 1, "unroll": "none", "vectors_w": 7}
+    return {**block, "stage": "none", "planes": 1, "unroll": "taps", "vectors_w": 4 if work.columns.up == 1 else 2}
 
 
 def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:

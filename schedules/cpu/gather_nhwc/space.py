@@ -55,6 +55,7 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
             "block_h": block_h,
             "block_c": preferred_channels(work, block_h, batch=planes, threads=target.threads),
             **preferred_tile(work, target),
+            **(preferred_row(work, target, batch=planes) if work.axes.is_row else {}),
         },
     )
 
@@ -97,6 +98,22 @@ def preferred_channels(work: Gather, block_h: int, *, batch: int, threads: int) 
     """Channels of a task: all, unless images and blocks of rows alone leave threads without work."""
     tasks = batch * -(-work.rows.outputs // block_h)
     return work.channels if tasks >= 2 * threads else max(1, work.channels * tasks // (2 * threads))
+
+
+def preferred_row(work: Gather, target: CpuTarget, *, batch: int) -> dict[str, Value]:
+    """Where images are single rows: blocks of columns with all channels. A small kernel reads pixel by pixel, as they
+    lie; a wider one goes down a strip of channels that stays in the first-level cache.
+
+    Measured with AVX2, one thread. 1536×2048 k4: 4 × 2 against 8 × 1 vectors 1360 and 1480 µs; 512×800 k31: unrolled, 4 ×
+    2 400 µs and 8 × 1 560, in loops 6 × 2 430; 768×2048 k128 in loops: 6 × 2 6500 µs, 12 × 1 6800, 3 × 4 7200."""
+    taps = work.columns.taps
+    width = preferred_width(work.axes, tasks=batch, threads=target.threads, most=512 if taps >= 8 else None)
+    tile_w, unroll = sums_in_flight(target) // 2, "taps"
+    if taps >= 64:
+        tile_w, unroll = sum_registers(target) // 2, "none"
+    order = "hwc" if taps < 8 else "chw"
+    tile = {"tile_h": 1, "tile_w": tile_w, "vectors_c": 2, "order": order, "unroll": unroll}
+    return {"block_w": width, "block_c": work.channels, **tile}
 
 
 def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:

@@ -38,12 +38,12 @@ def block_heights(rows: int, *, multiple: int = 1) -> list[int]:
     return sorted({-(-size // multiple) * multiple for size in sizes if size <= rows})
 
 
-def width_knob(axes: Axes) -> Knob:
-    """Columns of a block, where images are single rows: all, a half, … and a few numbers that caches hold. Of several
-    rows, blocks are rows."""
+def width_knob(axes: Axes, *, least: int = LEAST_WIDTH) -> Knob:
+    """Columns of a block, where images are single rows: all, a half, … and a few numbers that caches hold, down to
+    ``least``. Of several rows, blocks are rows."""
     columns = axes.columns.outputs
-    sizes = {columns, *(-(-columns // parts) for parts in (2, 4, 8, 16)), 256, 1024, 4096, 16384}
-    widths = sorted(size for size in sizes if LEAST_WIDTH <= size <= columns)
+    sizes = {columns, *(-(-columns // parts) for parts in (2, 4, 8, 16)), 16, 32, 64, 256, 1024, 4096, 16384}
+    widths = sorted(size for size in sizes if least <= size <= columns)
     return Knob("block_w", widths if axes.is_row and len(widths) > 1 else [], absent=columns)
 
 
@@ -55,11 +55,12 @@ def column_blocks(config: Config, axes: Axes) -> int:
     return -(-columns // width)
 
 
-def preferred_width(axes: Axes, *, tasks: int, threads: int) -> int:
-    """Columns of a block that leave every thread four tasks, if whole rows make ``tasks`` of them."""
+def preferred_width(axes: Axes, *, tasks: int, threads: int, most: int | None = None) -> int:
+    """Columns of a block that leave every thread four tasks, if whole rows make ``tasks`` of them; ``most`` of them
+    stay in a cache."""
     columns = axes.columns.outputs
     parts = max(1, min(-(-4 * threads // tasks), columns // LEAST_WIDTH))
-    return -(-columns // parts)
+    return min(-(-columns // parts), most or columns)
 
 
 def preferred_block(rows: int, *, batch: int, threads: int) -> int:

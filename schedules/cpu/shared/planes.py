@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config, Rule
-from dwconv.schedules.taps import HEIGHT, WIDTH, Axis, Run, column_runs
+from dwconv.schedules.taps import WIDTH, Axis, Run, column_runs
 
 WIDEST_KERNEL = 128
 """Kernel columns are unrolled; beyond this width that is too much code."""
@@ -30,9 +30,7 @@ def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
     """Why the NCHW templates of the CPU cannot run a workload; None if they can."""
     if workload.layout != "nchw":
         return f"it is for nchw, the workload is {workload.layout}"
-    is_row = workload.axes == 2 and workload.kernel[HEIGHT] == workload.input_size[HEIGHT] == 1
-    has_loops = is_row and workload.output_size[HEIGHT] == 1 and workload.stride[WIDTH] == 1
-    widest = WIDEST_ROW if has_loops else WIDEST_KERNEL
+    widest = WIDEST_ROW if workload.is_row and workload.stride[WIDTH] == 1 else WIDEST_KERNEL
     if workload.kernel[WIDTH] > widest:
         return f"kernel_w={workload.kernel[WIDTH]} is beyond {widest}"
     if workload.stride[WIDTH] > LARGEST_STRIDE:

@@ -13,7 +13,7 @@ from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_lim
 from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 
 
 def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
@@ -41,8 +41,23 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
             "group_kh": max(1, registers // widths[-1]),
             "group_kw": widths[-1],
             "tile_h": 4,
+            **(preferred_row(work, workload, target) if work.axes.is_row else {}),
         },
     )
+
+
+def preferred_row(work: WeightGradient, workload: Workload, target: CpuTarget) -> dict[str, Value]:
+    """Where images are single rows: in blocks, unless there are channels for all threads."""
+    columns, tasks = work.columns.outputs, workload.batch * work.channels
+    by_planes = work.channels < 4 * target.threads
+    width = preferred_width(work.axes, tasks=tasks, threads=target.threads) if by_planes else columns
+    if not has_groups(work):
+        return {"block_w": width}
+    return {"block_w": width, "stage": "none", "unroll": "group" if work.columns.taps >= MANY_TAPS else "kw"}
+
+
+MANY_TAPS = 64
+"""From so many on, a kernel of one row starts from groups in a loop: unrolled, they are long code."""
 
 
 def has_groups(work: WeightGradient) -> bool:

@@ -36,7 +36,7 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
         Knob("parallel", ["images", "channels"]),
         Knob("tasks", [target.threads * share for share in (1, 2, 4, 8)]),
         Knob("block_h", block_heights(out_h)),
-        width_knob(work.axes),
+        width_knob(work.axes, least=16),
         Knob("group_kh", range(1, min(work.rows.taps, 7) + 1)),
         Knob("tile_h", tile_heights(work, target), absent=1),
         Knob("tile_w", [size for size in (1, 2, 3, 4, 7, 8, 14) if size <= out_w]),
@@ -51,6 +51,7 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
             **preferred_tile(work, target),
             "unroll": "kw",
             **preferred_tasks(work, target, batch=workload.batch * work.depths.outputs),
+            **(preferred_row(work, workload, target) if work.axes.is_row else {}),
         },
     )
 
@@ -145,6 +146,18 @@ def preferred_tasks(work: WeightGradient, target: CpuTarget, *, batch: int) -> d
         return {"parallel": "channels", "tasks": threads, "block_h": out_h}
     block_h = out_h if batch >= 4 * threads else preferred_block(out_h, batch=batch, threads=threads)
     return {"parallel": "images", "tasks": 4 * threads, "block_h": block_h}
+
+
+def preferred_row(work: WeightGradient, workload: Workload, target: CpuTarget) -> dict[str, Value]:
+    """Where images are single rows: blocks of columns. Of a small kernel so short ones that they are read nearly as they
+    lie; of a wider one, whose strip of channels stays in the first-level cache while groups of taps go over it.
+
+    Measured with AVX2, one thread, 1536×2048 k4: blocks of 32 1690 µs, of 128 1880, of 1024 2780."""
+    is_wide = work.columns.taps >= WIDE_KERNEL
+    width = preferred_width(work.axes, tasks=workload.batch, threads=target.threads, most=256 if is_wide else 32)
+    shared = {"parallel": "images", "tasks": 4 * target.threads, "block_h": work.rows.outputs, "block_w": width}
+    tile = {"order": "hw", "group_kh": 1, "tile_h": 1, "tile_w": 3 if is_wide else 4, "vectors_c": 1}
+    return {**shared, **tile, "unroll": "group" if is_wide else "kw", "prefetch": 0}
 
 
 def preferred_tile(work: WeightGradient, target: CpuTarget) -> dict[str, Value]:
