@@ -37,8 +37,8 @@ class GainModel:
     """The gain over PyTorch's op in the same layout, predicted from the sizes of a workload."""
 
     trees: Trees
-    """Predicts the gain of the best configuration, as a power of two, from ``features.of_workload``: of float32 in
-    2-D."""
+    """Predicts the gain of the best configuration, as a power of two, from ``features.of_workload``: of float32 in 1-D
+    and 2-D."""
     known_device: dict[str, Errors]
     """Errors on networks that the trees did not know, by ``kinds``: ``wgrad nhwc``, ``wgrad nhwc bfloat16``, …"""
     other_device: dict[str, Errors]
@@ -49,7 +49,7 @@ class GainModel:
     other_size_other_device: dict[str, Errors] = field(default_factory=dict)
     """The same, where the trees did not know the device either."""
     others: dict[str, Trees] = field(default_factory=dict)
-    """The trees of other sorts of workloads, by ``sort_of``: ``1-D``, ``16-bit``, …"""
+    """The trees of other sorts of workloads, by ``sort_of``: ``16-bit``, ``3-D``, …"""
 
     def trees_of(self, workload: Workload) -> Trees | None:
         """Those that know its sort; None if nothing is known of it."""
@@ -58,8 +58,8 @@ class GainModel:
 
 def kinds(workload: Workload) -> tuple[str, str]:
     """What a prediction is judged by: pass, layout, axes and type, or if too few of these are known the last two alone.
-    Nothing is said of float32, and of 2-D."""
-    words = ["1-D"] * workload.is_row + ["3-D"] * (workload.axes == 3) + [workload.dtype] * (workload.dtype != "float32")
+    Nothing is said of float32, and of 1-D and 2-D."""
+    words = ["3-D"] * (workload.axes == 3) + [workload.dtype] * (workload.dtype != "float32")
     return " ".join([workload.pass_, workload.layout, *words]), " ".join(words)
 
 

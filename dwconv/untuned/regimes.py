@@ -15,17 +15,16 @@ _LARGE_BYTES = 16 << 20
 
 def regimes(template: str, workload: Workload) -> tuple[str, ...]:
     """The regimes of a template that a workload belongs to, the narrowest first; the last is the whole of the
-    template, for workloads of that sort."""
-    sort = sort_of(workload)
-    whole = f"{template} {sort}" if sort else template
+    template, for workloads of that sort. What is best for images is not for single rows."""
+    whole = " ".join([template, *["1-D"] * workload.is_row, *sort_of(workload).split()])
     kernel = f"{whole} kernel {_kernel(workload)}"
     strided = f"{kernel} {'dense' if set(workload.stride) == {1} else 'strided'}"
     return f"{strided} {_size(workload)}", strided, kernel, whole
 
 
 def sort_of(workload: Workload) -> str:
-    """What is learnt apart from the rest: ``1-D``, ``3-D``, ``16-bit``, ``3-D 16-bit``; empty for float32 in 2-D."""
-    words = ["1-D"] * workload.is_row + ["3-D"] * (workload.axes == 3) + ["16-bit"] * (workload.dtype != "float32")
+    """What is learnt apart from the rest: ``3-D``, ``16-bit``, ``3-D 16-bit``; empty for float32 in 1-D and 2-D."""
+    words = ["3-D"] * (workload.axes == 3) + ["16-bit"] * (workload.dtype != "float32")
     return " ".join(words)
 
 

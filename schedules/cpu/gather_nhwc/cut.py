@@ -41,6 +41,11 @@ class Cut:
         return column_blocks(self.config, self.work.axes)
 
     @property
+    def block_columns(self) -> int:
+        """Columns of a block, about."""
+        return -(-self.work.columns.outputs // self.column_blocks)
+
+    @property
     def block_vectors(self) -> int:
         """Vectors of channels in a block."""
         return vector_count(self.config.block_c, self.lanes)

@@ -104,8 +104,8 @@ def preferred_row(work: Gather, target: CpuTarget, *, batch: int) -> dict[str, V
     """Where images are single rows: blocks of columns with all channels. A small kernel reads pixel by pixel, as they
     lie; a wider one goes down a strip of channels that stays in the first-level cache.
 
-    Measured with AVX2, one thread. 1536×2048 k4: 4 × 2 against 8 × 1 vectors 1360 and 1480 µs; 512×800 k31: unrolled, 4 ×
-    2 400 µs and 8 × 1 560, in loops 6 × 2 430; 768×2048 k128 in loops: 6 × 2 6500 µs, 12 × 1 6800, 3 × 4 7200."""
+    Measured with AVX2, one thread. 1536×2048 k4: 4 × 2 against 8 × 1 vectors 1360 and 1480 µs. 512×800 k31: unrolled,
+    4 × 2 400 µs and 8 × 1 560, in loops 6 × 2 430. 768×2048 k128 in loops: 6 × 2 6500 µs, 12 × 1 6800, 3 × 4 7200."""
     taps = work.columns.taps
     width = preferred_width(work.axes, tasks=batch, threads=target.threads, most=512 if taps >= 8 else None)
     tile_w, unroll = sums_in_flight(target) // 2, "taps"

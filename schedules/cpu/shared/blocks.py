@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from dwconv.schedules.space import Config, Knob
 from dwconv.schedules.taps import Axes, Axis
 
-
 LEAST_WIDTH = 64
 """Columns of a block, at least."""
 

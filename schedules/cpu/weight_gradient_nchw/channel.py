@@ -153,9 +153,7 @@ def sum_bias(inputs: PlaneInputs, channel: Expr, images: tuple[Expr, Expr], resu
     results.store_bias(total(inputs.vectors, bias[(0,)]), channel)
 
 
-def add_gradient(
-    bias: Accumulators, inputs: PlaneInputs, plane: Plane, top: Expr, columns: ColumnBlock
-) -> None:
+def add_gradient(bias: Accumulators, inputs: PlaneInputs, plane: Plane, top: Expr, columns: ColumnBlock) -> None:
     """Sums the block of dy from row ``top`` on, or a block of its columns."""
     runs = row_runs(inputs.columns, inputs.vectors.lanes, stage="scratch")
     for row in serial("row", inputs.cut.config.block_h):

@@ -75,7 +75,7 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
     def cut(config: Config) -> Cut:
         return Cut(work, config, target)
 
-    registers = sum_registers(target)
+    registers, taps_w = sum_registers(target), work.columns.taps
     return [
         Rule(
             f"more sums and dy than {registers + 4} registers",
@@ -88,6 +88,10 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
         Rule(
             "tasks that own channels make no partial sums and no blocks of columns",
             lambda config: config.parallel == "channels" and cut(config).column_blocks > 1,
+        ),
+        Rule(
+            "more partial sums than dy has numbers",
+            lambda config: cut(config).column_blocks > 1 and cut(config).column_blocks * taps_w > work.columns.outputs,
         ),
         Rule(
             "blocks of columns, and groups of taps in a loop, read x in place",

@@ -163,7 +163,7 @@ def _traffic(cut: Cut, sharing: _Sharing, *, workload: Workload, threads: int) -
     block_h = int(config.block_h)
     spanned = rows.spanned(block_h)[1]
     # What the vectors that are summed together touch, in a block of rows or in all images.
-    block = (spanned * columns.inputs / work.multiplier + block_h * columns.outputs) * run * fold
+    block = (spanned * columns.inputs / work.multiplier + block_h * columns.outputs) * run * fold / cut.column_blocks
     block *= 1 if config.parallel == "images" else workload.batch * work.depths.outputs
     later = block * -(-cut.vectors // config.vectors_c)  # until the neighbouring channels have their turn
     group_kw = 1 if config.unroll == "none" else cut.group_kw
