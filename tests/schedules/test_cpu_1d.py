@@ -59,7 +59,8 @@ def config_of(workload: Workload, *, in_loops: bool, vector_bytes: int = 64) -> 
     knobs = {knob.name: knob.values for knob in space.knobs}
     start: dict[str, Any] = dict(space.default.values)
     if "block_w" in knobs:
-        start["block_w"] = knobs["block_w"][0] if workload.layout == "nhwc" else max(64, workload.kernel[-1])
+        least = 1 if workload.layout == "nhwc" else workload.kernel[-1]  # else there are too many partial sums
+        start["block_w"] = next(width for width in knobs["block_w"] if int(width) >= least)
     if workload.pass_ == "wgrad":
         start["parallel"] = "planes" if workload.layout == "nchw" else "images"
     if in_loops:

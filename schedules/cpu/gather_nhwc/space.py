@@ -7,6 +7,7 @@ from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.stores import store_knob
 from dwconv.schedules.cpu.shared.blocks import (
+    LONG_WIDTH,
     block_heights,
     preferred_block,
     preferred_width,
@@ -107,12 +108,12 @@ def preferred_row(work: Gather, target: CpuTarget, *, batch: int) -> dict[str, V
     Measured with AVX2, one thread. 1536×2048 k4: 4 × 2 against 8 × 1 vectors 1360 and 1480 µs. 512×800 k31: unrolled,
     4 × 2 400 µs and 8 × 1 560, in loops 6 × 2 430. 768×2048 k128 in loops: 6 × 2 6500 µs, 12 × 1 6800, 3 × 4 7200."""
     taps = work.columns.taps
-    width = preferred_width(work.axes, tasks=batch, threads=target.threads, most=512 if taps >= 8 else None)
+    width = preferred_width(work.axes, tasks=batch, threads=target.threads, most=512 if taps >= 8 else LONG_WIDTH)
     tile_w, unroll = sums_in_flight(target) // 2, "taps"
     if taps >= 64:
         tile_w, unroll = sum_registers(target) // 2, "none"
     order = "hwc" if taps < 8 else "chw"
-    tile = {"tile_h": 1, "tile_w": tile_w, "vectors_c": 2, "order": order, "unroll": unroll}
+    tile: dict[str, Value] = {"tile_h": 1, "tile_w": tile_w, "vectors_c": 2, "order": order, "unroll": unroll}
     return {"block_w": width, "block_c": work.channels, **tile}
 
 

@@ -11,6 +11,8 @@ from dwconv.schedules.taps import Axes, Axis
 
 LEAST_WIDTH = 64
 """Columns of a block, at least."""
+LONG_WIDTH = 16384
+"""Columns of a block to start from, at most: rows that are longer make tasks enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +56,13 @@ def column_blocks(config: Config, axes: Axes) -> int:
     return -(-columns // width)
 
 
-def preferred_width(axes: Axes, *, tasks: int, threads: int, most: int | None = None) -> int:
-    """Columns of a block that leave every thread four tasks, if whole rows make ``tasks`` of them; ``most`` of them
-    stay in a cache."""
+def preferred_width(axes: Axes, *, tasks: int, threads: int, most: int = LONG_WIDTH, least: int = LEAST_WIDTH) -> int:
+    """Columns of a block that leave every thread four tasks, if whole rows make ``tasks`` of them, and no more than
+    ``most``, which stay in a cache."""
     columns = axes.columns.outputs
-    parts = max(1, min(-(-4 * threads // tasks), columns // LEAST_WIDTH))
-    return min(-(-columns // parts), most or columns)
+    wanted = min(most, columns // -(-4 * threads // tasks))
+    widths = [int(width) for width in width_knob(axes, least=least).values] or [columns]
+    return max((width for width in widths if width <= wanted), default=widths[0])
 
 
 def preferred_block(rows: int, *, batch: int, threads: int) -> int:

@@ -24,6 +24,9 @@ from dwconv.schedules.taps import HEIGHT
 SMALL_IMAGE = 256
 """Pixels of dy up to which small kernels are better shared out by channels."""
 
+LEAST_WIDTH_NHWC = 16
+"""Columns of a block of a single row: few are read nearly as they lie."""
+
 LARGE_BYTES = 4 << 20
 """More than the second-level caches of a few cores hold: tiles wait for the last one, or for memory."""
 
@@ -36,7 +39,7 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
         Knob("parallel", ["images", "channels"]),
         Knob("tasks", [target.threads * share for share in (1, 2, 4, 8)]),
         Knob("block_h", block_heights(out_h)),
-        width_knob(work.axes, least=16),
+        width_knob(work.axes, least=LEAST_WIDTH_NHWC),
         Knob("group_kh", range(1, min(work.rows.taps, 7) + 1)),
         Knob("tile_h", tile_heights(work, target), absent=1),
         Knob("tile_w", [size for size in (1, 2, 3, 4, 7, 8, 14) if size <= out_w]),
@@ -154,9 +157,15 @@ def preferred_row(work: WeightGradient, workload: Workload, target: CpuTarget) -
 
     Measured with AVX2, one thread, 1536×2048 k4: blocks of 32 1690 µs, of 128 1880, of 1024 2780."""
     is_wide = work.columns.taps >= WIDE_KERNEL
-    width = preferred_width(work.axes, tasks=workload.batch, threads=target.threads, most=256 if is_wide else 32)
-    shared = {"parallel": "images", "tasks": 4 * target.threads, "block_h": work.rows.outputs, "block_w": width}
-    tile = {"order": "hw", "group_kh": 1, "tile_h": 1, "tile_w": 3 if is_wide else 4, "vectors_c": 1}
+    most = 256 if is_wide else 32
+    width = preferred_width(work.axes, tasks=workload.batch, threads=target.threads, most=most, least=LEAST_WIDTH_NHWC)
+    shared: dict[str, Value] = {
+        "parallel": "images",
+        "tasks": 4 * target.threads,
+        "block_h": work.rows.outputs,
+        "block_w": width,
+    }
+    tile: dict[str, Value] = {"order": "hw", "group_kh": 1, "tile_h": 1, "tile_w": 3 if is_wide else 4, "vectors_c": 1}
     return {**shared, **tile, "unroll": "group" if is_wide else "kw", "prefetch": 0}
 
 
