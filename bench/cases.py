@@ -71,6 +71,12 @@ VOLUME_NETWORKS = (
     "X3D-S 13x160", "X3D-M 16x224", "MedNeXt-S k3 128^3", "R(2+1)D-18 channel-separated 16x112"
 )  # fmt: skip
 """Of 3-D layers."""
+ROW_NETWORKS = (
+    "Mamba-130M (d_inner 1536,L2048,k4)", "Mamba-1.4B (d_inner 4096,L2048,k4)", "Conformer-M (d256,T=400,k31)",
+    "Conformer-M (d256,T=1600,k31)", "Conformer-L (d512,T=400,k31)", "Conformer-L (d512,T=1600,k31)",
+    "Hyena-SE-7 (C=768,L2048)", "Hyena-MR-128 (C=768,L2048)", "Vocos (ConvNeXt-1D d512,T=938,k7)"
+)  # fmt: skip
+"""Of 1-D layers."""
 _MOST_ELEMENTS = 2**24
 """Of an image or a volume: PyTorch's wgrad takes seconds for a call of a larger one."""
 

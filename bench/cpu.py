@@ -15,7 +15,7 @@ from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any
 
-from bench.cases import CPU_LAYERS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
+from bench.cases import CPU_LAYERS, ROW_NETWORKS, VOLUME_NETWORKS, Layer, ListedLayer, listed_layers
 from bench.results import add_log_argument, add_out_argument, write_results
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.measure.limits.limits import with_limits
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
 def _cpu(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench cpu", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layout", choices=LAYOUTS, default="nhwc", help="default nhwc")
-    parser.add_argument("--dims", choices=("2", "3"), default="2", help="layers of so many dimensions, default 2")
+    parser.add_argument("--dims", choices=("1", "2", "3"), default="2", help="layers of so many dimensions, default 2")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="default float32")
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
     add_log_argument(parser)
@@ -58,7 +58,7 @@ def _cpu(argv: Sequence[str] | None) -> int:
     log.followers.append(known.add)
     chosen = [
         (layer, workload)
-        for layer in (CPU_LAYERS if arguments.dims == "2" else listed_layers(VOLUME_NETWORKS))[: arguments.first]
+        for layer in _layers(arguments.dims)[: arguments.first]
         for workload in layer.workloads(dtype=arguments.dtype, layout=arguments.layout)
     ]
     if arguments.dry_run:
@@ -86,6 +86,11 @@ def _cpu(argv: Sequence[str] | None) -> int:
     words = [f"{arguments.dims}d"] * (arguments.dims != "2") + [arguments.dtype] * (arguments.dtype != "float32")
     write_results("-".join(["cpu", *words, arguments.layout]), target=target, rows=rows, folder=arguments.out)
     return 0
+
+
+def _layers(dims: str) -> Sequence[Layer | ListedLayer]:
+    """The layers of so many dimensions."""
+    return CPU_LAYERS if dims == "2" else listed_layers(ROW_NETWORKS if dims == "1" else VOLUME_NETWORKS)
 
 
 def estimate(
@@ -184,7 +189,8 @@ def _means(rows: Sequence[dict[str, Any]]) -> str:
         if "ratio" in row:
             groups[row["pass"]].append(row)
             if row["pass"] == "wgrad":
-                groups["wgrad, k ≤ 3" if row["kernel"] <= 3 else "wgrad, k ≥ 5"].append(row)
+                size = "≤ 3" if row["kernel"] <= 3 else "= 4" if row["kernel"] == 4 else "≥ 5"
+                groups[f"wgrad, k {size}"].append(row)
     lines = ["", f"{'geometric mean':16} {'× better layout':>16} {'× same layout':>14} {'least':>6} {'layers':>7}"]
     for name, members in groups.items():
         better, same = (geometric_mean([row[key] for row in members]) for key in ("ratio", "ratio_same_layout"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -101,11 +102,18 @@ class Axis:
 
     def is_interior(self, start: int, width: int) -> bool:
         """Whether a whole tile at ``start`` lies in the output and reads no padding."""
-        if start + width > self.outputs:
-            return False
+        return start in self.interior_starts(width, step=1)
+
+    def interior_starts(self, width: int, *, step: int) -> range:
+        """Those multiples of ``step`` at which a tile of ``width`` outputs is interior. Where it begins decides both
+        ends of what it reads, so that they follow each other: a long axis is not walked tile by tile."""
+        starts = range(0, self.outputs, step)
+        first, stop = 0, bisect_right(starts, self.outputs - width)
         least, greatest = _extent(self, width)
-        origin = self.origin(start)
-        return greatest < least or (origin + least >= 0 and origin + greatest < self.inputs)
+        if least <= greatest:
+            first = bisect_left(starts, -least, key=self.origin)
+            stop = min(stop, bisect_left(starts, self.inputs - greatest, key=self.origin))
+        return starts[first : max(first, stop)]
 
     def reads_of(self, run: Run) -> list[tuple[int, list[tuple[int, int]]]]:
         """The inputs that a tile of ``run`` reads, each with the (output, tap) pairs that it meets; no padding."""
@@ -168,6 +176,12 @@ class Axes:
     def taps(self) -> tuple[int, ...]:
         return self.index(self.depths.taps, self.rows.taps, self.columns.taps)
 
+    @property
+    def is_row(self) -> bool:
+        """Whether images and kernels are single rows, as in a 1-D convolution."""
+        rows = self.rows
+        return not self.is_3d and rows.inputs == rows.outputs == rows.taps == 1
+
     def index(self, depth: Any, *others: Any) -> tuple[Any, ...]:
         """The indices of a position in a tensor; in 2-D it has none for the depth."""
         return (depth, *others) if self.is_3d else others
@@ -180,8 +194,10 @@ def _tile_reads(axis: Axis, width: int, *, alone: bool) -> dict[int, list[tuple[
 
 @cache
 def _extent(axis: Axis, width: int) -> tuple[int, int]:
-    """The least and the greatest input that a tile of ``width`` outputs reads; (0, -1) if it reads none. A long axis
-    has a thousand tiles, and many configurations are looked at."""
+    """The least and the greatest input that a tile of ``width`` outputs reads; (0, -1) if it reads none."""
+    if axis.down == 1:
+        across = axis.step * (axis.taps - 1)
+        return axis.shift + min(0, across), axis.shift + (width - 1) * axis.up + max(0, across)
     found = axis.reads(width)
     return min(found, default=0), max(found, default=-1)
 
@@ -210,21 +226,24 @@ class Run:
 
 def column_runs(axis: Axis, width: int) -> list[Run]:
     """Cut the axis into tiles of ``width`` outputs: each edge tile alone, interior ones in runs."""
-    runs: list[Run] = []
-    for start in range(0, axis.outputs, width):
-        interior = axis.is_interior(start, width)
-        if interior and runs and runs[-1].interior:
-            last = runs.pop()
-            runs.append(Run(start=last.start, tiles=last.tiles + 1, width=width, interior=True))
-        else:
-            runs.append(Run(start=start, tiles=1, width=min(width, axis.outputs - start), interior=interior))
-    return runs
+    inner = axis.interior_starts(width, step=width)
+    stop = inner.start + len(inner) * width
+    return [
+        *_edges(axis, range(0, inner.start, width), width),
+        *([Run(start=inner.start, tiles=len(inner), width=width, interior=True)] if inner else []),
+        *_edges(axis, range(stop, axis.outputs, width), width),
+    ]
+
+
+def _edges(axis: Axis, starts: range, width: int) -> Iterator[Run]:
+    for start in starts:
+        yield Run(start=start, tiles=1, width=min(width, axis.outputs - start), interior=False)
 
 
 def rolled_column_runs(axis: Axis, width: int) -> list[Run]:
     """The same where taps are loops: edges in tiles as narrow as they can be, since each output has its own taps."""
     narrow = axis.down
-    starts = [start for start in range(0, axis.outputs, narrow) if axis.is_interior(start, width)]
+    starts = axis.interior_starts(width, step=narrow)
     tiles = 0 if not starts else (starts[-1] - starts[0]) // width + 1
     first = starts[0] if starts else axis.outputs
     edges = [(0, first), (first + tiles * width, axis.outputs)]

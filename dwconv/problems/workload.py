@@ -137,6 +137,11 @@ class Workload:
         return len(self.input_size)
 
     @property
+    def is_row(self) -> bool:
+        """Whether it is 1-D: images and kernels of height 1, which stays so."""
+        return self.axes == 2 and self.input_size[0] == self.output_size[0] == self.kernel[0] == 1
+
+    @property
     def out_channels(self) -> int:
         return self.channels * self.multiplier
 

@@ -45,7 +45,11 @@ def bests_of_similar(workload: Workload, records: Iterable[TuningRecord], *, cou
 
 
 def _comparable(one: Workload, other: Workload) -> bool:
-    return (one.pass_, one.layout, one.axes) == (other.pass_, other.layout, other.axes)
+    return _sort(one) == _sort(other)
+
+
+def _sort(workload: Workload) -> tuple[object, ...]:
+    return workload.pass_, workload.layout, workload.axes, workload.is_row
 
 
 def _distance(one: Workload, other: Workload) -> float:

@@ -10,7 +10,7 @@ import math
 from dwconv.problems.workload import PASSES, Workload
 from dwconv.schedules.space import Config
 
-_WORDS = ("none", "kw", "taps", "scratch", "images", "channels", "planes", "cached", "streamed")
+_WORDS = ("none", "kw", "taps", "scratch", "images", "channels", "planes", "cached", "streamed", "group")
 """Values of knobs that are words; others are orders of loops, told apart by their letters."""
 
 

@@ -70,6 +70,16 @@ def test_the_dry_run_counts_what_is_untuned(tmp_path, capsys):
     assert "about 0.2 minutes" in capsys.readouterr().out
 
 
+def test_layers_of_one_dimension_are_those_of_networks_that_it_lists(tmp_path, capsys):
+    log = TuningLog(tmp_path / "log.jsonl")
+    arguments = ["--dims", "1", "--layout", "nhwc", "--seconds", "0", "--log", str(log.path)]
+    assert main(["cpu", "--dry-run", *arguments]) == 0
+    layers = cpu._layers("1")
+    assert f"{3 * len(layers)} of {3 * len(layers)} passes are untuned" in capsys.readouterr().out
+    assert {max(layer.kernel for layer in layers), min(layer.kernel for layer in layers)} == {128, 4}
+    assert all(workload.is_row for layer in layers for workload in layer.workloads(dtype="float32", layout="nchw"))
+
+
 def test_without_seconds_what_is_untuned_stays_so(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(cpu, "with_limits", lambda target: target)
     options = ["--seconds", "0", "--first", "1", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]

@@ -64,12 +64,6 @@ def test_the_default_leaves_work_for_every_thread() -> None:
     assert -(-7 // config.block_h) >= 2 * TARGET.threads
 
 
-def test_a_long_row_alone_is_shared_out_by_channels() -> None:
-    workload = layer(256, (1, 500), (1, 31), padding=((0, 0), (15, 15)), batch=1)
-    config = some_configs(workload, 0)[0]
-    assert workload.channels // config.block_c >= 2 * TARGET.threads
-
-
 def test_code_too_long_to_compile_is_not_in_the_space() -> None:
     workload = layer(64, (28, 28), (31, 31), padding=((15, 15), (15, 15)))
     for pass_ in PASSES:

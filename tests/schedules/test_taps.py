@@ -141,3 +141,27 @@ def test_full_source_loops_meet_a_tap_in_every_turn(workload: Workload, tiles: i
             for out, first, step in loop.meetings
         ]
         assert sorted(found) == sorted((at, out, tap) for at, met in axis.reads(width).items() for out, tap in met)
+
+
+@given(workloads(), st.integers(1, 6))
+@settings(max_examples=300)
+def test_runs_are_those_that_a_walk_from_tile_to_tile_finds(workload: Workload, tiles: int) -> None:
+    for axis in (Axis.of_convolution(workload, 1), Axis.of_input_gradient(workload, 1)):
+        width, walked = tiles * axis.down, list[tuple[int, int, bool]]()
+        for start in range(0, axis.outputs, width):
+            met = [axis.origin(start) + at for at in axis.reads(width)]
+            interior = start + width <= axis.outputs and all(0 <= at < axis.inputs for at in met)
+            assert axis.is_interior(start, width) == interior
+            walked.append((start, min(width, axis.outputs - start), interior))
+        runs = column_runs(axis, width)
+        assert [
+            (run.start + tile * run.width, run.width, run.interior) for run in runs for tile in range(run.tiles)
+        ] == walked
+        assert sum(run.interior for run in runs) <= 1
+
+
+def test_a_long_row_is_not_walked() -> None:
+    row = Workload(pass_="fprop", batch=1, channels=1, input_size=(1, 1 << 40), kernel=(1, 4), padding=((0, 0), (3, 0)))
+    for axis in (Axis.of_convolution(row, 1), Axis.of_input_gradient(row, 1)):
+        for runs in (column_runs(axis, 4), rolled_column_runs(axis, 4)):
+            assert sum(run.tiles * run.width for run in runs) == 1 << 40 and len(runs) <= 6

@@ -76,6 +76,15 @@ def shuffle(values: Sequence[Expr], lanes: Sequence[int]) -> Expr:
     return bind("shuffled", tirx.Shuffle(list(values), [int32(lane) for lane in lanes]))
 
 
+def lanes_from(vectors: Vectors, column: Expr, first: Expr, stop: Expr) -> Expr:
+    """Which lanes of the vector from ``column`` on are columns from ``first`` up to ``stop``, which nobody knows when
+    compiling. One comparison: where AVX2 stands in for AVX-512, LLVM 22 loads other lanes than a conjunction of two
+    names, if one of them is partly known."""
+    unsigned = "uint32" if vectors.lanes == 1 else f"uint32x{vectors.lanes}"
+    beyond, count = vectors.span(int32(column) - int32(first)), int32(stop) - int32(first)
+    return tirx.reinterpret(unsigned, beyond) < tirx.reinterpret(unsigned, vectors.everywhere(count))
+
+
 def _lanes_between(vectors: Vectors, first: int, stop: int) -> Expr:
     lane = vectors.span(0)
     live = lane < vectors.everywhere(int32(stop))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dwconv.schedules.cpu.shared.blocks import RowCut
+from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, inside, least, most, serial, when
 from dwconv.schedules.taps import Axis, Run
 
@@ -26,6 +27,26 @@ def live_outputs(axis: Axis, tap: Expr, among: OutputRange) -> OutputRange:
     return OutputRange(first, stop)
 
 
+@dataclass(frozen=True)
+class Meeting:
+    """The outputs that meet an input at some of several taps, and among them, one after the other, those that do at
+    all of them."""
+
+    any: OutputRange
+    inner: OutputRange
+
+
+def meeting_outputs(axis: Axis, taps: RegisterTaps, among: OutputRange) -> Meeting:
+    """Those ``among`` outputs that meet kernel columns ``taps``, neighbours the first of which is a turn of a loop."""
+    first, last = (live_outputs(axis, tap, among) for tap in (taps.kw, taps.kw + taps.width - 1))
+    # A tap that none of them meets has its place beyond all of them.
+    start = bind("any_first", least(least(first.first, last.first), among.stop))
+    stop = bind("any_stop", most(start, least(most(first.stop, last.stop), among.stop)))
+    inner = bind("inner_first", least(most(first.first, last.first), stop))
+    inner_stop = bind("inner_stop", most(inner, least(least(first.stop, last.stop), stop)))
+    return Meeting(any=OutputRange(start, stop), inner=OutputRange(inner, inner_stop))
+
+
 def tile_rows(cut: RowCut, top: Expr) -> Iterator[Expr]:
     """A loop over the tiles of the block that begins at row ``top``: the first row of each."""
     tiles: Expr = ceil_div(min(cut.block_rows, cut.rows), cut.tile_h)
@@ -40,11 +61,44 @@ def has_row(cut: RowCut, top: Expr, row: int) -> Expr:
     return True if row == 0 or cut.rows % cut.tile_h == 0 else top + row < cut.rows
 
 
-def tile_columns(runs: list[Run]) -> Iterator[tuple[Expr, Run]]:
-    """Loops over the tiles of a row, edges and interior: the first column of each."""
-    for run in runs:
-        for tile in serial("tile_w", run.tiles):
-            yield bind("column", run.start + tile * run.width), run
+@dataclass(frozen=True)
+class ColumnBlock:
+    """One of ``count`` blocks of the columns of a row, by its number. Each has as many of the interior tiles; what is
+    before them belongs to the first block, what is behind them to the last."""
+
+    number: Expr
+    count: int
+
+    def tiles(self, tiles: int) -> tuple[Expr, Expr]:
+        """Which of as many tiles in a row are its own, as the bounds of a loop."""
+        each = -(-tiles // self.count)
+        first = bind("first_tile", least(self.number * each, tiles))
+        return first, bind("stop_tile", least(first + each, tiles))
+
+    def outputs(self, columns: int) -> OutputRange:
+        """Its columns, where tiles may begin anywhere."""
+        if self.count == 1:
+            return OutputRange(0, columns)
+        return OutputRange(*self.tiles(columns))
+
+
+WHOLE_ROW = ColumnBlock(0, 1)
+
+
+def tile_columns(runs: list[Run], block: ColumnBlock = WHOLE_ROW, *, cell: int = 1) -> Iterator[tuple[Expr, Run]]:
+    """Loops over the tiles of a block of a row, edges and interior: the first column of each or, where ``cell`` columns
+    are one, its first cell."""
+    interior = next((at for at, run in enumerate(runs) if run.interior), len(runs))
+    for at, run in enumerate(runs):
+        if block.count == 1:
+            is_here, tiles = True, (0, run.tiles)
+        elif run.interior:
+            is_here, tiles = True, block.tiles(run.tiles)
+        else:
+            is_here, tiles = block.number == (0 if at < interior else block.count - 1), (0, run.tiles)
+        with when(is_here):
+            for tile in serial("tile_w", *tiles):
+                yield bind("column", run.start // cell + tile * (run.width // cell)), run
 
 
 def planes_met(depths: Axis, depth: Expr) -> Iterator[tuple[Expr, Expr]]:

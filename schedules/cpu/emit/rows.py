@@ -53,8 +53,9 @@ class Rows(Protocol):
 class Row(Protocol):
     """A row of a plane, as far as a vector of results reads it."""
 
-    def load(self, at: int) -> Expr | None:
-        """The columns that the results meet ``at`` columns from their origin; None where all of them are padding."""
+    def load(self, at: Any) -> Expr | None:
+        """The columns that the results meet ``at`` columns from their origin; None where all of them are padding. An
+        expression only where a part of a row is staged."""
         ...
 
 

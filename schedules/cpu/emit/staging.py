@@ -6,11 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.emit.lanes import load_columns, split_by_phase
+from tvm import tirx
+
+from dwconv.schedules.cpu.emit.lanes import lanes_from, load_columns, split_by_phase
 from dwconv.schedules.cpu.emit.rows import Plane, Row
+from dwconv.schedules.cpu.emit.storage import load, load_lanes
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import scratch
-from dwconv.schedules.emit import Expr, bind, least, most, serial, store
+from dwconv.schedules.emit import Expr, bind, least, most, serial, store, when
 from dwconv.schedules.taps import Axis
 
 
@@ -122,6 +125,74 @@ class StagedRow:
         over, phase = divmod(at + staging.left, staging.phases)
         place = self.plane * staging.phases + phase
         return self.rows.planes.memory[place, self.row - self.rows.top, staging.vectors.span(self.cell + over)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanStaging:
+    """How a part of a row of each of some planes lies in scratch memory, a row that has no other beside it and is read
+    without a stride. Zeros stand where the part is padding."""
+
+    vectors: Vectors
+    axis: Axis
+    planes: int
+    pitch: int
+    """Columns of a part, in whole vectors."""
+
+    @classmethod
+    def of(cls, columns: Axis, *, vectors: Vectors, results: int, planes: int) -> SpanStaging:
+        """For what so many neighbouring results read."""
+        pitch = _round_up(columns.spanned(_round_up(results, vectors.lanes))[1], vectors.lanes)
+        return cls(vectors=vectors, axis=columns, planes=planes, pitch=pitch)
+
+    def allocate(self) -> StagedSpan:
+        """Emits scratch memory of this task."""
+        return StagedSpan(self, scratch("staged", self.planes, self.pitch), 0)
+
+
+@dataclass(frozen=True)
+class StagedSpan:
+    """The scratch memory of a task; once it is filled, with what results from ``first`` on read."""
+
+    staging: SpanStaging
+    memory: Any
+    first: Expr
+
+    def fill(self, tensor: Any, plane: Plane, first: Expr) -> StagedSpan:
+        """Copies what the results from column ``first`` on read, of the planes from ``plane`` on."""
+        staging, vectors = self.staging, self.staging.vectors
+        start = bind("start", first + staging.axis.spanned(1)[0])
+        for number in serial("plane", staging.planes):
+            row = plane.next(number).row(0)
+            for vector in serial("vector", staging.pitch // vectors.lanes):
+                column = bind("source_column", start + vector * vectors.lanes)
+                is_whole = tirx.all(column >= 0, column + vectors.lanes <= staging.axis.inputs)
+                with when(is_whole):
+                    store(self.memory, load(tensor, *row, vectors.span(column)), number, vectors.slot(vector))
+                with when(tirx.Not(is_whole)):
+                    live = lanes_from(vectors, column, 0, staging.axis.inputs)
+                    store(self.memory, load_lanes(tensor, live, *row, column), number, vectors.slot(vector))
+        return StagedSpan(staging, self.memory, first)
+
+    def row(self, number: Expr, row: Expr, cell: Expr) -> Row:
+        return StagedPart(self, number, cell)
+
+    def at_depth(self, depth: Expr) -> StagedSpan:
+        """Only planes of 2-D are staged."""
+        return self
+
+
+@dataclass(frozen=True)
+class StagedPart:
+    """A part of a row in scratch memory."""
+
+    span: StagedSpan
+    plane: Expr
+    cell: Expr
+
+    def load(self, at: Expr) -> Expr:
+        staging = self.span.staging
+        column = self.cell - self.span.first + at - staging.axis.spanned(1)[0]
+        return self.span.memory[self.plane, staging.vectors.span(column)]
 
 
 def _round_up(size: int, multiple: int) -> int:

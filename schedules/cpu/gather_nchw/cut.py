@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import RowCut
+from dwconv.schedules.cpu.shared.blocks import RowCut, column_blocks
 from dwconv.schedules.cpu.shared.planes import loads_per_read, row_runs
 from dwconv.schedules.cpu.shared.registers import column_lanes
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Run, full_source_loops
+from dwconv.schedules.taps import Axis, Run, full_source_loops
 
 FEW_WEIGHTS = 9
 """So many weights of a channel are loaded once for all of its plane, and kept in registers."""
@@ -45,6 +46,25 @@ class Cut:
         return RowCut(rows=self.work.rows.outputs, block_h=self.config.block_h, tile_h=self.config.tile_h)
 
     @property
+    def column_blocks(self) -> int:
+        """Blocks of columns, of a single row."""
+        return column_blocks(self.config, self.work.axes)
+
+    @property
+    def stages_span(self) -> bool:
+        """Whether what is copied to scratch memory is what a block of a row reads, padding and all."""
+        is_part = self.column_blocks > 1 or self.config.unroll == "none"
+        return self.config.stage == "scratch" and is_part
+
+    @property
+    def block_columns(self) -> int:
+        """Columns of a block, in whole tiles, at most."""
+        runs = self.column_runs
+        whole = sum(run.tiles for run in runs if run.interior)
+        tiles = -(-whole // self.column_blocks) + sum(run.tiles for run in runs if not run.interior)
+        return int(tiles * runs[0].width)
+
+    @property
     def column_runs(self) -> list[Run]:
         width = self.config.vectors_w * self.lanes * self.work.columns.down
         return row_runs(self.work.columns, width, stage=self.config.stage)
@@ -63,6 +83,8 @@ class Cut:
         """Floats of the source that a task holds in scratch memory, about."""
         if self.config.stage == "none":
             return 0
+        if self.stages_span:
+            return int(self.work.fan_in * self.work.columns.spanned(self.block_columns)[1])
         _, rows = self.work.rows.spanned(self.rows.block_rows)
         nearest, farthest = self.work.columns.reach
         width = self.work.columns.inputs + 2 * self.lanes + farthest - nearest
@@ -74,12 +96,20 @@ class Cut:
         return _code_size(self)
 
 
+def loop_period(columns: Axis, lanes: int) -> int:
+    """Taps from one to the next that reads whole vectors of columns further on."""
+    return lanes // math.gcd(lanes, columns.step)
+
+
 @cache
 def _code_size(cut: Cut) -> int:
     work, tile_h, runs = cut.work, cut.config.tile_h, cut.column_runs
     vectors = sum(map(cut.vectors_in, runs))
     reads = work.columns.reads(work.columns.down)
     loads = len(reads) * loads_per_read(work.columns, stage=cut.config.stage)
+    if cut.config.unroll == "none":  # a few taps, whole vectors of columns apart, in two loops over the others
+        apart = work.columns.taps // loop_period(work.columns, cut.lanes) + 1
+        return int(2 * vectors * (2 * apart + 2))
     if cut.config.unroll == "kw":
         loops = full_source_loops(work.rows, tile_h)
         rows_read, meetings = len(loops), sum(len(loop.meetings) for loop in loops)

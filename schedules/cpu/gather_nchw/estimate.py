@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut
+from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut, loop_period
 from dwconv.schedules.cpu.shared.axis_work import AxisWork, live_pairs, row_tiles
 from dwconv.schedules.cpu.shared.cost import ACTIVATED, CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.planes import row_runs
@@ -38,7 +38,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     planes = workload.batch * work.depths.outputs * work.channels
     groups = planes // work.fan_out
     met = workload.batch * live_pairs(work.depths) * work.channels  # pairs of a plane of the result and of the source
-    threads, blocks = threads_of(config, target), cut.rows.blocks
+    threads, blocks = threads_of(config, target), cut.rows.blocks * cut.column_blocks
     tasks = -(-groups // config.planes) * blocks
     tiles = planes * down.tiles * across.tiles
     products = met * work.fan_in * down.products * phase_products * across.vectors
@@ -53,6 +53,8 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     weights = met * blocks * taps if held else products * across.tiles / across.vectors
     stores = planes * rows.outputs * columns.down * across.vectors
     scratch = _scratch(cut, groups=groups, tasks=tasks)
+    if config.unroll == "none":
+        each = replace(each, loads=each.loads * _shared_reads(cut))
     widened = read * across.vectors * each.loads if in_place else scratch.loads
     loops = LOOP_TURNS * work.fan_in * _loops(rows, config.tile_h) if config.unroll == "kw" else 1
     return CpuWork(
@@ -108,6 +110,9 @@ def _traffic(
 def _scratch(cut: Cut, *, groups: int, tasks: int) -> ScratchWork:
     if cut.config.stage == "none":
         return ScratchWork()
+    if cut.stages_span:
+        fills = groups * cut.column_blocks
+        return ScratchWork(scratches=tasks, fills=fills, copied=fills * cut.scratch_elements / cut.lanes)
     work, spanned = cut.work, cut.work.rows.spanned(cut.rows.block_rows)[1]
     return ScratchWork.of(
         work.columns,
@@ -117,6 +122,13 @@ def _scratch(cut: Cut, *, groups: int, tasks: int) -> ScratchWork:
         rows_filled=work.fan_in * min(spanned, work.rows.inputs),
         rows_held=work.fan_in * spanned,
     )
+
+
+def _shared_reads(cut: Cut) -> float:
+    """Vectors that are loaded for each product, with taps in loops: a turn of them shares what it reads."""
+    taps, vectors = cut.work.columns.taps, cut.config.vectors_w
+    apart = max(1, taps // loop_period(cut.work.columns, cut.lanes))
+    return float((vectors + apart - 1) / (vectors * apart))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit.loops import tile_rows
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
-from dwconv.schedules.cpu.emit.staging import StagedPlanes, Staging
+from dwconv.schedules.cpu.emit.staging import SpanStaging, StagedPlanes, StagedSpan, Staging
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
@@ -28,14 +28,18 @@ from dwconv.schedules.taps import Run
 def schedule_gather(cut: Cut) -> s_tir.Schedule:
     """Parameters: source (n, C, H, W), w (weights, KH, KW), bias (C′) if there is one, dy (n, C′, OH, OW) if the
     epilogue takes it, result (n, C′, OH, OW); in 3-D with depths before heights."""
-    work, planes, blocks = cut.work, cut.config.planes, cut.rows.blocks
+    work, planes, column_blocks = cut.work, cut.config.planes, cut.column_blocks
+    blocks = cut.rows.blocks * column_blocks
     groups, depths = work.channels // work.fan_out, work.depths.outputs
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         tensors = PlaneTensors.arguments(work, Vectors(cut.cells, cut.lanes), n)
         for task in parallel("task", ceil_div(n * (groups * depths), planes) * blocks):
-            top = bind("top", task % blocks * cut.rows.block_rows) if blocks > 1 else 0
-            block = RowBlock.allocate(tensors, cut, top)
+            top = bind("top", task % blocks // column_blocks * cut.rows.block_rows) if cut.rows.blocks > 1 else 0
+            columns = WHOLE_ROW
+            if column_blocks > 1:
+                columns = ColumnBlock(bind("block", task % column_blocks), column_blocks)
+            block = RowBlock.allocate(tensors, cut, top, columns)
             for turn in serial("plane", planes):
                 number = bind("number", task // blocks * planes + turn)
                 with when(True if planes == 1 else number < n * (groups * depths)):
@@ -46,18 +50,25 @@ def schedule_gather(cut: Cut) -> s_tir.Schedule:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of results from ``top`` on, in one plane after the other, and the scratch memory for them."""
+    """Rows of results from ``top`` on, or a block of the columns of a single one, in one plane after the other, and the
+    scratch memory for them."""
 
     tensors: PlaneTensors
     cut: Cut
     top: Expr
-    staged: StagedPlanes | None
+    columns: ColumnBlock
+    staged: StagedPlanes | StagedSpan | None
     """None where the source is read in place."""
 
     @classmethod
-    def allocate(cls, tensors: PlaneTensors, cut: Cut, top: Expr) -> RowBlock:
+    def allocate(cls, tensors: PlaneTensors, cut: Cut, top: Expr, columns: ColumnBlock) -> RowBlock:
         if cut.config.stage == "none":
-            return cls(tensors, cut, top, None)
+            return cls(tensors, cut, top, columns, None)
+        if cut.stages_span:
+            span = SpanStaging.of(
+                cut.work.columns, vectors=tensors.vectors, results=cut.block_columns, planes=cut.work.fan_in
+            )
+            return cls(tensors, cut, top, columns, span.allocate())
         staging = Staging.of(
             cut.work.rows,
             cut.work.columns,
@@ -65,7 +76,7 @@ class RowBlock:
             block_rows=cut.rows.block_rows,
             planes=cut.work.fan_in,
         )
-        return cls(tensors, cut, top, staging.allocate())
+        return cls(tensors, cut, top, columns, staging.allocate())
 
     def sum_group(self, image: Expr, group: Expr, depth: Expr) -> None:
         """The results of one group of the convolution: they read the same planes of the source."""
@@ -92,12 +103,13 @@ class RowBlock:
         rows = self.cut.work.rows
         if self.staged is None:
             return InPlace(self.tensors.vectors, self.cut.work.columns, self.tensors.source, first)
+        if isinstance(self.staged, StagedSpan):
+            run = self.cut.column_runs[0]
+            tile, _ = self.columns.tiles(run.tiles if run.interior else 0)
+            return self.staged.fill(self.tensors.source, first, bind("first_column", tile * run.width))
         top = bind("source_top", rows.origin(self.top) + rows.spanned(1)[0])
         return self.staged.fill(self.tensors.source, first, top)
 
     def _tile_cells(self) -> Iterator[tuple[Expr, Run]]:
         """Loops over the tiles of a row, edges and interior: the first cell of each."""
-        down = self.cut.work.columns.down
-        for run in self.cut.column_runs:
-            for tile in serial("tile_w", run.tiles):
-                yield bind("column", run.start // down + tile * (run.width // down)), run
+        return tile_columns(self.cut.column_runs, self.columns, cell=self.cut.work.columns.down)

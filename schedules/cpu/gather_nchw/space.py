@@ -5,7 +5,8 @@ from __future__ import annotations
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import Cut
-from dwconv.schedules.cpu.shared.blocks import block_heights, tile_sizes
+from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_width, tile_sizes, width_knob
+from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
 from dwconv.schedules.cpu.shared.registers import column_lanes, sum_registers, vector_count
 from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit, sums_in_registers
@@ -22,9 +23,10 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
         Knob("stage", ["none"] if work.axes.is_3d else ["none", "scratch"]),
         Knob("planes", [1, 2, 4, 8, 16]),
         Knob("block_h", block_heights(rows.outputs, multiple=rows.down)),
+        width_knob(work.axes),
         Knob("tile_h", tile_sizes((1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), rows)),
         Knob("vectors_w", [count for count in (1, 2, 3, 4, 7) if count <= row_vectors(work, target)]),
-        Knob("unroll", ["taps", "kw"] if rows.taps > 1 else ["taps"]),
+        Knob("unroll", unrolling(work)),
         *thread_knobs(workload, target),
         rules=gather_rules(work, target),
         preferred={
@@ -32,8 +34,21 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
             **preferred_staging(work),
             "block_h": preferred_rows(work, batch=workload.batch * work.depths.outputs, threads=target.threads),
             **preferred_tile(work, target),
+            **(preferred_row(work, workload, target) if work.axes.is_row else {}),
         },
     )
+
+
+def unrolling(work: Gather) -> list[str]:
+    """Which taps are unrolled: all, or those of a kernel row; of a wide kernel of a single row, some of it."""
+    if work.rows.taps > 1:
+        return ["taps", "kw"]
+    return ["taps", "none"] if spans_rows(work) and work.columns.taps >= WIDE_KERNEL else ["taps"]
+
+
+def spans_rows(work: Gather) -> bool:
+    """Whether a part of a row can be copied to scratch memory."""
+    return work.axes.is_row and work.columns.up == work.columns.down == 1
 
 
 def row_vectors(work: Gather, target: CpuTarget) -> int:
@@ -48,6 +63,14 @@ def gather_rules(work: Gather, target: CpuTarget) -> list[Rule]:
 
     return [
         TILE_WITHIN_BLOCK,
+        Rule(
+            "taps in loops read scratch memory",
+            lambda config: config.unroll == "none" and config.stage == "none",
+        ),
+        Rule(
+            "blocks of columns with a stride are read in place",
+            lambda config: config.stage != "none" and cut(config).column_blocks > 1 and not spans_rows(work),
+        ),
         Rule(
             "planes one after the other share nothing but scratch memory",
             lambda config: config.planes > 1 and config.stage == "none" and config.unroll == "taps",
@@ -73,6 +96,16 @@ def preferred_rows(work: Gather, *, batch: int, threads: int) -> int:
     planes = batch * (work.channels // work.fan_out)
     blocks = max(1, -(-4 * threads // planes))
     return max(1, work.rows.outputs // blocks)
+
+
+def preferred_row(work: Gather, workload: Workload, target: CpuTarget) -> dict[str, Value]:
+    """Where images are single rows: of a wide kernel as many vectors side by side as find registers for what they read
+    beside their sums."""
+    planes = workload.batch * (work.channels // work.fan_out)
+    block = {"block_w": preferred_width(work.axes, tasks=planes, threads=target.threads)}
+    if "none" in unrolling(work):
+        return {**block, "stage": "scratch", "planes": 1, "unroll": "none", "vectors_w": 7}
+    return {**block, "stage": "none", "planes": 1, "unroll": "taps", "vectors_w": 4 if work.columns.up == 1 else 2}
 
 
 def preferred_tile(work: Gather, target: CpuTarget) -> dict[str, Value]:

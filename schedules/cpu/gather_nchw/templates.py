@@ -5,7 +5,9 @@ Level two: a register tile is `tile_h` rows × `vectors_w` vectors of neighbouri
 strided gradient, its sums in registers.
 `stage`: rows of the source are read in place, or first copied to scratch memory with zeros at both sides. Where there
 is a stride, columns are split by phase, in registers or when they are copied. `unroll`: all taps, or those of a kernel
-row ("kw"). In 3-D each tile sums over the planes of the source that it meets, rows read in place.
+row ("kw"). In 3-D each tile sums over the planes of the source that it meets, rows read in place. In 1-D a task is
+`block_w` columns of a single row; of a wide kernel, taps whole vectors apart are unrolled ("none"): what one of them
+reads for a vector of results the next reads for its neighbour.
 
 fprop:
 

@@ -14,7 +14,7 @@ from dwconv.schedules.cpu.emit.rows import Plane, Rows
 from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument
-from dwconv.schedules.cpu.gather_nchw.cut import Cut
+from dwconv.schedules.cpu.gather_nchw.cut import Cut, loop_period
 from dwconv.schedules.cpu.gather_nchw.weights import ChannelWeights
 from dwconv.schedules.emit import Expr, bind, inside, serial, turns_inside, when
 from dwconv.schedules.gather import Gather
@@ -66,7 +66,11 @@ class PlaneTile:
         """Computes and stores the results of the tile."""
         columns = self.cut.work.columns
         sums = Accumulators(self.tensors.vectors, self.cut.config.tile_h, columns.down, self._vectors_w)
-        add_rows = self._add_rows_in_loops if self.cut.config.unroll == "kw" else self._add_rows_unrolled
+        add_rows = {
+            "taps": self._add_rows_unrolled,
+            "kw": self._add_rows_in_loops,
+            "none": self._add_taps_in_loops,
+        }[self.cut.config.unroll]
         own = 0 if self.plane.depth is None else self.plane.depth
         for kd, depth in planes_met(self.cut.work.depths, own):
             add_rows(sums, self.source.at_depth(depth), weights.at_tap(kd))
@@ -94,6 +98,27 @@ class PlaneTile:
                 for turn in serial("turn", *turns_inside(first, loop.delta, loop.count, size=rows.inputs)):
                     pairs = [(out, bind("kh", kh + turn * step)) for out, kh, step in loop.meetings]
                     self._add_row(sums, source, weights, m, first + turn * loop.delta, pairs)
+
+    def _add_taps_in_loops(self, sums: Accumulators, source: Rows, weights: ChannelWeights) -> None:
+        """Of a single row: loops over taps, each turn with those that lie whole vectors of columns apart. What one of
+        them reads for a vector of results the next reads for its neighbour: it is loaded once."""
+        columns, lanes = self.cut.work.columns, self.tensors.vectors.lanes
+        period = loop_period(columns, lanes)
+        apart = columns.step * period // lanes  # vectors
+        whole, left = divmod(columns.taps, period)
+        for m in serial("m", self.cut.work.fan_in):
+            row = source.row(m, 0, self.cell)
+            for first, stop, count in ((0, left, whole + 1), (left, period, whole)):
+                for kw in serial("kw", first, stop if count else first):
+                    column = bind("tap_column", kw * columns.step + columns.shift)
+                    values: dict[int, Expr] = {}
+                    for turn in range(count):
+                        weight = weights.vector(m, 0, kw + turn * period)
+                        for v in range(self._vectors_w):
+                            at = v + turn * apart
+                            if at not in values:
+                                values[at] = bind("value", row.load(column + at * lanes))
+                            sums.add((0, 0, v), values[at] * weight)
 
     def _add_row(
         self,

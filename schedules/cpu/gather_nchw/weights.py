@@ -51,9 +51,9 @@ class ChannelWeights:
                     self.loaded[kh, kw] = self.vector(0, kh, kw)
         return self
 
-    def vector(self, m: Expr, kh: Expr, kw: int) -> Expr:
+    def vector(self, m: Expr, kh: Expr, kw: Expr) -> Expr:
         """The weight for the ``m``-th plane of the source."""
-        if isinstance(kh, int) and (kh, kw) in self.loaded:
+        if isinstance(kh, int) and isinstance(kw, int) and (kh, kw) in self.loaded:
             return self.loaded[kh, kw]
         at = self.work.axes.index(self.kd, kh, kw)
         return bind("weight", self.vectors.everywhere(self.w[(self.first + m, *at)]))

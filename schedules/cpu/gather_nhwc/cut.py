@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.blocks import RowCut
+from dwconv.schedules.cpu.shared.blocks import RowCut, column_blocks
 from dwconv.schedules.cpu.shared.code_size import RowCode, load_cost
 from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
 from dwconv.schedules.gather import Gather
@@ -34,6 +34,16 @@ class Cut:
     @property
     def rows(self) -> RowCut:
         return RowCut(rows=self.work.rows.outputs, block_h=self.config.block_h, tile_h=self.config.tile_h)
+
+    @property
+    def column_blocks(self) -> int:
+        """Blocks of columns, of a single row."""
+        return column_blocks(self.config, self.work.axes)
+
+    @property
+    def block_columns(self) -> int:
+        """Columns of a block, about."""
+        return -(-self.work.columns.outputs // self.column_blocks)
 
     @property
     def block_vectors(self) -> int:

@@ -51,7 +51,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     weights, spilled = _weight_loads(cut, tiles=height * across.tiles, rows_read=rows_read, products=products)
     stores = planes * vectors * rows.outputs * columns.outputs
     turns = met * groups * across.tiles * work.fan_in * rows_read * (1 if unroll != "none" else columns.taps)
-    threads, tasks = threads_of(config, target), planes * cut.rows.blocks * channel_blocks
+    threads, tasks = threads_of(config, target), planes * cut.rows.blocks * cut.column_blocks * channel_blocks
     kernels = work.weights * math.prod(work.axes.taps)
     return CpuWork(
         tasks=tasks,
@@ -99,7 +99,7 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
     vector_bytes = float(work.itemsize) * cut.lanes * work.source_channels / work.channels
     taken = {
         "h": (rows.spanned(config.tile_h)[1], rows.spanned(cut.rows.block_rows)[1]),
-        "w": (columns.spanned(config.tile_w)[1], columns.inputs),
+        "w": (columns.spanned(config.tile_w)[1], _columns_read(cut)),
         "c": (config.vectors_c * vector_bytes, cut.block_vectors * vector_bytes),
     }  # by a tile, by a task
 
@@ -121,6 +121,8 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
     again_h = taken["h"][0] * rows.down / (config.tile_h * rows.up) - 1
     again_w = taken["w"][0] * columns.down / (config.tile_w * columns.up) - 1
     again_block = cut.rows.blocks * taken["h"][1] / max(1, rows.inputs) - 1 if cut.rows.blocks > 1 else 0.0
+    if cut.column_blocks > 1:
+        again_block = cut.column_blocks * taken["w"][1] / columns.inputs - 1
     streamed = config.to_dict().get("store") == "streamed"
     weights = 4.0 * cut.lanes * math.prod(work.axes.taps) * work.fan_in  # of a vector of channels
     times = -(-rows.outputs // config.tile_h) if order.index("c") > order.index("h") else cut.rows.blocks
@@ -132,7 +134,7 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
         moved(source * max(0.0, again_d), work.depths.taps * source / (workload.batch * work.depths.inputs)),
         moved(source * max(0.0, again_h), touched("h") * fold),  # rows that tiles above and below share
         moved(source * max(0.0, again_w), touched("w") * fold),  # columns that tiles side by side share
-        moved(source * max(0.0, again_block), mine),  # rows that tasks share
+        moved(source * max(0.0, again_block), mine),  # rows, or columns, that tasks share
         # A line that is stored is read first, unless it is streamed; then it always goes to memory.
         moved(result, float("inf")) if streamed else moved(2 * result, mine),
         moved(result if work.reads_dy else 0.0, mine),
@@ -141,6 +143,12 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
             held_bytes=cut.block_vectors * weights + (touched(order[order.index("c") - 1]) if order[0] != "c" else 0.0),
         ),
     )
+
+
+def _columns_read(cut: Cut) -> int:
+    """By a task."""
+    columns = cut.work.columns
+    return columns.inputs if cut.column_blocks == 1 else columns.spanned(cut.block_columns)[1]
 
 
 def _sizes(work: Gather) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit.loops import tile_columns, tile_rows
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, tile_columns, tile_rows
 from dwconv.schedules.cpu.emit.vectors import Vectors
 from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
@@ -37,13 +37,15 @@ def schedule_gather(cut: Cut, *, streamed_above: int | None) -> s_tir.Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class PixelTask:
-    """Rows of one plane from ``top`` on, in the block of channels that begins with vector ``first_vector``."""
+    """Rows of one plane from ``top`` on, or a block of the columns of a single one, in the block of channels that
+    begins with vector ``first_vector``."""
 
     tensors: PixelTensors
     cut: Cut
     image: Expr
     depth: Expr
     top: Expr
+    columns: ColumnBlock
     first_vector: Expr
 
     def tiles(self) -> Iterator[PixelTile]:
@@ -51,7 +53,7 @@ class PixelTask:
         vectors, config = self.tensors.vectors, self.cut.config
         loops = {
             "h": lambda: tile_rows(self.cut.rows, self.top),
-            "w": lambda: tile_columns(self.cut.column_runs),
+            "w": lambda: tile_columns(self.cut.column_runs, self.columns),
             "c": lambda: vectors.several(self.first_vector, self.cut.block_vectors, at_a_time=config.vectors_c),
         }
         for at in nest(config.order, loops):
@@ -69,14 +71,26 @@ class PixelTask:
 
 
 def tasks(tensors: PixelTensors, cut: Cut, n: Expr) -> Iterator[PixelTask]:
-    """Shares out images × depths × blocks of rows × blocks of channels over the threads."""
-    row_blocks, channel_blocks, stream = cut.rows.blocks, cut.channel_blocks, tensors.stream
+    """Shares out images × depths × blocks of rows, or of columns × blocks of channels over the threads."""
+    column_blocks, channel_blocks, stream = cut.column_blocks, cut.channel_blocks, tensors.stream
+    row_blocks = cut.rows.blocks * column_blocks
     depths = cut.work.depths.outputs
     with stream.defined() if stream else contextlib.nullcontext():
         for task in parallel("task", n * (depths * row_blocks * channel_blocks)):
             image, depth = divided(bind("image", task // (row_blocks * channel_blocks)), depths)
-            top = bind("top", task // channel_blocks % row_blocks * cut.rows.block_rows)
+            columns = WHOLE_ROW
+            if column_blocks > 1:
+                columns = ColumnBlock(bind("block", task // channel_blocks % column_blocks), column_blocks)
+            top = bind("top", task // channel_blocks % row_blocks // column_blocks * cut.rows.block_rows)
             first_vector = task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0
-            yield PixelTask(tensors=tensors, cut=cut, image=image, depth=depth, top=top, first_vector=first_vector)
+            yield PixelTask(
+                tensors=tensors,
+                cut=cut,
+                image=image,
+                depth=depth,
+                top=top,
+                columns=columns,
+                first_vector=first_vector,
+            )
         if stream:
             stream.fence()

@@ -1,11 +1,18 @@
-"""How rows are cut into blocks, one for a task, and these into register tiles. No TVM here."""
+"""How rows, or the columns of a single one, are cut into blocks, one for a task, and these into register tiles. No TVM
+here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.space import Config, Knob
+from dwconv.schedules.taps import Axes, Axis
+
+LEAST_WIDTH = 64
+"""Columns of a block, at least."""
+LONG_WIDTH = 16384
+"""Columns of a block to start from, at most: rows that are longer make tasks enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +37,32 @@ def block_heights(rows: int, *, multiple: int = 1) -> list[int]:
     """Rows of a block to choose from: all, a half, a quarter, an eighth, and a few small numbers."""
     sizes = {rows, -(-rows // 2), -(-rows // 4), -(-rows // 8), 4, 8, 14, 28}
     return sorted({-(-size // multiple) * multiple for size in sizes if size <= rows})
+
+
+def width_knob(axes: Axes, *, least: int = LEAST_WIDTH) -> Knob:
+    """Columns of a block, where images are single rows: all, a half, … and a few numbers that caches hold, down to
+    ``least``. Of several rows, blocks are rows."""
+    columns = axes.columns.outputs
+    sizes = {columns, *(-(-columns // parts) for parts in (2, 4, 8, 16)), 16, 32, 64, 256, 1024, 4096, 16384}
+    widths = sorted(size for size in sizes if least <= size <= columns)
+    return Knob("block_w", widths if axes.is_row and len(widths) > 1 else [], absent=columns)
+
+
+def column_blocks(config: Config, axes: Axes) -> int:
+    """Blocks of columns. They share out the tiles of a row: each takes as many of those in the interior."""
+    columns = axes.columns.outputs
+    width = config.to_dict().get("block_w", columns)
+    assert isinstance(width, int)
+    return -(-columns // width)
+
+
+def preferred_width(axes: Axes, *, tasks: int, threads: int, most: int = LONG_WIDTH, least: int = LEAST_WIDTH) -> int:
+    """Columns of a block that leave every thread four tasks, if whole rows make ``tasks`` of them, and no more than
+    ``most``, which stay in a cache."""
+    columns = axes.columns.outputs
+    wanted = min(most, columns // -(-4 * threads // tasks))
+    widths = [int(width) for width in width_knob(axes, least=least).values] or [columns]
+    return max((width for width in widths if width <= wanted), default=widths[0])
 
 
 def preferred_block(rows: int, *, batch: int, threads: int) -> int:

@@ -12,6 +12,9 @@ from dwconv.schedules.taps import WIDTH, Axis, Run, column_runs
 WIDEST_KERNEL = 128
 """Kernel columns are unrolled; beyond this width that is too much code."""
 
+WIDEST_ROW = 256
+"""Those of a kernel of one row, without a stride, may be a loop."""
+
 LARGEST_STRIDE = 4
 """Columns are interleaved from so many phases at most."""
 
@@ -27,8 +30,9 @@ def plane_misfit(workload: Workload, _: CpuTarget) -> str | None:
     """Why the NCHW templates of the CPU cannot run a workload; None if they can."""
     if workload.layout != "nchw":
         return f"it is for nchw, the workload is {workload.layout}"
-    if workload.kernel[WIDTH] > WIDEST_KERNEL:
-        return f"kernel_w={workload.kernel[WIDTH]} is beyond {WIDEST_KERNEL}"
+    widest = WIDEST_ROW if workload.is_row and workload.stride[WIDTH] == 1 else WIDEST_KERNEL
+    if workload.kernel[WIDTH] > widest:
+        return f"kernel_w={workload.kernel[WIDTH]} is beyond {widest}"
     if workload.stride[WIDTH] > LARGEST_STRIDE:
         return f"stride_w={workload.stride[WIDTH]} is beyond {LARGEST_STRIDE}"
     return None

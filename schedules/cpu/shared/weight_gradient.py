@@ -68,6 +68,22 @@ class WeightGradient:
         return [(kw, min(group_kw, self.columns.taps - kw)) for kw in range(0, self.columns.taps, group_kw)]
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """``count`` pieces of ``size`` each, one after the other, the first at ``first``."""
+
+    first: int
+    count: int
+    size: int
+
+
+def pieces(size: int, piece: int) -> list[Pieces]:
+    """``size`` in whole pieces, and one of what is left."""
+    whole, left = divmod(size, piece)
+    found = [Pieces(0, whole, piece)] if whole else []
+    return [*found, Pieces(whole * piece, 1, left)] if left else found
+
+
 @dataclass(frozen=True, kw_only=True)
 class RegisterTaps:
     """The taps that are summed in registers at the same time: ``height`` × ``width`` from (kh, kw) on, or none; all of

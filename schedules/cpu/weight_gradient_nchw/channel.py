@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dwconv.schedules.cpu.emit.lanes import load_columns, total
-from dwconv.schedules.cpu.emit.loops import OutputRange, live_outputs
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange, live_outputs, tile_columns
 from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
 from dwconv.schedules.cpu.emit.staging import StagedPlanes, Staging
 from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators
 from dwconv.schedules.cpu.emit.words import scratch
 from dwconv.schedules.cpu.shared.planes import row_runs
-from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
+from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, pieces
 from dwconv.schedules.cpu.weight_gradient_nchw.tile import PlaneInputs, PlanePair
 from dwconv.schedules.emit import Expr, bind, serial, store
 from dwconv.schedules.taps import Axes
@@ -62,8 +62,11 @@ class ChannelGradient:
             staged = staging.allocate()
         return cls(inputs=inputs, kd=kd, staged=staged, totals=totals)
 
-    def sum_images(self, channel: Expr, images: tuple[Expr, Expr], results: ChannelResults) -> None:
-        """The gradients of ``channel`` over the images from the first up to the second of ``images``."""
+    def sum_images(
+        self, channel: Expr, images: tuple[Expr, Expr], results: ChannelResults, columns: ColumnBlock
+    ) -> None:
+        """The gradients of ``channel`` over the images from the first up to the second of ``images``, or over a block
+        of their columns."""
         inputs, cut = self.inputs, self.inputs.cut
         block_h, vectors = cut.config.block_h, inputs.vectors
         sums = Accumulators(vectors, inputs.rows.taps, inputs.columns.taps) if cut.is_one_group else None
@@ -72,9 +75,9 @@ class ChannelGradient:
             for x, dy in self._planes(image, channel):
                 for block in serial("block", cut.blocks):
                     top = bind("top", block * block_h)
-                    planes = PlanePair(inputs=inputs, source=self._read(x, top), dy=dy)
+                    planes = PlanePair(inputs=inputs, source=self._read(x, top), dy=dy, columns=columns)
                     if bias is not None:
-                        add_gradient(bias, inputs, dy, top)
+                        add_gradient(bias, inputs, dy, top, columns)
                     self._add_block(sums, planes, top)
         if bias is not None:
             results.store_bias(total(vectors, bias[(0,)]), channel)
@@ -108,6 +111,13 @@ class ChannelGradient:
 
     def _tap_groups(self) -> Iterator[RegisterTaps]:
         """Groups of kernel rows are a loop, and what is left over; those of kernel columns follow each other."""
+        cut = self.inputs.cut
+        if cut.unroll == "group":
+            for columns in pieces(cut.work.columns.taps, cut.config.group_kw):
+                for turn in serial("kw", columns.count):
+                    kw = bind("first_kw", columns.first + turn * columns.size)
+                    yield RegisterTaps(kh=0, height=1, kw=kw, width=columns.size)
+            return
         for rows in self.inputs.cut.row_groups:
             for turn in serial("kh", rows.count):
                 for kw, width in self.inputs.cut.column_groups:
@@ -121,7 +131,8 @@ class ChannelGradient:
                 yield kh, kw, value
             return
         for row in serial("kh", self.inputs.rows.taps):
-            for kw in range(self.inputs.columns.taps):
+            taps = self.inputs.columns.taps
+            for kw in serial("kw", taps) if self.inputs.cut.unroll == "group" else range(taps):
                 yield row, kw, bind("value", self.totals[row, kw, self.inputs.vectors.span(0)])
 
     def _read(self, plane: Plane, top: Expr) -> Rows:
@@ -137,14 +148,14 @@ def sum_bias(inputs: PlaneInputs, channel: Expr, images: tuple[Expr, Expr], resu
     for image in serial("image", *images):
         for depth in serial("depth", cut.work.depths.outputs):
             for block in serial("block", cut.blocks):
-                add_gradient(bias, inputs, Plane(image, channel, depth), bind("top", block * cut.config.block_h))
+                top = bind("top", block * cut.config.block_h)
+                add_gradient(bias, inputs, Plane(image, channel, depth), top, WHOLE_ROW)
     results.store_bias(total(inputs.vectors, bias[(0,)]), channel)
 
 
-def add_gradient(bias: Accumulators, inputs: PlaneInputs, plane: Plane, top: Expr) -> None:
-    """Sums the block of dy from row ``top`` on."""
+def add_gradient(bias: Accumulators, inputs: PlaneInputs, plane: Plane, top: Expr, columns: ColumnBlock) -> None:
+    """Sums the block of dy from row ``top`` on, or a block of its columns."""
+    runs = row_runs(inputs.columns, inputs.vectors.lanes, stage="scratch")
     for row in serial("row", inputs.cut.config.block_h):
-        for run in row_runs(inputs.columns, inputs.vectors.lanes, stage="scratch"):
-            for tile in serial("tile_w", run.tiles):
-                column = run.start + tile * run.width
-                bias.add((0,), load_columns(inputs.vectors, inputs.dy, plane.row(top + row), column))
+        for column, _ in tile_columns(runs, columns):
+            bias.add((0,), load_columns(inputs.vectors, inputs.dy, plane.row(top + row), column))

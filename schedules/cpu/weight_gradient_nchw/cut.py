@@ -7,20 +7,12 @@ from functools import cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
+from dwconv.schedules.cpu.shared.blocks import column_blocks
 from dwconv.schedules.cpu.shared.planes import loads_per_read
 from dwconv.schedules.cpu.shared.registers import column_lanes
-from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
+from dwconv.schedules.cpu.shared.weight_gradient import Pieces, WeightGradient, pieces
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import column_runs
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """``count`` pieces of ``size`` each, one after the other, the first at ``first``."""
-
-    first: int
-    count: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -45,14 +37,24 @@ class Cut:
         return self.work.rows.outputs // int(self.config.block_h)
 
     @property
+    def column_blocks(self) -> int:
+        """Blocks of columns, of a single row."""
+        return column_blocks(self.config, self.work.axes)
+
+    @property
+    def unroll(self) -> str:
+        """Which kernel columns are unrolled: all ("kw"), or those of a group, which is a turn of a loop ("group")."""
+        return str(self.config.to_dict().get("unroll", "kw"))
+
+    @property
     def row_tiles(self) -> list[Pieces]:
         """The tiles of a block: whole ones, and one of the rows that are left."""
-        return _pieces(self.config.block_h, self.config.tile_h)
+        return pieces(self.config.block_h, self.config.tile_h)
 
     @property
     def row_groups(self) -> list[Pieces]:
         """Kernel rows that are summed at the same time: whole groups, and one of what is left."""
-        return _pieces(self.work.rows.taps, self.config.group_kh)
+        return pieces(self.work.rows.taps, self.config.group_kh)
 
     @property
     def column_groups(self) -> list[tuple[int, int]]:
@@ -77,15 +79,11 @@ class Cut:
         return _code_size(self)
 
 
-def _pieces(size: int, piece: int) -> list[Pieces]:
-    whole, left = divmod(size, piece)
-    pieces = [Pieces(0, whole, piece)] if whole else []
-    return [*pieces, Pieces(whole * piece, 1, left)] if left else pieces
-
-
 @cache
 def _code_size(cut: Cut) -> int:
     rows, columns = cut.work.rows, cut.work.columns
+    if cut.unroll == "group":  # tiles, and those of the two edges, where lanes are masked
+        return sum(1 + 2 * width + 2 * (6 * width) for width in {width for _, width in cut.column_groups})
     runs, loads_each = len(column_runs(columns, cut.lanes)), loads_per_read(columns, stage=cut.config.stage)
     code = 0
     for group in cut.row_groups:

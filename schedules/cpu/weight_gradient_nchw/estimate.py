@@ -27,7 +27,8 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     images, taps, threads = workload.batch * work.channels, math.prod(work.axes.taps), threads_of(config, target)
     planes = images * live_pairs(work.depths)  # pairs of a plane of dy and one of x
     by_planes = config.parallel == "planes"
-    tasks = images if by_planes else work.channels
+    parts = images * cut.column_blocks if by_planes else 0
+    tasks = parts or work.channels
     across, groups = column_tiles(columns, lanes), _tap_groups(cut)
     met = live_pairs(rows)  # pairs of a row of dy and a kernel row
     products = planes * met * columns.taps * across.tiles
@@ -37,13 +38,15 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     each, scratch = ReadWork.of(columns, lanes=lanes, stage=config.stage), _scratch(cut, planes=planes, tasks=tasks)
     # At an edge, lanes of x are loaded with a mask; lanes that do not count are cleared, in x and in the dy it meets.
     masks = x_rows * across.edges if config.stage == "none" else 0.0
-    if columns.outputs > lanes:
+    if cut.unroll == "group":  # beside what meets no padding, in each block
+        masks = 4.0 * planes * cut.column_blocks * columns.taps * (2 + config.group_kw / lanes)
+    elif columns.outputs > lanes:
         masks += (x_rows + planes * met * columns.taps) * across.edges
     # The dy of a tile that find no register are loaded by the multiply-adds.
     sums, registers = config.group_kh * config.group_kw, vector_registers(target)
     spilled = min(1.0, max(0, sums + config.tile_h + 2 - registers) / config.tile_h)
     # Sums of several groups wait in memory; in the end the lanes of all are added up, halves to halves.
-    waiting = 0 if cut.is_one_group else planes * cut.blocks * rows.taps * columns.taps
+    waiting = 0 if cut.is_one_group else planes * cut.blocks * cut.column_blocks * rows.taps * columns.taps
     halvings = 2 * tasks * taps * (lanes.bit_length() - 1)
     dy_lines = 1.0 if columns.outputs % lanes == 0 else lines_of_columns(lanes)
     widened = x_rows * across.tiles * each.loads if config.stage == "none" else scratch.loads
@@ -71,7 +74,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         scratches=scratch.scratches,
         fills=scratch.fills,
         # What images give is added number by number, several at a time.
-        alone_slots=0.5 * images * taps / (threads if together else 1) if by_planes else 0.0,
+        alone_slots=0.5 * parts * taps / (threads if together else 1) if by_planes else 0.0,
         regions=1 + together,
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock
 from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.words import argument, parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
@@ -34,42 +35,58 @@ def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
             for channel in parallel("channel", channels):
                 sum_channel(inputs, channel, (0, n), ChannelResults(work.axes, dw, dbias))
         else:
-            partial = argument("workspace", (n, *work.weight_shape))
-            partial_bias = argument("workspace_1", (n, channels)) if work.bias else None
-            for task in parallel("task", n * channels):
-                image, channel = bind("image", task // channels), bind("channel", task % channels)
-                results = ChannelResults(work.axes, partial, partial_bias, (image,))
-                sum_channel(inputs, channel, (image, image + 1), results)
-            add_images(partial, dw, n)
+            blocks = cut.column_blocks
+            parts = (n,) if blocks == 1 else (n, blocks)
+            partial = argument("workspace", (*parts, *work.weight_shape))
+            partial_bias = argument("workspace_1", (*parts, channels)) if work.bias else None
+            for task in parallel("task", n * (blocks * channels)):
+                image, channel = bind("image", task // (blocks * channels)), bind("channel", task % channels)
+                block = ColumnBlock(bind("block", task // channels % blocks), blocks) if blocks > 1 else WHOLE_ROW
+                at = (image,) if blocks == 1 else (image, block.number)
+                results = ChannelResults(work.axes, partial, partial_bias, at)
+                sum_channel(inputs, channel, (image, image + 1), results, block)
+            add_images(partial, dw, n, blocks)
             if work.bias:
-                add_images(partial_bias, dbias, n)
+                add_images(partial_bias, dbias, n, blocks)
     return s_tir.Schedule(builder.get())
 
 
-def sum_channel(inputs: PlaneInputs, channel: Expr, images: tuple[Expr, Expr], results: ChannelResults) -> None:
-    """The gradients of ``channel`` over the images from the first up to the second of ``images``."""
+def sum_channel(
+    inputs: PlaneInputs,
+    channel: Expr,
+    images: tuple[Expr, Expr],
+    results: ChannelResults,
+    columns: ColumnBlock = WHOLE_ROW,
+) -> None:
+    """The gradients of ``channel`` over the images from the first up to the second of ``images``, or over a block of
+    their columns."""
     work = inputs.cut.work
     if work.axes.is_3d and work.bias:  # which meets other planes of dy than any of the taps
         sum_bias(inputs, channel, images, results)
     for kd in serial("kd", work.depths.taps):
-        ChannelGradient.allocate(inputs, kd).sum_images(channel, images, results)
+        ChannelGradient.allocate(inputs, kd).sum_images(channel, images, results, columns)
 
 
-def add_images(partial: Any, result: Any, n: Expr) -> None:
-    """In the order of the images, whichever thread summed them: the same bits every time."""
+def add_images(partial: Any, result: Any, n: Expr, blocks: int) -> None:
+    """In the order of the images, and of the blocks of each, whichever thread summed them: the same bits every time."""
+
+    def at(part: Expr) -> tuple[Expr, ...]:
+        return (part,) if blocks == 1 else (part // blocks, part % blocks)
+
+    parts = n * blocks
     channels, *taps = (int(size) for size in result.shape)
     loop = parallel if channels * math.prod(taps) > PARALLEL_SUMS else serial
     for channel in loop("channel", channels):
         if result.dtype != "float32":  # which would round every sum: they stay where those of the first image are
-            for image in serial("image", 1, n):
-                for at in taps_of(taps):
-                    total = partial[(0, channel, *at)] + partial[(image, channel, *at)]
-                    store(partial, total, 0, channel, *at)
-            for at in taps_of(taps):
-                store_rounded(result, partial[(0, channel, *at)], channel, *at)
+            for part in serial("image", 1, parts):
+                for tap in taps_of(taps):
+                    total = partial[(*at(0), channel, *tap)] + partial[(*at(part), channel, *tap)]
+                    store(partial, total, *at(0), channel, *tap)
+            for tap in taps_of(taps):
+                store_rounded(result, partial[(*at(0), channel, *tap)], channel, *tap)
             continue
-        for at in taps_of(taps):
-            store(result, tirx.FloatImm("float32", 0.0), channel, *at)
-        for image in serial("image", n):
-            for at in taps_of(taps):
-                store(result, result[(channel, *at)] + partial[(image, channel, *at)], channel, *at)
+        for tap in taps_of(taps):
+            store(result, tirx.FloatImm("float32", 0.0), channel, *tap)
+        for part in serial("image", parts):
+            for tap in taps_of(taps):
+                store(result, result[(channel, *tap)] + partial[(*at(part), channel, *tap)], channel, *tap)

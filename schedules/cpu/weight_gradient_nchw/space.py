@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
+from dwconv.schedules.cpu.shared.blocks import preferred_width, width_knob
+from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.cpu.shared.planes import SMALL_KERNEL, scratch_within_cache
 from dwconv.schedules.cpu.shared.registers import sum_registers
 from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit
 from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 
 
 def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
@@ -24,9 +26,11 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
         Knob("parallel", ["channels", "planes"]),
         Knob("stage", ["none", "scratch"]),
         Knob("block_h", [rows.outputs // part for part in divisors(rows.outputs, most=8)][::-1]),
+        width_knob(work.axes),
         Knob("group_kh", range(1, min(rows.taps, 8) + 1)),
         Knob("group_kw", widths),
         Knob("tile_h", [size for size in (1, 2, 3, 4, 5, 6, 7, 8) if size <= rows.outputs]),
+        Knob("unroll", ["kw", "group"] if has_groups(work) else [], absent="kw"),
         *thread_knobs(workload, target),
         rules=weight_gradient_rules(work, target),
         preferred={
@@ -37,8 +41,28 @@ def weight_gradient_space(name: str, workload: Workload, target: CpuTarget) -> C
             "group_kh": max(1, registers // widths[-1]),
             "group_kw": widths[-1],
             "tile_h": 4,
+            **(preferred_row(work, workload, target) if work.axes.is_row else {}),
         },
     )
+
+
+def preferred_row(work: WeightGradient, workload: Workload, target: CpuTarget) -> dict[str, Value]:
+    """Where images are single rows: in blocks, unless there are channels for all threads."""
+    columns, tasks = work.columns.outputs, workload.batch * work.channels
+    by_planes = work.channels < 4 * target.threads
+    width = preferred_width(work.axes, tasks=tasks, threads=target.threads) if by_planes else columns
+    if not has_groups(work):
+        return {"block_w": width}
+    return {"block_w": width, "stage": "none", "unroll": "group" if work.columns.taps >= MANY_TAPS else "kw"}
+
+
+MANY_TAPS = 64
+"""From so many on, a kernel of one row starts from groups in a loop: unrolled, they are long code."""
+
+
+def has_groups(work: WeightGradient) -> bool:
+    """Whether groups of kernel columns may be a loop: those of a wide kernel of a single row, without a stride."""
+    return work.axes.is_row and work.columns.up == 1 and work.columns.taps >= WIDE_KERNEL
 
 
 def group_widths(taps_w: int, *, most: int) -> list[int]:
@@ -51,7 +75,7 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
     def cut(config: Config) -> Cut:
         return Cut(work, config, target)
 
-    registers = sum_registers(target)
+    registers, taps_w = sum_registers(target), work.columns.taps
     return [
         Rule(
             f"more sums and dy than {registers + 4} registers",
@@ -61,6 +85,18 @@ def weight_gradient_rules(work: WeightGradient, target: CpuTarget) -> list[Rule]
             ),
         ),
         TILE_WITHIN_BLOCK,
+        Rule(
+            "tasks that own channels make no partial sums and no blocks of columns",
+            lambda config: config.parallel == "channels" and cut(config).column_blocks > 1,
+        ),
+        Rule(
+            "more partial sums than dy has numbers",
+            lambda config: cut(config).column_blocks > 1 and cut(config).column_blocks * taps_w > work.columns.outputs,
+        ),
+        Rule(
+            "blocks of columns, and groups of taps in a loop, read x in place",
+            lambda config: config.stage != "none" and (cut(config).column_blocks > 1 or cut(config).unroll == "group"),
+        ),
         Rule(
             "rows in blocks save nothing where x is read in place, once",
             lambda config: config.stage == "none" and config.block_h != work.rows.outputs and cut(config).is_one_group,

@@ -4,6 +4,8 @@ Level one, `parallel="channels"`: a task owns one channel in all images, and the
 `parallel="planes"`: a task is one channel of one image; what the images give is then added in order.
 Level two: `tile_h` rows × one vector of dy stay in registers, with the sums of `group_kh` × `group_kw` taps.
 `stage`: `block_h` rows of x are read in place, or first copied to scratch memory, columns split by phase.
+In 1-D a task by planes is `block_w` columns of a single row, and the groups of a wide kernel may be a loop
+(`unroll="group"`).
 
     x, kw columns on              dy                         registers
     ┌─────────────────┐           ┌────────────┐             ┌──────┬──────┬──────┐

@@ -6,14 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.emit.lanes import keep, load_columns, total
-from dwconv.schedules.cpu.emit.loops import tile_columns
-from dwconv.schedules.cpu.emit.rows import Plane, Rows
+from dwconv.schedules.cpu.emit.lanes import keep, lanes_from, load_columns, total
+from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
+from dwconv.schedules.cpu.emit.rows import InPlace, Plane, Rows
+from dwconv.schedules.cpu.emit.storage import load_lanes
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nchw.cut import Cut
-from dwconv.schedules.emit import Expr, bind, inside, serial, when
+from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, serial, when
 from dwconv.schedules.taps import Axis, column_runs
 
 
@@ -59,8 +60,10 @@ class PlaneInputs:
         stop = min(lanes, columns.outputs - column, -((nearest - columns.inputs) // columns.up))
         return None if (first, stop) == (0, lanes) else (first, stop)
 
-    def total(self, value: Expr, kw: int) -> Expr:
+    def total(self, value: Expr, kw: Expr) -> Expr:
         """The sum of the lanes that count, of a vector that tap ``kw`` summed up."""
+        if self.cut.unroll == "group":  # no others were added
+            return total(self.vectors, value)
         at = self.columns.step * kw + self.columns.shift
         return total(self.vectors, keep(self.vectors, value, self.live(0, at) if self.is_one_vector else None))
 
@@ -72,15 +75,60 @@ class PlanePair:
     inputs: PlaneInputs
     source: Rows
     dy: Plane
+    columns: ColumnBlock
+    """Which of the columns of dy count."""
 
     def add_rows(self, sums: Accumulators, taps: RegisterTaps, top: Expr) -> None:
         """Adds what the block of rows from ``top`` on gives to ``taps``."""
+        if self.inputs.cut.unroll == "group":
+            self._add_group(sums, taps)
+            return
         runs = column_runs(self.inputs.columns, self.inputs.vectors.lanes)
         for tiles in self.inputs.cut.row_tiles:
             for turn in serial("tile_h", tiles.count):
                 row = bind("row", top + tiles.first + turn * tiles.size)
-                for column, _ in tile_columns(runs):
+                for column, _ in tile_columns(runs, self.columns):
                     self._add_tile(sums, taps, row, tiles.size, column)
+
+    def _add_group(self, sums: Accumulators, taps: RegisterTaps) -> None:
+        """Adds what a block of a single row gives to a group of kernel columns, the first of which is a turn of a loop:
+        vectors of dy that meet no padding, and beside them vectors of which each tap has lanes of its own."""
+        inputs, columns, lanes = self.inputs, self.inputs.columns, self.inputs.vectors.lanes
+        within = self.columns.outputs(columns.outputs)
+        meeting = meeting_outputs(columns, taps, within)
+        inner = meeting.inner
+        whole = bind("whole", (inner.stop - inner.first) // lanes)
+        for stop, first in ((inner.first, meeting.any.first), (meeting.any.stop, inner.first + whole * lanes)):
+            first = bind("edge_first", first)
+            for turn in serial("edge", ceil_div(stop - first, lanes)):
+                column = bind("column", first + turn * lanes)
+                end = bind("end", least(column + lanes, stop))
+                for b in range(taps.width):
+                    live = live_outputs(columns, taps.kw + b, OutputRange(column, end))
+                    self._add_lanes(sums, b, taps.kw + b, column, live)
+        for turn in serial("tile_w", whole):
+            column = bind("column", inner.first + turn * lanes)
+            dy = bind("dy_value", load_columns(inputs.vectors, inputs.dy, self.dy.row(0), column))
+            for b in range(taps.width):
+                x = load_columns(inputs.vectors, inputs.x, self._x.row(0), column + self._shift(taps.kw + b))
+                sums.add((0, b), x * dy)
+
+    def _add_lanes(self, sums: Accumulators, b: int, kw: Expr, column: Expr, live: OutputRange) -> None:
+        """The ``live`` ones of the vector of dy from ``column`` on: nothing else is touched."""
+        inputs = self.inputs
+        lanes = lanes_from(inputs.vectors, column, live.first, live.stop)
+        dy = load_lanes(inputs.dy, lanes, *self.dy.row(0), column)
+        x = load_lanes(inputs.x, lanes, *self._x.row(0), column + self._shift(kw))
+        sums.add((0, b), x * dy)
+
+    @property
+    def _x(self) -> Plane:
+        """The plane of x, which a group of kernel columns reads in place."""
+        assert isinstance(self.source, InPlace)
+        return self.source.first
+
+    def _shift(self, kw: Expr) -> Expr:
+        return kw * self.inputs.columns.step + self.inputs.columns.shift
 
     def _add_tile(self, sums: Accumulators, taps: RegisterTaps, row: Expr, height: int, column: Expr) -> None:
         """The tile of ``height`` rows of dy from (``row``, ``column``) on."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
+from dwconv.schedules.cpu.shared.blocks import column_blocks
 from dwconv.schedules.cpu.shared.code_size import RowCode, load_cost
 from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, vector_count
 from dwconv.schedules.cpu.shared.weight_gradient import WeightGradient
@@ -37,6 +38,11 @@ class Cut:
     def row_blocks(self) -> int:
         """Blocks of rows of dy in an image."""
         return -(-self.work.rows.outputs // int(self.config.block_h))
+
+    @property
+    def column_blocks(self) -> int:
+        """Blocks of columns, of a single row."""
+        return column_blocks(self.config, self.work.axes)
 
     @property
     def tile_h(self) -> int:
@@ -77,6 +83,10 @@ class Cut:
         config, load = self.config, load_cost(self.work.multiplier)
         if config.unroll == "none":
             return int(config.vectors_c * (2 + load))
+        if config.unroll == "group":  # tiles, and two edges where columns go one by one
+            widths = {width for _, width in self.column_groups}
+            edges = 3 * sum(widths) * (2 + load)
+            return int(config.vectors_c * (edges + sum((load + config.tile_w) * (width + 1) for width in widths)))
         whole, left = divmod(self.vectors, config.vectors_c)
         vectors = config.vectors_c * (whole > 0) + left
         kernel_rows = 1 if config.group_kh == 1 else self.work.rows.taps

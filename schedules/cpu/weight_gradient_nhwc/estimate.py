@@ -83,6 +83,8 @@ class _Across:
         if cut.config.unroll == "none":  # every product is a turn of a loop, and loads both
             products = column_tiles(columns, 1).products
             return cls(groups=columns.taps, tiles=products, outputs=products, reads=products, products=products)
+        if cut.config.unroll == "group":
+            return cls._of_groups(cut)
         parts = [column_tiles(columns.part(kw, width), cut.config.tile_w) for kw, width in cut.column_groups]
         return cls(
             groups=len(parts),
@@ -91,6 +93,23 @@ class _Across:
             reads=sum(part.reads for part in parts),
             products=sum(part.products for part in parts),
         )
+
+    @classmethod
+    def _of_groups(cls, cut: Cut) -> _Across:
+        """Tiles in the interior of each group; beside it, and where a tile does not fit in, dy one by one."""
+        columns, width = cut.work.columns, cut.config.tile_w
+        tiles = outputs = reads = products = 0
+        for kw, taps in cut.column_groups:
+            part = columns.part(kw, taps)
+            met = column_tiles(part, 1).products
+            inner = len(part.interior_starts(1, step=1)) - cut.column_blocks * (width // 2)
+            whole = max(0, inner) // width
+            beside = met - whole * width * taps  # products of dy that go one by one, each with an x of its own
+            tiles += whole + beside // taps
+            outputs += whole * width + beside // taps
+            reads += whole * len(part.reads(width)) + beside
+            products += met
+        return cls(groups=len(cut.column_groups), tiles=tiles, outputs=outputs, reads=reads, products=products)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +136,7 @@ class _Sharing:
             tasks = cut.vectors // int(config.vectors_c)
             share = largest_share(tasks, threads)
             return cls(tasks=tasks, share=share, blocks=1, stores=results * cut.lanes)  # stored lane by lane
-        tasks, blocks = int(config.tasks), cut.row_blocks
+        tasks, blocks = int(config.tasks), cut.row_blocks * cut.column_blocks
         units = batch * cut.work.depths.outputs * blocks
         sums, partial = units * results, tasks * results
         # The last tasks may have fewer units than others, or none.
@@ -144,7 +163,7 @@ def _traffic(cut: Cut, sharing: _Sharing, *, workload: Workload, threads: int) -
     block_h = int(config.block_h)
     spanned = rows.spanned(block_h)[1]
     # What the vectors that are summed together touch, in a block of rows or in all images.
-    block = (spanned * columns.inputs / work.multiplier + block_h * columns.outputs) * run * fold
+    block = (spanned * columns.inputs / work.multiplier + block_h * columns.outputs) * run * fold / cut.column_blocks
     block *= 1 if config.parallel == "images" else workload.batch * work.depths.outputs
     later = block * -(-cut.vectors // config.vectors_c)  # until the neighbouring channels have their turn
     group_kw = 1 if config.unroll == "none" else cut.group_kw

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.emit.loops import OutputRange
+from dwconv.schedules.cpu.emit.loops import WHOLE_ROW, ColumnBlock, OutputRange
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, parallel
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
@@ -46,15 +46,16 @@ def sum_by_channels(reader: PixelReader, results: WeightResults, n: Expr) -> Non
             sums = TapSums(vectors, taps, vectors_c)
             for image in serial("image", n):
                 for planes in reader.planes(taps, image, OutputRange(0, cut.work.depths.outputs)):
-                    reader.add_rows(sums, planes, OutputRange(0, cut.work.rows.outputs), owned)
+                    reader.add_rows(sums, planes, OutputRange(0, cut.work.rows.outputs), WHOLE_ROW, owned)
             for tap, v, value in sums.items():
                 results.store(value, owned[v].number, tap)
 
 
 def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: Expr) -> None:
-    """A task goes through its share of the row blocks of all planes, and sums up all results of its own."""
+    """A task goes through its share of the blocks of all planes, and sums up all results of its own."""
     cut, vectors, tasks = reader.cut, reader.vectors, reader.cut.config.tasks
-    rows, block_h, blocks = cut.work.rows.outputs, cut.config.block_h, cut.row_blocks
+    rows, block_h, column_blocks = cut.work.rows.outputs, cut.config.block_h, cut.column_blocks
+    blocks = cut.row_blocks * column_blocks
     depths = cut.work.depths.outputs
     for task in parallel("task", tasks):
         for number in serial("number", results.count):
@@ -64,14 +65,17 @@ def sum_by_images(reader: PixelReader, results: WeightResults, partial: Any, n: 
         first = bind("first", least(task * share, n * (depths * blocks)))
         for unit in serial("unit", first, least(first + share, n * (depths * blocks))):
             image, depth = divided(bind("image", unit // blocks), depths)
-            top = unit % blocks * block_h if blocks > 1 else 0
+            top = unit % blocks // column_blocks * block_h if cut.row_blocks > 1 else 0
+            columns = WHOLE_ROW
+            if column_blocks > 1:
+                columns = ColumnBlock(bind("block", unit % column_blocks), column_blocks)
             block = OutputRange(bind("top", top), bind("bottom", least(top + block_h, rows)))
             for numbers in vectors.several(0, vectors.count, at_a_time=cut.config.vectors_c):
                 together = vectors.numbered(numbers)
                 for taps in tap_groups(cut):
                     for planes in reader.planes(taps, image, OutputRange(depth, depth + 1)):
                         sums = TapSums(vectors, taps, len(together))
-                        reader.add_rows(sums, planes, block, together)
+                        reader.add_rows(sums, planes, block, columns, together)
                         for tap, v, value in sums.items():
                             at = (task, results.number(tap), vectors.slot(together[v].number))
                             store(partial, partial[at] + value, *at)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dwconv.schedules.cpu.emit.loops import OutputRange, live_outputs, tile_columns
+from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
 from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import argument, prefetch
@@ -38,6 +38,8 @@ class GradientTile:
     reads: list[tuple[Expr, list[tuple[int, int]]]]
     """Columns of x from where the first column of the tile meets tap 0, with the (output, tap) pairs of each."""
     vectors: list[NumberedVector]
+    is_edge: bool = False
+    """Whether some of these columns may be padding, which others is not known when compiling."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,35 +68,82 @@ class PixelReader:
             x_depth = axes.depths.origin(depth) + axes.depths.shift + taps.kd * axes.depths.step
             yield Planes(x=(image, *axes.index(x_depth)), dy=(image, *axes.index(depth)))
 
-    def add_rows(self, sums: TapSums, planes: Planes, block: OutputRange, vectors: list[NumberedVector]) -> None:
-        """Adds what the rows of a block give; of a single kernel row, only those that it meets."""
+    def add_rows(
+        self, sums: TapSums, planes: Planes, block: OutputRange, columns: ColumnBlock, vectors: list[NumberedVector]
+    ) -> None:
+        """Adds what the rows of a block give, or a block of the columns of one; of a single kernel row, only those
+        rows that it meets."""
         taps = sums.taps
         if taps.is_one_row:
             block = live_outputs(self.cut.work.rows, taps.kh, block)
-        tiles = self._tiles if isinstance(taps.kw, int) else self._pixels
-        for tile in tiles(taps, planes, block, vectors):
+        if self.cut.config.unroll == "group" and taps.height:
+            tiles = self._group_tiles
+        else:
+            tiles = self._tiles if isinstance(taps.kw, int) else self._pixels
+        for tile in tiles(taps, planes, block, columns, vectors):
             if self.cut.prefetch:
                 self._prefetch(taps, tile)
             self._add(sums, tile)
 
     def _pixels(
-        self, taps: RegisterTaps, planes: Planes, block: OutputRange, vectors: list[NumberedVector]
+        self,
+        taps: RegisterTaps,
+        planes: Planes,
+        block: OutputRange,
+        within: ColumnBlock,
+        vectors: list[NumberedVector],
     ) -> Iterator[GradientTile]:
         """Loops over the dy that a single tap, whose column is a turn of a loop, meets."""
         columns = self.cut.work.columns
         reads: list[tuple[Expr, list[tuple[int, int]]]] = [(taps.kw * columns.step + columns.shift, [(0, 0)])]
         for row in serial("row", block.first, block.stop):
-            live = live_outputs(columns, taps.kw, OutputRange(0, columns.outputs))
+            live = live_outputs(columns, taps.kw, within.outputs(columns.outputs))
             for column in serial("column", live.first, live.stop):
                 yield GradientTile(planes=planes, top=row, left=column, height=1, width=1, reads=reads, vectors=vectors)
 
+    def _group_tiles(
+        self,
+        taps: RegisterTaps,
+        planes: Planes,
+        block: OutputRange,
+        within: ColumnBlock,
+        vectors: list[NumberedVector],
+    ) -> Iterator[GradientTile]:
+        """Loops over the dy that a group of taps, whose first column is a turn of a loop, meets: tiles of those that
+        meet no padding, and one by one those beside them, which may."""
+        columns, width = self.cut.work.columns, self.cut.config.tile_w
+        shift = taps.kw * columns.step + columns.shift
+
+        def tile(row: Expr, left: Expr, size: int, *, is_edge: bool) -> GradientTile:
+            met = dataclasses.replace(columns, taps=taps.width, shift=0).reads(size)
+            reads: list[tuple[Expr, list[tuple[int, int]]]] = [(shift + at, pairs) for at, pairs in met.items()]
+            return GradientTile(
+                planes=planes, top=row, left=left, height=1, width=size, reads=reads, vectors=vectors, is_edge=is_edge
+            )
+
+        for row in serial("row", block.first, block.stop):
+            meeting = meeting_outputs(columns, taps, within.outputs(columns.outputs))
+            whole = bind("whole", (meeting.inner.stop - meeting.inner.first) // width)
+            left_over = bind("left_over", meeting.inner.first + whole * width)
+            for column in serial("column", meeting.any.first, meeting.inner.first):
+                yield tile(row, column, 1, is_edge=True)
+            for turn in serial("tile_w", whole):
+                yield tile(row, bind("column", meeting.inner.first + turn * width), width, is_edge=False)
+            for column in serial("column", left_over, meeting.any.stop):
+                yield tile(row, column, 1, is_edge=True)
+
     def _tiles(
-        self, taps: RegisterTaps, planes: Planes, block: OutputRange, vectors: list[NumberedVector]
+        self,
+        taps: RegisterTaps,
+        planes: Planes,
+        block: OutputRange,
+        within: ColumnBlock,
+        vectors: list[NumberedVector],
     ) -> Iterator[GradientTile]:
         """Loops over tiles of dy, in the ``order`` of the configuration."""
         columns, config = self.cut.work.columns.part(taps.kw, taps.width), self.cut.config
         for height, rows in self._row_tiles(block):
-            loops = {"h": rows, "w": lambda: tile_columns(column_runs(columns, config.tile_w))}
+            loops = {"h": rows, "w": lambda: tile_columns(column_runs(columns, config.tile_w), within)}
             for at in nest(config.order, loops):
                 left, run = at["w"]
                 yield GradientTile(
@@ -132,11 +181,15 @@ class PixelReader:
             x_row = bind("x_row", origin + row_at)
             with when(taps.is_one_row or inside(x_row, rows.inputs)):
                 for column_at, pairs in tile.reads:
-                    for v, vector in enumerate(tile.vectors):
-                        value = self._load_x(tile.planes, x_row, columns.origin(tile.left) + column_at, vector)
-                        for row, a in row_pairs:
-                            for out, b in pairs:
-                                sums.add(a, b, v, value * gradient[row, out, v])
+                    column = columns.origin(tile.left) + column_at
+                    if tile.is_edge:
+                        column = bind("x_column", column)
+                    with when(inside(column, columns.inputs) if tile.is_edge else True):
+                        for v, vector in enumerate(tile.vectors):
+                            value = self._load_x(tile.planes, x_row, column, vector)
+                            for row, a in row_pairs:
+                                for out, b in pairs:
+                                    sums.add(a, b, v, value * gradient[row, out, v])
 
     def _prefetch(self, taps: RegisterTaps, tile: GradientTile) -> None:
         """Asks for what the tile ``prefetch`` rows below is the first to read: rows of dy, the rows of x that each of

@@ -10,9 +10,9 @@ from typing import Any
 from dwconv.schedules.cpu.emit.storage import store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument, scratch
-from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, WeightGradient
+from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps, WeightGradient, pieces
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
-from dwconv.schedules.emit import Expr, serial, store
+from dwconv.schedules.emit import Expr, bind, serial, store
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,10 @@ class Tap:
 def tap_groups(cut: Cut) -> Iterator[RegisterTaps]:
     """The taps that are summed at the same time. Those along the depth are a loop, kernel rows one by one are one,
     several at a time are unrolled. Kernel columns are unrolled, too, unless ``unroll`` is "none": then every tap is a
-    turn of a loop. For a bias one group, outside of these loops, sums dy as well."""
-    taps_h, taps_w, group_kh = cut.work.rows.taps, cut.work.columns.taps, cut.config.group_kh
-    is_rolled = cut.config.unroll == "none"
+    turn of a loop, or "group": then every group of columns is. For a bias one group, outside of these loops, sums dy
+    as well."""
+    taps_h, group_kh = cut.work.rows.taps, cut.config.group_kh
+    is_rolled = cut.config.unroll in ("none", "group")
     in_loops = is_rolled or cut.work.axes.is_3d or (group_kh == 1 and taps_h > 1)
     if cut.work.bias and in_loops:
         yield RegisterTaps(kh=0, height=0, kw=0, width=0, sums_dy=True)
@@ -37,8 +38,10 @@ def tap_groups(cut: Cut) -> Iterator[RegisterTaps]:
         for kh in serial("kh", taps_h) if group_kh == 1 else range(0, taps_h, group_kh):
             height = 1 if group_kh == 1 else min(group_kh, taps_h - kh)
             if is_rolled:
-                for kw in serial("kw", taps_w):
-                    yield RegisterTaps(kd=kd, kh=kh, height=height, kw=kw, width=1)
+                for groups in pieces(cut.work.columns.taps, cut.group_kw):
+                    for turn in serial("kw", groups.count):
+                        kw = bind("first_kw", groups.first + turn * groups.size)
+                        yield RegisterTaps(kd=kd, kh=kh, height=height, kw=kw, width=groups.size)
                 continue
             for kw, width in cut.column_groups:
                 sums_dy = cut.work.bias and not in_loops and (kh, kw) == (0, 0)

@@ -1,0 +1,165 @@
+"""CPU kernels of long 1-D layers against the reference: blocks of columns as tasks, wide kernels in loops."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from dwconv.problems import reference
+from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
+from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
+from dwconv.schedules.space import Config, ConfigSpace
+from tests.schedules.cpu_layers import TARGET, TARGETS, assert_right, built, layer, lying, run, template_of
+from tests.turns import in_turns, slow
+
+
+def row(channels: int, length: int, taps: int, padding: tuple[int, int], **other: Any) -> Workload:
+    sides = ((0, 0), padding)
+    return layer(channels, (1, length), (1, taps), padding=sides, **{"dilation": (1, 1), **other})
+
+
+ROWS = {
+    "2 taps, causal": row(20, 211, 2, (1, 0)),
+    "4 taps, causal and cropped later": row(5, 1501, 4, (3, 3), batch=1),
+    "4 taps, dilation": row(18, 333, 4, (6, 0), dilation=(1, 2)),
+    "4 taps, stride": row(16, 421, 4, (1, 2), stride=(1, 3)),
+    "31 taps, same": row(17, 403, 31, (15, 15)),
+    "31 taps, multiplier": row(4, 300, 31, (30, 0), multiplier=2, batch=1),
+    "31 taps, dilation": row(3, 317, 31, (45, 45), dilation=(1, 3)),
+    "128 taps, causal": row(6, 515, 128, (127, 0), batch=1),
+    "200 taps, beyond the row": row(3, 150, 200, (199, 199)),
+}
+
+
+QUICK: dict[str, list[tuple[Pass, Layout]]] = {
+    "2 taps, causal": [("fprop", "nhwc"), ("wgrad", "nchw")],
+    "4 taps, causal and cropped later": [("fprop", "nchw"), ("dgrad", "nhwc")],
+    "4 taps, dilation": [("wgrad", "nhwc")],
+    "31 taps, same": [("dgrad", "nhwc")],
+    "31 taps, multiplier": [("wgrad", "nchw"), ("fprop", "nchw")],
+    "31 taps, dilation": [("wgrad", "nhwc")],
+    "128 taps, causal": [("fprop", "nhwc"), ("dgrad", "nchw")],
+}
+
+
+def space_of(workload: Workload, *, vector_bytes: int = 64) -> ConfigSpace:
+    target = TARGETS[vector_bytes]
+    return template_of(workload, workload.layout, target=target).space(workload, target)
+
+
+def config_of(workload: Workload, *, in_loops: bool, vector_bytes: int = 64) -> Config:
+    """In short blocks of columns, with taps in loops or not."""
+    space = space_of(workload, vector_bytes=vector_bytes)
+    knobs = {knob.name: knob.values for knob in space.knobs}
+    start: dict[str, Any] = dict(space.default.values)
+    if "block_w" in knobs:
+        least = 1 if workload.layout == "nhwc" else workload.kernel[-1]  # else there are too many partial sums
+        start["block_w"] = next(width for width in knobs["block_w"] if int(width) >= least)
+    if workload.pass_ == "wgrad":
+        start["parallel"] = "planes" if workload.layout == "nchw" else "images"
+    if in_loops:
+        start["unroll"] = "group" if workload.pass_ == "wgrad" else "none"
+        if workload.layout == "nchw":
+            start["stage"] = "none" if workload.pass_ == "wgrad" else "scratch"
+        elif workload.pass_ == "wgrad":
+            start |= {"order": "hw", "group_kh": 1, "tile_w": 3}
+        return space.check(start | {"template": space.template})
+    if "unroll" in knobs:
+        start["unroll"] = knobs["unroll"][0]
+    return space.nearest(Config.of(space.template, **start))
+
+
+def cases() -> Iterator[Any]:
+    for (turn, name), pass_, layout in itertools.product(enumerate(ROWS), PASSES, LAYOUTS):
+        workload = lying(dataclasses.replace(ROWS[name], bias=bool(turn % 2)).for_pass(pass_), layout)
+        marks = () if (pass_, layout) in QUICK.get(name, ()) else (pytest.mark.slow,)
+        for in_loops in (False, True) if workload.kernel[-1] >= WIDE_KERNEL else (False,):
+            words = f"{name}-{pass_}-{layout}{'-in loops' * in_loops}"
+            yield pytest.param(workload, in_loops, id=words, marks=marks)
+
+
+@pytest.mark.parametrize(("workload", "in_loops"), list(cases()))
+def test_right(workload: Workload, in_loops: bool) -> None:
+    assert_right(built(workload, config_of(workload, in_loops=in_loops)), workload)
+
+
+@pytest.mark.parametrize(("pass_", "layout"), in_turns(PASSES, LAYOUTS))
+@pytest.mark.parametrize("dtype", ["bfloat16", slow("float16")])
+def test_right_in_16_bits(pass_: Pass, layout: Layout, dtype: DType) -> None:
+    workload = lying(dataclasses.replace(ROWS["31 taps, same"], dtype=dtype, bias=True).for_pass(pass_), layout)
+    assert_right(built(workload, config_of(workload, in_loops=True)), workload)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("vector_bytes", [32, slow(16)])
+def test_groups_of_taps_with_narrower_vectors(vector_bytes: int, layout: Layout) -> None:
+    workload = lying(ROWS["31 taps, same"].for_pass("wgrad"), layout)
+    config = config_of(workload, in_loops=True, vector_bytes=vector_bytes)
+    assert_right(built(workload, config, TARGETS[vector_bytes]), workload)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_groups_of_taps_add_what_meets_and_nothing_else(layout: Layout) -> None:
+    """An infinity or a NaN at either end of a row, of x or of dy, goes to the taps that meet it alone."""
+    workload = lying(ROWS["31 taps, same"].for_pass("wgrad"), layout)
+    kernel = built(workload, config_of(workload, in_loops=True))
+    for value in (float("inf"), float("nan")):
+        x, dy = reference.operands(workload, data="integers", seed=3)
+        x[0, 0, 0, 0] = x[1, 1, 0, -1] = dy[0, 2, 0, 0] = dy[1, 3, 0, -1] = value
+        (expected,) = reference.reference(workload, x, dy)
+        (result,) = run(kernel, workload, (x, dy))
+        assert torch.equal(result.isnan(), expected.isnan())
+        assert torch.equal(result.nan_to_num(), expected.float().nan_to_num())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", PASSES)
+def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass, layout: Layout) -> None:
+    workload = lying(row(5, 1000, 4, (3, 0), batch=1, bias=True).for_pass(pass_), layout)
+    kernel = built(workload, config_of(workload, in_loops=False))
+    inputs = reference.operands(workload, data="normal", seed=2)
+    threads, runs = torch.get_num_threads(), []
+    try:
+        for count in range(1, 6):
+            torch.set_num_threads(count)
+            runs.append(run(kernel, workload, inputs))
+    finally:
+        torch.set_num_threads(threads)
+    for answer, first, *others in zip(reference.right_answers(workload, *inputs), *runs, strict=True):
+        assert answer.allowed is not None
+        assert bool(((first.double() - answer.expected).abs() <= answer.allowed).all())
+        assert all(torch.equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("taps", [4, 31, 128])
+def test_a_long_row_alone_is_work_for_every_thread(pass_: Pass, layout: Layout, taps: int) -> None:
+    """Of few channels, too, and chosen at once, however long the row is."""
+    target = dataclasses.replace(TARGET, threads=5)
+    workload = lying(row(3, 1 << 20, taps, (taps - 1, 0), batch=1).for_pass(pass_), layout)
+    chosen = template_of(workload, layout, target=target)
+    config = chosen.space(workload, target).default
+    work = importlib.import_module(chosen.schedule.__module__.replace("templates", "estimate")).cpu_work(
+        workload, config, target
+    )
+    assert work.tasks >= 4 * target.threads and work.share <= 1.25 / target.threads
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pass_", PASSES)
+def test_a_record_that_says_nothing_of_blocks_has_whole_rows(pass_: Pass, layout: Layout) -> None:
+    workload = lying(ROWS["4 taps, causal and cropped later"].for_pass(pass_), layout)
+    space = space_of(workload)
+    columns = (workload.input_size if pass_ == "dgrad" else workload.output_size)[1]
+    whole = space.check(space.default.to_dict() | {"block_w": columns})
+    silent = {name: value for name, value in whole.to_dict().items() if name != "block_w"}
+    assert space.check(silent) == whole
+    images = layer(16, (12, 96), (3, 3), padding=((1, 1), (1, 1)))
+    assert "block_w" not in space_of(lying(images.for_pass(pass_), layout)).default.to_dict()
