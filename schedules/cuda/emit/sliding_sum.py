@@ -12,22 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dwconv.schedules.cuda.emit.reach import Reach
+from dwconv.schedules.cuda.emit.source_planes import SourcePlane, source_planes
 from dwconv.schedules.cuda.emit.words import Registers, in_float32
-from dwconv.schedules.emit import Expr, planes_met, serial
+from dwconv.schedules.emit import Expr
 from dwconv.schedules.gather import Gather
 
 Pairs = list[tuple[int, int]]
 """(output of the tile, tap)"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourcePlane:
-    """One plane of what is summed: of the ``m``-th source channel, ``depth`` of its planes, met at tap ``kd`` along the
-    depth. In 2-D both are 0."""
-
-    m: Expr
-    kd: Expr
-    depth: Expr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +75,7 @@ class SlidingSum(ABC):
         sums = Registers("sum", self.rows.width, self.columns.width)
         sums.fill(self.start())
         written: set[int] = set()
-        for plane in self._planes():
+        for plane in source_planes(self.gather.fan_in, self.gather.depths, self.depth):
             weights = self.weights(plane)
             for at, row in self._fetched(plane, rows):
                 values = row.in_float32(columns)
@@ -99,11 +90,6 @@ class SlidingSum(ABC):
         for out_row in range(self.rows.width):
             if out_row not in written:
                 self._write(sums, out_row)
-
-    def _planes(self) -> Iterator[SourcePlane]:
-        for m in serial("m", self.gather.fan_in):
-            for kd, depth in planes_met(self.gather.depths, self.depth):
-                yield SourcePlane(m=m, kd=kd, depth=depth)
 
     def _fetched(self, plane: SourcePlane, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
         """Source rows in order, by offset. A row is asked for some rows before it is used."""
