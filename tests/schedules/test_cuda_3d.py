@@ -1,4 +1,4 @@
-"""CUDA kernels of 3-D layers: right and clean in the simulator, as in 2-D where there is no depth, priced by their taps."""
+"""CUDA kernels of 3-D layers: right and clean in the simulator, those of 2-D where the depth is 1, priced by taps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dwconv.errors import InvalidConfig
+from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.kernels import build
 from dwconv.measure.simulator.smaller import source_only
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Sizes, Workload
@@ -208,8 +208,16 @@ def test_estimates_put_candidates_in_the_order_of_their_computed_cost(name: str)
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES.keys() - DEEP.keys()))
-def test_templates_of_2d_say_so(name: str) -> None:
+def test_templates_of_2d_say_so_and_name_those_of_3d(name: str) -> None:
     template = TEMPLATES[name]
     workload = dataclasses.replace(VOLUMES["3 by 3 by 3"], layout=template.layout).for_pass(template.pass_)
-    with pytest.raises(InvalidConfig, match="it is for 2-D, the workload is 3-D"):
+    (way_out,) = (each for each in DEEP if each.startswith(f"cuda.{template.pass_}_{template.layout}"))
+    with pytest.raises(InvalidConfig, match=f"it is for 2-D, the workload is 3-D; use {way_out}$"):
         fitting(name, workload, SM_90)
+
+
+def test_planes_of_large_kernels_are_left_to_pytorch_in_nchw() -> None:
+    large = cube((16, 40, 40), (3, 15, 15))
+    with pytest.raises(NoTemplate, match=r"cuda\.fprop_nchw_strip: the weights and one tile take \d+ registers"):
+        templates_for(large, SM_90)
+    assert templates_for(dataclasses.replace(large, layout="nhwc"), SM_90)
