@@ -160,7 +160,11 @@ def odd_workloads() -> list[Workload]:
         {"input_size": (1, 40), "kernel": (1, 7), "padding": ((0, 0), (3, 3))},
         {"input_size": (7, 7), "kernel": (7, 7), "padding": ((3, 3), (3, 3))},
         {"input_size": (15, 17), "kernel": (31, 31), "padding": ((15, 15), (15, 15))},
-    )
+        {
+            "input_size": (5, 7, 9), "kernel": (3, 3, 5), "stride": (2, 1, 2), "dilation": (1, 2, 1),
+            "padding": ((2, 0), (2, 2), (1, 3)),
+        },
+    )  # fmt: skip
     return [
         Workload(pass_=pass_, batch=3, channels=20, dtype=dtype, layout=layout, **problem)  # type: ignore[arg-type]
         for problem in problems

@@ -13,6 +13,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from dwconv.schedules.taps import Axis
+
 Expr = Any
 """A Python int where the value is known when compiling, a TVM expression where not."""
 
@@ -96,6 +98,17 @@ def turns_inside(at: Expr, step: int, count: int, *, size: int) -> tuple[Expr, E
         first, stop = ceil_div(at - (size - 1), -step), at // -step + 1
     first = bind("first", most(first, 0))
     return first, bind("stop", most(first, least(stop, count)))
+
+
+def planes_met(depths: Axis, depth: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """A loop over the taps along the depth that meet a plane of the source from plane ``depth`` of the result: (tap,
+    plane). A test in each turn keeps out of the padding and, with a strided gradient, of taps of another phase."""
+    for kd in serial("kd", depths.taps):
+        at = depth * depths.up + kd * depths.step + depths.shift
+        is_met = True if depths.down == 1 else at % depths.down == 0
+        plane = bind("source_depth", at // depths.down)
+        with when(all_of(is_met, inside(plane, depths.inputs))):
+            yield kd, plane
 
 
 def divided(value: Expr, divisor: int) -> tuple[Expr, Expr]:

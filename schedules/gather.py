@@ -76,6 +76,21 @@ class Gather:
         return self.axes.columns
 
     @property
+    def result_planes(self) -> int:
+        """Planes of an image of the result: one for each channel, in 3-D one for each of its depths."""
+        return self.channels * self.depths.outputs
+
+    @property
+    def sums_one_plane(self) -> bool:
+        """Whether every plane of the result is made of exactly one plane of the source, as in 2-D."""
+        return self.fan_in == 1 and self.depths.one_to_one
+
+    @property
+    def planes(self) -> float:
+        """Planes of the source that a plane of the result sums, the mean of all."""
+        return self.fan_in * self.depths.live_pairs / self.depths.outputs
+
+    @property
     def itemsize(self) -> int:
         """Bytes of an element of the source and of the result."""
         return ITEMSIZE[self.dtype]

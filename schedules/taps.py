@@ -100,6 +100,21 @@ class Axis:
         """Outputs that tiles of ``width`` compute, wanted or not."""
         return -(-self.outputs // width) * width
 
+    def live_tiles(self, at: int, *, width: int) -> int:
+        """Tiles of ``width`` outputs for which the input ``at`` after their origin is no padding."""
+        tiles, step = -(-self.outputs // width), self.origin(width)
+        return max(0, min(tiles, (self.inputs - 1 - at) // step + 1) - max(0, -(at // step)))
+
+    @property
+    def live_pairs(self) -> int:
+        """Pairs of an output and a tap that meet an input, not padding."""
+        return _live_pairs(self)
+
+    @property
+    def one_to_one(self) -> bool:
+        """Whether every output meets one input, which is no padding."""
+        return self.taps == self.down == 1 and self.is_interior(0, 1) and self.is_interior(self.outputs - 1, 1)
+
     def is_interior(self, start: int, width: int) -> bool:
         """Whether a whole tile at ``start`` lies in the output and reads no padding."""
         return start in self.interior_starts(width, step=1)
@@ -190,6 +205,11 @@ class Axes:
 @cache
 def _tile_reads(axis: Axis, width: int, *, alone: bool) -> dict[int, list[tuple[int, int]]]:
     return axis.live_reads(0, width) if alone else axis.reads(width)
+
+
+@cache
+def _live_pairs(axis: Axis) -> int:
+    return sum(len(pairs) * axis.live_tiles(at, width=axis.down) for at, pairs in axis.reads(axis.down).items())
 
 
 @cache

@@ -105,11 +105,13 @@ def version_of(name: str) -> int:
 
 
 def fitting(name: str, workload: Workload, target: Target) -> ScheduleTemplate[Any]:
-    """The template of that name. Raises InvalidConfig, saying why, if it is unknown or cannot run ``workload`` on
-    ``target``: its kernels would read and write other tensors than they are given."""
+    """The template of that name. Raises InvalidConfig, saying why, and which do, if it is unknown or cannot run
+    ``workload`` on ``target``: its kernels would read and write other tensors than they are given."""
     found = template(name)
     if reason := _why_not_for(found, workload, target) or _why_unfit(found, workload, target):
-        raise InvalidConfig(f"template={name} does not run {workload.key} on {target}: {reason}")
+        others = [other.name for other in all_templates().values() if _fits(other, workload, target)]
+        way_out = f"; use {' or '.join(others)}" if others else ""
+        raise InvalidConfig(f"template={name} does not run {workload.key} on {target}: {reason}{way_out}")
     return found
 
 
@@ -122,6 +124,10 @@ def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate[A
     reasons = "; ".join(f"{name}: {reason}" for name, reason in misfits.items())
     reasons = reasons or f"no {workload.pass_} template for {target.kind} yet"
     raise NoTemplate(f"no template runs {workload.key} on {target}: {reasons}")
+
+
+def _fits(candidate: ScheduleTemplate[Any], workload: Workload, target: Target) -> bool:
+    return not (_why_not_for(candidate, workload, target) or _why_unfit(candidate, workload, target))
 
 
 def _why_not_for(candidate: ScheduleTemplate[Any], workload: Workload, target: Target) -> str | None:

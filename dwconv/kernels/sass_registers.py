@@ -119,7 +119,11 @@ class Registers:
     """The registers and predicates of all threads. Those never written are zero."""
 
     def __init__(self, *, constants: Callable[[int], int], special: Callable[[str], Number]) -> None:
+        self.asking: bool | NDArray[np.bool_] = True
+        """The threads that read now: what is unknown of the registers of others does not concern them."""
         self._words: dict[tuple[str, int], Number] = {}
+        self._unknown: dict[tuple[str, int], NDArray[np.bool_]] = {}
+        """Threads that do not know a register that others know: those that have parted use it for something else."""
         self._truths: dict[tuple[str, int], Truth] = {}
         self._constants = constants
         self._special = special
@@ -132,7 +136,7 @@ class Registers:
         """The operand's 32 bits, with its sign applied."""
         value: Number
         if each.is_register:
-            value = 0 if each.index < 0 else self._words.get((each.file, each.index), 0)
+            value = 0 if each.index < 0 else self._read((each.file, each.index))
         elif each.file == "number":
             return each.index
         elif each.file == "constant":
@@ -142,6 +146,12 @@ class Registers:
         else:
             return None
         return _signed_operand(value, each, WORD)
+
+    def _read(self, key: tuple[str, int]) -> Number:
+        unknown = self._unknown.get(key)
+        if unknown is not None and np.any(unknown & self.asking):
+            return None
+        return self._words.get(key, 0)
 
     def long(self, each: Operand) -> Number:
         """The operand's 64 bits: a pair of registers."""
@@ -159,14 +169,21 @@ class Registers:
         if each.index < 0 or not each.is_register:
             return
         key = (each.file, each.index + offset)
-        value = None if value is None else value & WORD
-        if active is not True:
-            before = self._words.get(key, 0)
-            if value is None or active is None:
-                value = None
-            else:
-                value = np.where(active, np.uint64(0) + value, np.uint64(0) + (0 if before is None else before))
-        self._words[key] = value
+        if active is True or active is None:
+            self._words[key] = None if value is None or active is None else value & WORD
+            self._unknown.pop(key, None)
+            return
+        before = self._words.get(key, 0)
+        unknown = self._unknown.pop(key, False) if before is not None else True
+        if value is None:
+            unknown = np.logical_or(unknown, active)
+        else:
+            unknown = np.logical_and(unknown, np.logical_not(active))
+            self._words[key] = np.where(
+                active, np.uint64(0) + (value & WORD), np.uint64(0) + (0 if before is None else before)
+            )
+        if np.any(unknown) and self._words.get(key, 0) is not None:
+            self._unknown[key] = unknown
 
     def set_long(self, each: Operand, value: Number, active: Truth) -> None:
         self.set_word(each, None if value is None else value & WORD, active)

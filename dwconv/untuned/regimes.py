@@ -15,7 +15,8 @@ _LARGE_BYTES = 16 << 20
 
 def regimes(template: str, workload: Workload) -> tuple[str, ...]:
     """The regimes of a template that a workload belongs to, the narrowest first; the last is the whole of the
-    template, for workloads of that sort. What is best for images is not for single rows; an epilogue changes nothing."""
+    template, for workloads of that sort. What is best for images is not for single rows; an epilogue changes
+    nothing."""
     sort = sort_of(workload.with_epilogue("none"))
     whole = " ".join([template, *["1-D"] * workload.is_row, *sort.split()])
     kernel = f"{whole} kernel {_kernel(workload)}"

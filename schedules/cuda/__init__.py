@@ -1,12 +1,12 @@
 """Schedule templates for CUDA, a folder per family.
 
-    passes          layout       family                    how
+    passes          layout       family                    how (* in 3-D, too)
     fprop, dgrad    NCHW         block_tile                block tile, virtual threads, threads, register tile
-                                 global_strip              strips of rows, straight through registers: small kernels
+                                 global_strip *            strips of rows, straight through registers: small kernels
                                  resident_planes           whole planes in shared memory: small maps
                                  staged_rows               rows in shared memory, one kernel row at a time: wide kernels
-                    NHWC         channels_last             strips of pixels, vectors of channels
-    wgrad           NCHW, NHWC   weight_gradient           tiles of pixels, sums in registers
+                    NHWC         channels_last *           strips of pixels, vectors of channels
+    wgrad           NCHW, NHWC   weight_gradient *         tiles of pixels, sums in registers
                     NCHW         weight_gradient_planes    whole planes in shared memory: small maps
 
 What they share: ``gpu`` (the hardware, and what work costs it), ``emit`` (parts of kernels), ``gather_family``.

@@ -6,7 +6,8 @@ import itertools
 import pytest
 
 from dwconv.problems.workload import PASSES
-from tests.schedules.cpu_layers import VOLUMES, WAYS, assert_right, built, lying, some_configs
+from tests.schedules.cpu_layers import WAYS, assert_right, built, lying, some_configs
+from tests.schedules.volumes import VOLUMES
 
 TYPES = ("float32", "float32", "bfloat16", "float16")
 

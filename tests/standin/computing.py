@@ -62,8 +62,8 @@ def _refer(artifact: Artifact, tensors: dict[str, torch.Tensor], batch: int) -> 
     def in_pytorch_shape(name: str) -> torch.Tensor:
         shape: Any = workload.shape_of(name)
         if layout == "nhwc" and name in IMAGES:
-            n, c, h, w = shape
-            return tensors[name].view(n, h, w, c).permute(0, 3, 1, 2)
+            n, c, *size = shape
+            return tensors[name].view(n, *size, c).movedim(-1, 1)
         return tensors[name].view(shape)
 
     results = reference(workload, *(in_pytorch_shape(name) for name in workload.inputs))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from dwconv.kernels.sass_registers import Registers, operand
 from dwconv.tuner.gpu_cost import block_trace
 from dwconv.tuner.gpu_cost.block_trace import BlockTrace, Untraceable, trace_block
 from tests.machine_code import code_of, launch_of
@@ -60,6 +62,27 @@ def test_a_word_for_all_is_one_sector() -> None:
     found = trace(f"{TO} = x[0];")
     assert found.read_bytes == {"x": 32}
     assert found.sectors == 1 + 4
+
+
+def test_threads_that_have_parted_use_a_register_each_in_their_own_way() -> None:
+    """Those that load data into it take nothing from those that still have an address there."""
+    registers, r2 = Registers(constants=lambda _: 0, special=lambda _: 0), operand("R2")
+    parted = np.array([True, False])
+    registers.set_word(r2, 8, True)
+    registers.set_word(r2, None, parted)
+    assert registers.word(r2) is None
+    registers.asking = ~parted
+    assert registers.word(r2) == 8
+    registers.asking = parted
+    assert registers.word(r2) is None
+    registers.set_word(r2, 3, parted)
+    registers.asking = True
+    assert list(registers.word(r2)) == [3, 8]
+    registers.set_word(r2, None, True)
+    registers.set_word(r2, 4, parted)
+    assert registers.word(r2) is None
+    registers.asking = parted
+    assert registers.word(r2)[0] == 4
 
 
 # Neither a constant nor an unrolled loop, so that the machine code indexes as the source does.

@@ -217,6 +217,7 @@ class _Walk:
             active = everywhere
             if step.guard:
                 active = _both(everywhere, self._registers.truth(step.guard))
+            self._registers.asking = True if active is None else active
             if step.accesses:
                 self._access(position, instruction, _lanes_of(active, here, instruction))
             if step.does is None:

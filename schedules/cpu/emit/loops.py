@@ -1,4 +1,4 @@
-"""Loops over the register tiles of a task, and over the planes of a volume that they meet."""
+"""Loops over the register tiles of a task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dwconv.schedules.cpu.shared.blocks import RowCut
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
-from dwconv.schedules.emit import Expr, all_of, bind, ceil_div, inside, least, most, serial, when
+from dwconv.schedules.emit import Expr, bind, ceil_div, least, most, serial, when
 from dwconv.schedules.taps import Axis, Run
 
 
@@ -99,14 +99,3 @@ def tile_columns(runs: list[Run], block: ColumnBlock = WHOLE_ROW, *, cell: int =
         with when(is_here):
             for tile in serial("tile_w", *tiles):
                 yield bind("column", run.start // cell + tile * (run.width // cell)), run
-
-
-def planes_met(depths: Axis, depth: Expr) -> Iterator[tuple[Expr, Expr]]:
-    """A loop over the taps along the depth that meet a plane of the source from plane ``depth`` of the result: (tap,
-    plane). A test in each turn keeps out of the padding and, with a strided gradient, of taps of another phase."""
-    for kd in serial("kd", depths.taps):
-        at = depth * depths.up + kd * depths.step + depths.shift
-        is_met = True if depths.down == 1 else at % depths.down == 0
-        plane = bind("source_depth", at // depths.down)
-        with when(all_of(is_met, inside(plane, depths.inputs))):
-            yield kd, plane

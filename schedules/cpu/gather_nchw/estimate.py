@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nchw.cut import FEW_WEIGHTS, Cut, loop_period
-from dwconv.schedules.cpu.shared.axis_work import AxisWork, live_pairs, row_tiles
+from dwconv.schedules.cpu.shared.axis_work import AxisWork, row_tiles
 from dwconv.schedules.cpu.shared.cost import ACTIVATED, CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.planes import row_runs
 from dwconv.schedules.cpu.shared.registers import vector_count, vector_registers
@@ -37,7 +37,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     reads, phase_products = _cell(columns)
     planes = workload.batch * work.depths.outputs * work.channels
     groups = planes // work.fan_out
-    met = workload.batch * live_pairs(work.depths) * work.channels  # pairs of a plane of the result and of the source
+    met = workload.batch * work.depths.live_pairs * work.channels  # pairs of a plane of the result and of the source
     threads, blocks = threads_of(config, target), cut.rows.blocks * cut.column_blocks
     tasks = -(-groups // config.planes) * blocks
     tiles = planes * down.tiles * across.tiles
@@ -88,7 +88,7 @@ def _traffic(
     row_bytes = float(work.itemsize) * work.columns.inputs * work.fan_in
     source = groups * depths.inputs * rows.inputs * row_bytes
     result = float(work.itemsize) * workload.batch * work.channels * math.prod(work.axes.outputs)
-    again_d = live_pairs(depths) / depths.inputs - 1
+    again_d = depths.live_pairs / depths.inputs - 1
     mine = workload.bytes / threads  # the same tasks fall to the same threads, call after call
     spanned = rows.spanned(cut.rows.block_rows)[1]
     again_tile = down.span * rows.down / (cut.config.tile_h * rows.up) - 1

@@ -9,14 +9,14 @@ from typing import Any
 
 from dwconv.schedules.cpu.emit.activations import activated
 from dwconv.schedules.cpu.emit.lanes import interleave, load_columns, store_columns
-from dwconv.schedules.cpu.emit.loops import has_row, planes_met
+from dwconv.schedules.cpu.emit.loops import has_row
 from dwconv.schedules.cpu.emit.rows import Plane, Rows
 from dwconv.schedules.cpu.emit.storage import load
 from dwconv.schedules.cpu.emit.vectors import Accumulators, Vectors
 from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.cpu.gather_nchw.cut import Cut, loop_period
 from dwconv.schedules.cpu.gather_nchw.weights import ChannelWeights
-from dwconv.schedules.emit import Expr, bind, inside, serial, turns_inside, when
+from dwconv.schedules.emit import Expr, bind, inside, planes_met, serial, turns_inside, when
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.taps import Run, full_source_loops
 

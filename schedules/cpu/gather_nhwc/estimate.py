@@ -8,7 +8,7 @@ from functools import lru_cache
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
-from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_pairs, rolled_column_tiles, row_tiles
+from dwconv.schedules.cpu.shared.axis_work import column_tiles, rolled_column_tiles, row_tiles
 from dwconv.schedules.cpu.shared.cost import (
     ACTIVATED,
     LINE_BYTES,
@@ -34,13 +34,13 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     work, unroll, lanes, channel_blocks = cut.work, config.unroll, cut.lanes, cut.channel_blocks
     depths, rows, columns = work.depths, work.rows, work.columns
     planes = workload.batch * depths.outputs
-    met = workload.batch * live_pairs(depths)  # pairs of a plane of the result and one of the source
+    met = workload.batch * depths.live_pairs  # pairs of a plane of the result and one of the source
     vectors, groups = vector_count(work.channels, lanes), channel_blocks * -(-cut.block_vectors // config.vectors_c)
     across = (rolled_column_tiles if unroll == "none" else column_tiles)(columns, config.tile_w)
     down = row_tiles(rows, config.tile_h)
     # Rows of the source that tiles read; with kernel rows in a loop each row of results reads its own.
-    rows_read = down.reads if unroll == "taps" else live_pairs(rows)
-    products = (down.products if unroll == "taps" else live_pairs(rows)) * across.products
+    rows_read = down.reads if unroll == "taps" else rows.live_pairs
+    products = (down.products if unroll == "taps" else rows.live_pairs) * across.products
     height = down.tiles if unroll == "taps" else rows.outputs
     tiles = planes * groups * height * across.tiles
     each = met * vectors * work.fan_in  # what follows is for each vector of channels and each source channel
@@ -113,7 +113,7 @@ def _traffic(cut: Cut, workload: Workload, *, threads: int) -> tuple[Traffic, ..
     run = taken["c"][order[-1] == "c"]
     fold = folded(work.itemsize * work.source_channels, run)
     later = 0.0 if order[-1] == "c" else touched("c") * cut.block_vectors / config.vectors_c * fold
-    again_d = live_pairs(work.depths) / work.depths.inputs - 1
+    again_d = work.depths.live_pairs / work.depths.inputs - 1
 
     def moved(size: float, held_bytes: float) -> Traffic:
         return Traffic(bytes=size, held_bytes=held_bytes, run_bytes=run, neighbour_bytes=later)

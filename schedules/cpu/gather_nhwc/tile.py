@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dwconv.schedules.cpu.emit.loops import has_row, planes_met
+from dwconv.schedules.cpu.emit.loops import has_row
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector
 from dwconv.schedules.cpu.gather_nhwc.cut import Cut
 from dwconv.schedules.cpu.gather_nhwc.tensors import PixelTensors
-from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, serial, when
+from dwconv.schedules.emit import Expr, bind, ceil_div, inside, least, most, planes_met, serial, when
 from dwconv.schedules.taps import Axis, Run, TapLoop
 
 

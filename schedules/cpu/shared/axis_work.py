@@ -26,10 +26,10 @@ class AxisWork:
 @cache
 def row_tiles(axis: Axis, size: int) -> AxisWork:
     """Tiles of ``size`` rows in a loop. The last computes rows beyond the end, too, as far as there are inputs."""
-    tiles, step = -(-axis.outputs // size), axis.origin(size)
+    tiles = -(-axis.outputs // size)
     reads = products = 0
     for at, pairs in axis.reads(size).items():
-        live = max(0, min(tiles, (axis.inputs - 1 - at) // step + 1) - max(0, -(at // step)))
+        live = axis.live_tiles(at, width=size)
         reads += live
         products += live * len(pairs)
     return AxisWork(tiles=tiles, reads=reads, products=products, span=axis.spanned(size)[1], edges=0)
@@ -57,9 +57,3 @@ def _column_tiles(axis: Axis, size: int, *, rolled: bool) -> AxisWork:
         span=axis.spanned(size)[1],
         edges=sum(run.tiles for run in runs if not run.interior),
     )
-
-
-@cache
-def live_pairs(axis: Axis) -> int:
-    """Pairs of an output and a tap that meet an input: of rows, say, or of planes along the depth."""
-    return row_tiles(axis, axis.down).products

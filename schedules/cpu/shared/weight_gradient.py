@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
-from dwconv.schedules.cpu.shared.axis_work import live_pairs
 from dwconv.schedules.taps import Axes, Axis
 
 
@@ -111,4 +110,4 @@ def x_rows_read(rows: Axis, *, group_kh: int, tile_h: int) -> float:
     of the tile that it meets."""
     firsts = range(0, rows.taps, group_kh)
     spans = sum(len(rows.part(0, min(group_kh, rows.taps - first)).reads(tile_h)) for first in firsts)
-    return live_pairs(rows) * spans / (tile_h * rows.taps)
+    return rows.live_pairs * spans / (tile_h * rows.taps)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_pairs
+from dwconv.schedules.cpu.shared.axis_work import column_tiles
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, conversions, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.cpu.shared.scratch_work import ReadWork, ScratchWork, lines_of_columns
@@ -25,12 +25,12 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     cut = Cut(_gradient(workload), config, target)
     work, rows, columns, lanes = cut.work, cut.work.rows, cut.work.columns, cut.lanes
     images, taps, threads = workload.batch * work.channels, math.prod(work.axes.taps), threads_of(config, target)
-    planes = images * live_pairs(work.depths)  # pairs of a plane of dy and one of x
+    planes = images * work.depths.live_pairs  # pairs of a plane of dy and one of x
     by_planes = config.parallel == "planes"
     parts = images * cut.column_blocks if by_planes else 0
     tasks = parts or work.channels
     across, groups = column_tiles(columns, lanes), _tap_groups(cut)
-    met = live_pairs(rows)  # pairs of a row of dy and a kernel row
+    met = rows.live_pairs  # pairs of a row of dy and a kernel row
     products = planes * met * columns.taps * across.tiles
     x_rows = planes * x_rows_read(rows, group_kh=config.group_kh, tile_h=config.tile_h) * columns.taps
     dy_loads = planes * groups * rows.outputs * across.tiles

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.shared.axis_work import column_tiles, live_pairs
+from dwconv.schedules.cpu.shared.axis_work import column_tiles
 from dwconv.schedules.cpu.shared.cost import LINE_BYTES, CpuWork, Traffic, conversions, folded, largest_share, price
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS, threads_of
@@ -25,10 +25,10 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     cut = Cut(_gradient(workload), config, target)
     work, rows, lanes, threads = cut.work, cut.work.rows, cut.lanes, threads_of(config, target)
     across, sharing = _Across.of(cut), _Sharing.of(cut, batch=workload.batch, threads=threads)
-    planes = workload.batch * live_pairs(work.depths)  # pairs of a plane of dy and one of x
+    planes = workload.batch * work.depths.live_pairs  # pairs of a plane of dy and one of x
     groups = -(-cut.vectors // config.vectors_c)
     vectors = planes * cut.vectors
-    met = live_pairs(rows)  # pairs of a row of dy and a kernel row
+    met = rows.live_pairs  # pairs of a row of dy and a kernel row
     # Kernel rows one by one go through the rows of dy that they meet; several at a time, through all.
     dy_rows = met if config.group_kh == 1 else rows.outputs * -(-rows.taps // config.group_kh)
     x_rows = x_rows_read(rows, group_kh=config.group_kh, tile_h=cut.tile_h)

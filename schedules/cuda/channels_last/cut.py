@@ -1,6 +1,6 @@
 """How a configuration cuts fprop or dgrad, NHWC, on CUDA, in plain integers. No TVM here.
 
-image                 block tile                            strip: what one thread owns
+plane                 block tile                            strip: what one thread owns
 ┌───────┬───────┐     ┌──────┬──────┬──── columns           ┌────┬────┬────┬────┐
 │ block │ block │     │ t 0  │ t 2  │  threads_w    tile_h  │ vv │ vv │ vv │ vv │   vv: a vector of channels;
 ├───────┼───────┤ ──► ├──────┼──────┤               ──►     ├────┼────┼────┼────┤   neighbouring threads own
@@ -11,6 +11,7 @@ image                 block tile                            strip: what one thre
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -210,6 +211,11 @@ class Cut:
         return abs(axis.step) == 1 and axis.down <= MOST_ROWS_TOGETHER
 
     @property
+    def goes_once(self) -> bool:
+        """Whether a thread goes through source rows once: a row of sums is complete with the last one that it meets."""
+        return self.fan_turns == 1 and self.gather.depths.one_to_one
+
+    @property
     def rows_summed(self) -> int:
         """Rows of a strip whose sums exist at the same time."""
         return self.rows.tile if self.unroll == "taps" or self.rows_together else 1
@@ -220,11 +226,25 @@ class Cut:
         reads = self.columns.reads
         return max(reads, default=0) - min(reads, default=0) + 1
 
+    # -- weights in registers --------------------------------------------------------------------------------------
+
+    @property
+    def plane_taps(self) -> int:
+        """Of a kernel at one tap along the depth."""
+        return self.gather.rows.taps * self.gather.columns.taps
+
+    @property
+    def weight_runs(self) -> tuple[int, int]:
+        """(how many, elements of each) pieces of memory that hold a thread's kernels at one tap along the depth."""
+        if self.gather.depths.taps == 1:
+            return 1, self.strip_kernels * self.plane_taps
+        return self.strip_kernels, self.plane_taps
+
     # -- weights in shared memory ----------------------------------------------------------------------------------
 
     @property
     def taps(self) -> int:
-        return self.gather.rows.taps * self.gather.columns.taps
+        return math.prod(self.gather.axes.taps)
 
     @property
     def pitch(self) -> int:

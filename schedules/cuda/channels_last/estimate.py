@@ -27,7 +27,7 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
 
 
 def work_of(cut: Cut, workload: Workload, target: CudaTarget) -> BlockWork:
-    blocks = workload.batch * math.prod(axis.blocks for axis in cut.axes)
+    blocks = workload.batch * cut.gather.depths.outputs * math.prod(axis.blocks for axis in cut.axes)
     warps, work = -(-cut.threads // WARP), thread_work(cut)
     read, written = _read_bytes(cut, workload), float(_written_bytes(cut, workload))
     needed = workload.bytes - written
@@ -63,7 +63,7 @@ def _bytes_in_flight(cut: Cut) -> int:
     row = len(cut.columns.reads) * cut.source_lanes * cut.itemsize
     if cut.unroll == "kw":
         return row
-    kernels = cut.strip_kernels * cut.taps * cut.itemsize if cut.weights == "registers" else 0
+    kernels = cut.strip_kernels * cut.plane_taps * cut.itemsize if cut.weights == "registers" else 0
     return max(row, min(BYTES_AHEAD, row * ROWS_AHEAD, row * len(cut.rows.reads))) + kernels // 2
 
 
@@ -75,11 +75,12 @@ def _read_bytes(cut: Cut, workload: Workload) -> float:
     span = _sectors(min(cut.block_channels, cut.gather.source_channels) * cut.itemsize)
     source = _read_by_blocks(cut.rows) * _read_by_blocks(cut.columns) * cut.channels.blocks * span
     weights = math.prod(axis.blocks for axis in cut.axes) * cut.block_kernels * cut.taps * cut.itemsize
-    return workload.batch * float(source + weights)
+    depths = cut.gather.depths
+    return workload.batch * float(depths.live_pairs * source + depths.outputs * weights)
 
 
 def _written_bytes(cut: Cut, workload: Workload) -> int:
-    return workload.batch * cut.itemsize * math.prod(axis.size for axis in cut.axes)
+    return workload.batch * cut.itemsize * cut.gather.depths.outputs * math.prod(axis.size for axis in cut.axes)
 
 
 def _sectors(size: int) -> int:

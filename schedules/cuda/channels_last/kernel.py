@@ -4,7 +4,8 @@
 
 A thread owns strips: a vector of channels × tile_h rows × tile_w columns, its sums in registers. It goes through the
 source rows that a strip meets; of each it loads the columns that it needs, once, as whole vectors, and adds them to
-all the sums that they meet. Threads share the weights and, if it is staged, the source under their strips.
+all the sums that they meet. In 3-D it does that for each plane of the source that its plane meets. Threads share the
+weights and, if it is staged, the source under their strips.
 """
 
 from __future__ import annotations
@@ -19,20 +20,22 @@ from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.place import Place, Strip, places, strips
 from dwconv.schedules.cuda.channels_last.source import Source, source_of
 from dwconv.schedules.cuda.channels_last.weights import Weights, weights_of
+from dwconv.schedules.cuda.emit.source_planes import SourcePlane, source_planes
 from dwconv.schedules.cuda.emit.words import Registers, argument, barrier, span, unrolled
 from dwconv.schedules.emit import BATCH, Expr, bind, inside, kernel, least, most, serial, store, turns_inside, when
 from dwconv.schedules.taps import SourceLoop, source_loops, tap_groups
 
 
 def schedule_strips(cut: Cut) -> s_tir.Schedule:
-    """Parameters: source (n, H, W, C), w (kernels, KH, KW), perhaps bias (C′), result (n, OH, OW, C′)."""
-    gather, rows, columns = cut.gather, cut.gather.rows, cut.gather.columns
+    """Parameters: source (n, H, W, C), w (kernels, KH, KW), perhaps bias (C′), result (n, OH, OW, C′); in 3-D with
+    depths before heights."""
+    gather, axes = cut.gather, cut.gather.axes
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        source = argument(gather.source, (n, rows.inputs, columns.inputs, gather.source_channels), cut.dtype)
-        w = argument("w", (gather.weights, rows.taps, columns.taps), cut.dtype)
+        source = argument(gather.source, (n, *axes.inputs, gather.source_channels), cut.dtype)
+        w = argument("w", (gather.weights, *axes.taps), cut.dtype)
         bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
-        result = argument(gather.result, (n, rows.outputs, columns.outputs, gather.channels), cut.dtype)
+        result = argument(gather.result, (n, *axes.outputs, gather.channels), cut.dtype)
         for place in places(cut, n):
             read = source_of(source, cut, place)
             weights = weights_of(w, cut, place)
@@ -94,24 +97,28 @@ class Sums:
             self._write(row)
 
     def _rows_unrolled(self) -> Iterator[int]:
-        """Straight code for all source rows."""
+        """Straight code for all source rows of a plane."""
         self._start.put(self._sums)
-        if self._cut.fan_turns == 1:
-            yield from self._add_rows(0)
-            return
-        for m in serial("m", self._cut.fan_turns):
-            for _ in self._add_rows(m):
-                pass
-        yield from range(self._cut.rows.tile)
+        for plane in self._planes():
+            for row in self._add_rows(plane):
+                if self._cut.goes_once:
+                    yield row
+        if not self._cut.goes_once:
+            yield from range(self._cut.rows.tile)
 
-    def _add_rows(self, m: Expr) -> Iterator[int]:
+    def _planes(self) -> Iterator[SourcePlane]:
+        for plane in source_planes(self._cut.fan_turns, self._cut.gather.depths, self._strip.place.depth):
+            self._weights.meet(plane)
+            yield plane
+
+    def _add_rows(self, plane: SourcePlane) -> Iterator[int]:
         rows = self._cut.rows
         last = {row: at for at, pairs in rows.reads.items() for row, _ in pairs}
         yield from (row for row in range(rows.tile) if row not in last)
         for at, pairs in rows.reads.items():
-            self._load(self._strip.h * rows.step + at, m, read=at)
+            self._load(plane, self._strip.h * rows.step + at, read=at)
             for row, kh in pairs:
-                self._multiply(row, kh, m)
+                self._multiply(plane, row, kh)
             yield from dict.fromkeys(row for row, _ in pairs if last[row] == at)
 
     def _rows_in_loops(self) -> Iterator[int]:
@@ -121,12 +128,12 @@ class Sums:
         for loop in source_loops(rows.axis, rows.tile, together=self._cut.rows_together):
             self._start.put(self._sums)
             bounds = self._turns(loop)
-            for m in serial("m", self._cut.fan_turns):
+            for plane in self._planes():
                 for turn in serial("turn", *bounds):
                     source_row = origin + loop.at + turn * loop.delta
                     with when(inside(source_row, rows.axis.inputs) if rows.threads > 1 else True):
-                        self._load(source_row, m, read=None)
-                        self._multiply_rows(loop, turn, m)
+                        self._load(plane, source_row, read=None)
+                        self._multiply_rows(plane, loop, turn)
             yield from (row for row, _, _ in loop.meetings)
 
     def _turns(self, loop: SourceLoop) -> tuple[Expr, Expr]:
@@ -140,31 +147,31 @@ class Sums:
         first, stop = functools.reduce(least, firsts), functools.reduce(most, stops)
         return least(first, loop.count), least(stop, loop.count)
 
-    def _multiply_rows(self, loop: SourceLoop, turn: Expr, m: Expr) -> None:
+    def _multiply_rows(self, plane: SourcePlane, loop: SourceLoop, turn: Expr) -> None:
         """Adds the source row to all rows of the strip that it meets."""
         taps = self._cut.rows.axis.taps
         for row, first, period in loop.meetings:
             kh, ends = bind("kh", turn * period + first), (first, first + (loop.count - 1) * period)
             with when(True if min(ends) >= 0 and max(ends) < taps else inside(kh, taps)):
-                self._multiply(row % self._cut.rows_summed, kh, m)
+                self._multiply(plane, row % self._cut.rows_summed, kh)
 
-    def _load(self, source_row: Expr, m: Expr, *, read: int | None) -> None:
+    def _load(self, plane: SourcePlane, source_row: Expr, *, read: int | None) -> None:
         """The columns of a source row that the strip reads, as float32. ``read`` counts the row from the origin of the
         strip; None for one that is inside the image."""
         cut = self._cut
-        self._source.load(self._loaded, self._strip, source_row, m, read=read)
+        self._source.load(self._loaded, self._strip, plane, source_row, read=read)
         if cut.dtype != "float32":
             for at in cut.columns.reads:
                 for lane in range(cut.source_lanes):
                     slot = at - self._leftmost
                     self._row[slot, lane] = self._loaded.in_float32((slot, lane))
 
-    def _multiply(self, row: Expr, kh: Expr, m: Expr) -> None:
+    def _multiply(self, plane: SourcePlane, row: Expr, kh: Expr) -> None:
         """Adds the source row, times row ``kh`` of the weights, to row ``row`` of the sums."""
         cut, up = self._cut, self._cut.columns.axis.up
         for group in self._groups:
             for q in unrolled("kw", group.taps):
-                weight = self._weights.at(kh, group.tap + q * group.tap_step, m)
+                weight = self._weights.at(plane, kh, group.tap + q * group.tap_step)
                 for i in unrolled("column", group.outputs):
                     slot = group.at - self._leftmost + q * group.at_step + i * up
                     for lane in unrolled("lane", cut.weight_lanes):
@@ -190,7 +197,6 @@ class Sums:
                         self._result,
                         value,
                         strip.place.image,
-                        result_row,
-                        column,
+                        *cut.gather.axes.index(strip.place.depth, result_row, column),
                         span(strip.place.strip_c * lanes, lanes),
                     )

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from dwconv.schedules.cuda.channels_last.cut import AxisCut, Cut
 from dwconv.schedules.cuda.emit.words import blocks, threads
-from dwconv.schedules.emit import Expr, all_of, bind, serial
+from dwconv.schedules.emit import Expr, all_of, bind, divided, serial
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a thread stands: its image, and the first of its strips of rows, columns and channels."""
+    """Where a thread stands: its image and plane, and the first of its strips of rows, columns and channels."""
 
     image: Expr
+    depth: Expr
     block_h: Expr
     """The first strip of rows in the block."""
     thread_h: Expr
@@ -58,13 +59,15 @@ class Strip:
 def places(cut: Cut, n: Expr) -> Iterator[Place]:
     """All threads. Strips of channels are next to each other, in a block and from block to block; then columns."""
     rows, columns, channels = cut.rows, cut.columns, cut.channels
-    for block in blocks("block", n * (rows.blocks * columns.blocks * channels.blocks)):
+    depths = cut.gather.depths.outputs
+    for block in blocks("block", n * (depths * rows.blocks * columns.blocks * channels.blocks)):
         for z in threads("thread_h", rows.threads, axis="z"):
             for y in threads("thread_w", columns.threads, axis="y"):
                 for x in threads("thread_c", channels.threads, axis="x"):
                     rest = block // channels.blocks
+                    image, depth = divided(rest // (columns.blocks * rows.blocks), depths)
                     yield Place(
-                        image=bind("image", rest // (columns.blocks * rows.blocks)),
+                        image=bind("image", image), depth=bind("depth", depth),
                         block_h=bind("block_h", _first_strip(rest // columns.blocks, rows)), thread_h=z,
                         block_w=bind("block_w", _first_strip(rest, columns)), thread_w=y,
                         block_c=_first_strip(block, channels), thread_c=x,

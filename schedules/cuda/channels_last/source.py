@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from dwconv.schedules.cuda.channels_last.cut import Cut, ImageCut
 from dwconv.schedules.cuda.channels_last.place import Place, Strip
+from dwconv.schedules.cuda.emit.source_planes import SourcePlane
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     commit_copies,
@@ -35,9 +36,9 @@ class Source(Protocol):
     def prepare(self, loaded: Registers) -> None:
         """Before the first ``load``, where rows go by in a loop."""
 
-    def load(self, loaded: Registers, strip: Strip, row: Expr, m: Expr, *, read: int | None) -> None:
-        """The columns of a source row that the strip reads; of padding, zeros. ``m`` is the source channel where these
-        go by in a loop; ``read`` counts the row from the origin of the strip, None for one that is inside the image."""
+    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, read: int | None) -> None:
+        """The columns of a row of ``plane`` that the strip reads; of padding, zeros. ``read`` counts the row from the
+        origin of the strip, None for one that is inside the image."""
 
 
 def source_of(source: Any, cut: Cut, place: Place) -> Source:
@@ -61,7 +62,7 @@ class FromMemory:
         """All rows are inside, and the same columns are padding in each: they stay zero from the beginning."""
         loaded.clear()
 
-    def load(self, loaded: Registers, strip: Strip, row: Expr, m: Expr, *, read: int | None) -> None:
+    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, read: int | None) -> None:
         cut, columns = self.cut, self.cut.columns
         leftmost = min(columns.reads, default=0)
         row_inside = [] if read is None else _is_inside(row, cut.rows, read)
@@ -72,14 +73,15 @@ class FromMemory:
                 if conditions and read is not None:
                     for lane in unrolled("lane", cut.source_lanes):
                         loaded[slot, lane] = zero(cut.dtype)
+                at_pixel = (strip.place.image, *cut.gather.axes.index(plane.depth, row, column))
                 with when(all_of(*conditions)):
-                    for lane, channels, lanes in _channels(cut, strip.place.strip_c, m):
-                        loaded.put((slot, lane), self.source[strip.place.image, row, column, channels], lanes=lanes)
+                    for lane, channels, lanes in _channels(cut, strip.place.strip_c, plane.m):
+                        loaded.put((slot, lane), self.source[(*at_pixel, channels)], lanes=lanes)
 
 
 @dataclass
 class FromPatch:
-    """The threads of a block copy its patch to shared memory."""
+    """The threads of a block copy its patch to shared memory: of the one plane that it meets."""
 
     source: Any
     cut: Cut
@@ -95,6 +97,7 @@ class FromPatch:
         channel = bind("copied_c", place.block_c * cut.block_channels // cut.channels.threads + vector * patch.lanes)
         origin_h = bind("origin_h", place.block_h * cut.rows.step + patch.rows.first)
         origin_w = bind("origin_w", place.block_w * cut.columns.step + patch.columns.first)
+        depth = place.depth * cut.gather.depths.up + cut.gather.depths.shift
         copiers = patch.vectors * patch.across * patch.down
         with when(place.thread < copiers if copiers < cut.threads else True):
             for turn_w in range(patch.turns[1]):
@@ -113,7 +116,7 @@ class FromPatch:
                     with when(all_of(*[holds for unsure, holds in asked if unsure])):
                         copy_async(
                             self._patch, h * patch.pitch + w * patch.channels + vector * patch.lanes,
-                            self.source, place.image, row, column, channel,
+                            self.source, place.image, *cut.gather.axes.index(depth, row, column), channel,
                             elements=patch.lanes, valid=all_of(*[holds for unsure, holds in valid if unsure]),
                         )  # fmt: skip
         commit_copies()
@@ -124,7 +127,7 @@ class FromPatch:
     def prepare(self, loaded: Registers) -> None:
         pass
 
-    def load(self, loaded: Registers, strip: Strip, row: Expr, m: Expr, *, read: int | None) -> None:
+    def load(self, loaded: Registers, strip: Strip, plane: SourcePlane, row: Expr, *, read: int | None) -> None:
         cut, patch, place = self.cut, self.cut.patch, self.place
         h = row - place.block_h * cut.rows.step - patch.rows.first
         w = strip.w_in_block(cut) * cut.columns.step - patch.columns.first
@@ -132,7 +135,7 @@ class FromPatch:
         for first, stop in cut.columns.spans:
             for at in unrolled("column", first, stop):
                 pixel = h * patch.pitch + (w + at) * patch.channels
-                for lane, channels, lanes in _channels(cut, place.thread_c, m, offset=pixel):
+                for lane, channels, lanes in _channels(cut, place.thread_c, plane.m, offset=pixel):
                     loaded.put((at - leftmost, lane), self._patch[channels], lanes=lanes)
 
 

@@ -42,7 +42,8 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
         Knob("tile_h", _tiles(gather.rows)),
         Knob("tile_w", _tiles(gather.columns)),
         Knob("vthread_w", [1, 2, 4]),
-        Knob("stage", ["none", "shared"]),
+        # Of several planes, each would have to wait for the one before to leave its room.
+        Knob("stage", ["none", "shared"] if gather.depths.one_to_one else ["none"]),
         Knob("weights", _weights(gather, target)),
         Knob("unroll", ["taps", "kw"] if gather.rows.taps > 1 else ["taps"]),
     ]
@@ -82,7 +83,7 @@ def _tiles(axis: Axis) -> list[int]:
 
 def _weights(gather: Gather, target: CudaTarget) -> list[str]:
     """Where the weights are. Left in global memory only if shared memory cannot hold those of a single channel."""
-    taps = gather.rows.taps * gather.columns.taps
+    taps = math.prod(gather.axes.taps)
     fits = 4 * taps * (gather.fan_in + 8) <= target.shared_bytes_per_block
     kept = ["registers"] if gather.fan_in <= MOST_FAN_IN else []
     return [*kept, "shared" if fits else "global"]

@@ -1,5 +1,8 @@
 """Strips of pixels, NHWC, CUDA.
 
+In 3-D a strip is of one plane of the result: a loop goes over the taps along the depth that meet a plane of the source,
+and does with each of them what is drawn here.
+
 fprop
 
 Level one: a block owns `threads_h` × `threads_w` × `vthread_w` strips of one image, in `threads_c` vectors of channels;
@@ -51,7 +54,8 @@ if TYPE_CHECKING:
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x (n, H, W, C), w (C·M, KH, KW), perhaps bias (C·M), y (n, OH, OW, C·M); or dy, w, dx."""
+    """Parameters: x (n, H, W, C), w (C·M, KH, KW), perhaps bias (C·M), y (n, OH, OW, C·M); or dy, w, dx; in 3-D with
+    depths before heights."""
     from dwconv.schedules.cuda.channels_last.kernel import schedule_strips
 
     return schedule_strips(Cut.of(workload, config))
@@ -61,6 +65,7 @@ TEMPLATES = gather_family(
     "cuda",
     "nhwc",
     layout="nhwc",
+    most_axes=3,
     misfit=strip_misfit,
     space=strip_space,
     estimate_us=one_kernel_us(block_work),

@@ -26,7 +26,7 @@ def registers_of(cut: Cut) -> int:
     columns = len(cut.columns.reads)
     words = columns * cut.source_lanes
     packed = words // 2 if cut.itemsize == 2 else 0
-    held = cut.strip_kernels * cut.taps if cut.weights == "registers" else cut.weight_lanes
+    held = cut.strip_kernels * cut.plane_taps if cut.weights == "registers" else cut.weight_lanes
     held += cut.channels.tile if cut.gather.bias else 0
     others = ADDRESS_REGISTERS * (1 if cut.unroll == "taps" else 2)
     return rows_alive(cut) * cut.columns.tile * cut.channels.tile + words + packed + held + others
@@ -34,7 +34,7 @@ def registers_of(cut: Cut) -> int:
 
 def rows_alive(cut: Cut) -> int:
     """Rows of sums that exist at the same time: straight code writes each as soon as it is complete."""
-    if cut.unroll != "taps" or cut.fan_turns > 1:
+    if cut.unroll != "taps" or not cut.goes_once:
         return cut.rows_summed
     return _rows_alive(cut.rows)
 
@@ -91,11 +91,12 @@ def thread_work(cut: Cut) -> ThreadWork:
     strips = cut.columns.vthreads
     columns, lanes = len(cut.columns.reads), cut.source_lanes
     vector = 1 if cut.fan_turns > 1 else cut.vector(lanes, itemsize=cut.itemsize)
-    turns = cut.fan_turns * strips
+    met = cut.gather.depths.live_pairs / cut.gather.depths.outputs  # taps along the depth that meet a plane
+    turns = cut.fan_turns * strips * met
     results = cut.rows.tile * cut.columns.tile
     stored = cut.channels.tile // cut.vector(cut.channels.tile, itemsize=cut.itemsize)
     converted = turns * rows * columns * lanes + strips * results * cut.channels.tile / 2 if halves else 0.0
-    weight_loads, weight_others = _weight_work(cut, pairs=pairs * turns)
+    weight_loads, weight_others = _weight_work(cut, turns=turns, pairs=pairs)
     copies = COPY_CODE * cut.patch.turns_in_all if cut.stage == "shared" else 0
     return ThreadWork(
         fma=turns * pairs * cut.columns.products * cut.weight_lanes,
@@ -107,13 +108,15 @@ def thread_work(cut: Cut) -> ThreadWork:
     )
 
 
-def _weight_work(cut: Cut, *, pairs: float) -> tuple[float, float]:
-    """(loads of weights, other instructions for them)."""
+def _weight_work(cut: Cut, *, turns: float, pairs: float) -> tuple[float, float]:
+    """(loads of weights, other instructions for them), where a strip is gone through ``turns`` times."""
     kernels = cut.weight_lanes
     if cut.weights == "registers":
-        elements = cut.strip_kernels * cut.taps
-        return elements / cut.vector(elements, itemsize=cut.itemsize), elements * (cut.itemsize == 2)
-    uses = pairs * cut.columns.axis.taps
+        runs, elements = cut.weight_runs
+        vectors = runs * elements / cut.vector(elements, itemsize=cut.itemsize)
+        times = 1 if cut.gather.depths.taps == 1 else turns
+        return times * vectors, times * runs * elements * (cut.itemsize == 2)
+    uses = turns * pairs * cut.columns.axis.taps
     if cut.weights == "global":
         return uses * kernels, uses * kernels
     vector = 1 if cut.fan_in < cut.gather.fan_in else cut.vector(kernels, itemsize=4)

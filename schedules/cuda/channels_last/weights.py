@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from dwconv.schedules.cuda.channels_last.cut import Cut
 from dwconv.schedules.cuda.channels_last.place import Place
+from dwconv.schedules.cuda.emit.source_planes import SourcePlane
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     as_one_axis,
@@ -35,8 +36,11 @@ class Weights(Protocol):
     def load(self) -> None:
         """Done by each thread before it multiplies."""
 
-    def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
-        """The weights of a tap. ``m`` is the source channel where these go by in a loop."""
+    def meet(self, plane: SourcePlane) -> None:
+        """Done by each thread before it multiplies with a plane of the source."""
+
+    def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
+        """The weights of a tap that meets the plane."""
 
 
 def weights_of(w: Any, cut: Cut, place: Place) -> Weights:
@@ -49,7 +53,8 @@ def weights_of(w: Any, cut: Cut, place: Place) -> Weights:
 
 
 class InRegisters:
-    """A thread's kernels lie one after the other in memory: loaded once, as whole vectors."""
+    """A thread's kernels lie one after the other in memory: loaded once, as whole vectors. Of kernels with a depth, the
+    part at one tap along it is loaded when that meets a plane."""
 
     def __init__(self, w: Any, cut: Cut, first: Expr) -> None:
         self._w, self._cut, self._first = as_one_axis(w), cut, first
@@ -58,21 +63,31 @@ class InRegisters:
         pass
 
     def load(self) -> None:
+        if self._cut.gather.depths.taps == 1:
+            self._load(0)
+
+    def meet(self, plane: SourcePlane) -> None:
+        if self._cut.gather.depths.taps > 1:
+            self._load(plane.kd)
+
+    def _load(self, kd: Expr) -> None:
         cut = self._cut
         sizes = (cut.strip_kernels, cut.rows.axis.taps, cut.columns.axis.taps)
-        elements = cut.strip_kernels * cut.taps
+        runs, elements = cut.weight_runs
         lanes = cut.vector(elements, itemsize=cut.itemsize)
         loaded = Registers("w", *sizes, dtype=cut.dtype)
-        for at in unrolled("vector", elements // lanes):
-            value = self._w[span(self._first * cut.taps + at * lanes, lanes)]
-            loaded.put((0, 0, at * lanes), value, lanes=lanes)
+        for run in unrolled("run", runs):
+            first = (self._first + run) * cut.taps + kd * cut.plane_taps
+            for at in unrolled("vector", elements // lanes):
+                value = self._w[span(first + at * lanes, lanes)]
+                loaded.put((0, 0, run * elements + at * lanes), value, lanes=lanes)
         self._kernels = loaded
         if cut.dtype != "float32":
             self._kernels = Registers("kernel", *sizes)
-            for at in unrolled("element", elements):
+            for at in unrolled("element", runs * elements):
                 self._kernels[0, 0, at] = in_float32(loaded[0, 0, at])
 
-    def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
+    def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
         return lambda lane: self._kernels[lane, kh, kw]
 
 
@@ -113,10 +128,15 @@ class InShared:
     def load(self) -> None:
         self._tap = Registers("weight", self.cut.weight_lanes)
 
-    def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
-        cut, tap = self.cut, (kh * self.cut.columns.axis.taps + kw) * self.cut.pitch + self.mine
+    def meet(self, plane: SourcePlane) -> None:
+        pass
+
+    def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
+        cut = self.cut
+        row = plane.kd * cut.rows.axis.taps + kh
+        tap = (row * cut.columns.axis.taps + kw) * cut.pitch + self.mine
         if cut.fan_in < cut.gather.fan_in:
-            return lambda lane: self._shared[tap + lane * cut.gather.fan_in + m]
+            return lambda lane: self._shared[tap + lane * cut.gather.fan_in + plane.m]
         lanes = cut.vector(cut.weight_lanes, itemsize=4)
         for at in unrolled("vector", cut.weight_lanes // lanes):
             self._tap.put((at * lanes,), self._shared[span(tap + at * lanes, lanes)], lanes=lanes)
@@ -141,6 +161,9 @@ class InPlace:
     def load(self) -> None:
         pass
 
-    def at(self, kh: Expr, kw: Expr, m: Expr) -> Lane:
-        apart = self.cut.fan_turns
-        return lambda lane: in_float32(self.w[self.first + lane * apart + m, kh, kw])
+    def meet(self, plane: SourcePlane) -> None:
+        pass
+
+    def at(self, plane: SourcePlane, kh: Expr, kw: Expr) -> Lane:
+        apart, tap = self.cut.fan_turns, self.cut.gather.axes.index(plane.kd, kh, kw)
+        return lambda lane: in_float32(self.w[(self.first + lane * apart + plane.m, *tap)])

@@ -1,7 +1,8 @@
 """The sums of a strip, from whatever memory its source rows come: row by row, each multiplied into all that it meets.
 
 A thread owns some rows of some neighbouring columns of a result plane. It goes down the source rows once; a row of
-results is written as soon as its last source row has been added. Nothing is a loop but the planes that are summed.
+results is written as soon as its last source row has been added, or after all planes that are summed. Nothing is a
+loop but these planes: those of the source channels and, in 3-D, of the taps along the depth.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dwconv.schedules.cuda.emit.reach import Reach
+from dwconv.schedules.cuda.emit.source_planes import SourcePlane, source_planes
 from dwconv.schedules.cuda.emit.words import Registers, in_float32
-from dwconv.schedules.emit import Expr, serial
+from dwconv.schedules.emit import Expr
 from dwconv.schedules.gather import Gather
 
 Pairs = list[tuple[int, int]]
@@ -49,18 +51,20 @@ class SlidingSum(ABC):
     columns: Reach
     rows_ahead: int
     """A source row is asked for so many rows before it is used."""
+    depth: Expr = 0
+    """Which plane of its channel the tile is of."""
 
     @abstractmethod
     def start(self) -> Expr:
         """Where sums start, in float32: the bias, or zero."""
 
     @abstractmethod
-    def weights(self, m: Expr) -> Registers:
-        """The kernel of the m-th source plane, (KH, KW), in float32."""
+    def weights(self, plane: SourcePlane) -> Registers:
+        """What it is multiplied by, (KH, KW), in float32."""
 
     @abstractmethod
-    def fetch(self, m: Expr, at: int) -> SourceRow:
-        """Asks for the row at offset ``at`` of the m-th source plane; zero where there is none."""
+    def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
+        """Asks for the row at offset ``at`` of a plane; zero where there is none."""
 
     @abstractmethod
     def write(self, sums: Registers, row: int) -> None:
@@ -71,15 +75,15 @@ class SlidingSum(ABC):
         sums = Registers("sum", self.rows.width, self.columns.width)
         sums.fill(self.start())
         written: set[int] = set()
-        for m in serial("m", self.gather.fan_in):
-            weights = self.weights(m)
-            for at, row in self._fetched(m, rows):
+        for plane in source_planes(self.gather.fan_in, self.gather.depths, self.depth):
+            weights = self.weights(plane)
+            for at, row in self._fetched(plane, rows):
                 values = row.in_float32(columns)
                 for column, pairs in columns.items():
                     for out_row, kh in rows[at]:
                         for out, kw in pairs:
                             sums[out_row, out] = sums[out_row, out] + values[column] * weights[kh, kw]
-                if self.gather.fan_in == 1:
+                if self.gather.sums_one_plane:
                     for out_row in _finished_by(at, rows):
                         self._write(sums, out_row)
                         written.add(out_row)
@@ -87,13 +91,13 @@ class SlidingSum(ABC):
             if out_row not in written:
                 self._write(sums, out_row)
 
-    def _fetched(self, m: Expr, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
+    def _fetched(self, plane: SourcePlane, rows: dict[int, Pairs]) -> Iterator[tuple[int, SourceRow]]:
         """Source rows in order, by offset. A row is asked for some rows before it is used."""
         order = list(rows)
-        under_way = [self.fetch(m, at) for at in order[: self.rows_ahead]]
+        under_way = [self.fetch(plane, at) for at in order[: self.rows_ahead]]
         for number, at in enumerate(order):
             if number + self.rows_ahead < len(order):
-                under_way.append(self.fetch(m, order[number + self.rows_ahead]))
+                under_way.append(self.fetch(plane, order[number + self.rows_ahead]))
             yield at, under_way.pop(0)
 
     def _write(self, sums: Registers, row: int) -> None:

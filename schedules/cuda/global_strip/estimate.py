@@ -25,7 +25,8 @@ OTHER_REGISTERS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadWork:
-    """Instructions of a thread for its strip, and lines of memory that a warp of them asks for."""
+    """Instructions of a thread for its strip and one plane of the source, and lines of memory that a warp of them asks
+    for."""
 
     fma: int
     loads: float
@@ -60,15 +61,15 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     rows, columns = gather.rows, gather.columns
     alone = thread_work(gather, cut.dtype, cut.tile_h, cut.tile_w, across=cut.threads_w)
     warps = -(-cut.threads // WARP)
-    planes = -(-workload.batch * gather.channels // cut.planes)
+    planes = -(-workload.batch * gather.result_planes // cut.planes)
     blocks = planes * cut.blocks_h * cut.blocks_w
     whole = cut.blocks_w == 1
     height, width = rows.spanned(cut.threads_h * cut.tile_h)[1], columns.spanned(cut.threads_w * cut.tile_w)[1]
     row = sector_bytes(min(width, columns.inputs) * itemsize, whole=whole)
-    read = blocks * cut.planes * gather.fan_in * min(height, rows.inputs) * row
+    read = blocks * cut.planes * gather.planes * min(height, rows.inputs) * row
     row = sector_bytes(min(cut.threads_w * cut.tile_w, columns.outputs) * itemsize, whole=whole)
     written = planes * cut.planes * rows.outputs * cut.blocks_w * row
-    needed = workload.bytes - workload.batch * gather.channels * rows.outputs * columns.outputs * itemsize
+    needed = workload.bytes - workload.batch * gather.result_planes * rows.outputs * columns.outputs * itemsize
     loaded = len(rows.reads(cut.tile_h)) * cut.source_span + rows.taps * columns.taps
     registers = registers_of(gather, cut.tile_h, cut.tile_w, rows_ahead=cut.rows_ahead)
     return BlockWork(
@@ -76,9 +77,9 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
         threads=cut.threads,
         registers=compiled_registers(registers, target),
         shared_bytes=0,
-        instructions=warps * gather.fan_in * alone.instructions,
-        fma=float(warps * gather.fan_in * alone.fma),
-        lines=warps * gather.fan_in * alone.lines,
+        instructions=warps * gather.planes * alone.instructions,
+        fma=float(warps * gather.planes * alone.fma),
+        lines=warps * gather.planes * alone.lines,
         bank_turns=0.0,
         dram_bytes=float(workload.bytes),
         cache_bytes=float(max(read, needed) + written),
@@ -94,7 +95,7 @@ def products_of(gather: Gather, tile_h: int, tile_w: int) -> int:
 
 @cache
 def code_size(gather: Gather, tile_h: int, tile_w: int) -> int:
-    """About how many instructions a thread has, none of them in a loop."""
+    """About how many instructions a thread has in straight code: those of one plane of the source."""
     read = len(gather.rows.reads(tile_h)) * len(gather.columns.reads(tile_w))
     return products_of(gather, tile_h, tile_w) + read + tile_h * tile_w
 
@@ -110,6 +111,6 @@ def registers_of(gather: Gather, tile_h: int, tile_w: int, *, rows_ahead: int) -
             first.setdefault(out, at)
             last[out] = at
     under_way = max(sum(first[out] <= at <= last[out] for out in first) for at in reads)
-    sums = (tile_h if gather.fan_in > 1 else under_way) * tile_w
+    sums = (under_way if gather.sums_one_plane else tile_h) * tile_w
     weights, row = gather.rows.taps * gather.columns.taps, len(gather.columns.reads(tile_w))
     return weights + sums + (1 + rows_ahead) * row + OTHER_REGISTERS

@@ -1,8 +1,8 @@
 """The kernel of direct strips, for fprop and dgrad: from global memory through registers to global memory.
 
-A thread owns ``tile_h`` rows of ``tile_w`` neighbouring columns. It goes down the source row by row; each row is read
-once, as whole vectors where memory is aligned, and multiplied into all the sums that it meets. A row of results is
-stored as soon as its last source row has been added.
+A thread owns ``tile_h`` rows of ``tile_w`` neighbouring columns of a plane. It goes down the source row by row; each
+row is read once, as whole vectors where memory is aligned, and multiplied into all the sums that it meets. A row of
+results is stored as soon as its last source row has been added; where several planes are summed, after the last one.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.emit.sliding_sum import SlidingSum, SourceRow
+from dwconv.schedules.cuda.emit.source_planes import SourcePlane
 from dwconv.schedules.cuda.emit.words import Registers, argument, blocks, in_float32, span, threads, zero
 from dwconv.schedules.cuda.global_strip.cut import Cut
-from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, divided, kernel, store, when
 
 
 def schedule_strips(cut: Cut) -> s_tir.Schedule:
-    """Parameters: source (n, C, H, W), w (weights, KH, KW), perhaps bias (C′), result (n, C′, OH, OW)."""
+    """Parameters: source (n, C, H, W), w (weights, KH, KW), perhaps bias (C′), result (n, C′, OH, OW); in 3-D with
+    depths before heights."""
     n, gather, dtype = tirx.Var(BATCH, "int32"), cut.gather, cut.dtype
-    rows, columns = gather.rows, gather.columns
+    axes, rows, columns = gather.axes, gather.rows, gather.columns
     with kernel() as builder:
-        source = argument(gather.source, (n, gather.source_channels, rows.inputs, columns.inputs), dtype)
-        w = argument("w", (gather.weights, rows.taps, columns.taps), dtype)
+        source = argument(gather.source, (n, gather.source_channels, *axes.inputs), dtype)
+        w = argument("w", (gather.weights, *axes.taps), dtype)
         bias = argument("bias", (gather.channels,), dtype) if gather.bias else None
-        result = argument(gather.result, (n, gather.channels, rows.outputs, columns.outputs), dtype)
+        result = argument(gather.result, (n, gather.channels, *axes.outputs), dtype)
         for plane, row, column in partition(cut, n):
-            with when(gather.channels % cut.planes == 0 or plane < n * gather.channels):
+            channel, depth = divided(plane, gather.depths.outputs)
+            with when(gather.result_planes % cut.planes == 0 or plane < n * gather.result_planes):
                 Thread(
                     gather=gather,
                     cut=cut,
@@ -38,7 +41,8 @@ def schedule_strips(cut: Cut) -> s_tir.Schedule:
                     w=w,
                     bias=bias,
                     result=result,
-                    plane=plane,
+                    channel=channel,
+                    depth=depth,
                     rows=Reach(axis=rows, width=cut.tile_h, tiles=cut.row_tiles, index=row),
                     columns=Reach(axis=columns, width=cut.tile_w, tiles=cut.column_tiles, index=column),
                     rows_ahead=cut.rows_ahead,
@@ -50,7 +54,7 @@ def partition(cut: Cut, n: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
     """The part of each thread: (a plane of the result, counted through all images, the number of its tile down,
     across)."""
     down, across = cut.blocks_h, cut.blocks_w
-    for block in blocks("block", ceil_div(n * cut.gather.channels, cut.planes) * (down * across)):
+    for block in blocks("block", ceil_div(n * cut.gather.result_planes, cut.planes) * (down * across)):
         for strip_h in threads("strip_h", cut.threads_h, axis="z"):
             for plane in threads("plane", cut.planes, axis="y"):
                 for strip_w in threads("strip_w", cut.threads_w, axis="x"):
@@ -72,23 +76,25 @@ class Thread(SlidingSum):
     w: Any
     bias: Any | None
     result: Any
-    plane: Expr
+    channel: Expr
+    """Of the result, counted through all images."""
 
     def start(self) -> Expr:
         if self.bias is None:
             return zero("float32")
-        return bind("first", in_float32(self.bias[self.plane % self.gather.channels]))
+        return bind("first", in_float32(self.bias[self.channel % self.gather.channels]))
 
-    def weights(self, m: Expr) -> Registers:
+    def weights(self, plane: SourcePlane) -> Registers:
         weights = Registers("weight", self.gather.rows.taps, self.gather.columns.taps)
-        channel = self.plane % self.gather.channels * self.gather.fan_in + m
+        number = self.channel % self.gather.channels * self.gather.fan_in + plane.m
         for kh in range(self.gather.rows.taps):
             for kw in range(self.gather.columns.taps):
-                weights[kh, kw] = in_float32(self.w[channel, kh, kw])
+                weights[kh, kw] = in_float32(self.w[(number, *self.gather.axes.index(plane.kd, kh, kw))])
         return weights
 
-    def fetch(self, m: Expr, at: int) -> SourceRow:
-        plane, channels = self.plane // self.gather.fan_out * self.gather.fan_in + m, self.gather.source_channels
+    def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
+        channels = self.gather.source_channels
+        channel = self.channel // self.gather.fan_out * self.gather.fan_in + plane.m
         values = Registers("value", self.cut.source_span, dtype=self.source.dtype)
         slots: dict[int, int] = {}
         for first, lanes in self.cut.source_pieces:
@@ -100,8 +106,8 @@ class Thread(SlidingSum):
             if exists is not False:
                 with when(exists):
                     columns = span(self.columns.source(first), lanes)
-                    row = self.source[plane // channels, plane % channels, self.rows.source(at), columns]
-                    values.put(slot, row, lanes=lanes)
+                    index = self.gather.axes.index(plane.depth, self.rows.source(at), columns)
+                    values.put(slot, self.source[(channel // channels, channel % channels, *index)], lanes=lanes)
         alone = frozenset(first for first, lanes in self.cut.source_pieces if lanes == 1)
         return SourceRow(values=values, slots=slots, alone=alone)
 
@@ -111,8 +117,9 @@ class Thread(SlidingSum):
             rounded = Registers("result", self.cut.tile_h, self.cut.tile_w, dtype=dtype)
             for out in range(self.cut.tile_w):
                 rounded[row, out] = sums[row, out].astype(dtype)
-        image, channel = self.plane // self.gather.channels, self.plane % self.gather.channels
+        image, channel = self.channel // self.gather.channels, self.channel % self.gather.channels
         for out in range(0, self.cut.tile_w, lanes):
             with when(all_of(self.rows.writes(row), self.columns.writes(out, lanes))):
                 columns = span(self.columns.result(out), lanes)
-                store(self.result, rounded.vector((row, out), lanes), image, channel, self.rows.result(row), columns)
+                index = self.gather.axes.index(self.depth, self.rows.result(row), columns)
+                store(self.result, rounded.vector((row, out), lanes), image, channel, *index)

@@ -83,7 +83,7 @@ def _rules(gather: Gather, target: CudaTarget) -> list[Rule]:
         Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
         Rule(
             "a block holds parts of planes of several images",
-            lambda c: not whole_planes(c) and gather.channels % c.planes != 0,
+            lambda c: not whole_planes(c) and gather.result_planes % c.planes != 0,
         ),
         Rule(
             f"more than {MOST_CODE} instructions unrolled",
@@ -105,7 +105,7 @@ def _preferred(
     """The tile that keeps an SM least busy, lower where that gives it too few threads; about seven warps a block."""
 
     def starved(tile_h: int) -> float:
-        threads = -(-gather.rows.outputs // tile_h) * threads_w * gather.channels * workload.batch
+        threads = -(-gather.rows.outputs // tile_h) * threads_w * gather.result_planes * workload.batch
         return max(1.0, target.sms * FEW_THREADS / threads)
 
     fitting = [(h, w) for h in tiles_h for w in tiles_w if code_size(gather, h, w) <= MOST_CODE]

@@ -1,5 +1,8 @@
 """Direct strips, NCHW, CUDA: from global memory through registers to global memory, for kernels up to about 9 × 9.
 
+In 3-D a strip is of one plane of the result: a loop goes over the taps along the depth that meet a plane of the source,
+and does with each of them what is drawn here.
+
 fprop
 
 Level one: a block is `planes` planes × `threads_h` · `tile_h` rows × `threads_w` · `tile_w` columns.
@@ -48,7 +51,8 @@ if TYPE_CHECKING:
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W), w (C·M, KH, KW), perhaps bias (C·M), y (n, C·M, OH, OW); or dy, w, dx."""
+    """Parameters: x (n, C, H, W), w (C·M, KH, KW), perhaps bias (C·M), y (n, C·M, OH, OW); or dy, w, dx; in 3-D
+    with depths before heights."""
     from dwconv.schedules.cuda.global_strip.kernel import schedule_strips
 
     return schedule_strips(Cut.of(workload, config))
@@ -58,6 +62,7 @@ TEMPLATES = gather_family(
     "cuda",
     "nchw_strip",
     layout="nchw",
+    most_axes=3,
     misfit=strip_misfit,
     space=strip_space,
     estimate_us=one_kernel_us(block_work),

@@ -17,6 +17,7 @@ from dwconv.schedules.cuda.emit.in_turns import in_turns
 from dwconv.schedules.cuda.emit.planes import read_row, threads_of_planes
 from dwconv.schedules.cuda.emit.reach import Reach
 from dwconv.schedules.cuda.emit.sliding_sum import SlidingSum, SourceRow
+from dwconv.schedules.cuda.emit.source_planes import SourcePlane
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -234,7 +235,7 @@ class Thread(SlidingSum):
     def start(self) -> Expr:
         return self.first
 
-    def weights(self, m: Expr) -> Registers:
+    def weights(self, plane: SourcePlane) -> Registers:
         cut, taps = self.block.cut, self.gather.columns.taps
         start = self.block.group * (cut.thread_planes * cut.kernel_words)
         first = self.each * cut.kernel_words
@@ -247,7 +248,7 @@ class Thread(SlidingSum):
             weights[tap // taps, tap % taps] = values[first + tap - read[0][0]]
         return weights
 
-    def fetch(self, m: Expr, at: int) -> SourceRow:
+    def fetch(self, plane: SourcePlane, at: int) -> SourceRow:
         held, pitch = self.block.cut.source, self.gather.columns.inputs
         return read_row(
             self.block.planes,

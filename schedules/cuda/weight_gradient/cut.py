@@ -3,6 +3,9 @@
 The pixels of dy are cut into tiles of ``tile_h`` × ``tile_w``, the images into ``split_n`` shares (every split_n-th
 image). An item is a tile in one share: one thread's serial work. The items go over ``threads_p`` threads of a block,
 and, where there are more, over blocks: the parts that the second kernel adds up.
+
+In 3-D each plane of dy counts as an image, and each tap along the depth has groups of kernel rows of its own: they sum
+what 2-D would, over the planes of dy that the tap brings upon a plane of x.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from functools import cached_property
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, least_vectors
 from dwconv.schedules.space import Config
-from dwconv.schedules.taps import Axis
+from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH, Axis
 
 Pixel = tuple[int, int]
 """(column, channel), counted from a tile's first."""
@@ -84,11 +87,15 @@ class Cut:
 
     @cached_property
     def rows(self) -> Axis:
-        return Axis.of_convolution(self.workload, 0)
+        return Axis.of_convolution(self.workload, HEIGHT)
 
     @cached_property
     def columns(self) -> Axis:
-        return Axis.of_convolution(self.workload, 1)
+        return Axis.of_convolution(self.workload, WIDTH)
+
+    @cached_property
+    def depths(self) -> Axis:
+        return Axis.of_convolution(self.workload, DEPTH)
 
     @property
     def channel_last(self) -> bool:
@@ -100,7 +107,7 @@ class Cut:
     def row_reads(self) -> dict[int, list[tuple[int, int]]]:
         """For each row of x that it reads, the (dy row, kernel row of the group) pairs that meet it."""
         reads = self.rows.part(0, self.group_kh)
-        one_place = self.tiles_h == 1 and self.unroll_h == self.tile_h and self.groups == 1
+        one_place = self.tiles_h == 1 and self.unroll_h == self.tile_h and self.groups == self.depths.taps
         return reads.live_reads(0, self.unroll_h) if one_place else reads.reads(self.unroll_h)
 
     @cached_property
@@ -175,14 +182,28 @@ class Cut:
         return -(-self.items // self.threads_p)
 
     @property
+    def planes(self) -> int:
+        """Planes of dy in a channel of all images."""
+        return self.workload.batch * self.depths.outputs
+
+    @property
+    def planes_met(self) -> float:
+        """Share of them that a tap along the depth brings upon a plane of x, the mean of all taps."""
+        return self.depths.live_pairs / (self.depths.outputs * self.depths.taps)
+
+    @property
     def groups(self) -> int:
-        """Groups of kernel rows."""
-        return -(-self.rows.taps // self.group_kh)
+        """Groups of kernel rows: so many as one tap along the depth has, for each of these taps."""
+        return self.depths.taps * -(-self.rows.taps // self.group_kh)
+
+    @property
+    def _groups_covered(self) -> int:
+        return self.blocks[2] * self.threads_kh
 
     @property
     def kernel_rows(self) -> int:
-        """That blocks, threads and groups cover: all, and perhaps some beyond the last."""
-        return self.blocks[2] * self.threads_kh * self.group_kh
+        """Of a tap along the depth, that blocks, threads and groups cover: all, and perhaps some beyond the last."""
+        return -(-self._groups_covered // self.depths.taps) * self.group_kh
 
     @property
     def last_row(self) -> int:
@@ -212,7 +233,7 @@ class Cut:
         """Threads over threads with work."""
         channels, parts, _ = self.blocks
         idle = channels * self.threads_c / self.vectors * (parts * self.threads_p / self.items)
-        return idle * self.kernel_rows / self.rows.taps
+        return idle * (self._groups_covered * self.group_kh) / (self.depths.taps * self.rows.taps)
 
     @property
     def workspace_bytes(self) -> int:

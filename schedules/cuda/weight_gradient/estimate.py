@@ -33,9 +33,9 @@ def block_works(cut: Cut, target: CudaTarget) -> tuple[BlockWork, ...]:
 
 def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
     workload, blocks, warps = cut.workload, math.prod(cut.blocks), -(-cut.threads // WARP)
-    images = workload.batch / min(cut.split_n, workload.batch)
+    images = cut.planes_met * cut.planes / min(cut.split_n, cut.planes)
     registers = _registers(cut, target)
-    read = workload.batch * _read_bytes(cut)
+    read = cut.planes * _read_bytes(cut)
     needed, written = float(workload.bytes), float(cut.workspace_bytes) if cut.parts > 1 else 0.0
     sums = instructions_of_sums(cut)
     return BlockWork(
@@ -72,15 +72,16 @@ def _bytes_in_flight(cut: Cut) -> float:
 
 
 def _read_bytes(cut: Cut) -> float:
-    """Bytes of an image that all blocks together read: each block every sector once, and in long loops again what other
-    loads have read before."""
+    """Bytes of an image, in 3-D of a plane, that all blocks together read: each block every sector once, and in long
+    loops again what other loads have read before."""
     workload = cut.workload
-    itemsize, again = ITEMSIZE[workload.dtype], cut.blocks[2]
+    itemsize, again = ITEMSIZE[workload.dtype], cut.blocks[2] * cut.planes_met
     once, dy = _pixels(cut)
     steps = cut.tile_h / cut.unroll_h
     loaded = cut.tiles_h * cut.tiles_w * steps * len(cut.row_reads) * len(cut.column_reads)
     loaded *= min(cut.threads_kh, cut.groups)
-    turns = steps * workload.batch / min(cut.split_n, workload.batch)
+    once *= min(cut.threads_kh, cut.depths.taps)  # each tap along the depth meets another plane of x
+    turns = steps * cut.planes / min(cut.split_n, cut.planes)
     x = once + max(0.0, loaded - once) * max(0.0, 1 - REMEMBERED_TURNS / turns)
     if cut.channel_last:
         span = -(-cut.threads_c * cut.vector_c * itemsize // SECTOR_BYTES) * SECTOR_BYTES

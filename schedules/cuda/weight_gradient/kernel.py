@@ -33,12 +33,12 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, Pixel
-from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, serial, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, divided, inside, kernel, serial, store, when
 
 
 def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
-    """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW), with a bias dbias (C·M) and, if there is more than
-    one part, workspace (parts, results): all of dw, then all of dbias."""
+    """Parameters: x, dy in the workload's layout, dw (C·M, KH, KW), in 3-D (C·M, KD, KH, KW), with a bias dbias (C·M)
+    and, if there is more than one part, workspace (parts, results): all of dw, then all of dbias."""
     workload, parts = cut.workload, cut.parts
     weights = math.prod(workload.weight_shape)
     n = tirx.Var(BATCH, "int32")
@@ -56,7 +56,8 @@ def schedule_weight_gradient(cut: Cut) -> s_tir.Schedule:
             sums = Registers("sums", cut.sums_of_channel, cut.vector_c)
             sums.clear()
             with when(place.has_work()):
-                for turn in serial("turn", tirx.truncdiv(n - place.image + (cut.split_n - 1), cut.split_n)):
+                planes = n * cut.depths.outputs
+                for turn in serial("turn", tirx.truncdiv(planes - place.image + (cut.split_n - 1), cut.split_n)):
                     reader.add_image(sums, place, bind("image", place.image + turn * cut.split_n))
             place.sum_over_mates(sums)
             if partial is None:
@@ -96,8 +97,13 @@ class Place:
         return self.vector * self.cut.vector_c
 
     @property
+    def kd(self) -> Expr:
+        """Its tap along the depth: those of the same kernel rows are side by side."""
+        return self.group % self.cut.depths.taps if self.cut.depths.taps > 1 else 0
+
+    @property
     def kh(self) -> Expr:
-        return self.group * self.cut.group_kh
+        return self.group // self.cut.depths.taps * self.cut.group_kh
 
     @property
     def _item(self) -> Expr:
@@ -105,7 +111,7 @@ class Place:
 
     @property
     def image(self) -> Expr:
-        """The first of its images."""
+        """The first of its images; in 3-D, of the planes of dy."""
         return self._item // (self.cut.tiles_h * self.cut.tiles_w)
 
     @property
@@ -141,12 +147,14 @@ class Place:
         taps_h, taps_w = self.cut.rows.taps, self.cut.columns.taps
         with when(all_of(self.cut.threads_p == 1 or self.mate == 0, self._has_channels())):
             into, start = weights
-            first = bind("first", start + self.channel * (taps_h * taps_w))
+            taps = self.cut.depths.taps * taps_h
+            first = bind("first", start + self.channel * (taps * taps_w))
             for a in range(self.cut.group_kh):
                 with when(self.cut.kernel_rows == taps_h or self.kh + a < taps_h):
                     for b in range(taps_w):
                         for c in range(self.cut.vector_c):
-                            at = first + (self.kh * taps_w + (c * taps_h + a) * taps_w + b)
+                            row = self.kd * taps_h + self.kh
+                            at = first + (row * taps_w + (c * taps + a) * taps_w + b)
                             store(into, sums[self.cut.sum_of(a, b), c].astype(into.dtype), at)
             if bias is not None:
                 into, start = bias
@@ -206,15 +214,18 @@ class Operand:
     elements: Any
     """In one dimension."""
     channels: int
+    depths: int
+    """Planes of a channel in an image."""
     channel_last: bool
     loaded: Registers
     """Where a thread takes the widest of its vectors apart."""
 
-    def seen_from(self, rows: Edge, columns: Edge, *, image: Expr, channel: Expr) -> Source:
+    def seen_from(self, rows: Edge, columns: Edge, *, image: Expr, depth: Expr, channel: Expr) -> Source:
         """From the first pixel of a tile."""
         plane, pitch = rows.size * columns.size, self.channels if self.channel_last else 1
-        first = channel if self.channel_last else channel * plane
-        at = image * (plane * self.channels) + first + (rows.origin * columns.size + columns.origin) * pitch
+        volume = self.depths * plane
+        first = depth * (plane * pitch) + (channel if self.channel_last else channel * volume)
+        at = image * (volume * self.channels) + first + (rows.origin * columns.size + columns.origin) * pitch
         (vector,) = self.loaded.sizes  # TVM has to see that the vectors are aligned
         at = keep(f"{self.name}_at", at // vector) * vector
         return Source(operand=self, at=at, rows=rows, columns=columns, row_pitch=columns.size * pitch)
@@ -256,19 +267,38 @@ class Reader:
     def of(cls, cut: Cut, x: Any, dy: Any) -> Reader:
         """To be made by each thread: it has registers."""
 
-        def operand(name: str, elements: Any, channels: int, vector: int) -> Operand:
+        def operand(name: str, elements: Any, channels: int, depths: int, vector: int) -> Operand:
             loaded = Registers(name, vector, dtype=cut.workload.dtype)
             return Operand(
-                name=name, elements=elements, channels=channels, channel_last=cut.channel_last, loaded=loaded
-            )
+                name=name, elements=elements, channels=channels, depths=depths, channel_last=cut.channel_last,
+                loaded=loaded,
+            )  # fmt: skip
 
         return cls(
             cut,
-            operand("x", x, cut.workload.channels, cut.x_vector),
-            operand("dy", dy, cut.workload.out_channels, cut.dy_vector),
+            operand("x", x, cut.workload.channels, cut.depths.inputs, cut.x_vector),
+            operand("dy", dy, cut.workload.out_channels, cut.depths.outputs, cut.dy_vector),
         )
 
     def add_image(self, sums: Registers, place: Place, image: Expr) -> None:
+        """In 3-D ``image`` is a plane of dy, counted through all images: where the tap along the depth meets padding,
+        the sum of dy alone is left to be added."""
+        depths = self.cut.depths
+        image, depth = divided(image, depths.outputs)
+        met = depth * depths.up + place.kd * depths.step + depths.shift
+        if depths.one_to_one:
+            self._add_plane(sums, place, image, depth, met)
+            return
+        met = bind("x_depth", met)
+        is_met = inside(met, depths.inputs)
+        with when(is_met):
+            self._add_plane(sums, place, image, depth, met)
+        if self.cut.workload.bias:
+            with when(not is_met if isinstance(is_met, bool) else tirx.Not(is_met)):
+                self._add_plane(sums, place, image, depth, None)
+
+    def _add_plane(self, sums: Registers, place: Place, image: Expr, depth: Expr, x_depth: Expr | None) -> None:
+        """The planes ``depth`` of dy and ``x_depth`` of x; None: there is no such plane."""
         cut, rows, columns = self.cut, self.cut.rows, self.cut.columns
         x_channel = place.channel // cut.workload.multiplier
         for step in serial("step", cut.tile_h // cut.unroll_h):
@@ -277,14 +307,20 @@ class Reader:
                 Edge(origin=row, most=cut.last_row, size=rows.outputs),
                 Edge(origin=column, most=cut.last_column, size=columns.outputs),
                 image=image,
+                depth=depth,
                 channel=place.channel,
             )
+            if x_depth is None:
+                for each in range(cut.unroll_h):
+                    self._gradient_row(sums, dy, each)
+                continue
             x_row = keep("x_row", rows.origin(row) + place.kh * rows.step)
             last_x_row = rows.origin(cut.last_row) + (cut.kernel_rows - cut.group_kh) * rows.step
             x = self.x.seen_from(
                 Edge(origin=x_row, most=last_x_row, size=rows.inputs),
                 Edge(origin=columns.origin(column), most=columns.origin(cut.last_column), size=columns.inputs),
                 image=image,
+                depth=x_depth,
                 channel=x_channel,
             )
             self._add_rows(sums, x, dy)

@@ -6,6 +6,7 @@ from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.space import divisors
+from dwconv.schedules.taps import DEPTH, HEIGHT, WIDTH
 
 MOST_THREADS_KH = 16
 """They are on z, where CUDA allows no more than 64."""
@@ -18,8 +19,8 @@ Knobs = dict[str, list[int]]
 
 def knobs_of(workload: Workload) -> Knobs:
     """All but ``edge``."""
-    nhwc, tall = workload.layout == "nhwc", workload.kernel[0] >= TALL_KERNEL
-    out_h, out_w = workload.output_size
+    nhwc, tall = workload.layout == "nhwc", workload.kernel[HEIGHT] >= TALL_KERNEL
+    out_h, out_w = workload.output_size[HEIGHT], workload.output_size[WIDTH]
     heights = cuts(out_h, [4, 7, 14] if tall else [4, 7, 8, 14, 28])
     return {
         **({"vector_c": channel_vectors(workload)} if nhwc else {}),
@@ -28,7 +29,7 @@ def knobs_of(workload: Workload) -> Knobs:
         "unroll_h": sorted({part for height in heights for part in divisors(height)} & {1, 2, 4, 7, 8, 14}),
         "tile_w": cuts(out_w, [2, 4, 7, 14, 28] if nhwc or tall else [2, 4, 8, 14]),
         "group_kh": kernel_groups(workload),
-        "threads_kh": kernel_threads(workload.kernel[0]) if tall else [1],
+        "threads_kh": kernel_threads(workload.kernel[HEIGHT]) if tall else depth_threads(workload),
         "threads_p": [4, 7, 8, 14, 16, 32] if nhwc else [14, 16, 28, 32, 56, 64, 112, 128],
         "split_n": sorted({-(-MOST_IMAGES // images) for images in (1, 2, 3, 4, 5, 6, 8, 11, 16, 32, 64)}),
         "blocks_per_sm": [1, 2, 3] if tall else [1, 2, 3, 4, 6],
@@ -36,8 +37,8 @@ def knobs_of(workload: Workload) -> Knobs:
 
 
 def edges(workload: Workload) -> list[str]:
-    tall = workload.kernel[0] >= TALL_KERNEL
-    return ["zero", "skip"] if tall and any(workload.padding[0]) else ["zero"]
+    tall = workload.kernel[HEIGHT] >= TALL_KERNEL
+    return ["zero", "skip"] if tall and any(workload.padding[HEIGHT]) else ["zero"]
 
 
 def channel_vectors(workload: Workload) -> list[int]:
@@ -65,8 +66,8 @@ def channel_threads(workload: Workload) -> list[int]:
 
 def kernel_groups(workload: Workload) -> list[int]:
     """Kernel rows of a thread: all; where they are many or wide, equal parts of them."""
-    taps = workload.kernel[0]
-    parts = {1, 2, 3, taps} if taps >= TALL_KERNEL else {1, taps} if workload.kernel[1] > 16 else {1}
+    taps = workload.kernel[HEIGHT]
+    parts = {1, 2, 3, taps} if taps >= TALL_KERNEL else {1, taps} if workload.kernel[WIDTH] > 16 else {1}
     groups = {-(-taps // part) for part in parts}
     return sorted(group for group in groups if -(-taps // group) * group <= MOST_PADDED * taps)
 
@@ -75,6 +76,12 @@ def kernel_threads(taps: int) -> list[int]:
     """Groups side by side: one, or those of a quarter, a half or all of the kernel rows."""
     counts = {1, *(-(-taps // part) for part in (1, 2, 4))}
     return sorted(count for count in counts if count <= MOST_THREADS_KH)
+
+
+def depth_threads(workload: Workload) -> list[int]:
+    """Taps along the depth side by side: one, or all, which read the same dy."""
+    taps = workload.kernel[DEPTH] if workload.axes == 3 else 1
+    return sorted({1, taps} if taps <= MOST_THREADS_KH else {1})
 
 
 def cuts(size: int, sizes: list[int]) -> list[int]:

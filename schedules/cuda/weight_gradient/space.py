@@ -14,6 +14,7 @@ from dwconv.schedules.cuda.weight_gradient.knobs import edges, knobs_of
 from dwconv.schedules.cuda.weight_gradient.start import preferred
 from dwconv.schedules.cuda.weight_gradient.thread_work import products_of, registers_of
 from dwconv.schedules.space import ConfigSpace, Knob, Rule
+from dwconv.schedules.taps import WIDTH
 
 WIDEST_KERNEL = 96
 """The sums of one kernel row, which a thread keeps in registers."""
@@ -21,8 +22,8 @@ WIDEST_KERNEL = 96
 
 def kernel_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why the templates cannot run a workload; None if they can."""
-    if workload.kernel[1] > WIDEST_KERNEL:
-        return f"a kernel row of {workload.kernel[1]} sums takes more registers than there are; {WIDEST_KERNEL} fit"
+    if workload.kernel[WIDTH] > WIDEST_KERNEL:
+        return f"a kernel row of {workload.kernel[WIDTH]} sums takes more registers than there are; {WIDEST_KERNEL} fit"
     return None
 
 

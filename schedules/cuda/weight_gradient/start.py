@@ -28,6 +28,7 @@ from dwconv.schedules.cuda.weight_gradient.thread_work import (
     registers_of,
 )
 from dwconv.schedules.space import Value
+from dwconv.schedules.taps import HEIGHT
 
 BLOCK_THREADS, USUAL_MATES = 256, 16
 """A usual block, and how many of its threads have sums in common."""
@@ -50,7 +51,7 @@ def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     """The threads that need the fewest instructions, if an SM holds enough of them; of these the blocks and shares of
     the images that are estimated to take the least time."""
     knobs = knobs_of(workload)
-    tried = 1 if workload.kernel[0] >= TALL_KERNEL else THREADS_TRIED
+    tried = 1 if workload.kernel[HEIGHT] >= TALL_KERNEL else THREADS_TRIED
     threads = sorted(_threads_alone(workload, target, knobs), key=lambda cut: _slowness(cut, target))[:tried]
     if not threads:
         return {}
@@ -64,7 +65,7 @@ def preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
 def _threads_alone(workload: Workload, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
     """The tiles that one thread may own."""
-    edge = "skip" if "skip" in edges(workload) and workload.kernel[0] > ZERO_KERNEL else "zero"
+    edge = "skip" if "skip" in edges(workload) and workload.kernel[HEIGHT] > ZERO_KERNEL else "zero"
     for vector_c, tile_h, unroll_h, tile_w, group_kh in itertools.product(
         knobs.get("vector_c", [1]), knobs["tile_h"], knobs["unroll_h"], knobs["tile_w"], knobs["group_kh"]
     ):
@@ -84,7 +85,7 @@ def _slowness(cut: Cut, target: CudaTarget) -> float:
     read again, and where tiles stand out over the edge."""
     held = target.registers_per_sm // (target.warp * _needed(cut)) * target.warp
     tiles = cut.tiles_h * cut.tiles_w
-    there_are = min(cut.workload.batch, MOST_IMAGES) * tiles * cut.vectors * cut.groups / target.sms
+    there_are = min(cut.planes, MOST_IMAGES) * tiles * cut.vectors * cut.groups / target.sms
     # Where products take longer than memory, fewer threads keep them busy, and reading again costs less.
     memory = min(1.0, FREE_PRODUCTS / (cut.rows.taps * cut.columns.taps))
     late = max(1.0, ENOUGH_THREADS * memory / min(held, there_are)) ** 0.5
@@ -103,7 +104,7 @@ def _blocks_of(alone: Cut, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
             alone, threads_c=threads_c, threads_kh=threads_kh, threads_p=threads_p, split_n=split_n
         )
         fits = cut.threads <= target.threads_per_block and cut.padded <= MOST_PADDED
-        enough = split_n == 1 or (split_n <= cut.workload.batch and cut.workspace_bytes <= MOST_WORKSPACE_BYTES)
+        enough = split_n == 1 or (split_n <= cut.planes and cut.workspace_bytes <= MOST_WORKSPACE_BYTES)
         if fits and enough and _needed(cut) <= registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm):
             yield cut
 
@@ -111,8 +112,8 @@ def _blocks_of(alone: Cut, target: CudaTarget, knobs: Knobs) -> Iterator[Cut]:
 def _microseconds(cut: Cut, target: CudaTarget) -> float:
     """The time of memory or of the issue slots, whichever is longer, and a little of the other."""
     blocks, warps = math.prod(cut.blocks), -(-cut.threads // target.warp)
-    images = -(-min(cut.workload.batch, MOST_IMAGES) // cut.split_n)
-    instructions = warps * (images * instructions_of_image(cut) + instructions_of_sums(cut))
+    images = -(-min(cut.planes, MOST_IMAGES) // cut.split_n)
+    instructions = warps * (images * cut.planes_met * instructions_of_image(cut) + instructions_of_sums(cut))
     # The SM with the most blocks is the last to finish.
     issue = -(-blocks // target.sms) * instructions / target.issue_slots / (target.clock_ghz * 1e3)
 

@@ -23,6 +23,8 @@ wgrad, NHWC
 Neighbouring threads read neighbouring vectors of a pixel: whole lines of memory. Where the kernel is tall, its rows are
 split into groups, side by side in the block: each keeps its sums in registers. The sum of dy alone, where there is a
 bias, is one more.
+
+In 3-D each plane of dy counts as an image, and each tap along the depth has groups of kernel rows of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x, dy in the layout, dw (C·M, KH, KW), perhaps dbias (C·M), perhaps a workspace."""
+    """Parameters: x, dy in the layout, dw (C·M, KH, KW), in 3-D (C·M, KD, KH, KW), perhaps dbias (C·M), perhaps a
+    workspace."""
     from dwconv.schedules.cuda.weight_gradient.kernel import schedule_weight_gradient
 
     return schedule_weight_gradient(Cut.of(workload, config))
@@ -60,6 +63,7 @@ TEMPLATES = tuple(
         device="cuda",
         pass_="wgrad",
         layout=layout,
+        most_axes=3,
         misfit=kernel_misfit,
         space=partial(weight_gradient_space, f"cuda.wgrad_{layout}"),
         estimate_us=estimate_us,

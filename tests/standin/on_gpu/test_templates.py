@@ -12,8 +12,9 @@ from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
 from dwconv.problems.workload import DType
 from tests.schedules.cuda_layers import TEMPLATES, fitted, layer
+from tests.schedules.volumes import VOLUMES
 from tests.standin.on_gpu.kernels import default
-from tests.turns import in_turns
+from tests.turns import alternating, in_turns
 
 SHAPES = (
     layer(10, (9, 12), (3, 3), batch=3),
@@ -28,6 +29,19 @@ def test_a_template_is_right_at_any_batch(template: str, dtype: DType) -> None:
     workload = next(found for shape in SHAPES if (found := fitted(shape, TEMPLATES[template], dtype)))
     kernel = default(workload, template)
     for batch in (workload.batch, 1, workload.batch + 2):
+        verdict = verify(kernel, make_case(workload.with_batch(batch), data="integers", device="cuda"))
+        assert verdict.right, f"batch {batch}: {verdict.reason}"
+
+
+@pytest.mark.parametrize(
+    ("template", "dtype"),
+    alternating([name for name in TEMPLATES if TEMPLATES[name].most_axes == 3], ["float32", "bfloat16"], quick_of=2),
+)
+def test_a_template_of_3d_is_right_at_any_batch(template: str, dtype: DType) -> None:
+    volume = dataclasses.replace(VOLUMES["padding per side"], layout=TEMPLATES[template].layout, dtype=dtype)
+    workload = volume.for_pass(TEMPLATES[template].pass_)
+    kernel = default(workload, template)
+    for batch in (1, workload.batch + 2):
         verdict = verify(kernel, make_case(workload.with_batch(batch), data="integers", device="cuda"))
         assert verdict.right, f"batch {batch}: {verdict.reason}"
 
