@@ -91,7 +91,8 @@ class ListedLayer:
     def __str__(self) -> str:
         size, kernel, stride = ("×".join(map(str, sizes)) for sizes in self._sizes)
         strided = f" s{stride}" if set(self.layer.stride) != {1} else ""
-        return f"{self.network} {self.layer.channels}×{size} k{kernel}{strided}"
+        activated = "" if self.layer.epilogue == "none" else f" {self.layer.epilogue}"
+        return f"{self.network} {self.layer.channels}×{size} k{kernel}{strided}{activated}"
 
     @property
     def kernel(self) -> int:
@@ -103,8 +104,8 @@ class ListedLayer:
         return self.layer.input_size, self.layer.kernel, self.layer.stride
 
     def workloads(self, *, dtype: DType, layout: Layout) -> Iterator[Workload]:
-        """Its three passes."""
-        for pass_ in PASSES:
+        """Its passes."""
+        for pass_ in self.layer.passes:
             yield self.layer.workload(pass_, batch=1, dtype=dtype, layout=layout, bias=False)
 
 

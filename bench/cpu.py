@@ -139,6 +139,7 @@ def _row(
     return {
         "layer": str(layer),
         "pass": workload.pass_,
+        **({} if workload.epilogue == "none" else {"epilogue": workload.epilogue}),
         "kernel": layer.kernel,
         "dwconv_us": taken.median_us,
         "spread_us": taken.spread_us,
@@ -187,7 +188,7 @@ def _means(rows: Sequence[dict[str, Any]]) -> str:
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if "ratio" in row:
-            groups[row["pass"]].append(row)
+            groups[row.get("epilogue", row["pass"])].append(row)
             if row["pass"] == "wgrad":
                 size = "≤ 3" if row["kernel"] <= 3 else "= 4" if row["kernel"] == 4 else "≥ 5"
                 groups[f"wgrad, k {size}"].append(row)

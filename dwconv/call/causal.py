@@ -80,11 +80,14 @@ def computed(
 
 def _convolve(given: Arguments, *, activation: bool) -> Tensor:
     """With zeros before the first element."""
-    if activation and _is_at_once(given):
+    if not activation:
+        return conv1d(*given[:-1])
+    if _is_at_once(given):
         call = Call.of(given)
         return given.as_given(activated.fprop_silu(call.x, call.w, given.bias, *call.problem.geometry))
-    z = conv1d(*given[:-1])
-    return F.silu(z) if activation else z
+    # SiLU reads what is a view as well: so PyTorch's op need not pad x by itself, which copies it.
+    before, length = given.weight.shape[-1] - 1, given.input.shape[-1]
+    return F.silu(conv1d(*given[:3], padding=before)[..., :length])
 
 
 def _is_at_once(given: Arguments) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from dwconv.measure.clock.timing import GLANCE, Call, Clock, time_in_turns
 from dwconv.problems import pytorch
@@ -38,21 +39,44 @@ def laid_out(workload: Workload, *inputs: torch.Tensor, layout: Layout) -> list[
 
 def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]:
     """PyTorch's operator for the pass on these inputs, in whatever layout they have, as a call runs it where no kernel
-    is faster. It returns the result, or dw and dbias. A gradient of an activation has its sums from the forward pass,
-    which PyTorch's keeps."""
+    is faster; a causal convolution as its users write it, who save a copy. It returns the result, or dw and dbias. A
+    gradient of an activation has its sums from the forward pass, which PyTorch's keeps."""
     layout: Layout = "nhwc" if _lies_channels_last(inputs[0]) else "nchw"
-    problem = dataclasses.replace(Problem.of(workload), layout=layout)
-    first, second, *others = inputs
+    beyond = _padded_beyond(workload)
+    problem = dataclasses.replace(Problem.of(_padded_alike(workload, beyond)), layout=layout)
+    named = dict(zip(workload.inputs, inputs, strict=True))
+    given: list[Any] = [named.get(name) for name in ("x", "w", "bias", "dy")]
+    x, w, bias, dy = given
     if workload.pass_ == "fprop":
-        bias = others[0] if workload.bias else None
-        if workload.epilogue == "silu_gradient":
-            z = pytorch.fprop(problem, first, second, bias)
-            return lambda: pytorch.silu_gradient(problem, z, others[-1])
-        return lambda: pytorch.activated(problem, pytorch.fprop(problem, first, second, bias))
+        return _fprop_call(problem, x, w, bias, dy, beyond=beyond)
+    dy = F.pad(dy, (0, beyond)).contiguous(memory_format=problem.memory_format) if beyond else dy
     if workload.pass_ == "dgrad":
-        return lambda: pytorch.dgrad(problem, first, second)
+        return lambda: pytorch.dgrad(problem, dy, w)
     wgrad = pytorch.wgrad_bias if workload.bias else pytorch.wgrad
-    return lambda: wgrad(problem, first, second)
+    return lambda: wgrad(problem, x, dy)
+
+
+def _fprop_call(problem: Problem, x: Any, w: Any, bias: Any, dy: Any, *, beyond: int) -> Callable[[], Any]:
+    def sums() -> torch.Tensor:
+        z = pytorch.fprop(problem, x, w, bias)
+        return z[..., : z.shape[-1] - beyond]
+
+    if problem.epilogue == "silu_gradient":
+        z = sums()
+        return lambda: pytorch.silu_gradient(problem, z, dy)
+    return lambda: pytorch.activated(problem, sums())
+
+
+def _padded_beyond(workload: Workload) -> int:
+    """Columns by which a causal convolution pads less after the end. Who writes one with PyTorch pads both sides alike,
+    and cuts off what is over, which copies nothing; its gradient comes padded from there."""
+    before, after = workload.padding[-1]
+    return max(0, before - after) if workload.is_row and workload.stride[-1] == 1 else 0
+
+
+def _padded_alike(workload: Workload, beyond: int) -> Workload:
+    *others, (before, after) = workload.padding
+    return dataclasses.replace(workload, padding=(*others, (before, after + beyond)))
 
 
 def better_layout(calls: dict[str, Call], *, clock: Clock) -> str:

@@ -75,7 +75,9 @@ def test_layers_of_one_dimension_are_those_of_networks_that_it_lists(tmp_path, c
     arguments = ["--dims", "1", "--layout", "nhwc", "--seconds", "0", "--log", str(log.path)]
     assert main(["cpu", "--dry-run", *arguments]) == 0
     layers = cpu._layers("1")
-    assert f"{3 * len(layers)} of {3 * len(layers)} passes are untuned" in capsys.readouterr().out
+    passes = [workload for layer in layers for workload in layer.workloads(dtype="float32", layout="nhwc")]
+    assert f"{len(passes)} of {len(passes)} passes are untuned" in capsys.readouterr().out
+    assert {workload.epilogue for workload in passes} == {"none", "silu", "silu_gradient"}
     assert {max(layer.kernel for layer in layers), min(layer.kernel for layer in layers)} == {128, 4}
     assert all(workload.is_row for layer in layers for workload in layer.workloads(dtype="float32", layout="nchw"))
 

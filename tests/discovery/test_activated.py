@@ -58,10 +58,7 @@ def test_it_is_seen(way):
     assert layer.activated and layer.name == "conv1d" and layer.passes == ("fprop", "wgrad")
     found = {(problem.epilogue, problem.padding[2:], passes) for problem, passes in layer.problems()}
     causal = {("silu", (3, 0), ("fprop",)), ("silu_gradient", (3, 0), ("fprop",))}
-    if way == "causal_conv1d":
-        assert found == causal | {("none", (3, 0), ("fprop", "wgrad"))}
-    else:
-        assert found == causal | {("none", (3, 0), ("wgrad",)), ("none", (3, 3), ("fprop", "wgrad"))}
+    assert found == causal | {("none", (3, 0), ("wgrad",)), ("none", (3, 3), ("fprop", "wgrad"))}
 
 
 @pytest.mark.parametrize("way", OTHERS)

@@ -75,6 +75,22 @@ def test_what_is_measured_is_what_runs(logs, padding, pass_):
     torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("epilogue", ["none", "silu", "silu_gradient"])
+def test_a_causal_convolution_is_measured_without_a_copy(epilogue, layout):
+    row = workload_of(shape=(2, 8, 1, 20), kernel=(1, 4), bias=True, layout=layout, padding=0)
+    row = dataclasses.replace(row, padding=((0, 0), (3, 0)), epilogue=epilogue)
+    for of in [row] + [row.for_pass(pass_) for pass_ in PASSES[1:] if epilogue == "none"]:
+        inputs = operands(of, data="integers", seed=0)
+        call = pytorch_call(of, *inputs)
+        ran = {name for name, _ in operators_of(call)}
+        assert "aten::constant_pad_nd" not in ran
+        assert ("aten::convolution" in ran or "aten::convolution_backward" in ran) is (epilogue != "silu_gradient")
+        results = call()
+        for result, exact in zip(results if of.pass_ == "wgrad" else (results,), reference(of, *inputs), strict=True):
+            torch.testing.assert_close(result.double(), exact, rtol=1e-6, atol=1e-6)
+
+
 def test_only_what_one_side_has_more_is_padded_before():
     assert pytorch.split_padding((1, 2, 3, 0)) == ((1, 0), (3, 0, 0, 1))
     assert pytorch.split_padding((1, 1, 2, 2)) == ((1, 2), (0, 0, 0, 0))
