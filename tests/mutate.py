@@ -35,6 +35,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("dwconv", "schedules")
+RUN_CUDA_KERNELS = ("tests/measure/simulator/test_templates.py", "tests/kernels")
+"""Pytest runs nothing at all where one of the paths that it is given does not exist."""
 TIMEOUT_S = 1800.0
 """For the tests of one mutation: one that hangs them is noticed, too."""
 
@@ -217,7 +219,7 @@ def tests_for(file: Path) -> list[list[str]]:
     mirror = Path("tests", *folders[:1]) if folders else Path("tests", f"test_{file.stem}.py")
     own = [[str(mirror)]] if (ROOT / mirror).exists() else []
     if file.is_relative_to("schedules/cuda"):  # whose kernels run in the simulator
-        own.append(["tests/measure/simulator/test_templates.py", "tests/build"])
+        own.append([test for test in RUN_CUDA_KERNELS if (ROOT / test).exists()])
     return [*own, sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests").glob("test_*.py")), ["tests"]]
 
 
