@@ -35,9 +35,12 @@ def of_type(dtype: DType, workload: Workload) -> Workload:
 
 
 def cases() -> Iterator[Any]:
-    """Every shape in every pass and layout, in types and with configurations that take turns. One in three is quick."""
+    """Every shape in every pass, and in every layout, in types and with configurations that take turns. Half are
+    quick. What the templates do with a shape is held by the cases of float32: here it is how they load and store."""
     for (turn, shape), (number, pass_), layout in itertools.product(enumerate(SHAPES), enumerate(PASSES), LAYOUTS):
         at = turn + number + LAYOUTS.index(layout)
+        if at % 3 == 2:
+            continue
         dtype, marks = TYPES[at % 2], pytest.mark.slow if at % 3 else ()
         yield pytest.param(shape, pass_, layout, dtype, at // 2 % 2, id=f"{shape}-{pass_}-{layout}", marks=marks)
 
@@ -94,12 +97,14 @@ def test_every_gradient_of_a_weight_is_rounded_once_to_the_nearest(layout: Layou
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("pass_", "layout"), alternating(PASSES, LAYOUTS))
 def test_rounding_is_that_of_the_sum_and_not_of_its_terms(pass_: Pass, layout: Layout, dtype: DType) -> None:
-    """Beyond 2,048 each of many small numbers is lost, or rounded, beside what they come to."""
-    workload = of_type(dtype, lying(layer(5, (40, 40), (17, 18), batch=3).for_pass(pass_), layout))
+    """Beyond 2,048 each of many small numbers is lost, or rounded, beside what they come to. A weight's gradient has
+    them even if the kernel, and the program, is small."""
+    kernel = (2, 3) if pass_ == "wgrad" else (17, 18)
+    workload = of_type(dtype, lying(layer(5, (40, 40), kernel, batch=3).for_pass(pass_), layout))
     inputs = [torch.full(workload.shape_of(name), 3, dtype=getattr(torch, dtype)) for name in workload.inputs]
     (answer,) = reference.right_answers(workload, *inputs)
     assert float(answer.expected.double().max()) > 2048
-    for config in some_configs(workload, 2):
+    for config in some_configs(workload, 1):
         (result,) = run(built(workload, config), workload, tuple(inputs))
         assert torch.equal(result, answer.expected)
 
@@ -108,7 +113,7 @@ def test_rounding_is_that_of_the_sum_and_not_of_its_terms(pass_: Pass, layout: L
     ("width", "dtype"),
     [
         (width, TYPES[width % 2]) if width in (5, 14, 17, 31) else slow(width, TYPES[width % 2])
-        for width in range(1, 34)
+        for width in (*range(1, 10), 14, 15, 16, 17, 24, 31, 32, 33)
     ],
 )
 def test_a_row_of_any_width_touches_nothing_behind_it(width: int, dtype: DType) -> None:
