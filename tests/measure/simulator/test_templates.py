@@ -1,7 +1,7 @@
-"""Every CUDA template on every third shape that templates go wrong on, the next ones on the others: right, without a
+"""Every CUDA template on every second shape that templates go wrong on, the next one on the others: right, without a
 fault, without bank conflicts.
 
-Types and configurations take turns; half of the cases are slow.
+Types and configurations take turns; two in three cases are slow.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_WAVEFRONTS_PERCENT = 105
 
 
 def cases(shapes: dict[str, Workload], variants: list[Any], *, quick_of: int) -> Iterator[Any]:
-    """Each template with every third shape that it fits, in one of the variants, which take turns. Quick is one of
+    """Each template with every second shape that it fits, in one of the variants, which take turns. Quick is one of
     ``quick_of`` shapes of each template."""
     for number, (name, template) in enumerate(TEMPLATES.items()):
         fitting = {
@@ -52,7 +52,7 @@ def cases(shapes: dict[str, Workload], variants: list[Any], *, quick_of: int) ->
         used: dict[bool, Counter[Any]] = {True: Counter(), False: Counter()}
         for turn, label in enumerate(met, number):
             quick = turn % quick_of == 0
-            if turn % 3 and not quick:
+            if turn % 2 and not quick:
                 continue
             variant = min(fitting[label], key=used[quick].__getitem__)
             used[quick][variant] += 1
