@@ -27,6 +27,8 @@ from dwconv.tuner.search import unvisited
 from dwconv.tuner.search.analytic import Analytic
 from tests.native_needed import go_through_python, wait_for_native
 
+gc.disable()
+"""Until all tests are collected: what imports make stays, and to look through it again and again takes a second."""
 Golden = Callable[[str, str], None]
 GOLDEN = Path(__file__).parent / "schedules" / "golden"
 _FOLDER = "DWCONV_TESTS_FOLDER"
@@ -57,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     of it, where a shell that runs the tests in the background ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit the environment
+        # Otherwise every process that a test starts would compile all of the product's Python again.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         if os.environ.get(_FOLDER) is None:  # tests that a test runs use what is compiled already
             folder = os.environ[_FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
             os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}
@@ -71,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """What imports and the tests themselves left stays to the end. Nobody need look through it again for garbage."""
     gc.freeze()
+    gc.enable()
 
 
 def _compile_beside_the_tests(config: pytest.Config) -> None:

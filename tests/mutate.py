@@ -7,9 +7,10 @@
     python tests/mutate.py --near --matrix kills.json            all tests that see each, not the first alone
 
 A mutation flips a sign or a comparison, moves a number by one, swaps two words (``min`` and ``max``, ``and`` and
-``or``), turns a condition round, or drops a call or an assignment to an attribute. The tests of the file's own folder
-run first, then those of whole commands and calls, then all; the first that fails ends it. A mutation that survives is a
-hole in the suite, or changes nothing that anybody can see: a person has to look. Exits with 1 if any survived.
+``or``), turns a condition round, or drops a call or an assignment to an attribute. The tests that import the file run
+first, those of its own folder next, then those of whole commands and calls, then all; the first that fails ends it. A
+mutation that survives is a hole in the suite, or changes nothing that anybody can see: a person has to look. Exits
+with 1 if any survived.
 
 The matrix tells what tests are worth: how many mutations each sees, and how many no other does. Its file can be
 read both ways: ``seen_by``, the tests that failed by mutation, and ``sees``, the mutations by test, for all that ran.
@@ -35,6 +36,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("dwconv", "schedules")
+RUN_CUDA_KERNELS = ("tests/measure/simulator/test_templates.py", "tests/kernels")
+"""Pytest runs nothing at all where one of the paths that it is given does not exist."""
 TIMEOUT_S = 1800.0
 """For the tests of one mutation: one that hangs them is noticed, too."""
 
@@ -211,14 +214,25 @@ def drawn(files: list[Path], *, count: int, seed: int) -> list[Mutation]:
 
 
 def tests_for(file: Path) -> list[list[str]]:
-    """The tests to run, one list after the other: those of the file's own folder or name, the commands and calls that
-    users make, and everything."""
+    """The tests to run, one list after the other: those that import the file, those of its own folder or name, the
+    commands and calls that users make, and everything."""
     *folders, _ = file.parts[1:] if file.parts[0] == "dwconv" else file.parts
     mirror = Path("tests", *folders[:1]) if folders else Path("tests", f"test_{file.stem}.py")
-    own = [[str(mirror)]] if (ROOT / mirror).exists() else []
+    own = [_importers(file), [str(mirror)] if (ROOT / mirror).exists() else []]
     if file.is_relative_to("schedules/cuda"):  # whose kernels run in the simulator
-        own.append(["tests/measure/simulator/test_templates.py", "tests/build"])
-    return [*own, sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests").glob("test_*.py")), ["tests"]]
+        own.append([test for test in RUN_CUDA_KERNELS if (ROOT / test).exists()])
+    users = sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests").glob("test_*.py"))
+    return [*(tests for tests in own if tests), users, ["tests"]]
+
+
+def _importers(file: Path) -> list[str]:
+    """Test files, whatever their folder, that import something of ``file``."""
+    module = ".".join(("dwconv", *file.with_suffix("").parts[file.parts[0] == "dwconv" :]))
+    package, _, name = module.rpartition(".")
+    imports = re.compile(rf"^\s*(from {module} import |import {module}\b|from {package} import .*\b{name}\b)", re.M)
+    return sorted(
+        str(test.relative_to(ROOT)) for test in (ROOT / "tests").rglob("test_*.py") if imports.search(test.read_text())
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +322,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the draw, default 0")
     parser.add_argument("--only", action="append", default=[], metavar="PATH", help="a file or folder of the product")
     parser.add_argument("--places", nargs="+", metavar="FILE:LINE:COLUMN", help="just these")
-    parser.add_argument("--near", action="store_true", help="only the tests of the file's own folder or name")
+    parser.add_argument(
+        "--near", action="store_true", help="only the tests that import the file, or are of its own folder or name"
+    )
     parser.add_argument("--matrix", type=Path, metavar="JSON", help="run on after a failure; write who sees what")
     parser.add_argument("--list", action="store_true", help="print what could be broken, and run nothing")
     args = parser.parse_args()

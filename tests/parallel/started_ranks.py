@@ -18,7 +18,8 @@ import pytest
 import torch.distributed as dist
 
 ROOT = Path(__file__).resolve().parents[2]
-ENDS_WITHIN_S = 240
+ENDS_WITHIN_S = 1200
+"""On a busy machine, too: only what hangs takes longer."""
 needs_gloo = pytest.mark.skipif(
     not dist.is_available() or not dist.is_gloo_available(), reason="PyTorch was built without gloo"
 )

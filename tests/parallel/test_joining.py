@@ -65,16 +65,16 @@ def check_one_line(rank, number, *, world):
     ("world", "collective"),
     [
         (2, "reduce-scatter"),
-        pytest.param(4, "all-reduce", marks=pytest.mark.slow),
+        pytest.param(3, "all-reduce", marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_rank_ends_all_with_a_line(tmp_path, world, collective):
     """Long before the timeout: their connections to it are gone."""
-    (tmp_path / "timeout").write_text("200")
-    killed = time.monotonic()
+    (tmp_path / "timeout").write_text("3000")
+    started_s = time.monotonic()
     left = lost_one(signal.SIGKILL, world=world, folder=tmp_path, collective=collective)
-    assert time.monotonic() - killed < 200
-    for number, rank in zip([0, 2, 3], left, strict=False):
+    assert time.monotonic() - started_s < 3000
+    for number, rank in zip([0, 2], left, strict=False):
         check_one_line(rank, number, world=world)
     assert "Connection" in left[0].err
 
@@ -82,9 +82,9 @@ def test_a_killed_rank_ends_all_with_a_line(tmp_path, world, collective):
 @pytest.mark.slow  # it waits for a timeout
 def test_a_rank_that_hangs_ends_the_others_after_the_timeout(tmp_path):
     (tmp_path / "timeout").write_text("5")
-    left = lost_one(signal.SIGSTOP, world=4, folder=tmp_path, collective="reduce-broadcast")
-    for number, rank in zip([0, 2, 3], left, strict=True):
-        check_one_line(rank, number, world=4)
+    left = lost_one(signal.SIGSTOP, world=3, folder=tmp_path, collective="reduce-broadcast")
+    for number, rank in zip([0, 2], left, strict=True):
+        check_one_line(rank, number, world=3)
     assert any("Timed out" in rank.err or "timeout" in rank.err for rank in left)
 
 

@@ -145,6 +145,6 @@ def test_commands_are_listed(capsys):
 
 def test_as_a_program():
     command = [sys.executable, "-m", "dwconv.parallel", "plan", *MODEL, "--world", "2", "--link-gb-s", "-1"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("error: ") and ran.stderr.count("\n") == 1

@@ -10,11 +10,14 @@ from torch import nn
 
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.parallel import Communication, communication, data_parallel
+from dwconv.parallel.data import replicas
+from dwconv.parallel.data.ways import CommunicationReport
 from tests.parallel.jobs import WAYS, Net, fresh, trained
 from tests.parallel.started_ranks import needs_gloo, ran
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 """Of parameters after 20 steps, to one process on the whole batch: sums in another order."""
+UNMEASURED = CommunicationReport(chosen=Communication(), reason="", world=1, backend="gloo", gradient_bytes=0)
 OF_BFLOAT16 = {"rtol": 5e-2, "atol": 5e-3}
 pytestmark = pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
 
@@ -128,6 +131,17 @@ def test_without_an_example_it_is_pytorchs_own_way(one_rank):
     assert report.chosen == Communication() and report.exposed_us is None and report.world == 1
     assert "nothing was measured: there was no example" in str(report)
     assert "there is one rank" in str(communication(data_parallel(Net(), torch.randn(2, 3, 9, 7))))
+
+
+@needs_gloo
+@pytest.mark.parametrize("asked", [{}, {"compress": True}], ids=str)
+def test_bfloat16_is_tried_only_where_it_is_asked_for(one_rank, monkeypatch, asked):
+    """It changes the results."""
+    contests = []
+    monkeypatch.setattr(replicas, "_unmeasured", lambda *_, **__: None)  # as if there were other ranks
+    monkeypatch.setattr(replicas, "choose", lambda contest: contests.append(contest) or UNMEASURED)
+    data_parallel(Net(), torch.randn(2, 3, 9, 7), **asked)
+    assert [contest.compress for contest in contests] == [bool(asked)]
 
 
 @needs_gloo

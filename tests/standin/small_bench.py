@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.cases import Layer
-from bench.gpu import cuda, smoke, tune
+from bench.gpu import cuda, race, smoke, tune
 from bench.gpu.budget import Budget
 from bench.gpu.limits import Sizes
 from bench.gpu.race import race_stage
@@ -42,6 +42,7 @@ def main(folder: Path, names: list[str]) -> int:
     os.environ["DWCONV_NATIVE"] = "0"  # nobody waits until the C++ is compiled
     smoke._TYPES = ("float32",)
     tune.LEAST_S = tune.MOST_S = 0.5
+    tune._PATIENCE = race._START_S = 600.0  # a process that starts on a busy machine takes minutes
     cuda.STAGES = stages()
     target = parse_target("cuda")
     state = State.open(folder, device=target.device)
