@@ -106,6 +106,20 @@ def test_rounding_is_that_of_the_sum_and_not_of_its_terms(pass_: Pass, layout: L
         assert torch.equal(result, answer.expected)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("layout", "parallel"), [("nchw", "planes"), ("nchw", "channels"), ("nhwc", "images")])
+def test_what_images_give_is_rounded_once_for_all_of_them(layout: Layout, parallel: str, dtype: DType) -> None:
+    """Beside what the first image gives, what each of the others adds would be lost."""
+    workload = of_type(dtype, lying(layer(4, (64, 64), (1, 1), batch=41, bias=True).for_pass("wgrad"), layout))
+    x, dy = (torch.zeros(workload.shape_of(name), dtype=getattr(torch, dtype)) for name in workload.inputs)
+    x[:], dy[0], dy[1:, :, 0, 0] = 1, 1, 1
+    space = template_of(workload).space(workload, TARGET)
+    config = space.nearest(Config.of(template_of(workload).name, **{**space.default.to_dict(), "parallel": parallel}))
+    assert config.parallel == parallel
+    for result in run(built(workload, config), workload, (x, dy)):
+        assert torch.equal(result.flatten(), torch.full((4,), 4096 + 40, dtype=x.dtype))
+
+
 @pytest.mark.parametrize(
     ("width", "dtype"),
     [
