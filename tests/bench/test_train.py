@@ -17,7 +17,7 @@ from bench import paired_steps, train
 from bench.gpu import train as gpu_train
 from bench.gpu.budget import Pace
 from bench.models import Network
-from bench.networks import explain_layers
+from bench.networks import where_layers_run, workloads_of
 from bench.step_profile import profiles, table
 from dwconv.errors import WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Lap
@@ -25,7 +25,7 @@ from dwconv.measure.step_share import ratio_at_most
 from tests.bench.gpu_runs import run_of
 from tests.models import TinyNet
 
-TINY = Network(name="Tiny", make=TinyNet, batch=3, image=12)
+TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -75,9 +75,9 @@ def test_a_race_in_mixed_precision_runs_in_it(logs, tmp_path, precision):
     figures = json.loads(out.read_text())
     assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
     assert figures["loss_difference"]["converted"] == 0.0 < figures["loss_difference"]["rounded"]
-    (first, *_) = train.workloads_of(TINY, autocast=precision)
+    (first, *_) = workloads_of(TINY, autocast=precision)
     assert (first.dtype, first.layout, first.batch) == (precision, "nhwc", TINY.batch)
-    assert train.workloads_of(TINY, contiguous=True)[0].dtype == "float32"
+    assert workloads_of(TINY, contiguous=True)[0].dtype == "float32"
 
 
 def test_small_gradients_survive_float16():
@@ -114,8 +114,10 @@ def test_a_race_is_started_as_the_command_was_and_bounded(monkeypatch, tmp_path)
     with pytest.raises(WorkerTimeout, match="training Tiny: no end after 7 s"):
         train.raced(TINY, ["--autocast", "float16"], steps=3, environment={}, timeout_s=7.0)
     assert seen["timeout"] == 7.0 and seen["command"][-2:] == ["--autocast", "float16"]
-    options = train.options_of(argparse.Namespace(contiguous=True, profile=False, autocast="bfloat16", device="cuda"))
-    assert options == ["--contiguous", "--autocast", "bfloat16", "--device", "cuda"]
+    options = train.options_of(
+        argparse.Namespace(contiguous=True, profile=False, compile=True, autocast="bfloat16", device="cuda")
+    )
+    assert options == ["--contiguous", "--compile", "--autocast", "bfloat16", "--device", "cuda"]
     assert train.allocators("cuda") == (train.GPU_ALLOCATOR,) and train._environment(train.GPU_ALLOCATOR, None)
 
 
@@ -226,9 +228,11 @@ def test_the_profiler_writes_nothing_between_the_figures():
     assert (ended.stdout, ended.stderr) == ("", "")
 
 
-def test_layers_are_explained_without_running_the_model_for_real(logs):
+def test_where_layers_run_is_told_without_changing_the_model(logs):
     model = TinyNet()
     dwconv.convert(model)
-    layers = explain_layers(model, torch.randn(2, 3, 12, 12))
-    assert [layer.problem.weight_shape for layer in layers] == [(8, 1, 3, 3), (16, 1, 5, 5), (16, 1, 3, 3)]
-    assert not any(module._forward_pre_hooks for module in model.modules())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert where_layers_run(model, torch.randn(2, 3, 12, 12)) == {
+        f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")
+    }
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
