@@ -1,11 +1,16 @@
-"""The networks whose training steps are compared, written plainly: what depthwise convolution is used in."""
+"""The networks whose training steps are compared, and those of images, written plainly: what depthwise convolution is
+used in. Those of volumes and sequences are in ``volumes.py`` and ``sequences.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
+
+from bench.sequences import Mamba
+from bench.volumes import X3D, MedNeXt
+from dwconv.errors import InvalidWorkload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +20,21 @@ class Network:
     name: str
     make: Callable[[], nn.Module]
     batch: int = 8
-    image: int = 224
-    """Height and width of the input."""
+    sample: tuple[int, ...] = (3, 224, 224)
+    """The shape of one input: (C, H, W) of an image, (C, D, H, W) of a volume, (L, C) of a sequence."""
     goal: float = 1.0
     """How many times as fast a converted step should be."""
+
+    @property
+    def dims(self) -> int:
+        """How many dimensions its convolutions have: 1 for sequences, 2 for images, 3 for volumes."""
+        return len(self.sample) - 1
+
+    def resized(self, image: int) -> Network:
+        """The network with inputs whose height and width are ``image``. Raises InvalidWorkload for sequences."""
+        if self.dims == 1:
+            raise InvalidWorkload(f"--image {image}: {self.name} takes sequences, which have no height; leave it out")
+        return replace(self, sample=(*self.sample[:-2], image, image))
 
 
 class SqueezeExcite(nn.Module):
@@ -244,7 +260,10 @@ NETWORKS = (
     Network(name="MobileNetV2", make=MobileNetV2, goal=1.05),
     Network(name="MobileNetV3-Large", make=MobileNetV3Large, goal=1.35),
     Network(name="ConvNeXt-like", make=ConvNeXt, goal=1.15),
-    Network(name="RepLKNet-like", make=RepLKNet, batch=4, image=112, goal=7.0),
+    Network(name="RepLKNet-like", make=RepLKNet, batch=4, sample=(3, 112, 112), goal=7.0),
+    Network(name="X3D-S-like", make=X3D, batch=2, sample=(3, 13, 160, 160)),
+    Network(name="MedNeXt-S-like", make=MedNeXt, batch=1, sample=(1, 48, 48, 48)),
+    Network(name="Mamba-like", make=Mamba, batch=4, sample=(512, 384)),
 )
 
 

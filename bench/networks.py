@@ -1,29 +1,38 @@
-"""From the command line to a network, and from a network to the calls of its depthwise layers."""
+"""From the command line to a network, and from a network to what it is trained on and the passes of its layers."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
+import dataclasses
 import importlib
+from collections import Counter
 from contextlib import AbstractContextManager
 
 import torch
 from torch import nn
 
-import dwconv
 from bench.models import NETWORKS, Network
+from dwconv.call.call_plan import decisions_for
+from dwconv.discovery import discover
 from dwconv.errors import InvalidWorkload
-from dwconv.reporting.explanation import Explanation
+from dwconv.problems.workload import Workload
+from dwconv.reporting.ran import in_an_example
 
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     """``--model`` … ``--contiguous``; ``network_from`` reads them."""
     names = ", ".join(network.name for network in NETWORKS)
-    parser.add_argument("--model", metavar="NAME|MODULE:CLASS", help=f"{names}, or a class, made without arguments")
+    parser.add_argument(
+        "--model",
+        metavar="NAME|MODULE:CLASS",
+        help=f"{names}, or a class, made without arguments, or a Network of bench.models",
+    )
     parser.add_argument("--batch", type=int, help="default 8, or what suits the network")
     parser.add_argument("--image", type=int, help="height and width of the input; default 224, or what suits")
-    parser.add_argument("--contiguous", action="store_true", help="NCHW in memory instead of channels_last")
+    parser.add_argument(
+        "--contiguous", action="store_true", help="NCHW in memory instead of channels_last; sequences stay as they are"
+    )
 
 
 def network_from(arguments: argparse.Namespace) -> Network:
@@ -31,22 +40,18 @@ def network_from(arguments: argparse.Namespace) -> Network:
     name: str = arguments.model
     known = {network.name: network for network in NETWORKS}
     network = known[name] if name in known else _made_by(name)
-    return Network(
-        name=network.name,
-        make=network.make,
-        batch=arguments.batch or network.batch,
-        image=arguments.image or network.image,
-        goal=network.goal,
-    )
+    network = dataclasses.replace(network, batch=arguments.batch or network.batch)
+    return network.resized(arguments.image) if arguments.image else network
 
 
 def _made_by(name: str) -> Network:
     module, _, maker = name.partition(":")
     try:
-        return Network(name=name, make=getattr(importlib.import_module(module), maker))
+        found = getattr(importlib.import_module(module), maker)
     except (ImportError, AttributeError, ValueError) as error:
         known = ", ".join(network.name for network in NETWORKS)
         raise InvalidWorkload(f"--model {name}: {error}; write one of {known}, or MODULE:CLASS") from error
+    return dataclasses.replace(found, name=name) if isinstance(found, Network) else Network(name=name, make=found)
 
 
 def add_device_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,32 +65,43 @@ def mixed_precision(device: str, autocast: str | None) -> AbstractContextManager
     return torch.autocast(device, dtype=getattr(torch, autocast)) if autocast else contextlib.nullcontext()
 
 
+_CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def memory_format_of(network: Network, *, contiguous: bool) -> torch.memory_format:
+    """How the tensors of the network lie. Those of sequences have no format of their own."""
+    return torch.contiguous_format if contiguous else _CHANNELS_LAST.get(network.dims, torch.contiguous_format)
+
+
 def image_for(network: Network, *, contiguous: bool, device: str = "cpu") -> torch.Tensor:
-    """A batch of made-up images."""
-    image = torch.randn(network.batch, 3, network.image, network.image, device=device)
-    return image.to(memory_format=torch.contiguous_format if contiguous else torch.channels_last)
+    """A batch of made-up images, volumes or sequences."""
+    image = torch.randn(network.batch, *network.sample, device=device)
+    return image.to(memory_format=memory_format_of(network, contiguous=contiguous))
 
 
-def explain_layers(model: nn.Module, image: torch.Tensor, *, autocast: str | None = None) -> list[Explanation]:
-    """Explain every depthwise layer of a converted model: which kernel would run it, and why."""
-    explained: list[Explanation] = []
+_FEW_IMAGES = 2
 
-    def note(layer: nn.Conv2d, inputs: tuple[torch.Tensor, ...]) -> None:
-        explained.append(
-            dwconv.explain(
-                inputs[0],
-                layer.weight,
-                layer.bias,
-                stride=layer.stride,
-                padding=layer.padding,
-                dilation=layer.dilation,
-            )
-        )
 
-    looked_at = copy.deepcopy(model)
-    for layer in looked_at.modules():
-        if isinstance(layer, dwconv.nn.DepthwiseConv2d | dwconv.nn.DepthwiseConv1d):
-            layer.register_forward_pre_hook(note)
-    with torch.no_grad(), mixed_precision(image.device.type, autocast):
-        looked_at(image)
-    return explained
+def workloads_of(network: Network, *, contiguous: bool = False, autocast: str | None = None) -> list[Workload]:
+    """The passes of a network's depthwise layers, each once, and those with SiLU where it comes next. They are found
+    with few images on the CPU, since the batch and the device change nothing else."""
+    image = image_for(dataclasses.replace(network, batch=_FEW_IMAGES), contiguous=contiguous)
+    model = network.make().train()
+    model.to(memory_format=memory_format_of(network, contiguous=contiguous))  # type: ignore[call-overload]
+    with mixed_precision("cpu", autocast):
+        found = discover(model, image).counts()
+    return [workload.with_batch(network.batch) for workload in found]
+
+
+def where_layers_run(model: nn.Module, image: torch.Tensor, *, autocast: str | None = None) -> dict[str, int]:
+    """How often a step runs each pass on each provider: ``{"fprop dwconv": 15}``. Where SiLU is part of a kernel the
+    pass says so: ``{"fprop silu dwconv": 4}``."""
+    providers: Counter[str] = Counter()
+    with mixed_precision(image.device.type, autocast):
+        ran = in_an_example(model, image)
+    for each in ran:
+        decisions, _ = decisions_for(each.problem, each.device)
+        epilogue = "" if each.problem.epilogue == "none" else f" {each.problem.epilogue}"
+        for pass_, times in each.per_step.items():
+            providers[f"{pass_}{epilogue} {'pytorch' if each.why_pytorch else decisions[pass_].provider}"] += int(times)
+    return dict(sorted(providers.items()))

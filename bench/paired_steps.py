@@ -6,6 +6,8 @@ data ──► plain model     ──► loss ──► step        the two loss
      ├─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
      └─► rounded model   ──► loss ──► step        how far rounding alone drives models apart: the plain one, with each
                                                   of its first weights moved by one unit in the last place
+
+``--compile``: the plain and the converted model under torch.compile, with inductor, take turns with these too.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import copy
 import json
 import statistics
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -27,10 +28,11 @@ import dwconv
 from bench.networks import (
     add_device_arguments,
     add_network_arguments,
-    explain_layers,
     image_for,
+    memory_format_of,
     mixed_precision,
     network_from,
+    where_layers_run,
 )
 from bench.step_profile import STEPS, Step, profiles
 from dwconv import native
@@ -53,6 +55,7 @@ def _race(argv: Sequence[str] | None) -> int:
     parser.add_argument("--warmup", type=int, default=5, help="steps before, whose losses are compared, default 5")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
+    parser.add_argument("--compile", action="store_true", help="both models under torch.compile as well")
     parser.add_argument("--out", type=Path, required=True, help="write the figures there, as JSON")
     arguments = parser.parse_args(argv)
 
@@ -62,17 +65,17 @@ def _race(argv: Sequence[str] | None) -> int:
     if arguments.device == "cuda":
         parse_target("cuda")  # raises NoDevice without one
     image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
-    memory_format = torch.contiguous_format if arguments.contiguous else torch.channels_last
-    plain = network.make().train()
-    converted = copy.deepcopy(plain)
-    dwconv.convert(converted)
-    models = {"plain": plain, "converted": converted, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
-    for model in models.values():
-        model.to(arguments.device).to(memory_format=memory_format)  # type: ignore[call-overload]
+    plain = network.make().train().to(arguments.device)
+    plain.to(memory_format=memory_format_of(network, contiguous=arguments.contiguous))  # type: ignore[call-overload]
+    converted = converted_copy(plain, image, autocast=arguments.autocast)
+    raced = {"plain": plain, "converted": converted}
+    if arguments.compile:
+        raced |= {WITH_INDUCTOR[name]: _under_inductor(model) for name, model in raced.items()}
+    models = {**raced, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
     losses = compare_losses(steps, image, count=arguments.warmup)
-    laps = _take_turns({name: steps[name] for name in ("plain", "converted")}, image, count=arguments.steps)
+    laps = _take_turns({name: steps[name] for name in raced}, image, count=arguments.steps)
     figures: dict[str, Any] = {
         "layers": where_layers_run(converted, image, autocast=arguments.autocast),
         **summary(laps),
@@ -91,6 +94,16 @@ def _race(argv: Sequence[str] | None) -> int:
 
 CLASSES = 2
 """Classes of the made-up labels: any model has as many."""
+WITH_INDUCTOR = {"plain": "plain + inductor", "converted": "converted + inductor"}
+"""What the models are called under torch.compile."""
+
+
+def converted_copy(model: nn.Module, image: torch.Tensor, *, autocast: str | None = None) -> nn.Module:
+    """The model converted with an example, so that functional calls, and SiLU where it comes next, are seen. Nothing is
+    raced: what there is to tune was tuned before."""
+    copied = copy.deepcopy(model)
+    with mixed_precision(image.device.type, autocast):
+        return dwconv.convert(copied, image, seconds=0)
 
 
 def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
@@ -117,9 +130,16 @@ def made_up(image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn_like(image), torch.randint(0, CLASSES, (image.shape[0],), device=image.device)
 
 
+def _under_inductor(model: nn.Module) -> nn.Module:
+    """A copy of the model under torch.compile as it is by default."""
+    compiled: nn.Module = torch.compile(copy.deepcopy(model))  # type: ignore[assignment]
+    return compiled
+
+
 def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, float]:
-    """The largest difference from the plain loss: of the converted model, and of the one that was only rounded."""
-    worst = dict.fromkeys(("converted", "rounded"), 0.0)
+    """The largest difference from the plain loss: of the converted model, of the one that was only rounded, and of
+    whichever else there is."""
+    worst = dict.fromkeys((name for name in steps if name != "plain"), 0.0)
     for _ in range(count):
         data = made_up(image)
         losses = {name: step(*data) for name, step in steps.items()}
@@ -128,38 +148,43 @@ def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -
 
 
 def _take_turns(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, list[Lap]]:
-    """``count`` steps of each, alternating which comes first."""
+    """``count`` steps of each; each comes first in its turn."""
     clock = CpuClock()
     laps: dict[str, list[Lap]] = {name: [] for name in steps}
+    names = sorted(steps)
     for turn in range(count):
         data = made_up(image)
-        for name in sorted(steps, reverse=turn % 2 == 1):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
             laps[name].append(clock.lap(partial(steps[name], *data), times=1))
     return laps
 
 
 def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     """Medians in milliseconds, quartiles of the ratio of steps that were taken in turn, and the share of the time that
-    other work took. If it took little in more than half of the turns, only those count."""
+    other work took. If it took little in more than half of the turns, only those count. With models under
+    torch.compile, ``compiled`` has their ratios over the plain model, and ``inductor`` that of the converted one over
+    the plain one, both compiled."""
     turns = [dict(zip(laps, turn, strict=True)) for turn in zip(*laps.values(), strict=True)]
     calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
     kept = calm if 2 * len(calm) > len(turns) else turns
-    ratios = [turn["plain"].seconds / turn["converted"].seconds for turn in kept]
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return {
+    figures = {
         "median_ms": {name: statistics.median(turn[name].seconds for turn in kept) * 1e3 for name in laps},
-        "ratio": {"median": statistics.median(ratios), "quartiles": [low, high]},
+        "ratio": _ratio(kept, "converted", over="plain"),
         "steps": len(turns),
         "contention": round(statistics.mean(lap.lost for turn in kept for lap in turn.values()), 3),
     }
+    if compiled := [name for name in WITH_INDUCTOR.values() if name in laps]:
+        figures["compiled"] = {name: _ratio(kept, name, over="plain") for name in compiled}
+        figures["inductor"] = _ratio(kept, WITH_INDUCTOR["converted"], over=WITH_INDUCTOR["plain"])
+    return figures
 
 
-def where_layers_run(model: nn.Module, image: torch.Tensor, *, autocast: str | None = None) -> dict[str, int]:
-    """How many layers run on each provider, pass by pass: ``{"fprop dwconv": 15}``."""
-    providers: Counter[str] = Counter()
-    for explained in explain_layers(model, image, autocast=autocast):
-        providers.update(f"{decision.pass_} {decision.provider}" for decision in explained.passes)
-    return dict(sorted(providers.items()))
+def _ratio(turns: Sequence[dict[str, Lap]], name: str, *, over: str) -> dict[str, Any]:
+    """How many times as fast as ``over`` the model is."""
+    ratios = [turn[over].seconds / turn[name].seconds for turn in turns]
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return {"median": statistics.median(ratios), "quartiles": [low, high]}
 
 
 def _moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.Module:

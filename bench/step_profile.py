@@ -15,11 +15,11 @@ Step = Callable[[torch.Tensor, torch.Tensor], float]
 """One step of training on images and labels; returns the loss."""
 
 _KINDS = (
-    ("normalisation", ("batch_norm", "layer_norm")),
-    ("activation", ("relu", "hardtanh", "hardswish", "hardsigmoid", "gelu", "threshold", "clamp")),
+    ("normalisation", ("batch_norm", "layer_norm", "group_norm", "rms_norm")),
+    ("activation", ("relu", "hardtanh", "hardswish", "hardsigmoid", "gelu", "silu", "threshold", "clamp")),
     ("pointwise, dense", ("addmm", "aten::mm", "aten::linear", "aten::bmm")),
     ("copies, layouts", ("aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy")),
-    ("sums, products", ("aten::add", "aten::mul", "aten::mean", "aten::sum", "aten::div", "aten::expand")),
+    ("sums, products", ("aten::add", "aten::mul", "aten::mean", "aten::sum", "aten::cumsum", "aten::div", "expand")),
     ("optimizer", ("Optimizer.", "_foreach", "AccumulateGrad")),
     ("autograd", ("autograd::engine", "Backward0", "Backward1", "DwconvConvolution")),
 )

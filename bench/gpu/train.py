@@ -16,7 +16,8 @@ from bench.gpu.run import Ended, Run, of_all, say
 from bench.gpu.state import has_failed
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_all
 from bench.models import NETWORKS, Network
-from bench.train import raced, workloads_of
+from bench.networks import workloads_of
+from bench.train import raced
 from dwconv import settings
 from dwconv.errors import WorkerDied
 from dwconv.records.database import Database

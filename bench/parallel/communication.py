@@ -58,20 +58,26 @@ def _communication(argv: Sequence[str] | None) -> int:
             before = contention.load(own_s=_with_children_s)
             figures = measured(network, world=world, arguments=arguments)
             figures["contention"] = round(contention.others(before, contention.load(own_s=_with_children_s)), 3)
-            print(
-                f"\n{network.name}, batch {network.batch} of {network.image}×{network.image} a rank\n{figures['told']}"
-            )
-            rows.append({"network": network.name, "batch": network.batch, "image": network.image, **figures})
+            image = network.sample[-1]
+            print(f"\n{network.name}, batch {network.batch} of {image}×{image} a rank\n{figures['told']}")
+            rows.append({"network": network.name, "batch": network.batch, "image": image, **figures})
     write_results("communication", target=cpu_target(), rows=rows, folder=arguments.out)
     return 0
 
 
 def _networks(arguments: argparse.Namespace) -> list[Network]:
     if arguments.model:
-        return [network_from(arguments)]
+        return [_of_images(network_from(arguments))]
     batch, image = arguments.batch or BATCH, arguments.image or IMAGE
     chosen = [network for network in NETWORKS if network.name in NAMES]
-    return [dataclasses.replace(network, batch=batch, image=image) for network in chosen]
+    return [dataclasses.replace(network, batch=batch).resized(image) for network in chosen]
+
+
+def _of_images(network: Network) -> Network:
+    """The network, if it is one of images, which are what is loaded. Raises InvalidChoice."""
+    if network.dims != 2:
+        raise InvalidChoice(f"--model {network.name}: its inputs are no images; name a network of images")
+    return network
 
 
 def _worlds(given: str) -> list[int]:
@@ -96,7 +102,7 @@ def measured(network: Network, *, world: int, arguments: argparse.Namespace) -> 
             "--out",
             str(out),
         ]
-        command += ["--batch", str(network.batch), "--image", str(network.image)]
+        command += ["--batch", str(network.batch), "--image", str(network.sample[-1])]
         command += ["--seconds", str(arguments.seconds), "--steps", str(arguments.steps)]
         command += ["--contiguous"] if arguments.contiguous else []
         ranks = [

@@ -81,7 +81,7 @@ def _figures(rank: Rank, arguments: argparse.Namespace) -> dict[str, Any]:
     example = image_for(network, contiguous=arguments.contiguous)
     parallel = data_parallel(model, example, compress=True, seconds=arguments.seconds)
     report = communication(parallel)
-    waiting = _waiting(parallel, arguments, batch=network.batch, image=network.image) if arguments.steps else {}
+    waiting = _waiting(parallel, arguments, batch=network.batch, image=network.sample[-1]) if arguments.steps else {}
     told = [str(report), *(f"{kind}: {each['told']}" for kind, each in waiting.items())]
     return {
         "world": rank.world,

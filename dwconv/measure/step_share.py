@@ -25,6 +25,8 @@ _OURS = {
     "dwconv::fprop": "depthwise fprop",
     "dwconv::dgrad": "depthwise backward",
     "dwconv::wgrad": "depthwise backward",
+    "dwconv::fprop_silu": "depthwise fprop",
+    "dwconv::silu_gradient": "depthwise backward",
 }
 _DEPTHWISE = frozenset(_OURS.values())
 

@@ -7,6 +7,8 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -17,15 +19,20 @@ from bench import paired_steps, train
 from bench.gpu import train as gpu_train
 from bench.gpu.budget import Pace
 from bench.models import Network
-from bench.networks import explain_layers
+from bench.networks import image_for, network_from, where_layers_run, workloads_of
+from bench.sequences import Mamba
 from bench.step_profile import profiles, table
-from dwconv.errors import WorkerDied, WorkerTimeout
+from bench.volumes import X3D, MedNeXt
+from dwconv.errors import InvalidWorkload, WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most
 from tests.bench.gpu_runs import run_of
 from tests.models import TinyNet
 
-TINY = Network(name="Tiny", make=TinyNet, batch=3, image=12)
+TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))
+VIDEO = Network(name="Video", make=partial(X3D, channels=(8, 16), blocks=(1, 2)), batch=2, sample=(3, 3, 12, 12))
+VOLUME = Network(name="Volume", make=partial(MedNeXt, channels=4, rows=((2, 1), (3, 1))), batch=2, sample=(1, 6, 6, 6))
+SEQUENCE = Network(name="Sequence", make=partial(Mamba, channels=8, blocks=2), batch=2, sample=(11, 8))
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -75,9 +82,9 @@ def test_a_race_in_mixed_precision_runs_in_it(logs, tmp_path, precision):
     figures = json.loads(out.read_text())
     assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
     assert figures["loss_difference"]["converted"] == 0.0 < figures["loss_difference"]["rounded"]
-    (first, *_) = train.workloads_of(TINY, autocast=precision)
+    (first, *_) = workloads_of(TINY, autocast=precision)
     assert (first.dtype, first.layout, first.batch) == (precision, "nhwc", TINY.batch)
-    assert train.workloads_of(TINY, contiguous=True)[0].dtype == "float32"
+    assert workloads_of(TINY, contiguous=True)[0].dtype == "float32"
 
 
 def test_small_gradients_survive_float16():
@@ -114,9 +121,119 @@ def test_a_race_is_started_as_the_command_was_and_bounded(monkeypatch, tmp_path)
     with pytest.raises(WorkerTimeout, match="training Tiny: no end after 7 s"):
         train.raced(TINY, ["--autocast", "float16"], steps=3, environment={}, timeout_s=7.0)
     assert seen["timeout"] == 7.0 and seen["command"][-2:] == ["--autocast", "float16"]
-    options = train.options_of(argparse.Namespace(contiguous=True, profile=False, autocast="bfloat16", device="cuda"))
-    assert options == ["--contiguous", "--autocast", "bfloat16", "--device", "cuda"]
+    options = train.options_of(
+        argparse.Namespace(contiguous=True, profile=False, compile=True, autocast="bfloat16", device="cuda")
+    )
+    assert options == ["--contiguous", "--compile", "--autocast", "bfloat16", "--device", "cuda"]
     assert train.allocators("cuda") == (train.GPU_ALLOCATOR,) and train._environment(train.GPU_ALLOCATOR, None)
+
+
+# -- volumes, sequences, torch.compile -------------------------------------------------------------------------------
+
+KERNELS = {
+    "VIDEO": ("float32 nhwc 5×1×1 none", "float32 nhwc 3×3×3 none"),
+    "VOLUME": ("float32 nhwc 3×3×3 none",),
+    "SEQUENCE": tuple(f"float32 nhwc 1×4 {epilogue}" for epilogue in ("none", "silu", "silu_gradient")),
+}
+"""What the layers of the small networks are."""
+DEPTHWISE = dwconv.nn.DepthwiseConv1d | dwconv.nn.DepthwiseConv3d
+LAYERS = {"VIDEO": 4, "VOLUME": 3, "SEQUENCE": 2}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_volumes_and_sequences_are_trained_converted_and_plain(logs, tmp_path, name):
+    network = globals()[name]
+    found = workloads_of(network)
+    kinds = {f"{each.dtype} {each.layout} {'×'.join(map(str, each.kernel))} {each.epilogue}" for each in found}
+    assert kinds == set(KERNELS[name]) and {each.batch for each in found} == {2}
+    out = tmp_path / "figures.json"
+    options = ["--model", f"tests.bench.test_train:{name}", "--steps", "2", "--warmup", "2", "--out", str(out)]
+    assert paired_steps.main(options) == 0
+    figures = json.loads(out.read_text())
+    passes = Counter(dict.fromkeys(("fprop", "dgrad", "wgrad"), 0))
+    for ran, times in figures["layers"].items():
+        passes[ran.partition(" ")[0]] += times
+    assert passes == dict.fromkeys(passes, LAYERS[name])
+    assert figures["loss_difference"]["converted"] < 1e-5 and figures["loss_difference"]["rounded"] < 1e-5
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_networks_are_converted_and_nothing_is_raced(logs, name):
+    network = globals()[name]
+    model = network.make().train()
+    image = image_for(network, contiguous=False)
+    converted = paired_steps.converted_copy(model, image)
+    ours, theirs = ([layer for layer in each.modules() if isinstance(layer, DEPTHWISE)] for each in (converted, model))
+    assert len(ours) == LAYERS[name] and not theirs
+    (race,) = dwconv.summary(converted).races
+    assert not (race.won or race.lost or race.failed), "it was tuned before, or not at all"
+
+
+@pytest.mark.slow
+def test_models_under_torch_compile_take_turns_with_the_others(logs, tmp_path):
+    out = tmp_path / "figures.json"
+    options = ["--model", "tests.bench.test_train:SEQUENCE", "--steps", "4", "--warmup", "2", "--compile"]
+    assert paired_steps.main([*options, "--out", str(out)]) == 0
+    figures = json.loads(out.read_text())
+    names = {"plain", "converted", "plain + inductor", "converted + inductor"}
+    assert figures["median_ms"].keys() == names and figures["steps"] == 4
+    assert figures["loss_difference"].keys() == (names - {"plain"}) | {"rounded"}
+    assert max(figures["loss_difference"].values()) < 1e-5
+
+
+def test_ratios_under_torch_compile_are_over_plain_and_over_inductor():
+    taken = {"plain": [12.0] * 3, "converted": [6.0] * 3, "plain + inductor": [4.0] * 3,
+             "converted + inductor": [1.0, 2.0, 4.0]}  # fmt: skip
+    found = paired_steps.summary(laps(**taken))
+    assert found["ratio"]["median"] == 2
+    assert {name: each["median"] for name, each in found["compiled"].items()} == {
+        "plain + inductor": 3.0,
+        "converted + inductor": 6.0,
+    }
+    assert found["inductor"] == {"median": 2.0, "quartiles": [1.5, 3.0]}
+    found["ratio"]["at_most"] = 7.25
+    row = {"network": "Sequence", "allocator": "memory kept", **found}
+    printed = "12000.0 6000.0 4000.0 2000.0 2.00 3.00 6.00 2.00 1.50 to 3.00 7.25"
+    assert train._compiled_line(row).split() == ["Sequence", "memory", "kept", *printed.split()]
+    assert not {"compiled", "inductor"} & paired_steps.summary(laps(plain=[2.0] * 3, converted=[1.0] * 3)).keys()
+
+
+def test_every_step_comes_first_in_its_turn():
+    data = torch.zeros(1)
+    order = []
+    steps = {name: partial(lambda name, *data: order.append(name) or 0.0, name) for name in "abcd"}
+    paired_steps._take_turns(steps, data, count=4)
+    assert ["".join(order[4 * turn : 4 * turn + 4]) for turn in range(4)] == ["abcd", "bcda", "cdab", "dabc"]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "train-nhwc"),
+        ({"contiguous": True}, "train-nchw"),
+        ({"dims": "3", "autocast": "bfloat16"}, "train-3d-bfloat16-nhwc"),
+        ({"dims": "1", "compile": True}, "train-1d-compile-nhwc"),
+        ({"model": "Mamba-like"}, "train-mamba-like-nhwc"),
+        ({"model": "my.models:Net"}, "train-my-models-net-nhwc"),
+    ],
+)
+def test_results_of_other_kinds_have_other_names(options, name):
+    defaults = {"model": None, "dims": "2", "autocast": None, "compile": False, "contiguous": False}
+    assert train.results_name(argparse.Namespace(**(defaults | options))) == name
+
+
+def test_networks_are_named_or_taken_by_their_dimensions():
+    assert [network.name for network in train.of_dims(1)] == ["Mamba-like"]
+    assert [network.name for network in train.of_dims(3)] == ["X3D-S-like", "MedNeXt-S-like"]
+    asked = argparse.Namespace(model="X3D-S-like", batch=1, image=64)
+    assert (network_from(asked).batch, network_from(asked).sample) == (1, (3, 13, 64, 64))
+
+
+def test_sequences_have_no_height(capsys, tmp_path):
+    with pytest.raises(InvalidWorkload, match="--image 64: Mamba-like takes sequences, which have no height"):
+        network_from(argparse.Namespace(model="Mamba-like", batch=None, image=64))
+    assert train.main(["--model", "Mamba-like", "--image", "64"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 # -- the stage train of bench cuda -----------------------------------------------------------------------------------
@@ -226,9 +343,11 @@ def test_the_profiler_writes_nothing_between_the_figures():
     assert (ended.stdout, ended.stderr) == ("", "")
 
 
-def test_layers_are_explained_without_running_the_model_for_real(logs):
+def test_where_layers_run_is_told_without_changing_the_model(logs):
     model = TinyNet()
     dwconv.convert(model)
-    layers = explain_layers(model, torch.randn(2, 3, 12, 12))
-    assert [layer.problem.weight_shape for layer in layers] == [(8, 1, 3, 3), (16, 1, 5, 5), (16, 1, 3, 3)]
-    assert not any(module._forward_pre_hooks for module in model.modules())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert where_layers_run(model, torch.randn(2, 3, 12, 12)) == {
+        f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")
+    }
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -272,7 +272,7 @@ def test_mobilenet_v3_has_its_depthwise_layers(logs):
         for network in NETWORKS:
             model = network.make()
             assert dwconv.summary(dwconv.convert(model)).converted
-            assert model(torch.randn(2, 3, network.image, network.image)).shape == (2, 10)
+            assert model(torch.randn(2, *network.sample)).shape == (2, 10)
 
 
 # -- convert with an example -----------------------------------------------------------------------------------------

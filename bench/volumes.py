@@ -1,0 +1,135 @@
+"""Networks of videos and volumes, written plainly: what 3-D depthwise convolution is used in."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class SqueezeExcite3d(nn.Module):
+    """Scales every channel of a volume by what its mean says."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        squeezed = _a_sixteenth(channels)
+        self.squeeze = nn.Conv3d(channels, squeezed, 1)
+        self.excite = nn.Conv3d(squeezed, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        squeezed = self.squeeze(x.mean((2, 3, 4), keepdim=True)).relu()
+        scale: Tensor = self.excite(squeezed).sigmoid()
+        return x * scale
+
+
+class X3DBlock(nn.Module):
+    """Widen, convolve depthwise through time and space, narrow; added to its input, which is projected where the sizes
+    differ. Swish comes after squeeze-excite."""
+
+    def __init__(self, channels: int, wide: int, out_channels: int, *, stride: int, se: bool) -> None:
+        super().__init__()
+        strides = (1, stride, stride)
+        self.branch = nn.Sequential(
+            nn.Conv3d(channels, wide, 1, bias=False),
+            nn.BatchNorm3d(wide),
+            nn.ReLU(),
+            nn.Conv3d(wide, wide, 3, stride=strides, padding=1, groups=wide, bias=False),
+            nn.BatchNorm3d(wide),
+            *([SqueezeExcite3d(wide)] if se else []),
+            nn.SiLU(),
+            nn.Conv3d(wide, out_channels, 1, bias=False),
+            nn.BatchNorm3d(out_channels),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1 or channels != out_channels:
+            self.shortcut = nn.Sequential(
+                nn.Conv3d(channels, out_channels, 1, stride=strides, bias=False), nn.BatchNorm3d(out_channels)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = self.shortcut(x) + self.branch(x)
+        return added.relu()
+
+
+class X3D(nn.Module):
+    """(N, 3, frames, H, W) -> (N, classes): X3D-S with fewer blocks of each size. The stem convolves through space,
+    then depthwise along time; every other block has squeeze-excite."""
+
+    CHANNELS = (24, 48, 96, 192)
+    WIDER = 2.25
+
+    def __init__(
+        self, classes: int = 10, *, channels: tuple[int, ...] = CHANNELS, blocks: tuple[int, ...] = (2, 3, 5, 3)
+    ) -> None:
+        super().__init__()
+        first = channels[0]
+        self.stem = nn.Sequential(
+            nn.Conv3d(3, first, (1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1), bias=False),
+            nn.Conv3d(first, first, (5, 1, 1), padding=(2, 0, 0), groups=first, bias=False),
+            nn.BatchNorm3d(first),
+            nn.ReLU(),
+        )
+        stages: list[nn.Module] = []
+        before = first
+        for out_channels, count in zip(channels, blocks, strict=True):
+            wide = int(self.WIDER * out_channels)
+            for place in range(count):
+                stride = 1 if place else 2
+                stages.append(X3DBlock(before, wide, out_channels, stride=stride, se=place % 2 == 0))
+                before = out_channels
+        self.stages = nn.Sequential(*stages)
+        wide = int(self.WIDER * before)
+        self.last = nn.Sequential(nn.Conv3d(before, wide, 1, bias=False), nn.BatchNorm3d(wide), nn.ReLU())
+        self.head = nn.Sequential(nn.Linear(wide, 2048), nn.ReLU(), nn.Linear(2048, classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.last(self.stages(self.stem(x)))
+        logits: Tensor = self.head(features.mean((2, 3, 4)))
+        return logits
+
+
+class MedNeXtBlock(nn.Module):
+    """3×3×3 depthwise with a bias, a norm of each channel by itself, then a perceptron at every position; added to its
+    input. With stride 2 it doubles the channels, and a strided 1×1×1 convolution stands for the input."""
+
+    def __init__(self, channels: int, *, wider: int, stride: int = 1) -> None:
+        super().__init__()
+        out_channels = channels * stride
+        self.depthwise = nn.Conv3d(channels, channels, 3, stride=stride, padding=1, groups=channels)
+        self.perceptron = nn.Sequential(
+            nn.GroupNorm(channels, channels),
+            nn.Conv3d(channels, wider * channels, 1),
+            nn.GELU(),
+            nn.Conv3d(wider * channels, out_channels, 1),
+        )
+        self.shortcut = nn.Conv3d(channels, out_channels, 1, stride=stride) if stride > 1 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = self.shortcut(x) + self.perceptron(self.depthwise(x))
+        return added
+
+
+class MedNeXt(nn.Module):
+    """(N, 1, D, H, W) -> (N, classes): the encoder of MedNeXt-S with fewer blocks of each size, and a head that tells
+    classes in place of the decoder."""
+
+    # factor that widens, blocks; each size but the first begins with a block of stride 2
+    ROWS = ((2, 2), (3, 2), (4, 2), (4, 2))
+
+    def __init__(self, classes: int = 10, *, channels: int = 32, rows: tuple[tuple[int, int], ...] = ROWS) -> None:
+        super().__init__()
+        stages: list[nn.Module] = [nn.Conv3d(1, channels, 1)]
+        for place, (wider, count) in enumerate(rows):
+            if place:
+                stages.append(MedNeXtBlock(channels, wider=wider, stride=2))
+                channels *= 2
+            stages += [MedNeXtBlock(channels, wider=wider) for _ in range(count)]
+        self.stages = nn.Sequential(*stages)
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.stages(x).mean((2, 3, 4)))
+        return logits
+
+
+def _a_sixteenth(channels: int) -> int:
+    """As X3D squeezes: to a multiple of 8."""
+    return 8 * max(1, round(channels / 16 / 8))
