@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from dwconv.problems.workload import PASSES
+
 ROOT = Path(__file__).resolve().parent.parent
 END = "-- the end of a page --"
 
@@ -99,6 +101,26 @@ def test_the_figures_of_16_bits_are_those_of_the_results(first, benchmark):
         assert f"In bfloat16, channels_last, the four means are {', '.join(wanted[:3])} and {wanted[3]}" in readme
     if benchmark == "cpu-float16-nhwc":
         assert f"in float16 {min(means):.3g} to {max(means):.3g}" in readme
+
+
+@pytest.mark.parametrize("first, benchmark", [("1-D, (B, L, C)", "cpu-1d-nhwc"), ("3-D, channels_last_3d", "cpu-3d-nhwc")])
+def test_the_figures_of_rows_and_volumes_are_those_of_the_results(first, benchmark):
+    rows = [row for row in _results(benchmark)["rows"] if "epilogue" not in row]
+    means = [geometric_mean(row["ratio"] for row in rows if row["pass"] == pass_) for pass_ in PASSES]
+    wanted = [f"{figure:.3g}" for figure in (*means, min(row["ratio"] for row in rows))]
+    assert _table_row("docs/benchmarks.md", first) == wanted
+
+
+def test_the_figures_of_silu_are_those_of_the_results():
+    rows = {row["epilogue"]: row for row in _results("cpu-1d-nhwc")["rows"] if "epilogue" in row}
+    ours, pytorchs = (sum(map(taken, rows.values())) for taken in (lambda row: row["dwconv_us"], _best_of_pytorch))
+    page = " ".join((ROOT / "docs/benchmarks.md").read_text().split())
+    forward, gradient = (rows[epilogue]["ratio"] for epilogue in ("silu", "silu_gradient"))
+    assert f"{forward:.2f} times as fast, its gradient {gradient:.2f}, both together {pytorchs / ours:.2f}" in page
+
+
+def _best_of_pytorch(row: dict[str, Any]) -> float:
+    return float(min(row["pytorch_us"].values()))
 
 
 def test_the_figures_of_steps_are_those_of_the_results():
