@@ -109,6 +109,8 @@ def test_the_figures_of_rows_and_volumes_are_those_of_the_results(first, benchma
     means = [geometric_mean(row["ratio"] for row in rows if row["pass"] == pass_) for pass_ in PASSES]
     wanted = [f"{figure:.3g}" for figure in (*means, min(row["ratio"] for row in rows))]
     assert _table_row("docs/benchmarks.md", first) == wanted
+    fprop, dgrad, wgrad, _ = wanted
+    assert f"{fprop}, {dgrad} and {wgrad} times" in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_the_figures_of_silu_are_those_of_the_results():
@@ -124,8 +126,13 @@ def _best_of_pytorch(row: dict[str, Any]) -> float:
 
 
 def test_the_figures_of_steps_are_those_of_the_results():
-    kept = [row for row in _results("train-nhwc")["rows"] if row["allocator"] == "memory kept"]
-    assert len(kept) == 4
+    kept = [
+        row
+        for benchmark in ("train-nhwc", "train-1d-nhwc")
+        for row in _results(benchmark)["rows"]
+        if row["allocator"] == "memory kept"
+    ]
+    assert len(kept) == 5
     for row in kept:
         _, faster, at_most = _table_row("docs/benchmarks.md", row["network"])
         assert float(faster) == pytest.approx(row["ratio"]["median"], abs=0.5 * 10 ** -len(faster.partition(".")[2]))

@@ -46,8 +46,11 @@ class DiscoveredLayer:
 
     def problems(self) -> list[tuple[Problem, tuple[Pass, ...]]]:
         """Those that ran, with their passes, and those that run where SiLU is part of a kernel."""
-        known = [(self.problem, self.passes)]
-        return known + [each for each in self.problems_at_once() if each[0] != self.problem]
+        found = [(self.problem, self.passes)]
+        for problem, passes in self.problems_at_once():
+            # Without SiLU all passes are of one plan: what it says of fprop should be known, too.
+            found.append((problem, self.passes if problem.epilogue == "none" else passes))
+        return found
 
     def problems_at_once(self) -> list[tuple[Problem, tuple[Pass, ...]]]:
         """What runs where SiLU is part of a kernel: fprop with it, its gradient, and the backward passes; none if it
