@@ -82,7 +82,8 @@ def cases() -> Iterator[Any]:
         marks = () if (pass_, layout) in QUICK.get(name, ()) else (pytest.mark.slow,)
         # Groups of taps of vectors that are gathered, lane by lane, are too much code.
         has_loops = workload.kernel[-1] >= WIDE_KERNEL and (pass_, layout, workload.multiplier) != ("wgrad", "nhwc", 2)
-        for in_loops in (False, True) if has_loops else (False,):
+        is_long = workload.kernel[-1] >= 128  # unrolled, these compile for half a minute, and are searched by nobody
+        for in_loops in (True,) if is_long else (False, True) if has_loops else (False,):
             words = f"{name}-{pass_}-{layout}{'-in loops' * in_loops}"
             yield pytest.param(workload, in_loops, id=words, marks=marks)
 
