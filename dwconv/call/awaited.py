@@ -33,9 +33,9 @@ from dwconv.call.wanted import wanted
 def awaited(given: Arguments) -> Tensor | None:
     """The result of a depthwise call of ``conv1d``, if kernels with SiLU were measured to be faster at these sizes;
     None for other calls, and if somebody watches."""
-    before = given.weight.shape[-1] - 1
-    if torch.compiler.is_compiling() or not is_causal(given) or _is_watched(given):
+    if torch.compiler.is_compiling() or not _are_plain(given) or not is_causal(given) or _is_watched(given):
         return None
+    before = given.weight.shape[-1] - 1
     tensors = [tensor for tensor in given[:3] if tensor is not None]
     trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     sums = _Sums(*given[:3], beyond=before)
@@ -69,6 +69,11 @@ def swaps(func: Any, args: Any) -> bool:
     return {axis % 3 for axis in args[1:] if type(axis) is int} == {1, 2}
 
 
+def _are_plain(given: Arguments) -> bool:
+    """False for what stands for tensors while somebody traces, of which nothing may be asked, and for subclasses."""
+    return all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in given[:3])
+
+
 def _is_watched(given: Arguments) -> bool:
     """As ``watchers.is_watched``, but for autocast, which the ops know."""
     return bool(
@@ -76,11 +81,7 @@ def _is_watched(given: Arguments) -> bool:
         or _are_functorch_transforms_active()
         or forward_ad._current_level >= 0
         or _get_tracing_state() is not None
-        or any(
-            type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided or tensor.is_nested
-            for tensor in given[:3]
-            if tensor is not None
-        )
+        or any(tensor.layout is not torch.strided or tensor.is_nested for tensor in given[:3] if tensor is not None)
     )
 
 

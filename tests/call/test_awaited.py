@@ -179,6 +179,13 @@ def test_checkpointing_and_compiling(tensors):
     torch.testing.assert_close(torch.compile(converted, backend="aot_eager", fullgraph=True)(tensors[0]), expected)
 
 
+def test_fx_traces_a_converted_layer(tensors):
+    converted = dwconv.convert(nn.Sequential(Mixer().conv1d))
+    traced = torch.fx.symbolic_trace(converted)
+    assert any(node.target is dwconv.conv1d for node in traced.graph.nodes)
+    torch.testing.assert_close(traced(tensors[0]), converted(tensors[0]) + 0)
+
+
 @pytest.mark.parametrize(("changed", "waits"), [({}, True), ({"stride": 2}, False), ({"padding": 2}, False),
                                                 ({"dilation": 2}, False)])  # fmt: skip
 def test_other_calls_do_not_wait(tensors, changed, waits):
