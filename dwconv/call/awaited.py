@@ -71,7 +71,8 @@ def swaps(func: Any, args: Any) -> bool:
 
 def _are_plain(given: Arguments) -> bool:
     """False for what stands for tensors while somebody traces, of which nothing may be asked, and for subclasses."""
-    return all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in given[:3])
+    plain = all(tensor is None or type(tensor) in (Tensor, torch.nn.Parameter) for tensor in given[:3])
+    return plain and _get_tracing_state() is None
 
 
 def _is_watched(given: Arguments) -> bool:
@@ -80,7 +81,6 @@ def _is_watched(given: Arguments) -> bool:
         _len_torch_dispatch_stack()
         or _are_functorch_transforms_active()
         or forward_ad._current_level >= 0
-        or _get_tracing_state() is not None
         or any(tensor.layout is not torch.strided or tensor.is_nested for tensor in given[:3] if tensor is not None)
     )
 
