@@ -26,7 +26,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.timing import FINAL, CpuClock, time_in_turns
 from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
-from dwconv.problems.reference import operands
+from dwconv.problems.operands import operands
 from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pair, Workload
 from dwconv.records.database import Database

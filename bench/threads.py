@@ -24,7 +24,7 @@ from dwconv.kernels.cache import build_cached
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.clock.timing import FINAL, CpuClock, time_in_turns
 from dwconv.measure.providers import laid_out, pytorch_call
-from dwconv.problems.reference import operands
+from dwconv.problems.operands import operands
 from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import Workload
 from dwconv.schedules.template import Candidate, templates_for

@@ -127,7 +127,7 @@ class Plan:
     def _warn_of_untuned(self) -> None:
         """Name the problem, once, with the command that tunes it. Predicted kernels are not worth a word: nothing is
         amiss, and ``explain`` names the command. Nor are epilogues: without a kernel the plan without one runs."""
-        if self.target is None or self._refused or self.problem.epilogue != "none":
+        if self.target is None or self._refused or self.problem.epilogue != "none" or self.problem.block:
             return
         workload = self.problem.workload("fprop")
         sizes = workload.for_pass("dgrad").batchless_key  # without its bias, as dgrad asks for a layer that has one
@@ -214,7 +214,7 @@ def _new_plan(problem: Problem, device: torch.device) -> Plan:
     made, reason = (None, _ABANDONED) if _lock.abandoned else _attempt(lambda: decisions_for(problem, device))
     if made is None and _is_first(reason):
         _warn(f"everything runs on PyTorch's own op: {reason}")
-    chosen, target = made or (dict.fromkeys(PASSES, DispatchDecision(provider="pytorch", reason=reason)), None)
+    chosen, target = made or (dict.fromkeys(problem.passes, DispatchDecision(provider="pytorch", reason=reason)), None)
     for damage in database().problems if target else ():
         if _is_first(damage):
             _warn(damage)

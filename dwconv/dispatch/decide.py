@@ -30,7 +30,7 @@ from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.problems.tune_command import tune_command
-from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload
+from dwconv.problems.workload import DTYPES, Pass, Workload
 from dwconv.records.validity import made_with
 from dwconv.system import versions
 from dwconv.untuned import gain, other_size
@@ -89,9 +89,9 @@ def decisions(
     """Who runs each pass of ``problem`` on ``device``; and the target, None where there can be no kernels. ``state``:
     what the process has learnt of its kernels. Raises InvalidSetting."""
     if reason := why_no_kernels(problem, device):
-        return dict.fromkeys(PASSES, _pytorch(reason)), None
+        return dict.fromkeys(problem.passes, _pytorch(reason)), None
     target = target_of(device)
-    return {pass_: decide_on(target, problem.workload(pass_), state=state) for pass_ in PASSES}, target
+    return {pass_: decide_on(target, problem.workload(pass_), state=state) for pass_ in problem.passes}, target
 
 
 def why_no_kernels(problem: Problem, device: torch.device) -> str:
@@ -129,7 +129,7 @@ def decide_on(
     if predicts is None:
         predicts = settings.untuned() == "predict" and versions.can_build()
     deciders: list[_Decider] = [_by_measurements, _by_pack]
-    if predicts:
+    if predicts and not workload.block:  # of which nothing is known that was not measured
         deciders += [_by_other_versions, _by_number_of_sizes, _by_other_size, _by_expectation]
     refusals: list[str] = []
     for decide_by in deciders:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from dwconv.measure.clock.timing import GLANCE, Call, Clock, time_in_turns
 from dwconv.problems import pytorch
+from dwconv.problems.block import Block
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import LAYOUTS, Layout, Workload
@@ -40,7 +41,9 @@ def laid_out(workload: Workload, *inputs: torch.Tensor, layout: Layout) -> list[
 def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]:
     """PyTorch's operator for the pass on these inputs, in whatever layout they have, as a call runs it where no kernel
     is faster; a causal convolution as its users write it, who save a copy. It returns the result, or dw and dbias. A
-    gradient of an activation has its sums from the forward pass, which PyTorch's keeps."""
+    gradient of an activation has its sums from the forward pass, which PyTorch's keeps; so has that of a block."""
+    if workload.block:
+        return _block_call(workload, workload.block, *inputs)
     layout: Layout = "nhwc" if _lies_channels_last(inputs[0]) else "nchw"
     beyond = _padded_beyond(workload)
     problem = dataclasses.replace(Problem.of(_padded_alike(workload, beyond)), layout=layout)
@@ -54,6 +57,36 @@ def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]
         return lambda: pytorch.dgrad(problem, dy, w)
     wgrad = pytorch.wgrad_bias if workload.bias else pytorch.wgrad
     return lambda: wgrad(problem, x, dy)
+
+
+def _block_call(workload: Workload, block: Block, *inputs: torch.Tensor) -> Callable[[], Any]:
+    """One op after the other, with what autograd keeps for the backward pass."""
+    named = dict(zip(workload.inputs, inputs, strict=True))
+    learnt = ["x", "w", *(name for name in inputs_of_forward(workload) if name.startswith(("gamma", "beta")))]
+    with torch.inference_mode(False):
+        given = [named[name].clone(memory_format=torch.preserve_format).requires_grad_() for name in learnt]
+    padding, _ = pytorch.split_padding(Problem.of(workload).padding)
+
+    def forward() -> torch.Tensor:
+        x, w, *norms = given
+        with torch.inference_mode(False), torch.enable_grad():
+            return pytorch.block_forward(
+                block,
+                lambda a: F.conv2d(a, w, None, workload.stride, padding, workload.dilation, workload.channels),
+                x,
+                *norms,
+            )
+
+    if workload.pass_ == "forward":
+        return forward
+    z = forward()
+    with torch.inference_mode(False):
+        dz = named["dz" if block.norm2 else "dy"].clone(memory_format=torch.preserve_format)
+    return lambda: torch.autograd.grad(z, given, dz, retain_graph=True)
+
+
+def inputs_of_forward(workload: Workload) -> tuple[str, ...]:
+    return dataclasses.replace(workload, pass_="forward").inputs
 
 
 def _fprop_call(problem: Problem, x: Any, w: Any, bias: Any, dy: Any, *, beyond: int) -> Callable[[], Any]:

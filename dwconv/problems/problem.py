@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
+from dwconv.problems.block import Block
 from dwconv.problems.memory_format import memory_format
-from dwconv.problems.workload import Epilogue, Layout, Pass, Workload, by
+from dwconv.problems.workload import BLOCK_PASSES, PASSES, Epilogue, Layout, Pass, Workload, by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,8 @@ class Problem:
     bias: bool = False
     epilogue: Epilogue = "none"
     """Of the fprop; the other passes of the problem have none."""
+    block: Block | None = None
+    """What trains around the convolution as one with it; the passes are those of the block."""
 
     @classmethod
     def of(cls, workload: Workload) -> Problem:
@@ -44,7 +47,12 @@ class Problem:
             layout=workload.layout,
             bias=workload.bias,
             epilogue=workload.epilogue,
+            block=workload.block,
         )
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        return BLOCK_PASSES if self.block else PASSES
 
     @property
     def axes(self) -> int:
@@ -69,8 +77,8 @@ class Problem:
         """Raises InvalidWorkload for an empty batch, or a dtype that has no kernels."""
         batch, channels, *size = self.input_shape
         out_channels, _, *kernel = self.weight_shape
-        fprop = Workload(
-            pass_="fprop",
+        first = Workload(
+            pass_=self.passes[0],
             batch=batch,
             channels=channels,
             input_size=tuple(size),
@@ -83,8 +91,9 @@ class Problem:
             layout=self.layout,
             bias=self.bias,
             epilogue=self.epilogue,
+            block=self.block,
         )
-        return fprop.for_pass(pass_)
+        return first.for_pass(pass_)
 
     def __str__(self) -> str:
         """``8×144×56×56 nhwc float32, kernel 3×3, stride 1×1, padding 1×1×1×1``, the defaults left out."""
@@ -103,4 +112,6 @@ class Problem:
             words.append(f"multiplier {self.weight_shape[0] // self.input_shape[1]}")
         if self.epilogue != "none":
             words.append(self.epilogue.replace("_", " "))
+        if self.block:
+            words.append(f"block {self.block}")
         return ", ".join(words) + " with a bias" * self.bias

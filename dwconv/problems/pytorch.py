@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dwconv.problems.block import Activation, Block
 from dwconv.problems.problem import Problem
 
 OPS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -65,6 +66,29 @@ def wgrad(problem: Problem, x: Tensor, dy: Tensor) -> Tensor:
 def wgrad_bias(problem: Problem, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
     """(dw, dbias), from one call."""
     return _wgrad(problem, x, dy, bias=True)
+
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "identity": lambda z: z,
+    "relu": lambda z: F.relu(z, inplace=True),
+    "relu6": lambda z: F.relu6(z, inplace=True),
+    "hardswish": lambda z: F.hardswish(z, inplace=True),
+    "silu": lambda z: F.silu(z, inplace=True),
+    "gelu": F.gelu,
+}
+"""In place where PyTorch can, as networks ask for it."""
+
+
+def block_forward(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, *norms: Tensor) -> Tensor:
+    """z, one op after the other, each differentiable. ``norms``: γ and β of each norm; ``convolve``: from what the
+    convolution reads to y."""
+    given = iter(norms)
+    for norm, act, then in ((block.norm1, block.act1, convolve), (block.norm2, block.act2, None)):
+        if norm:
+            x = F.batch_norm(x, None, None, next(given), next(given), True, 0.0, norm.eps)
+        x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
+        x = then(x) if then else x
+    return x
 
 
 def dbias(dy: Tensor) -> Tensor:

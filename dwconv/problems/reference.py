@@ -16,22 +16,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from dwconv.problems import epilogue
+from dwconv.problems import block_reference, epilogue
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES, Workload
 
-Data = Literal["integers", "normal", "extreme"]
-"""Test data. ``integers`` are so small that every order of summation in float32 gives the exact result. ``normal``
-values are drawn from a normal distribution. ``extreme`` values are near the ends of the dtype's range, of widely
-different magnitudes, NaN or infinite: each channel has one of these kinds, its neighbours have others."""
-
-# float32 holds every whole number up to this one.
-_EXACT = 2**24
+EXACT = 2**24
+"""float32 holds every whole number up to this one."""
 # Rounding errors of a sum of n terms grow like sqrt(n) if they are independent; the constant covers short sums,
 # where they are not, and the few roundings outside the sum.
 _SHORT_SUM = 8.0
@@ -40,10 +35,6 @@ _SUM_ROUNDING = 2.0**-24
 _STORE_ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 # Results below the smallest normal number of a type are rounded to a fixed step, products in float32 as well.
 _SMALLEST_STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
-# Extreme values, as shares of the decades that a type has above 1: in float32 10^30, and 10^-20 to 10^20. All sums of
-# products with normal values stay in the range of float32, whatever their order.
-_LARGE, _WIDE = 0.78, 0.52
-_LARGE_VALUES, _TINY_VALUES, _WIDE_VALUES, _NOT_FINITE, _NOT_FINITE_SECOND = range(5)
 # Elements to work on at once: on a CPU they stay in the caches. With several threads there are so few that PyTorch runs
 # them on one: waiting for other threads at every tap would take milliseconds on a busy machine.
 _AT_ONCE, _AT_ONCE_ON_ONE_THREAD, _AT_ONCE_ON_A_GPU = 1 << 15, 1 << 17, 1 << 26
@@ -69,6 +60,8 @@ def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = 
     ``cpu`` or ``cuda``; by default the one that the inputs are on."""
     if workload.epilogue != "none":
         return (_after_epilogue(workload, *inputs, kind=kind),)
+    if workload.block:
+        return _of_block(workload, *inputs)
     results = _of_the_batch(workload, *inputs)
     if _sums_are_exact(workload, *inputs):
         return tuple(_exact(workload, result) for result in results)
@@ -82,10 +75,10 @@ def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = 
 
 def exact_answers(workload: Workload, batches: Sequence[int], *inputs: torch.Tensor) -> list[tuple[Answer, ...]] | None:
     """The answers at each of these batch sizes, whose images are those of the inputs: one reference serves all. None if
-    float32 sums may round at the largest, and after an epilogue, which rounds."""
+    float32 sums may round at the largest, and of an epilogue and a block, which round."""
     first, second, *_ = inputs
     images = len(first)
-    if workload.epilogue != "none" or not _sums_are_exact(workload.with_batch(max(batches)), *inputs):
+    if workload.epilogue != "none" or workload.block or not _sums_are_exact(workload.with_batch(max(batches)), *inputs):
         return None
     orders = [repeated(batch, images).to(first.device) for batch in batches]
     if workload.pass_ == "wgrad":  # a sum over images: of each alone, and how often it counts
@@ -115,20 +108,48 @@ def _after_epilogue(workload: Workload, *inputs: torch.Tensor, kind: str | None)
         nan = _may_be_nan(plain, *inputs, kind=kind or inputs[0].device.type)
     result = epilogue.apply(workload, z, dy)
     error = epilogue.allowed_error(workload, z, dy, of_z=of_z, rounding=_SUM_ROUNDING)
-    overflows |= result.abs() >= torch.finfo(_dtype(workload)).max
+    overflows |= result.abs() >= torch.finfo(dtype_of(workload)).max
     allowed = _stored(workload, result, error).where(~overflows, math.inf)
     return Answer(expected=result, allowed=allowed, may_be_nan=nan)
 
 
+def _of_block(workload: Workload, *inputs: torch.Tensor) -> tuple[Answer, ...]:
+    """Its statistics are those of the whole batch. NaN or infinity in a channel may reach all that the channel gives:
+    through a statistic, or times the zeros of the padding."""
+    named = zip(workload.inputs, inputs, strict=True)
+    order = repeated(workload.batch, len(inputs[0])).to(inputs[0].device)
+    whole = [tensor[order] if name in IMAGES else tensor for name, tensor in named]
+    found = block_reference.results(workload, *whole, convolve=lambda *given: reference(*given)[0])
+    largest = torch.finfo(dtype_of(workload)).max
+    finite = torch.ones(workload.channels, dtype=torch.bool, device=inputs[0].device)
+    for name, tensor in zip(workload.inputs, inputs, strict=True):
+        by_channel = tensor.movedim(1, 0) if name in IMAGES else tensor
+        finite &= by_channel.reshape(workload.channels, -1).isfinite().all(1)
+    answers = []
+    for name in workload.results:
+        about = found[name]
+        allowed = _stored(workload, about.value, about.error).where(about.magnitude < largest, math.inf)
+        shape = [1] * about.value.dim()
+        shape[1 if name in IMAGES else 0] = -1
+        answers.append(
+            Answer(
+                expected=_laid_out(workload, about.value),
+                allowed=_laid_out(workload, allowed),
+                may_be_nan=~finite.view(shape).expand_as(about.value),
+            )
+        )
+    return tuple(answers)
+
+
 def _exact(workload: Workload, result: torch.Tensor) -> Answer:
     """float32 in between: a kernel sums in float32 and rounds once, and so may not round twice from float64."""
-    return Answer(expected=result.float().to(_dtype(workload)), allowed=None)
+    return Answer(expected=result.float().to(dtype_of(workload)), allowed=None)
 
 
 def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
     """The error allowed in each element; ``magnitude`` is the sum of the absolute values of its terms."""
     allowed = _stored(workload, result, _sum_error(workload, magnitude))
-    return allowed.where(magnitude < torch.finfo(_dtype(workload)).max, math.inf)
+    return allowed.where(magnitude < torch.finfo(dtype_of(workload)).max, math.inf)
 
 
 def _sum_error(workload: Workload, magnitude: torch.Tensor) -> torch.Tensor:
@@ -150,7 +171,7 @@ def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tens
         return reference(workload, *inputs)
     if workload.pass_ == "wgrad":  # a sum over images: an image that repeats n times counts n times
         times = torch.bincount(repeated(workload.batch, images), minlength=images).to(first.device)
-        return reference(workload.with_batch(images), first, second.double() * _over_space(workload, times[:, None]))
+        return reference(workload.with_batch(images), first, second.double() * over_space(workload, times[:, None]))
     (result,) = reference(workload.with_batch(images), first, second, *bias)
     return (_laid_out(workload, result[repeated(workload.batch, images).to(first.device)]),)
 
@@ -252,7 +273,7 @@ def _at_once(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, .
     first, second, *others = inputs
     if workload.pass_ == "fprop":
         z = _fprop(workload, x=first, w=second)
-        z = z + _over_space(workload, others[0]) if workload.bias else z
+        z = z + over_space(workload, others[0]) if workload.bias else z
         return (epilogue.apply(workload, z, others[-1] if others else None),)
     if workload.pass_ == "dgrad":
         return (_dgrad(workload, dy=first, w=second),)
@@ -265,81 +286,6 @@ def terms(workload: Workload) -> int:
     if workload.pass_ == "wgrad":
         return workload.batch * math.prod(workload.output_size)
     return math.prod(workload.kernel) * (workload.multiplier if workload.pass_ == "dgrad" else 1)
-
-
-def operands(
-    workload: Workload, *, data: Data, seed: int, device: str = "cpu", images: int | None = None
-) -> tuple[torch.Tensor, ...]:
-    """Random inputs of the pass, in calling order, in the workload's dtype and layout; ``images`` instead of its batch,
-    if given."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = []
-    for name in workload.inputs:
-        shape = workload.with_batch(images or workload.batch).shape_of(name)
-        if data == "integers":
-            most = _largest_integer(workload)
-            drawn.append(torch.randint(-most, most + 1, shape, generator=generator, dtype=torch.int8))
-        else:
-            drawn.append(torch.randn(shape, generator=generator))
-        if name not in IMAGES and (scale := epilogue.weight_scale(workload)) != 1.0:
-            drawn[-1] = drawn[-1] * scale
-    if data == "extreme":
-        _make_extreme(workload, drawn, seed=seed, generator=generator)
-    return tuple(
-        _in_layout(workload, name, values.to(device, _dtype(workload)))
-        for name, values in zip(workload.inputs, drawn, strict=True)
-    )
-
-
-def _in_layout(workload: Workload, name: str, tensor: torch.Tensor) -> torch.Tensor:
-    if name in IMAGES:
-        return tensor.contiguous(memory_format=memory_format(workload.layout, axes=workload.axes))
-    return tensor
-
-
-def _make_extreme(workload: Workload, inputs: list[torch.Tensor], *, seed: int, generator: torch.Generator) -> None:
-    """Make normal values extreme, in place: the first of the inputs in most channels, the second in the rest."""
-    first, second, *others = inputs
-    limits = torch.finfo(_dtype(workload))
-    decades = math.log10(limits.max)
-    multiplier = first.shape[1] // workload.channels
-    kind = (torch.arange(workload.channels) + seed).repeat_interleave(multiplier)[None] % 5
-    if workload.pass_ != "wgrad":  # which sums over images: their kinds would mix
-        kind = (kind + torch.arange(len(first))[:, None]) % 5
-    kind = _over_space(workload, kind.expand(first.shape[:2]))
-    first *= torch.where(kind == _LARGE_VALUES, 10.0 ** (_LARGE * decades), 1.0)
-    # Only a few values are tiny, among zeros: a CPU takes a hundred cycles for each product that is a denormal.
-    few = (kind == _TINY_VALUES) & _over_space(workload, torch.arange(first.shape[1]) < 5 * multiplier)
-    tiny = _over_space(workload, torch.where(torch.arange(len(first)) == 0, limits.tiny, 0.0)[:, None])
-    first *= torch.where(few, tiny, 1.0)
-    wide = 10.0 ** (_WIDE * decades * (2 * torch.rand(first.shape, generator=generator) - 1))
-    first *= torch.where(kind == _WIDE_VALUES, wide, 1.0)
-    _strew(first.view(*first.shape[:2], -1), kind.flatten(2) == _NOT_FINITE, seed=seed, generator=generator)
-    owner = torch.arange(workload.channels).repeat_interleave(workload.multiplier) + seed
-    planes = second.view(-1, len(owner), math.prod(second.shape[-workload.axes :]))
-    chosen = (owner % 5 == _NOT_FINITE_SECOND)[None, :, None].expand(len(planes), -1, 1)
-    _strew(planes, chosen, seed=seed, generator=generator)
-    _zero_every_other(planes, (kind == _NOT_FINITE).flatten(1).any(0).repeat_interleave(len(owner) // first.shape[1]))
-    _zero_every_other(first.view(*first.shape[:2], -1), chosen[0, :: len(owner) // first.shape[1], 0])
-    if "bias" in workload.inputs:
-        others[0][::2] = 0.0  # added to a bias, tiny sums would vanish
-
-
-def _strew(planes: torch.Tensor, chosen: torch.Tensor, *, seed: int, generator: torch.Generator) -> None:
-    """Put NaN, ∞ or -∞ into each chosen one of ``planes`` (images, channels, elements), in place."""
-    images, channels, elements = planes.shape
-    number = torch.arange(images)[:, None] + torch.arange(channels) + seed
-    values = torch.tensor([math.inf, math.nan, -math.inf])[number % 3][..., None]
-    at = torch.randint(elements, (images, channels, 1), generator=generator)
-    planes.scatter_(2, at, values.where(chosen, planes.gather(2, at)))
-
-
-def _zero_every_other(planes: torch.Tensor, chosen: torch.Tensor) -> None:
-    """Every other element of the ``chosen`` channels of ``planes`` (images, channels, elements) becomes 0, in place,
-    for 0 · ∞ is NaN."""
-    _, channels, elements = planes.shape
-    checkered = (torch.arange(channels)[:, None] + torch.arange(elements)) % 2 == 0
-    planes.masked_fill_(checkered & chosen[:, None], 0.0)
 
 
 # -- the three sums --------------------------------------------------------------------------------------------------
@@ -381,7 +327,7 @@ def _fprop(workload: Workload, *, x: torch.Tensor, w: torch.Tensor) -> torch.Ten
     weights = w.reshape(workload.channels, workload.multiplier, *workload.kernel)
     for tap in _taps(workload):
         read = _at(x, tap.inputs).unsqueeze(2)
-        _at(total, tap.outputs).addcmul_(read, _over_space(workload, _at(weights, tap.at)))
+        _at(total, tap.outputs).addcmul_(read, over_space(workload, _at(weights, tap.at)))
     return total.flatten(1, 2)
 
 
@@ -392,7 +338,7 @@ def _dgrad(workload: Workload, *, dy: torch.Tensor, w: torch.Tensor) -> torch.Te
     for tap in _taps(workload):
         for m in range(workload.multiplier):
             read = _at(gradients[:, :, m], tap.outputs)
-            _at(total, tap.inputs).addcmul_(read, _over_space(workload, _at(weights[:, m], tap.at)))
+            _at(total, tap.inputs).addcmul_(read, over_space(workload, _at(weights[:, m], tap.at)))
     return total
 
 
@@ -416,7 +362,7 @@ def _by_channel(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(n, workload.channels, workload.multiplier, *size)
 
 
-def _over_space(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
+def over_space(workload: Workload, tensor: torch.Tensor) -> torch.Tensor:
     """With axes of size 1 for the height, the width and the depth, if there is one."""
     return tensor.view(*tensor.shape, *(1,) * workload.axes)
 
@@ -428,11 +374,6 @@ def _all_but_channels(image: torch.Tensor) -> tuple[int, ...]:
 # -- exactness -------------------------------------------------------------------------------------------------------
 
 
-def _largest_integer(workload: Workload) -> int:
-    """The largest value, up to 3, whose products can be added up without rounding; 1 if there is none."""
-    return next((most for most in (3, 2) if most * most * terms(workload) < _EXACT), 1)
-
-
 def _sums_are_exact(workload: Workload, *inputs: torch.Tensor) -> bool:
     if (scale := epilogue.weight_scale(workload)) != 1.0:
         inputs = (inputs[0], *(parameter / scale for parameter in inputs[1:]))
@@ -440,9 +381,9 @@ def _sums_are_exact(workload: Workload, *inputs: torch.Tensor) -> bool:
         return False
     # At least 1, for a dbias sums dy as it is.
     first, second, *bias = (max(1.0, float(tensor.abs().max())) for tensor in inputs)
-    return first * second * terms(workload) + sum(bias) < _EXACT
+    return first * second * terms(workload) + sum(bias) < EXACT
 
 
-def _dtype(workload: Workload) -> torch.dtype:
+def dtype_of(workload: Workload) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, workload.dtype)
     return dtype

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from dwconv.errors import InvalidWorkload
+from dwconv.problems.block import Block
 
-Pass = Literal["fprop", "dgrad", "wgrad"]
+Pass = Literal["fprop", "dgrad", "wgrad", "forward", "backward"]
+"""The passes of a convolution, and those of a block, which has a convolution inside."""
 Layout = Literal["nchw", "nhwc"]
 DType = Literal["float32", "float16", "bfloat16"]
 Epilogue = Literal["none", "silu", "silu_gradient"]
@@ -25,7 +27,8 @@ Sizes = tuple[int, ...]
 Padding = tuple[Pair, ...]
 """(before, after) for each axis."""
 
-PASSES: tuple[Pass, ...] = get_args(Pass)
+PASSES: tuple[Pass, ...] = ("fprop", "dgrad", "wgrad")
+BLOCK_PASSES: tuple[Pass, ...] = ("forward", "backward")
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 DTYPES: tuple[DType, ...] = get_args(DType)
 EPILOGUES: tuple[Epilogue, ...] = get_args(Epilogue)
@@ -36,7 +39,7 @@ AXES = ("depth", "height", "width")
 SIDES = ("front", "back", "top", "bottom", "left", "right")
 """Those of the sides that padding is on; 2-D has the last four."""
 
-IMAGES = ("x", "dx", "y", "dy", "dz")
+IMAGES = ("x", "dx", "y", "dy", "z", "dz")
 """Tensors with a batch, which have the workload's layout; the others are parameters of the layer."""
 _TENSORS: dict[tuple[Pass, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("fprop", False): (("x", "w"), ("y",)),
@@ -46,6 +49,8 @@ _TENSORS: dict[tuple[Pass, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("wgrad", True): (("x", "dy"), ("dw", "dbias")),
 }
 """Inputs and results of a pass, without a bias and with one, in calling order."""
+_NORM_TENSORS = (("gamma1", "beta1", "mean1", "var1"), ("gamma2", "beta2", "mean2", "var2"))
+"""Of the norm before the convolution, and of that after it: parameters, and the statistics of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,7 @@ class Workload:
     Output channel ``c * multiplier + m`` is computed from input channel ``c``.
     With ``bias``, fprop adds a bias and wgrad also gives its gradient, the sum of dy in each channel; dgrad has none.
     ``epilogue``: what fprop does with its sums before it stores them; the other passes have none.
+    ``block``: the norms and activations around the convolution in ``forward`` and ``backward``, which are its passes.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
 
@@ -73,9 +79,10 @@ class Workload:
     layout: Layout = "nchw"
     bias: bool = False
     epilogue: Epilogue = "none"
+    block: Block | None = None
 
     def __post_init__(self) -> None:
-        _one_of("pass", self.pass_, PASSES)
+        _one_of("pass", self.pass_, BLOCK_PASSES if self.block else PASSES)
         _one_of("epilogue", self.epilogue, EPILOGUES)
         if self.epilogue != "none" and self.pass_ != "fprop":
             raise InvalidWorkload(f"epilogue={self.epilogue}: {self.pass_} has none; leave it out")
@@ -83,7 +90,9 @@ class Workload:
         _one_of("layout", self.layout, LAYOUTS)
         if type(self.bias) is not bool:
             raise InvalidWorkload(f"bias={self.bias!r} must be true or false")
-        if (self.pass_, self.bias) not in _TENSORS:
+        if self.block and self.bias:
+            raise InvalidWorkload("bias=True: a block has none yet; leave it out")
+        if not self.block and (self.pass_, self.bias) not in _TENSORS:
             raise InvalidWorkload(f"bias={self.bias}: {self.pass_} does not depend on a bias; leave it out")
         for name in ("batch", "channels", "multiplier"):
             _at_least(name, getattr(self, name), 1)
@@ -109,23 +118,45 @@ class Workload:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the tensors that the pass reads, in calling order: ``x``, ``w``, ``bias`` if there is one, and
-        ``dy`` for the gradient of an activation; …"""
+        ``dy`` for the gradient of an activation; …
+
+        Of a block ``x``, ``w`` and γ and β of its norms; for its backward pass ``dz``, ``x``, ``y``, ``w``, and of each
+        norm γ, β, and the mean and the variance that the forward pass gave. Without a second norm z is y."""
+        if self.block:
+            return self._block_inputs(self.block)
         of_pass = _TENSORS[self.pass_, self.bias][0]
         return (*of_pass, "dy") if self.epilogue == "silu_gradient" else of_pass
 
     @property
     def results(self) -> tuple[str, ...]:
         """Names of the tensors that the pass writes, which follow the inputs: ``y``, or ``dz`` for the gradient of an
-        activation; ``dx``; or ``dw``, and ``dbias`` if there is a bias."""
+        activation; ``dx``; or ``dw``, and ``dbias`` if there is a bias.
+
+        Of a block ``z``, ``y``, and of each norm mean and variance; of its backward pass ``dx``, ``dw``, and of each
+        norm dγ and dβ."""
+        if self.block:
+            return self._block_results(self.block)
         return ("dz",) if self.epilogue == "silu_gradient" else _TENSORS[self.pass_, self.bias][1]
+
+    def _block_inputs(self, block: Block) -> tuple[str, ...]:
+        if self.pass_ == "forward":
+            return ("x", "w", *(name for norm in _norms_of(block) for name in norm[:2]))
+        outputs = ("dz", "x", "y") if block.norm2 else ("dy", "x")
+        return (*outputs, "w", *(name for norm in _norms_of(block) for name in norm))
+
+    def _block_results(self, block: Block) -> tuple[str, ...]:
+        if self.pass_ == "forward":
+            outputs = ("z", "y") if block.norm2 else ("y",)
+            return (*outputs, *(name for norm in _norms_of(block) for name in norm[2:]))
+        return ("dx", "dw", *(f"d{name}" for norm in _norms_of(block) for name in norm[:2]))
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """PyTorch's shape of a tensor, whatever the layout in memory: (N, C, H, W) of x and dx, (N, C·multiplier, OH,
-        OW) of y, dy and dz, (C·multiplier, 1, KH, KW) of w and dw, (C·multiplier,) of bias and dbias; in 3-D with D,
-        OD and KD before the height."""
+        OW) of y, dy, z and dz, (C·multiplier, 1, KH, KW) of w and dw, (C·multiplier,) of bias and dbias, and of what
+        norms have of each channel; in 3-D with D, OD and KD before the height."""
         if name in ("x", "dx"):
             return self.input_shape
-        if name in ("y", "dy", "dz"):
+        if name in IMAGES:
             return self.output_shape
         return (self.out_channels, 1, *self.kernel) if name in ("w", "dw") else (self.out_channels,)
 
@@ -174,15 +205,21 @@ class Workload:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions on taps that lie inside the input, the same in every pass; with a bias, one
-        more addition for each output."""
-        taps = math.prod(self._taps_in_bounds(axis) for axis in range(self.axes))
+        """Multiplications and additions on taps that lie inside the input, the same in every pass of a convolution;
+        with a bias, one more addition for each output. A backward pass of a block has twice as many; its norms and
+        activations are not counted."""
+        taps = math.prod(self._taps_in_bounds(axis) for axis in range(self.axes)) * (1 + (self.pass_ == "backward"))
         return 2 * self.batch * self.out_channels * taps + self.bias * math.prod(self.output_shape)
 
     @property
     def bytes(self) -> int:
-        """Least traffic: every input and every result moved once."""
-        return ITEMSIZE[self.dtype] * sum(math.prod(self.shape_of(name)) for name in (*self.inputs, *self.results))
+        """Least traffic: every input and every result moved once; in a block an image once more for each time that all
+        of it must be known before it is used."""
+        moved = [*self.inputs, *self.results]
+        if self.block:  # statistics come before what they normalise; gradients of norms are sums
+            again = {"forward": (["x"], ["y"]), "backward": (["x", "dx", "dx"], ["dz", "y"])}[self.pass_]
+            moved += [*(again[0] if self.block.norm1 else []), *(again[1] if self.block.norm2 else [])]
+        return ITEMSIZE[self.dtype] * sum(math.prod(self.shape_of(name)) for name in moved)
 
     def _taps_in_bounds(self, axis: int) -> int:
         """Pairs of (output position, tap) along ``axis`` that read inside the input."""
@@ -197,7 +234,7 @@ class Workload:
     @property
     def key(self) -> str:
         """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``, then ``-bias``, then
-        ``-silu``."""
+        ``-silu`` or ``-bn+relu6,bn+relu6``."""
         return f"{self.pass_}-n{self.batch}-{self._batchless()}"
 
     @property
@@ -218,7 +255,7 @@ class Workload:
         return (
             f"k{_key(self.kernel)}-s{_key(self.stride)}-p{padding}"
             f"-d{_key(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
-            f"{'' if self.epilogue == 'none' else f'-{self.epilogue}'}"
+            f"{'' if self.epilogue == 'none' else f'-{self.epilogue}'}{f'-{self.block}' if self.block else ''}"
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
@@ -226,6 +263,10 @@ class Workload:
         fprop."""
         bias, epilogue = self.bias and (pass_, True) in _TENSORS, self.epilogue if pass_ == "fprop" else "none"
         return dataclasses.replace(self, pass_=pass_, bias=bias, epilogue=epilogue)
+
+    def convolution(self, pass_: Pass) -> Workload:
+        """A pass of the convolution alone that a block has inside."""
+        return dataclasses.replace(self, pass_=pass_, block=None)
 
     def with_epilogue(self, epilogue: Epilogue) -> Workload:
         """The same fprop with another epilogue."""
@@ -236,9 +277,13 @@ class Workload:
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias`` and ``epilogue`` are
-        written only if there is one, as in logs from before there were any."""
+        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias``, ``epilogue`` and ``block``
+        are written only if there is one, as in logs from before there were any."""
         fields = dataclasses.asdict(self)
+        if self.block:
+            fields["block"] = self.block.to_dict()
+        else:
+            del fields["block"]
         if not self.bias:
             del fields["bias"]
         if self.epilogue == "none":
@@ -253,11 +298,18 @@ class Workload:
             padding = tuple(_pair("padding", pad) for pad in fields.pop("padding"))
             for name in ("input_size", "kernel", "stride", "dilation"):
                 fields[name] = _sizes(name, fields[name])
+            if "block" in fields:
+                fields["block"] = Block.from_dict(fields["block"])
             return cls(pass_=fields.pop("pass"), padding=padding, **fields)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidWorkload):
                 raise
             raise InvalidWorkload(f"not a workload: {error}") from error
+
+
+def _norms_of(block: Block) -> list[tuple[str, ...]]:
+    """The names of the tensors of each norm that there is."""
+    return [names for norm, names in zip((block.norm1, block.norm2), _NORM_TENSORS, strict=True) if norm is not None]
 
 
 def layer_of(batchless_key: str) -> str:

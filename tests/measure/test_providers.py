@@ -5,7 +5,8 @@ import torch
 
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.providers import better_layout, pytorch_calls
-from dwconv.problems.reference import operands, reference
+from dwconv.problems.operands import operands
+from dwconv.problems.reference import reference
 from tests.measure.planted_kernels import workload
 
 

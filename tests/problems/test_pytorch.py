@@ -11,8 +11,9 @@ from torch.profiler import ProfilerActivity, profile
 from dwconv.call import torch_ops as ops
 from dwconv.measure.providers import laid_out, pytorch_call
 from dwconv.problems import pytorch
+from dwconv.problems.operands import operands
 from dwconv.problems.problem import Problem
-from dwconv.problems.reference import operands, reference
+from dwconv.problems.reference import reference
 from dwconv.problems.workload import LAYOUTS, PASSES
 from tests.planted_records import workload_of
 

@@ -9,7 +9,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.reference import exact_answers, operands, reference, repeated, right_answers, terms
+from dwconv.problems.operands import operands
+from dwconv.problems.reference import exact_answers, reference, repeated, right_answers, terms
 from dwconv.problems.workload import PASSES, Workload
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from dwconv.problems.reference import Answer, Data, exact_answers, operands, repeated, right_answers
+from dwconv.problems.operands import Data, operands
+from dwconv.problems.reference import Answer, exact_answers, repeated, right_answers
 from dwconv.problems.workload import IMAGES, Workload
 from dwconv.system.memory import free_bytes
 from dwconv.system.threads import on_threads, to_handle

@@ -22,7 +22,8 @@ from dwconv.kernels.load import openmp_is_here
 from dwconv.measure.verify.bare_kernel import Bench, LoadedKernel
 from dwconv.measure.verify.cases import Case
 from dwconv.measure.verify.judge import judge_all
-from dwconv.problems.reference import Answer, Data, operands, right_answers
+from dwconv.problems.operands import Data, operands
+from dwconv.problems.reference import Answer, right_answers
 from dwconv.problems.workload import IMAGES, Workload
 
 _PRODUCTS = 1_000_000

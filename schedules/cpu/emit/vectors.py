@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,14 @@ class Vectors:
     def numbered(self, numbers: list[Expr]) -> list[NumberedVector]:
         """Emits where each of the vectors starts."""
         return [NumberedVector(number, bind("c", self.start(number))) for number in numbers]
+
+
+def sum_in_pairs(values: Sequence[Expr]) -> Expr:
+    """Adding them one by one would take as many times as long, each waiting for the one before."""
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    return bind("pair", sum_in_pairs(values[:half]) + sum_in_pairs(values[half:]))
 
 
 class Accumulators:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dwconv.schedules.cpu.emit.activations import activated
+from dwconv.schedules.cpu.emit.channel_weights import PackedWeights
 from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.stream import Stream
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import argument
-from dwconv.schedules.cpu.gather_nhwc.weights import PackedWeights
 from dwconv.schedules.emit import Expr, bind
 from dwconv.schedules.gather import Gather
 

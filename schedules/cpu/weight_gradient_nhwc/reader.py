@@ -9,7 +9,7 @@ from typing import Any
 
 from dwconv.schedules.cpu.emit.loops import ColumnBlock, OutputRange, live_outputs, meeting_outputs, tile_columns
 from dwconv.schedules.cpu.emit.storage import load
-from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
+from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import argument, prefetch
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.cpu.weight_gradient_nhwc.cut import Cut
@@ -223,11 +223,3 @@ def tile_tops(height: int, first: Expr, stop: Expr) -> Iterator[Expr]:
     """A loop over tiles: the first row of each."""
     for tile in serial("tile_h", (stop - first) // height):
         yield bind("row", first + tile * height)
-
-
-def sum_in_pairs(values: list[Expr]) -> Expr:
-    """Adding them one by one would take as many times as long, each waiting for the one before."""
-    if len(values) == 1:
-        return values[0]
-    half = len(values) // 2
-    return bind("pair", sum_in_pairs(values[:half]) + sum_in_pairs(values[half:]))

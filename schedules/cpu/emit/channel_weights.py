@@ -1,4 +1,4 @@
-"""The weights of the NHWC gather, packed for vectors of channels before the tasks run."""
+"""Weights packed for vectors of channels, before the tasks run."""
 
 from __future__ import annotations
 

@@ -1,0 +1,210 @@
+"""A block, ``problems.block``, as one: the torch ops ``dwconv::block_forward`` and ``dwconv::block_backward``.
+
+    z, y, statistics = block_forward(x, w, norms)               norms: γ and β of each
+    dx, dw, gradients of norms = block_backward(dz, x, y, w, norms, statistics)
+
+Only x, y and statistics are kept for the backward pass. Tensors come and go in the order of ``Workload.inputs`` and
+``Workload.results``. Where no kernel does it at once, PyTorch's ops run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from dwconv.call import torch_ops
+from dwconv.call.call_plan import Plan, plan_for
+from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, Ints, below_autograd
+from dwconv.problems import pytorch
+from dwconv.problems.block import Block
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import Workload
+
+torch_ops.define(f"block_forward(Tensor x, Tensor w, Tensor[] norms, str block, {GEOMETRY}) -> Tensor[]")
+torch_ops.define(
+    f"block_backward(Tensor dz, Tensor x, Tensor[] y, Tensor w, Tensor[] norms, str block, {GEOMETRY}) -> Tensor[]"
+)
+
+block_forward = torch.ops.dwconv.block_forward.default
+block_backward = torch.ops.dwconv.block_backward.default
+
+
+@lru_cache(maxsize=1000)
+def problem_of(
+    x_shape: Ints,
+    w_shape: Ints,
+    block: str,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    layout: Any,
+    dtype: torch.dtype,
+) -> Problem:
+    return Problem(
+        input_shape=tuple(x_shape),
+        weight_shape=tuple(w_shape),
+        stride=tuple(stride),
+        padding=tuple(padding),
+        dilation=tuple(dilation),
+        dtype=dtype,
+        layout=layout,
+        block=Block.parse(block),
+    )
+
+
+def _problem(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Problem:
+    stride, padding, dilation, layout = geometry
+    return problem_of(
+        tuple(x.shape), tuple(w.shape), block, tuple(stride), tuple(padding), tuple(dilation), layout, x.dtype
+    )
+
+
+def plan_of(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Plan:
+    return plan_for(_problem(x, w, block, geometry), x.device)
+
+
+def is_at_once(plan: Plan, *, trains: bool) -> bool:
+    """True if kernels that do it at once were measured to be faster than PyTorch's ops, one after the other."""
+    forward, backward = plan.decisions["forward"], plan.decisions["backward"]
+    return forward.provider == "dwconv" and (not trains or backward.provider == "dwconv")
+
+
+def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
+    plan = plan_of(x, w, block, geometry)
+    plan.tally.ops["forward"] += 1
+    kernel = plan.kernels["forward"]
+    if kernel is not None:
+        results = kernel(x, w, *norms)
+        return list(results) if isinstance(results, tuple) else [results]
+    found = _one_by_one(plan.problem, x, w, norms)
+    return [found[name] for name in plan.problem.workload("forward").results]
+
+
+def _block_backward(
+    dz: Tensor, x: Tensor, y: list[Tensor], w: Tensor, norms: list[Tensor], block: str, *geometry: Any
+) -> list[Tensor]:
+    plan = plan_of(x, w, block, geometry)
+    plan.tally.ops["backward"] += 1
+    kernel = plan.kernels["backward"]
+    if kernel is not None:
+        return list(kernel(dz, x, *y, w, *norms))
+    with torch.enable_grad():
+        return _gradients(plan.problem, dz, x, w, _learnt(plan.problem, norms), create_graph=False)
+
+
+def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Every result of the forward pass by its name, from PyTorch's ops."""
+    found: dict[str, Tensor] = {}
+
+    def convolve(a: Tensor) -> Tensor:
+        found["y"] = pytorch.fprop(problem, a, w, None)
+        return found["y"].clone()  # whose memory the next ops may write to
+
+    block = problem.block
+    assert block is not None
+    z = pytorch.block_forward(block, convolve, x, *norms)
+    found["z"] = z.contiguous(memory_format=problem.memory_format)
+    for number, norm, image in (("1", block.norm1, x), ("2", block.norm2, found["y"])):
+        if norm:
+            variance, mean = torch.var_mean(image, (0, 2, 3), correction=0)
+            found[f"mean{number}"], found[f"var{number}"] = mean, variance
+    return found
+
+
+def _learnt(problem: Problem, norms: Sequence[Tensor]) -> list[Tensor]:
+    """γ and β of each norm, of what the backward pass is given."""
+    names = problem.workload("backward").inputs[-len(norms) :] if norms else ()
+    return [tensor for name, tensor in zip(names, norms, strict=True) if name.startswith(("gamma", "beta"))]
+
+
+def _gradients(
+    problem: Problem, dz: Tensor, x: Tensor, w: Tensor, learnt: Sequence[Tensor], *, create_graph: bool
+) -> list[Tensor]:
+    """Those of x, w and what norms learn, from PyTorch's own derivatives."""
+    given = [
+        each if create_graph and each.requires_grad else each.detach().requires_grad_() for each in (x, w, *learnt)
+    ]
+    block = problem.block
+    assert block is not None
+    z = pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, given[1], None), given[0], *given[2:])
+    dx, *others = torch.autograd.grad(z, given, dz, create_graph=create_graph)
+    return [dx.contiguous(memory_format=problem.memory_format), *others]
+
+
+# -- shapes ------------------------------------------------------------------------------------------------------------
+
+
+def _forward_fake(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
+    y = torch_ops.fprop_fake(x, w, None, *geometry)
+    results = _workload(block).results
+    return [torch.empty_like(y) if name in ("y", "z") else x.new_empty(x.shape[1]) for name in results]
+
+
+def _backward_fake(
+    dz: Tensor, x: Tensor, y: list[Tensor], w: Tensor, norms: list[Tensor], block: str, *geometry: Any
+) -> list[Tensor]:
+    like = torch.empty(
+        x.shape, dtype=x.dtype, device=x.device,
+        memory_format=torch.channels_last if geometry[-1] == "nhwc" else torch.contiguous_format,
+    )  # fmt: skip
+    return [like, w.new_empty(w.shape), *(x.new_empty(x.shape[1]) for _ in range(len(norms) // 2))]
+
+
+@lru_cache(maxsize=100)
+def _workload(block: str) -> Workload:
+    """A forward pass with that block, of which only names are asked."""
+    return Workload(
+        pass_="forward", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1), layout="nhwc", block=Block.parse(block)
+    )
+
+
+# -- derivatives -------------------------------------------------------------------------------------------------------
+
+
+class DwconvBlock(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, block: str, *others: Any) -> Any:
+        geometry, norms = others[:4], list(others[4:])
+        results = below_autograd(block_forward, x, w, norms, block, *geometry)
+        named = dict(zip(_workload(block).results, results, strict=True))
+        ctx.block, ctx.geometry, ctx.count = block, geometry, len(norms)
+        kept_y = [named["y"]] if "z" in named else []
+        statistics = [tensor for name, tensor in named.items() if name not in ("y", "z")]
+        ctx.has_y = bool(kept_y)
+        ctx.save_for_backward(x, w, *kept_y, *norms, *statistics)
+        ctx.mark_non_differentiable(*(tensor for name, tensor in named.items() if name != _first(named)))
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, dz: Tensor, *others: Any) -> tuple[Any, ...]:
+        x, w, *kept = ctx.saved_tensors
+        y, kept = kept[: ctx.has_y], kept[ctx.has_y :]
+        pairs, statistics = kept[: ctx.count], kept[ctx.count :]
+        norms = [each for at in range(0, ctx.count, 2) for each in (*pairs[at : at + 2], *statistics[at : at + 2])]
+        dx, dw, *gradients = block_backward(dz, x, y, w, norms, ctx.block, *ctx.geometry)
+        return dx, dw, None, *OF_GEOMETRY, *gradients
+
+
+def _first(named: dict[str, Tensor]) -> str:
+    """What the block gives: its other results are kept for the backward pass alone."""
+    return next(iter(named))
+
+
+def _differentiable_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
+    return list(DwconvBlock.apply(x, w, block, *geometry, *norms))  # type: ignore[no-untyped-call]
+
+
+def _differentiable_backward(
+    dz: Tensor, x: Tensor, y: list[Tensor], w: Tensor, norms: list[Tensor], block: str, *geometry: Any
+) -> list[Tensor]:
+    problem = _problem(x, w, block, geometry)
+    return _gradients(problem, dz, x, w, _learnt(problem, norms), create_graph=True)
+
+
+torch_ops.implement(block_forward, _block_forward, _forward_fake, _differentiable_forward)
+torch_ops.implement(block_backward, _block_backward, _backward_fake, _differentiable_backward)

@@ -1,0 +1,99 @@
+"""Block: what trains around a depthwise convolution as one with it.
+
+    z = act2(norm2(y)),  y = conv(act1(norm1(x)))
+
+A norm is BatchNorm in training: of every channel it subtracts the mean over the batch and divides by the deviation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from dwconv.errors import InvalidWorkload
+
+Activation = Literal["identity", "relu", "relu6", "hardswish", "silu", "gelu"]
+ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm:
+    """A BatchNorm, with γ and β."""
+
+    eps: float = 1e-5
+    """What is added to the variance."""
+
+    def __post_init__(self) -> None:
+        if type(self.eps) is not float or not self.eps > 0:
+            raise InvalidWorkload(f"eps={self.eps!r} of a norm must be a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """The norms and activations before and after a convolution; a norm that is None is missing. Raises InvalidWorkload,
+    naming the value."""
+
+    norm1: Norm | None
+    act1: Activation
+    norm2: Norm | None
+    act2: Activation
+
+    def __post_init__(self) -> None:
+        for name in ("act1", "act2"):
+            if (value := getattr(self, name)) not in ACTIVATIONS:
+                raise InvalidWorkload(f"{name}={value} is unknown; use one of {', '.join(ACTIVATIONS)}")
+        if self.norm2 is None and self.act2 != "identity":
+            raise InvalidWorkload(f"act2={self.act2} without a norm before it is no block; leave it out")
+
+    def __str__(self) -> str:
+        """``bn+relu6,bn+relu6``: what is before the convolution, and what is after it; ``bn@0.001`` where eps is not
+        the usual one, ``none`` for nothing. ``Block.parse`` reads it back."""
+        return ",".join(_named(norm, act) for norm, act in ((self.norm1, self.act1), (self.norm2, self.act2)))
+
+    @classmethod
+    def parse(cls, text: str) -> Block:
+        """The block of that name. Raises InvalidWorkload."""
+        parts = [_parsed(part, text) for part in text.split(",")]
+        if len(parts) != 2:
+            raise InvalidWorkload(f"block={text} is not what comes before the convolution and after it; {_EXAMPLE}")
+        (norm1, act1), (norm2, act2) = parts
+        return cls(norm1=norm1, act1=act1, norm2=norm2, act2=act2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; ``Block.from_dict`` reads it back. A norm is its ``eps``."""
+        return {
+            "norm1": self.norm1.eps if self.norm1 else None,
+            "act1": self.act1,
+            "norm2": self.norm2.eps if self.norm2 else None,
+            "act2": self.act2,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Block:
+        """The block that ``to_dict`` wrote. Raises InvalidWorkload for a missing or malformed field."""
+        if set(fields) != {"norm1", "act1", "norm2", "act2"}:
+            raise InvalidWorkload(f"not a block: {dict(fields)}")
+        norms = {name: None if fields[name] is None else Norm(eps=fields[name]) for name in ("norm1", "norm2")}
+        return cls(act1=fields["act1"], act2=fields["act2"], **norms)  # type: ignore[arg-type]  # checked by the block
+
+
+_EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001 or none,bn+relu"
+_USUAL = Norm()
+
+
+def _named(norm: Norm | None, act: Activation) -> str:
+    words = [] if norm is None else ["bn" if norm == _USUAL else f"bn@{norm.eps:g}"]
+    return "+".join([*words, *([act] if act != "identity" else [])]) or "none"
+
+
+def _parsed(part: str, whole: str) -> tuple[Norm | None, Activation]:
+    norm, act = re.fullmatch(r"(?:(bn(?:@[^+]*)?)(?:\+|$))?(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
+    act = "identity" if act in ("", "none") else act
+    if act not in ACTIVATIONS:
+        raise InvalidWorkload(f"block={whole}: {act} is no activation; use one of {', '.join(ACTIVATIONS)}, {_EXAMPLE}")
+    try:
+        return None if norm is None else Norm(eps=float(norm[3:] or _USUAL.eps)), act  # type: ignore[return-value]
+    except ValueError:
+        raise InvalidWorkload(f"block={whole}: {norm} is no norm with the eps after @; {_EXAMPLE}") from None

@@ -1,0 +1,242 @@
+"""The right answer of a block, and the error that a kernel is allowed.
+
+Everything is computed in float64. Beside each value goes a bound on the error that float32 arithmetic may leave in it;
+what is computed of values takes their errors along, to first order. Near a kink of an activation, as near as the error
+of what it is applied to, either derivative is right.
+
+    forward    x ─norm1─► z1 ─act1─► a ─conv─► y ─norm2─► z2 ─act2─► z
+    backward   dz ─act2′(z2)─► d2 ─norm2─► g2 ─dgrad─► t ─act1′(z1)─► d1 ─norm1─► dx,  dw = wgrad(a, g2)
+
+Tensors have PyTorch's shapes, and those of channels (C,).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dwconv.problems.block import Activation, Norm
+from dwconv.problems.workload import Pass, Workload
+
+ROUNDING = 2.0**-24
+"""The relative error of one float32 operation."""
+_SHORT_SUM = 8.0
+"""Rounding errors of a sum of n terms grow like sqrt(n), if they are independent; the constant covers short sums."""
+_FEW = 8.0
+"""Roundings of what is no sum."""
+_SMALLEST_STEP = 2.0**-149
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What of an activation bounds errors."""
+
+    apply: Callable[[Tensor], Tensor]
+    derivative: Callable[[Tensor], Tensor]
+    steepest: float
+    """Its derivative is at most so large."""
+    most_curved: float
+    """The derivative changes by at most so much for each unit, but for the kinks."""
+    kinks: tuple[tuple[float, float], ...] = ()
+    """Where the derivative jumps, and by how much."""
+
+
+def _silu_derivative(z: Tensor) -> Tensor:
+    sigmoid = torch.sigmoid(z)
+    return sigmoid * (1 + z * torch.sigmoid(-z))
+
+
+def _gelu_derivative(z: Tensor) -> Tensor:
+    return 0.5 * torch.erfc(-z / math.sqrt(2)) + z * torch.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+KINDS: dict[Activation, Kind] = {
+    "identity": Kind(apply=lambda z: z, derivative=torch.ones_like, steepest=1, most_curved=0),
+    "relu": Kind(apply=F.relu, derivative=lambda z: (z > 0) * 1.0, steepest=1, most_curved=0, kinks=((0, 1),)),
+    "relu6": Kind(
+        apply=F.relu6,
+        derivative=lambda z: ((z > 0) & (z < 6)) * 1.0,
+        steepest=1,
+        most_curved=0,
+        kinks=((0, 1), (6, 1)),
+    ),
+    "hardswish": Kind(
+        apply=F.hardswish,
+        derivative=lambda z: torch.where(z < -3, 0.0, torch.where(z <= 3, z / 3 + 0.5, 1.0)),
+        steepest=1.5,
+        most_curved=1 / 3,
+        kinks=((-3, 0.5), (3, 0.5)),
+    ),
+    "silu": Kind(apply=F.silu, derivative=_silu_derivative, steepest=1.1, most_curved=0.5),
+    "gelu": Kind(apply=F.gelu, derivative=_gelu_derivative, steepest=1.13, most_curved=0.8),
+}
+
+
+@dataclass(frozen=True)
+class About:
+    """Numbers, and how far a kernel's may be off, to first order."""
+
+    value: Tensor
+    error: Tensor
+
+    @property
+    def magnitude(self) -> Tensor:
+        return self.value.abs() + self.error
+
+
+def results(workload: Workload, *inputs: Tensor, convolve: Callable[..., Tensor]) -> dict[str, About]:
+    """Every result by its name. ``convolve``: the pass of a convolution's workload in float64."""
+    given = {name: tensor.double() for name, tensor in zip(workload.inputs, inputs, strict=True)}
+    block = _Block(workload, given, convolve)
+    return block.forward() if workload.pass_ == "forward" else block.backward()
+
+
+@dataclass(frozen=True)
+class _Block:
+    workload: Workload
+    given: dict[str, Tensor]
+    convolve: Callable[..., Tensor]
+
+    def forward(self) -> dict[str, About]:
+        block, given = self.workload.block, self.given
+        assert block is not None
+        found: dict[str, About] = {}
+        before = _exact(given["x"])
+        if block.norm1:
+            found["mean1"], found["var1"] = _moments(before)
+            before = self._normalised(before, block.norm1, "1", found["mean1"], found["var1"])
+        a = _activated(block.act1, before)
+        y = found["y"] = self._convolved("fprop", a, _exact(given["w"]), terms=math.prod(self.workload.kernel))
+        if block.norm2:
+            found["mean2"], found["var2"] = _moments(y)
+            z2 = self._normalised(y, block.norm2, "2", found["mean2"], found["var2"])
+            found["z"] = _activated(block.act2, z2)
+        return found
+
+    def backward(self) -> dict[str, About]:
+        workload, block, given = self.workload, self.workload.block, self.given
+        assert block is not None
+        found: dict[str, About] = {}
+        if block.norm2:
+            y, mean, var = _exact(given["y"]), _exact(given["mean2"]), _exact(given["var2"])
+            d2 = _through(block.act2, self._normalised(y, block.norm2, "2", mean, var), _exact(given["dz"]))
+            g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, y, block.norm2, "2")
+        else:
+            g2 = _exact(given["dy"])
+        z1 = x = _exact(given["x"])
+        if block.norm1:
+            z1 = self._normalised(x, block.norm1, "1", _exact(given["mean1"]), _exact(given["var1"]))
+        a = _activated(block.act1, z1)
+        t = self._convolved("dgrad", g2, _exact(given["w"]), terms=math.prod(workload.kernel))
+        found["dw"] = self._convolved("wgrad", a, g2, terms=math.prod(workload.output_size) * workload.batch)
+        d1 = found["dx"] = _through(block.act1, z1, t)
+        if block.norm1:
+            found["dx"], found["dgamma1"], found["dbeta1"] = self._before_norm(d1, x, block.norm1, "1")
+        return found
+
+    def _convolved(self, pass_: Pass, first: About, second: About, *, terms: int) -> About:
+        """A pass of the convolution: of what it is given, of the errors, and of its own roundings."""
+        workload = self.workload.convolution(pass_)
+        value = self.convolve(workload, first.value, second.value)
+        carried = self.convolve(workload, first.error, second.magnitude)
+        carried = carried + self.convolve(workload, first.value.abs(), second.error)
+        magnitude = self.convolve(workload, first.value.abs(), second.value.abs())
+        own = ROUNDING * (_SHORT_SUM + math.sqrt(terms)) * (magnitude + carried) + terms * _SMALLEST_STEP
+        return About(value, carried + own)
+
+    def _normalised(self, x: About, norm: Norm, number: str, mean: About, var: About) -> About:
+        """γ · (x − mean) / √(var + eps) + β, which kernels compute as x · scale + shift."""
+        gamma, beta = (_over_space(self.given[f"{name}{number}"], x) for name in ("gamma", "beta"))
+        mean, var = _spread_out(mean, x), _spread_out(var, x)
+        scale = gamma / (var.value + norm.eps).sqrt()
+        of_scale = var.error / (2 * (var.value + norm.eps)) + _FEW * ROUNDING
+        centred = x.value - mean.value
+        moved = scale.abs() * (x.error + mean.error + of_scale * centred.abs())
+        terms = (scale * x.value).abs() + (scale * mean.value).abs() + beta.abs()
+        return About(scale * centred + beta, moved + _FEW * ROUNDING * terms + _SMALLEST_STEP)
+
+    def _before_norm(self, d: About, x: About, norm: Norm, number: str) -> tuple[About, About, About]:
+        """The gradient of a norm's input, of γ and of β; ``d``: the gradient of its result.
+
+        scale · (d − Σd / N − (x − mean) · Σ(d · (x − mean)) / (var + eps) / N)"""
+        gamma, mean, var = (self.given[f"{name}{number}"] for name in ("gamma", "mean", "var"))
+        count = x.value.numel() // x.value.shape[1]
+        inverse = 1 / (var + norm.eps).sqrt()
+        centred = x.value - _over_space(mean, x)
+        size = x.value.abs() + _over_space(mean, x).abs()
+        dbeta = _sum(d, count)
+        product = About(d.value * centred, d.error * centred.abs() + _FEW * ROUNDING * d.value.abs() * size)
+        dot = _sum(product, count)
+        rounded = dot.error * inverse + _FEW * ROUNDING * (dot.value * inverse).abs()
+        dgamma = About(dot.value * inverse, rounded)
+        scale, inverse = _over_space(gamma * inverse, x), _over_space(inverse, x)
+        first, second = _spread_out(dbeta, x), _spread_out(dot, x)
+        value = scale * (d.value - first.value / count - centred * inverse**2 * second.value / count)
+        carried = d.error + first.error / count + centred.abs() * inverse**2 * second.error / count
+        terms = d.value.abs() + first.value.abs() / count + size * inverse**2 * second.value.abs() / count
+        return About(value, scale.abs() * (carried + 2 * _FEW * ROUNDING * terms) + _SMALLEST_STEP), dgamma, dbeta
+
+
+def _spread_out(channels: About, x: About) -> About:
+    """Numbers of channels as they meet those of images."""
+    return About(_over_space(channels.value, x), _over_space(channels.error, x))
+
+
+def _exact(value: Tensor) -> About:
+    return About(value, torch.zeros_like(value))
+
+
+def _moments(x: About) -> tuple[About, About]:
+    """The mean of each channel, and its variance. Kernels sum what is left beside a pixel of the channel, or of a part
+    of it, so that no sum is larger than the channel's spread makes it."""
+    count = x.value.numel() // x.value.shape[1]
+    mean = _mean(x.value)
+    off = (x.value - _over_space(mean, x)).abs()
+    spread = off + _over_space(off.amax(_all_but_channels(off)), x)
+    rounding = ROUNDING * (_SHORT_SUM + math.sqrt(count))
+    of_mean = _mean(x.error) + rounding * _mean(spread) + _FEW * ROUNDING * mean.abs()
+    carried = x.error + _over_space(of_mean, x)
+    of_var = _mean(2 * off * carried + carried**2) + rounding * _mean(spread**2) + _SMALLEST_STEP
+    return About(mean, of_mean), About(_mean(off**2), of_var)
+
+
+def _sum(x: About, count: int) -> About:
+    axes = _all_but_channels(x.value)
+    own = ROUNDING * (_SHORT_SUM + math.sqrt(count)) * x.magnitude.sum(axes) + count * _SMALLEST_STEP
+    return About(x.value.sum(axes), x.error.sum(axes) + own)
+
+
+def _activated(act: Activation, z: About) -> About:
+    kind = KINDS[act]
+    a = kind.apply(z.value)
+    own = 0.0 if act in ("identity", "relu", "relu6") else _FEW * ROUNDING * (a.abs() + _SMALLEST_STEP)
+    if act == "gelu":  # whose 1 + erf(z) cancels out for negative z, in PyTorch, too
+        own = own + _FEW * ROUNDING * z.value.abs()
+    return About(a, kind.steepest * z.error + own)
+
+
+def _through(act: Activation, z: About, gradient: About) -> About:
+    """``gradient`` · act′(z)"""
+    kind = KINDS[act]
+    slope = kind.derivative(z.value)
+    off = kind.most_curved * z.error + (0.0 if kind.most_curved == 0 else _FEW * ROUNDING * (1 + slope.abs()))
+    for at, jump in kind.kinks:
+        off = off + jump * ((z.value - at).abs() <= z.error)
+    return About(gradient.value * slope, gradient.error * (slope.abs() + off) + gradient.value.abs() * off)
+
+
+def _mean(x: Tensor) -> Tensor:
+    return x.mean(_all_but_channels(x))
+
+
+def _over_space(channels: Tensor, like: About) -> Tensor:
+    return channels.view(-1, *(1,) * (like.value.dim() - 2))
+
+
+def _all_but_channels(image: Tensor) -> tuple[int, ...]:
+    return (0, *range(2, image.dim()))

@@ -1,0 +1,1 @@
+"""BatchNorm, activation, convolution, BatchNorm, activation as one, in NHWC."""

@@ -1,0 +1,234 @@
+"""The backward pass of a block.
+
+    dz, y ─► act2′ ─► d2 ─► Σ d2, Σ d2 · (y − mean2) ─► dγ2, dβ2 ─► scale, slope, offset
+    dz, y ─► d2, g2 ─► ring of rows ─┬► dgrad, · act1′ ─► d1, Σ d1, Σ d1 · (x − mean1) ─► dγ1, dβ1 ─► …
+                       x ─► act1 ────┴► wgrad ─► dw
+    d1, x ─► scale, slope, offset ─► dx, in the place of d1
+
+The loops go over the pixels of x, so that what the ring holds, once loaded, is part of dgrad and of wgrad.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cpu.block_nhwc.channels import TABLE_ROWS, NormTensors, norm_arguments
+from dwconv.schedules.cpu.block_nhwc.cut import Cut
+from dwconv.schedules.cpu.block_nhwc.pixels import Pixels
+from dwconv.schedules.cpu.block_nhwc.sums import Held, Parts, channel_loop, totals
+from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
+from dwconv.schedules.cpu.emit.activations import with_derivative
+from dwconv.schedules.cpu.emit.channel_weights import PackedWeights
+from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors, sum_in_pairs
+from dwconv.schedules.cpu.emit.words import argument, prefetch, scratch
+from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
+from dwconv.schedules.gather import Gather
+
+TOTAL, DOT = range(2)
+"""Of a norm, Σ d and Σ d · (v − mean)."""
+
+
+def schedule_backward(cut: Cut) -> s_tir.Schedule:
+    """Parameters, images with their rows and columns as one axis of pixels: dz (n, OH·OW, C), x (n, H·W, C), y as dz, w
+    (C, KH, KW), γ, β, mean and variance of each norm (C,), dx as x, dw as w, dγ and dβ of each norm (C,), and
+    workspaces. Without a second norm dy in the place of dz and y."""
+    n = tirx.Var(BATCH, "int32")
+    with kernel() as builder:
+        backward = Backward.arguments(cut, n)
+        backward.set_normalised()
+        if backward.norm2:
+            backward.outputs.sum_of(backward.terms_of_norm2, backward.partial, rows=2)
+            backward.finish(backward.norm2, backward.outputs.parts, first=0)
+        backward.weights.pack()
+        backward.convolve()
+        backward.add_weights()
+        if backward.norm1:
+            backward.finish(backward.norm1, parts_of_tasks(cut, n), first=backward.taps)
+            backward.inputs.map(backward.dx, backward.before_norm1)
+    return s_tir.Schedule(builder.get())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backward:
+    cut: Cut
+    vectors: Vectors
+    n: Expr
+    dz: Any
+    x: Any
+    y: Any
+    dx: Any
+    dw: Any
+    norm1: NormTensors | None
+    norm2: NormTensors | None
+    weights: PackedWeights
+    partial: Any
+
+    @classmethod
+    def arguments(cls, cut: Cut, n: Expr) -> Backward:
+        """Emits the kernel's parameters."""
+        workload, block = cut.workload, cut.block
+        channels, vectors = workload.channels, Vectors(workload.channels, cut.lanes)
+        pixels = [rows * columns for rows, columns in (workload.input_size, workload.output_size)]
+        dz = argument("dz" if block.norm2 else "dy", (n, pixels[1], channels))
+        x = argument("x", (n, pixels[0], channels))
+        y = argument("y", (n, pixels[1], channels)) if block.norm2 else None
+        w = argument("w", (channels, *workload.kernel))
+        norms = {at: norm for at, norm in enumerate((block.norm1, block.norm2), start=1) if norm}
+        given = {at: norm_arguments(tuple(f"{name}{at}" for name in _GIVEN), channels) for at in norms}
+        dx = argument("dx", (n, pixels[0], channels))
+        dw = argument("dw", (channels, *workload.kernel))
+        for at in norms:
+            given[at].update(norm_arguments((f"dgamma{at}", f"dbeta{at}"), channels))
+        slots, taps = vectors.count * vectors.lanes, workload.kernel[0] * workload.kernel[1]
+        packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
+        partial = argument("workspace_1", (n * cut.most_parts, taps + 2, slots))
+        found = {
+            at: NormTensors(
+                norm=norm,
+                vectors=vectors,
+                named=given[at],
+                table=argument(f"workspace_{1 + at}", (TABLE_ROWS, slots)),
+            )
+            for at, norm in norms.items()
+        }
+        work = Gather.of(workload.convolution("dgrad"))
+        return cls(
+            cut=cut,
+            vectors=vectors,
+            n=n,
+            dz=dz,
+            x=x,
+            y=y,
+            dx=dx,
+            dw=dw,
+            norm1=found.get(1),
+            norm2=found.get(2),
+            weights=PackedWeights(work=work, vectors=vectors, w=w, packed=packed),
+            partial=partial,
+        )
+
+    @property
+    def taps(self) -> int:
+        """Of a kernel: its rows of the partial sums are the first."""
+        return self.cut.axes.rows.taps * self.cut.axes.columns.taps
+
+    @property
+    def inputs(self) -> Pixels:
+        return self._pixels(*self.cut.workload.input_size)
+
+    @property
+    def outputs(self) -> Pixels:
+        return self._pixels(*self.cut.workload.output_size)
+
+    def _pixels(self, rows: int, columns: int) -> Pixels:
+        return Pixels(cut=self.cut, vectors=self.vectors, n=self.n, rows=rows, columns=columns)
+
+    def set_normalised(self) -> None:
+        """Scales and shifts, from the statistics of the forward pass."""
+        for norm in filter(None, (self.norm1, self.norm2)):
+            for vector in channel_loop(self.vectors, self.partial):
+                norm.set_normalised(vector, norm.load("mean", vector), norm.load("var", vector))
+
+    def d2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> tuple[Expr, Expr]:
+        """(the gradient of what the second norm gives, y)"""
+        assert self.norm2 is not None
+        span = self.vectors.span(vector.start)
+        y = bind("y_value", self.y[image, pixel, span])
+        _, slope = with_derivative(self.cut.block.act2, self.norm2.normalised(y, vector))
+        return bind("d", self.dz[image, pixel, span] * slope), y
+
+    def terms_of_norm2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> list[Expr]:
+        assert self.norm2 is not None
+        d, y = self.d2(image, pixel, vector)
+        return [d, d * self.norm2.centred(y, vector)]
+
+    def g2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
+        """The gradient of y."""
+        if self.norm2 is None:
+            return self.dz[image, pixel, self.vectors.span(vector.start)]
+        return self.norm2.before_norm(*self.d2(image, pixel, vector), vector)
+
+    def before_norm1(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
+        """dx, from d1, which lies there."""
+        assert self.norm1 is not None
+        span = self.vectors.span(vector.start)
+        return self.norm1.before_norm(self.dx[image, pixel, span], self.x[image, pixel, span], vector)
+
+    def finish(self, norm: NormTensors, parts: Parts, *, first: int) -> None:
+        """dγ, dβ and what the gradient before the norm takes, from the sums of parts in rows from ``first`` on."""
+        for vector in channel_loop(self.vectors, self.partial):
+            total, dot = totals(self.vectors, self.partial, parts, vector, [first + TOTAL, first + DOT])
+            norm.set_before_norm(vector, total, dot, parts.all_pixels)
+
+    def convolve(self) -> None:
+        """d1 in the place of dx, and partial sums of dw and of the first norm."""
+        cut, vectors = self.cut, self.vectors
+        rows = self.taps + (2 if self.norm1 else 0)
+        for task in tasks(cut, vectors, self.n):
+            held = Held.of(vectors, self.partial, task.part, rows=rows, count=cut.block_vectors)
+            held.clear(task.first_vector)
+            ring = task.ring()
+
+            def produce(pixel: Expr, vector: NumberedVector, image: Expr = task.image) -> Expr:
+                if cut.prefetches:
+                    for tensor in (self.dz, self.y):
+                        if tensor is not None:
+                            prefetch(tensor, image, pixel + cut.axes.columns.inputs, vector.start)
+                return self.g2(image, pixel, vector)
+
+            for row in task.rows_in_bands(lambda held=held, task=task: held.flush(task.first_vector)):
+                ring.follow(row, first=task.top, of=task.vector, produce=produce)
+                for left, width, v in task.tiles():
+                    self._tile(task, ring, held, row, left, width, v)
+
+    def _tile(self, task: Task, ring: Any, held: Held, row: Expr, left: Expr, width: int, v: Expr) -> None:
+        axes, vectors, vector = self.cut.axes, self.vectors, task.vector(v)
+        columns, span = axes.columns, vectors.span(vector.start)
+        pixel = bind("pixel", row * columns.outputs + left)
+        values = [bind("x_value", self.x[task.image, pixel + out, span]) for out in range(width)]
+        if self.cut.prefetches:
+            for out in range(width):
+                prefetch(self.x, task.image, pixel + out + columns.outputs, vector.start)
+        activated = []
+        for value in values:
+            a, slope = with_derivative(
+                self.cut.block.act1, self.norm1.normalised(value, vector) if self.norm1 else value
+            )
+            activated.append((bind("a", a), bind("slope", slope)))
+        gradient = Accumulators(vectors, width)
+        for kh, source_row in planes_met(axes.rows, row):
+            weights = Accumulators(vectors, columns.taps)
+            for at, pairs in columns.reads(width).items():
+                g = ring.load(source_row, v, columns.origin(left) + at)
+                for out, kw in pairs:
+                    gradient.add((out,), g * self.weights.vector(vector.number, 0, 0, kh, kw))
+                    weights.add((kw,), g * activated[out][0])
+            for kw in range(columns.taps):
+                held.add(v, kh * columns.taps + kw, weights[(kw,)])
+        d = [bind("d", gradient[(out,)] * activated[out][1]) for out in range(width)]
+        for out in range(width):
+            store(self.dx, d[out], task.image, pixel + out, span)
+        if self.norm1:
+            held.add(v, self.taps + TOTAL, sum_in_pairs(d))
+            centred = [d[out] * self.norm1.centred(values[out], vector) for out in range(width)]
+            held.add(v, self.taps + DOT, sum_in_pairs(centred))
+
+    def add_weights(self) -> None:
+        """dw, from the sums of all tasks. Channels are outermost in it, so lanes go out one by one; those that the
+        vector before has too are left out."""
+        vectors, (taps_h, taps_w) = self.vectors, self.cut.workload.kernel
+        parts = parts_of_tasks(self.cut, self.n)
+        for vector in channel_loop(vectors, self.partial):
+            for kh in serial("kh", taps_h):
+                for kw in serial("kw", taps_w):
+                    (total,) = totals(vectors, self.partial, parts, vector, [kh * taps_w + kw])
+                    lanes = scratch("lanes", vectors.lanes)
+                    store(lanes, total, vectors.span(0))
+                    for lane in serial("lane", vector.number * vectors.lanes - vector.start, vectors.lanes):
+                        store(self.dw, lanes[lane], vector.start + lane, kh, kw)
+
+
+_GIVEN = ("gamma", "beta", "mean", "var")

@@ -1,0 +1,136 @@
+"""How a configuration cuts a block: rows and channels into tasks, tasks into register tiles. No TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dwconv.problems.block import Block
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axes
+
+BAND_PIXELS = 256
+"""Pixels whose sums are added up before they are added to those of the task: what rounding leaves in a sum grows with
+the number of its terms."""
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """``rows`` rows in blocks of ``block_rows``, of which the last may be lower."""
+
+    rows: int
+    block_rows: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.block_rows)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A task of the convolution is some rows of the result of one image in a block of channels. What goes from pixel to
+    pixel has tasks of as many rows in all channels."""
+
+    workload: Workload
+    config: Config
+    target: CpuTarget
+
+    @property
+    def block(self) -> Block:
+        assert self.workload.block is not None
+        return self.workload.block
+
+    @property
+    def axes(self) -> Axes:
+        """From y to x or, in the backward pass, from dx to dy."""
+        if self.workload.pass_ == "forward":
+            return Axes.of_convolution(self.workload)
+        return Axes.of_input_gradient(self.workload)
+
+    @property
+    def lanes(self) -> int:
+        return channel_lanes(self.workload.channels, self.target)
+
+    @property
+    def vectors(self) -> int:
+        return vector_count(self.workload.channels, self.lanes)
+
+    @property
+    def block_vectors(self) -> int:
+        """Vectors of channels in a task."""
+        return vector_count(self.config.block_c, self.lanes)
+
+    @property
+    def channel_blocks(self) -> int:
+        return self.vectors // self.block_vectors
+
+    @property
+    def results(self) -> RowBlocks:
+        return RowBlocks(self.axes.rows.outputs, self.config.block_h)
+
+    def pixels(self, rows: int) -> RowBlocks:
+        """For what goes from pixel to pixel of images of so many rows."""
+        return RowBlocks(rows, -(-rows // self.results.blocks))
+
+    @property
+    def most_parts(self) -> int:
+        """Parts of an image that sums are taken of, at most."""
+        return self.results.blocks
+
+    @property
+    def prefetches(self) -> bool:
+        return bool(self.config.prefetch == "next_row")
+
+    @property
+    def column_tiles(self) -> list[tuple[int, int, int]]:
+        """(the first column, how many tiles, their width): whole tiles, and one of what is left."""
+        width, columns = self.config.tile_w, self.axes.columns.outputs
+        whole, left = divmod(columns, width)
+        tiles = [(0, whole, width), (whole * width, 1, left)]
+        return [(start, count, size) for start, count, size in tiles if count and size]
+
+    @property
+    def ring(self) -> RingCut:
+        columns = self.axes.columns
+        nearest, _ = columns.reach
+        left = max(0, -nearest)
+        read = [
+            columns.origin(start + (count - 1) * size) + max(columns.reads(size), default=0)
+            for start, count, size in self.column_tiles
+        ]
+        rows = self.axes.rows.spanned(1)[1]
+        return RingCut(rows=rows, left=left, columns=left + max(columns.inputs, *(last + 1 for last in read)))
+
+    @property
+    def ring_bytes(self) -> int:
+        ring = self.ring
+        return 4 * ring.rows * ring.columns * self.block_vectors * self.lanes
+
+    @property
+    def sums(self) -> int:
+        """Vectors that a tile sums, or holds beside its sums, at the same time."""
+        width = int(self.config.tile_w)
+        return width if self.workload.pass_ == "forward" else 2 * width + self.axes.columns.taps
+
+    @property
+    def code_size(self) -> int:
+        """Vector instructions in the code of all tiles, about."""
+        widths = [size for _, _, size in self.column_tiles]
+        products = sum(len(pairs) for size in widths for pairs in self.axes.columns.reads(size).values())
+        return products * (1 if self.workload.pass_ == "forward" else 2) + 60 * sum(widths)
+
+
+@dataclass(frozen=True)
+class RingCut:
+    """The last ``rows`` rows of what the convolution reads, with ``left`` columns of zeros before and some behind."""
+
+    rows: int
+    left: int
+    columns: int
+
+
+def band_rows(columns: int) -> int:
+    """Rows whose sums are added up before they are added to those of a task."""
+    return max(1, BAND_PIXELS // columns)

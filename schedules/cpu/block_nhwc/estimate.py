@@ -1,0 +1,99 @@
+"""The estimated cost of a block, from plain integers. No TVM here."""
+
+from __future__ import annotations
+
+import math
+
+from dwconv.problems.block import Activation
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.schedules.cpu.block_nhwc.cut import Cut
+from dwconv.schedules.cpu.shared.cost import ACTIVATED, LINE_BYTES, CpuWork, Traffic, folded, largest_share, price
+from dwconv.schedules.cpu.shared.registers import vector_registers
+from dwconv.schedules.cpu.shared.threads import threads_of
+from dwconv.schedules.space import Config
+
+APPLIED: dict[Activation, float] = {
+    "identity": 0.0, "relu": 1.0, "relu6": 2.0, "hardswish": 4.0, "silu": ACTIVATED["silu"], "gelu": 40.0,
+}  # fmt: skip
+"""Instructions of an activation for a vector, about; and, the next, of the activation and its derivative."""
+DIFFERENTIATED: dict[Activation, float] = {
+    "identity": 0.0, "relu": 2.0, "relu6": 5.0, "hardswish": 9.0, "silu": ACTIVATED["silu_gradient"], "gelu": 64.0,
+}  # fmt: skip
+
+
+def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
+    return price(cpu_work(workload, config, target), target)
+
+
+def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
+    cut = Cut(workload, config, target)
+    rows, columns, block = cut.axes.rows, cut.axes.columns, cut.block
+    is_forward, vectors = workload.pass_ == "forward", cut.vectors
+    each = workload.batch * vectors
+    x, y = (each * math.prod(size) for size in (workload.input_size, workload.output_size))  # in vectors
+    tiles_w = [(count, size) for _, count, size in cut.column_tiles]
+    met = rows.live_pairs
+    reads = each * met * sum(count * len(columns.reads(size)) for count, size in tiles_w)
+    products = each * met * sum(count * sum(map(len, columns.reads(size).values())) for count, size in tiles_w)
+    tiles = each * rows.outputs * sum(count for count, _ in tiles_w)
+    taps = each * met * sum(count for count, _ in tiles_w) * columns.taps
+    halo = 1 + (cut.results.blocks - 1) * max(0, cut.ring.rows - rows.up) / max(1, rows.inputs)
+    ringed = halo * (x if is_forward else y)
+    # What goes from pixel to pixel: sums before a norm, and what is made of its statistics.
+    if is_forward:
+        swept = 2 * (x if block.norm1 else 0) + (y if block.norm2 else 0)
+        activated = ringed * APPLIED[block.act1] + (y * APPLIED[block.act2] if block.norm2 else 0)
+        loads, stores = reads + taps + swept, ringed + y * (2 if block.norm2 else 1)
+    else:
+        swept = (2 * y if block.norm2 else 0) + (2 * x if block.norm1 else 0)
+        activated = x * DIFFERENTIATED[block.act1] + (ringed + y) * DIFFERENTIATED[block.act2] * (
+            block.norm2 is not None
+        )
+        loads, stores = reads + 3 * taps + swept + 2 * ringed + x, ringed + taps + x * (2 if block.norm1 else 1)
+        products *= 2
+    lines = 1 + (ITEMSIZE[workload.dtype] * cut.lanes / LINE_BYTES if workload.channels % cut.lanes else 0.0)
+    threads, tasks = threads_of(config, target), workload.batch * cut.results.blocks * cut.channel_blocks
+    return CpuWork(
+        tasks=tasks,
+        threads=threads,
+        share=largest_share(tasks, threads),
+        tiles=tiles,
+        multiply_adds=products + 2 * swept + 2 * ringed,
+        loads=loads * lines,
+        stores=stores * lines,
+        others=activated + 3 * tiles,
+        turns=tiles + each * met * sum(count for count, _ in tiles_w),
+        live=(cut.sums + 2) / vector_registers(target),
+        chain=float(columns.taps * rows.taps) / (rows.down * columns.down),
+        traffic=_traffic(cut, threads=threads),
+        scratches=2 * tasks,
+        alone_slots=1.5 * workload.channels * math.prod(workload.kernel),
+        regions=1 + 2 * (block.norm1 is not None) + 2 * (block.norm2 is not None),
+    )
+
+
+def _traffic(cut: Cut, *, threads: int) -> tuple[Traffic, ...]:
+    workload, block = cut.workload, cut.block
+    of_x, of_y = (
+        4.0 * workload.batch * workload.channels * math.prod(size)
+        for size in (workload.input_size, workload.output_size)
+    )
+    mine = workload.bytes / threads
+    run = 4.0 * cut.lanes * (cut.block_vectors if cut.config.order == "wc" else 1)
+    fold = folded(4 * workload.channels, run)
+    row = 4.0 * cut.lanes * cut.block_vectors * cut.axes.columns.inputs * fold
+
+    def moved(size: float, held: float) -> Traffic:
+        return Traffic(bytes=size, held_bytes=held, run_bytes=run, neighbour_bytes=0.0 if run > 256 else row)
+
+    ring = Traffic(bytes=(of_x if workload.pass_ == "forward" else of_y) * 2, held_bytes=float(cut.ring_bytes))
+    if workload.pass_ == "forward":
+        found = [moved(of_x, mine), moved(2 * of_y, mine), ring]
+        found += [moved(of_x, of_x / threads)] if block.norm1 else []
+        found += [moved(of_y, of_y / threads), moved(2 * of_y, mine)] if block.norm2 else []
+        return tuple(found)
+    found = [moved(of_y, mine), moved(of_x, mine), moved(2 * of_x, mine), ring]
+    found += [moved(of_y, mine), moved(2 * of_y, 2 * of_y / threads)] if block.norm2 else []
+    found += [moved(3 * of_x, 2 * of_x / threads)] if block.norm1 else []
+    return tuple(found)

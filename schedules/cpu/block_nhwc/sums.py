@@ -1,0 +1,125 @@
+"""Sums over pixels, for every channel: in registers, in bands of some pixels, in tasks, then over all tasks in their
+order, whichever thread ran them: the same bits every time, and no sum of many terms.
+
+Moments are taken about a pivot, a value of the channel, so that no large numbers cancel out:
+mean = pivot + Σ(v − pivot) / count, and what is left of Σ(v − pivot)² is about the mean. Those of tasks are combined as
+Chan, Golub and LeVeque (1979) do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
+from dwconv.schedules.cpu.emit.words import parallel, scratch
+from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
+from dwconv.schedules.emit import Expr, bind, least, serial, store
+
+FIRST, SECOND, PIVOT = range(3)
+"""Of moments, Σ(v − pivot), Σ(v − pivot)² and the pivot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Sums of a task: ``rows`` for each of ``count`` vectors of channels. ``flush`` adds them to its ``part`` of
+    ``partial`` (parts, rows, whole vectors of channels), and begins anew."""
+
+    vectors: Vectors
+    partial: Any
+    part: Expr
+    rows: int
+    count: int
+    memory: Any
+
+    @classmethod
+    def of(cls, vectors: Vectors, partial: Any, part: Expr, *, rows: int, count: int) -> Held:
+        """Emits the memory, not yet zero."""
+        memory = scratch("held", count, rows, vectors.lanes)
+        return cls(vectors=vectors, partial=partial, part=part, rows=rows, count=count, memory=memory)
+
+    def clear(self, first_vector: Expr) -> None:
+        for v in serial("vector", self.count):
+            for row in serial("row", self.rows):
+                store(self.memory, self.vectors.zero(), v, row, self.vectors.span(0))
+                store(self.partial, self.vectors.zero(), self.part, row, self.vectors.slot(first_vector + v))
+
+    def add(self, v: Expr, row: Expr, value: Expr) -> None:
+        at = (v, row, self.vectors.span(0))
+        store(self.memory, self.memory[at] + value, *at)
+
+    def flush(self, first_vector: Expr) -> None:
+        for v in serial("vector", self.count):
+            for row in serial("row", self.rows):
+                place, at = (self.part, row, self.vectors.slot(first_vector + v)), (v, row, self.vectors.span(0))
+                store(self.partial, self.partial[place] + self.memory[at], *place)
+                store(self.memory, self.vectors.zero(), *at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The parts of all images that sums were taken of: ``blocks`` of ``pixels`` pixels of each, the last of fewer."""
+
+    images: Expr
+    blocks: int
+    pixels: int
+    image_pixels: int
+
+    @property
+    def count(self) -> Expr:
+        return self.images * self.blocks
+
+    def pixels_of(self, part: Expr) -> Expr:
+        """In float32."""
+        number = least(self.pixels, self.image_pixels - part % self.blocks * self.pixels)
+        return tirx.Cast("float32", number) if not isinstance(number, int) else tirx.FloatImm("float32", number)
+
+    @property
+    def all_pixels(self) -> Expr:
+        """In float32."""
+        return tirx.Cast("float32", self.images) * tirx.FloatImm("float32", float(self.image_pixels))
+
+
+def channel_loop(vectors: Vectors, partial: Any) -> Any:
+    """A loop over vectors of channels, whose sums are added up."""
+    _, rows, slots = partial.ty.shape
+    loop = parallel if int(rows) * int(slots) > PARALLEL_SUMS // 8 else serial
+    for number in loop("vector", vectors.count):
+        yield NumberedVector(number, bind("c", vectors.start(number)))
+
+
+def totals(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector, rows: Sequence[Expr]) -> list[Expr]:
+    """The sums of some rows over all parts."""
+    sums = Accumulators(vectors, len(rows))
+    for part in serial("part", parts.count):
+        for number, row in enumerate(rows):
+            sums.add((number,), partial[part, row, vectors.slot(vector.number)])
+    return [bind("total", sums[(number,)]) for number in range(len(rows))]
+
+
+def combined_moments(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector) -> tuple[Expr, Expr]:
+    """(mean, variance) of all pixels, from the moments of parts."""
+    slot, every = vectors.slot(vector.number), vectors.everywhere
+    inverse = bind("inverse", tirx.FloatImm("float32", 1.0) / parts.all_pixels)
+    sums = Accumulators(vectors, 2)
+    for part in serial("part", parts.count):
+        share = bind("share", parts.pixels_of(part) * inverse)
+        sums.add((0,), _mean(vectors, partial, parts, part, slot) * every(share))
+    mean = bind("mean", sums[(0,)])
+    for part in serial("part", parts.count):
+        pixels = bind("pixels", parts.pixels_of(part))
+        first = bind("first", partial[part, FIRST, slot])
+        own = partial[part, SECOND, slot] - first * first * every(
+            bind("inverse", tirx.FloatImm("float32", 1.0) / pixels)
+        )
+        off = bind("off", _mean(vectors, partial, parts, part, slot) - mean)
+        sums.add((1,), tirx.max(own, vectors.zero()) + off * off * every(pixels))
+    return mean, bind("variance", sums[(1,)] * every(inverse))
+
+
+def _mean(vectors: Vectors, partial: Any, parts: Parts, part: Expr, slot: Expr) -> Expr:
+    inverse = bind("inverse", tirx.FloatImm("float32", 1.0) / parts.pixels_of(part))
+    return bind("part_mean", partial[part, PIVOT, slot] + partial[part, FIRST, slot] * vectors.everywhere(inverse))

@@ -1,0 +1,83 @@
+"""The tasks of the convolution inside a block, and the tiles of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dwconv.schedules.cpu.block_nhwc.cut import Cut, band_rows
+from dwconv.schedules.cpu.block_nhwc.ring import Ring
+from dwconv.schedules.cpu.block_nhwc.sums import Parts
+from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
+from dwconv.schedules.cpu.emit.words import parallel
+from dwconv.schedules.emit import Expr, bind, least, nest, serial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Rows of the results from ``top`` up to ``bottom``, in the block of channels that begins with ``first_vector``."""
+
+    cut: Cut
+    vectors: Vectors
+    part: Expr
+    """The number of these rows among those of all images."""
+    image: Expr
+    top: Expr
+    bottom: Expr
+    first_vector: Expr
+
+    def vector(self, v: Expr) -> NumberedVector:
+        number = bind("number", self.first_vector + v)
+        return NumberedVector(number, bind("c", self.vectors.start(number)))
+
+    def ring(self) -> Ring:
+        return Ring.empty(self.cut.axes, self.vectors, self.cut.ring, self.cut.block_vectors)
+
+    def rows_in_bands(self, after_band: Callable[[], Any]) -> Iterator[Expr]:
+        """A loop over the rows, and after each band of them ``after_band``."""
+        height = band_rows(self.cut.axes.columns.outputs)
+        for band in serial("band", -(-self.cut.results.block_rows // height)):
+            first = bind("band_first", least(self.top + band * height, self.bottom))
+            yield from serial("row", first, bind("band_stop", least(first + height, self.bottom)))
+            after_band()
+
+    def tiles(self) -> Iterator[tuple[Expr, int, Expr]]:
+        """Loops over the tiles of a row, in the ``order`` of the configuration: (first column, width, vector)."""
+        for start, count, width in self.cut.column_tiles:
+            loops = {
+                "w": lambda start=start, count=count, width=width: (
+                    bind("column", start + turn * width) for turn in serial("tile_w", count)
+                ),
+                "c": lambda: serial("vector", self.cut.block_vectors),
+            }
+            for at in nest(self.cut.config.order, loops):
+                yield at["w"], width, at["c"]
+
+
+def tasks(cut: Cut, vectors: Vectors, n: Expr) -> Iterator[Task]:
+    """Shares out images × blocks of rows × blocks of channels over the threads."""
+    rows, channel_blocks = cut.results, cut.channel_blocks
+    for task in parallel("task", n * (rows.blocks * channel_blocks)):
+        part = bind("part", task // channel_blocks)
+        top = bind("top", part % rows.blocks * rows.block_rows)
+        yield Task(
+            cut=cut,
+            vectors=vectors,
+            part=part,
+            image=bind("image", part // rows.blocks),
+            top=top,
+            bottom=bind("bottom", least(top + rows.block_rows, rows.rows)),
+            first_vector=task % channel_blocks * cut.block_vectors if channel_blocks > 1 else 0,
+        )
+
+
+def parts_of_tasks(cut: Cut, n: Expr) -> Parts:
+    """The parts that tasks take sums of."""
+    rows, columns = cut.results, cut.axes.columns.outputs
+    return Parts(
+        images=n,
+        blocks=rows.blocks,
+        pixels=rows.block_rows * columns,
+        image_pixels=rows.rows * columns,
+    )

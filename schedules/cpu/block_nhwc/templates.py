@@ -1,0 +1,70 @@
+"""A block in training, NHWC, CPU: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the
+statistics of the batch.
+
+Level one: a task is `block_h` rows of the result of one image in `block_c` channels. It goes down the rows, and keeps
+what the convolution reads, `act1(norm1(x))` or the gradient of y, in a ring of rows with zeros around.
+Level two: `tile_w` columns of one vector of channels are summed in registers; channels inside columns or columns inside
+channels (`order`). The next row may be asked for (`prefetch`).
+
+    x                     ring, zeros around          y                    forward: 5 passes over memory
+    ┌─────────────────┐   ┌─┬───────────────┬─┐       ┌────────────────┐     x · x y · y z
+    │ norm1, act1     │──►│0│ ░░░░░░░       │0│──►    │  ▓▓▓▓▓ tile_w  │   backward: 9
+    │ of one more row │   │0│ ░░░░░░░       │0│ taps  └────────────────┘     dz y · dz y x dx · dx x dx
+    └─────────────────┘   └─┴───────────────┴─┘                            A statistic is a barrier: ·
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.problems.target import CpuTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cpu.block_nhwc.cut import Cut
+from dwconv.schedules.cpu.block_nhwc.estimate import estimate_us
+from dwconv.schedules.cpu.block_nhwc.space import block_space, why_unfit
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import ScheduleTemplate
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+FORWARD, BACKWARD = "cpu.block_forward_nhwc", "cpu.block_backward_nhwc"
+
+
+def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
+    return block_space(FORWARD if workload.pass_ == "forward" else BACKWARD, workload, target)
+
+
+def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
+    cut = Cut(workload, config, target)
+    if workload.pass_ == "forward":
+        from dwconv.schedules.cpu.block_nhwc.forward import schedule_forward
+
+        return schedule_forward(cut)
+    from dwconv.schedules.cpu.block_nhwc.backward import schedule_backward
+
+    return schedule_backward(cut)
+
+
+TEMPLATES = (
+    ScheduleTemplate(
+        name=FORWARD,
+        device="cpu",
+        pass_="forward",
+        layout="nhwc",
+        misfit=why_unfit,
+        space=space,
+        schedule=schedule,
+        estimate_us=estimate_us,
+    ),
+    ScheduleTemplate(
+        name=BACKWARD,
+        device="cpu",
+        pass_="backward",
+        layout="nhwc",
+        misfit=why_unfit,
+        space=space,
+        schedule=schedule,
+        estimate_us=estimate_us,
+    ),
+)
