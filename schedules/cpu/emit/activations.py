@@ -102,9 +102,9 @@ def _at_most(z: Expr, bound: float, like: _Like) -> Expr:
 
 
 def _gate(z: Expr, like: _Like) -> Expr:
-    """(z + 3) / 6, between 0 and 1."""
-    gate = bind("gate", z * like.float(1 / 6) + like.float(0.5))
-    return _at_most(bind("gate", _at_least(gate, 0.0, like)), 1.0, like)
+    """(z + 3) / 6, between 0 and 1. The sum is exact where it is small."""
+    gate = bind("gate", z + like.float(3.0))
+    return _at_most(bind("gate", _at_least(gate, 0.0, like)), 6.0, like) * like.float(1 / 6)
 
 
 def _normal(z: Expr, like: _Like) -> tuple[Expr, Expr]:
