@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, NoReturn
 from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
 from dwconv.problems.block import Block
 from dwconv.problems.workload import (
-    BLOCK_PASSES,
+    ALL_PASSES,
     AXES,
+    BLOCK_PASSES,
     DTYPES,
     EPILOGUES,
     LAYOUTS,
@@ -237,7 +238,7 @@ def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
 
 def checked_pass(name: str) -> Pass:
     """``name`` if it is a pass. Raises InvalidWorkload."""
-    for known in (*PASSES, *BLOCK_PASSES):
+    for known in ALL_PASSES:
         if name == known:
             return known
     raise InvalidWorkload(

@@ -20,7 +20,7 @@ from dwconv.commands.command_line import (
     workload_from,
 )
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.workload import BLOCK_PASSES, DTYPES, PASSES, DType, Pass, Workload
+from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, PASSES, DType, Pass, Workload
 from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
 
 _CACHES = ("warm", "training")
@@ -115,7 +115,7 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
 
 def add_passes(parser: argparse._ActionsContainer) -> None:
     usual = f"default {','.join(PASSES)}, and of blocks {','.join(BLOCK_PASSES)}"
-    parser.add_argument("--passes", default=",".join((*PASSES, *BLOCK_PASSES)), metavar="PASS,…", help=usual)
+    parser.add_argument("--passes", default=",".join(ALL_PASSES), metavar="PASS,…", help=usual)
 
 
 def _add_limits(search: argparse._ArgumentGroup) -> None:

@@ -76,7 +76,7 @@ class Block:
         if set(fields) != {"norm1", "act1", "norm2", "act2"}:
             raise InvalidWorkload(f"not a block: {dict(fields)}")
         norms = {name: None if fields[name] is None else Norm(eps=fields[name]) for name in ("norm1", "norm2")}
-        return cls(act1=fields["act1"], act2=fields["act2"], **norms)  # type: ignore[arg-type]  # checked by the block
+        return cls(act1=fields["act1"], act2=fields["act2"], **norms)
 
 
 _EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001 or none,bn+relu"
@@ -94,6 +94,6 @@ def _parsed(part: str, whole: str) -> tuple[Norm | None, Activation]:
     if act not in ACTIVATIONS:
         raise InvalidWorkload(f"block={whole}: {act} is no activation; use one of {', '.join(ACTIVATIONS)}, {_EXAMPLE}")
     try:
-        return None if norm is None else Norm(eps=float(norm[3:] or _USUAL.eps)), act  # type: ignore[return-value]
+        return None if norm is None else Norm(eps=float(norm[3:] or _USUAL.eps)), act
     except ValueError:
         raise InvalidWorkload(f"block={whole}: {norm} is no norm with the eps after @; {_EXAMPLE}") from None

@@ -3,10 +3,10 @@
     {"MobileNetV1@224": [{"C": 32, "I": [112, 112], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}, …], …}
 
 A layer must have ``C`` channels, ``I`` input size, ``K`` kernel, ``S`` stride and ``P`` padding. It may have ``D``
-dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, ``epilogue``, ``block``, and ``n``,
-how often it occurs. A 1-D layer has one number in each list, a 3-D one three. Padding may be given per side: before and after in
-1-D; top, bottom, left, right in 2-D; front and back before these in 3-D. ``causal`` says of a 1-D layer that there is
-none after.
+dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, ``epilogue``, ``n``, how often it
+occurs, and ``block``, what trains around it as one with it: then its passes are those of the block. A 1-D layer has one
+number in each list, a 3-D one three. Padding may be given per side: before and after in 1-D; top, bottom, left, right
+in 2-D; front and back before these in 3-D. ``causal`` says of a 1-D layer that there is none after.
 """
 
 from __future__ import annotations

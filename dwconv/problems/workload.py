@@ -29,6 +29,7 @@ Padding = tuple[Pair, ...]
 
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad", "wgrad")
 BLOCK_PASSES: tuple[Pass, ...] = ("forward", "backward")
+ALL_PASSES = (*PASSES, *BLOCK_PASSES)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 DTYPES: tuple[DType, ...] = get_args(DType)
 EPILOGUES: tuple[Epilogue, ...] = get_args(Epilogue)
@@ -185,6 +186,11 @@ class Workload:
                 self.input_size, self.padding, self.dilation, self.kernel, self.stride, strict=True
             )
         )
+
+    @property
+    def result_size(self) -> Sizes:
+        """That of the image whose pixels a kernel goes through: dx, y or, in wgrad, dy."""
+        return self.input_size if self.pass_ in ("dgrad", "backward") else self.output_size
 
     @property
     def input_shape(self) -> tuple[int, ...]:
