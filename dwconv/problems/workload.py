@@ -287,7 +287,7 @@ class Workload:
         are written only if there is one, as in logs from before there were any."""
         fields = dataclasses.asdict(self)
         if self.block:
-            fields["block"] = self.block.to_dict()
+            fields["block"] = str(self.block)
         else:
             del fields["block"]
         if not self.bias:
@@ -305,7 +305,7 @@ class Workload:
             for name in ("input_size", "kernel", "stride", "dilation"):
                 fields[name] = _sizes(name, fields[name])
             if "block" in fields:
-                fields["block"] = Block.from_dict(fields["block"])
+                fields["block"] = Block.parse(fields["block"])
             return cls(pass_=fields.pop("pass"), padding=padding, **fields)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidWorkload):

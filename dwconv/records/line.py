@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from dwconv.errors import InvalidWorkload, LogError, one_line
+from dwconv.problems.block import Block
 from dwconv.problems.workload import DType, Epilogue, Layout, Pass, Workload
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
@@ -112,10 +113,12 @@ class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     layout: Layout
     bias: bool = False
     epilogue: Epilogue = "none"
+    block: str | None = None
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019  # neighbouring lines are of one workload, and share it
     def to_workload(self) -> Workload:
-        return Workload(**msgspec.structs.asdict(self))
+        fields = msgspec.structs.asdict(self)
+        return Workload(**{**fields, "block": None if self.block is None else Block.parse(self.block)})
 
 
 class MeasurementLine(msgspec.Struct, rename={"computed": "predicted"}):  # the name that logs have had from the first
