@@ -141,7 +141,7 @@ def _gradients(
 
 def _forward_fake(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
     y = torch_ops.fprop_fake(x, w, None, *geometry)
-    results = _workload(block).results
+    results = any_workload(block).results
     return [torch.empty_like(y) if name in ("y", "z") else x.new_empty(x.shape[1]) for name in results]
 
 
@@ -156,7 +156,7 @@ def _backward_fake(
 
 
 @lru_cache(maxsize=100)
-def _workload(block: str) -> Workload:
+def any_workload(block: str) -> Workload:
     """A forward pass with that block, of which only names are asked."""
     return Workload(
         pass_="forward", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1), layout="nhwc", block=Block.parse(block)
@@ -171,7 +171,7 @@ class DwconvBlock(Function):
     def forward(ctx: Any, x: Tensor, w: Tensor, block: str, *others: Any) -> Any:
         geometry, norms = others[:4], list(others[4:])
         results = below_autograd(block_forward, x, w, norms, block, *geometry)
-        named = dict(zip(_workload(block).results, results, strict=True))
+        named = dict(zip(any_workload(block).results, results, strict=True))
         ctx.block, ctx.geometry, ctx.count = block, geometry, len(norms)
         kept_y = [named["y"]] if "z" in named else []
         statistics = [tensor for name, tensor in named.items() if name not in ("y", "z")]
