@@ -67,7 +67,7 @@ KINDS: dict[Activation, Kind] = {
     ),
     "hardswish": Kind(
         apply=F.hardswish,
-        derivative=lambda z: torch.where(z < -3, 0.0, torch.where(z <= 3, z / 3 + 0.5, 1.0)).to(z.dtype),
+        derivative=lambda z: torch.where(z <= -3, 0.0, torch.where(z < 3, z / 3 + 0.5, 1.0)).to(z.dtype),
         steepest=1.5,
         most_curved=1 / 3,
         kinks=((-3, 0.5), (3, 0.5)),

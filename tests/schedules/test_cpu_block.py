@@ -114,7 +114,9 @@ def test_activations_are_right_for_every_value(act: Activation) -> None:
     assert ((dx.flatten() - kind.derivative(exact)).abs() <= 1e-6).all()
     mine = exact.clone().requires_grad_()
     kind.apply(mine).sum().backward()
-    assert torch.allclose(kind.derivative(exact), mine.grad, atol=1e-12), "the reference is PyTorch's"
+    smooth = torch.stack([exact != at for at, _ in kind.kinks] or [exact == exact]).all(0)
+    difference = (kind.derivative(exact) - mine.grad)[smooth]
+    assert (difference.abs() <= 1e-12).all(), "the reference is PyTorch's; at kinks that differs between versions"
 
 
 def wrong_forward(workload: Workload, case: Case) -> dict[str, Callable[[], list[torch.Tensor]]]:

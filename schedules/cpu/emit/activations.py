@@ -84,8 +84,8 @@ def with_derivative(act: Activation, z: Expr) -> tuple[Expr, Expr]:
     if act == "hardswish":
         gate = bind("gate", _gate(z, like))
         slope = z * like.float(1 / 3) + like.float(0.5)
-        bounded = tirx.Select(z > like.float(3.0), one, slope)
-        return z * gate, tirx.Select(z < like.float(-3.0), zero, bounded)
+        bounded = tirx.Select(z >= like.float(3.0), one, slope)
+        return z * gate, tirx.Select(z <= like.float(-3.0), zero, bounded)
     if act == "silu":
         sigmoid, rest = _sigmoid(z, like)
         return z * sigmoid, sigmoid * (one + z * rest)
