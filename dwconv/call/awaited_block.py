@@ -49,10 +49,10 @@ class Place:
     block: Block
     weight_shape: tuple[int, ...]
     """(C·multiplier, 1, KH, KW)"""
-    stride: tuple[int, int]
-    padding: tuple[int, int, int, int] | None
+    stride: tuple[int, ...]
+    padding: tuple[int, ...] | None
     """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
-    dilation: tuple[int, int]
+    dilation: tuple[int, ...]
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -80,14 +80,13 @@ def _parts(block: Block) -> tuple[str, ...]:
 def _problem(place: Place, shape: tuple[int, ...]) -> Problem:
     padding = place.padding
     if padding is None:
-        padding = tuple(  # type: ignore[assignment]
+        padding = tuple(
             side
             for size, kernel, stride, dilation in zip(
                 shape[2:], place.weight_shape[2:], place.stride, place.dilation, strict=True
             )
             for side in tensorflow_padding(size, kernel=kernel, stride=stride, dilation=dilation)
         )
-    assert padding is not None
     return Problem(
         input_shape=shape,
         weight_shape=place.weight_shape,
@@ -116,6 +115,11 @@ def started(x: Any, place: Place) -> Any:
     if not blocks.is_at_once(plan, trains=True):
         return x
     return _waiting(_Part(place=place, before=None, name="x", given=(x,)))
+
+
+def waits_for_blocks(module: object) -> bool:
+    """Whether a module calls ``started``: its class says so."""
+    return bool(getattr(type(module), "waits_for_blocks", False))
 
 
 # -- what waits ------------------------------------------------------------------------------------------------------
