@@ -351,6 +351,13 @@ def resolve_padding(padding: int | str | Sizes | None, *, kernel: Sizes, stride:
     return tuple((side, side) for side in along("padding", padding, axes=len(kernel)))
 
 
+def tensorflow_padding(size: int, *, kernel: int, stride: int, dilation: int) -> Pair:
+    """Before and after, along an axis, where the output has ceil(size / stride) elements: as TensorFlow pads. The odd
+    one is after."""
+    both = max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
+    return both // 2, both - both // 2
+
+
 def along(name: str, value: int | Sizes, *, axes: int) -> Sizes:
     """``3`` or ``(3, 5)`` as a number for each of ``axes``."""
     if isinstance(value, int):

@@ -90,6 +90,7 @@ _REFUSALS = (msgspec.MsgspecError, InvalidWorkload, UnicodeDecodeError, Recursio
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 _Value = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 _Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
+_Eps = Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
 _Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 _OF_AXES = msgspec.Meta(min_length=2, max_length=3)
 _Sizes = Annotated[tuple[_Size, ...], _OF_AXES]
