@@ -44,8 +44,6 @@ class Link:
     problem: Problem | None = None
     """Of a convolution."""
     device: torch.device | None = None
-    is_layers: bool = False
-    """Whether a layer of dwconv made the convolution."""
     why_not: str = ""
     """Why it cannot be a part of a block."""
     after: Link | None = None
@@ -92,13 +90,11 @@ class Chains:
             )  # fmt: skip
             self._add(link, result)
 
-    def convolution(
-        self, x: Tensor, result: Tensor, problem: Problem, *, caller: str, inputs: Any, is_layers: bool
-    ) -> Link:
+    def convolution(self, x: Tensor, result: Tensor, problem: Problem, *, caller: str, inputs: Any) -> Link:
         """A depthwise convolution."""
         link = Link(
             kind="conv", caller=caller, before=self._links.get(x), is_given=_is_first(x, inputs), problem=problem,
-            device=x.device, is_layers=is_layers,
+            device=x.device,
         )  # fmt: skip
         self.used(x)
         self.convs.append(link)
@@ -152,8 +148,6 @@ class Chains:
         assert conv.problem is not None
         if conv.problem.bias:
             return "the convolution has a bias"
-        if not conv.is_layers:
-            return "the convolution is no layer of dwconv"
         if why := self._why_not(conv):
             return why
         if not first.is_given:

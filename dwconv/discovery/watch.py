@@ -119,7 +119,7 @@ class Watch:
         if is_causal(given):
             self._sums[result] = watched, given.weight.shape[-1] - 1
         watched.link = self.chains.convolution(
-            given.input, result, problem, caller=watched.caller, inputs=self._given[-1], is_layers=is_ours
+            given.input, result, problem, caller=watched.caller, inputs=self._given[-1]
         )
         for op in ops:
             self._waiting[op.sizes].append((op.pointers, watched))
