@@ -100,7 +100,7 @@ class Watch:
         self._inside.pop()
         self._given.pop()
         if len(self._inside) == 1:  # the model itself
-            self.chains.used(outputs)
+            self.chains.end(outputs)
 
     # -- what the two modes tell ---------------------------------------------------------------------------------------
 

@@ -182,7 +182,7 @@ CHANGES = {
     "another norm": lambda model: setattr(model, "bn1", nn.GroupNorm(2, CHANNELS)),
     "instance norm": lambda model: setattr(model, "bn2", nn.InstanceNorm2d(CHANNELS, affine=True)),
     "another eps": lambda model: setattr(model.bn2, "eps", 1e-2),
-    "a bias": lambda model: setattr(model.conv, "bias", nn.Parameter(torch.ones(CHANNELS))),
+    "a bias": lambda model: setattr(model.conv, "bias", nn.Parameter(torch.ones(CHANNELS), False)),
     "another dilation": lambda model: setattr(model.conv, "dilation", (2, 2)),
     "another activation": lambda model: setattr(model, "act1", nn.ReLU()),
     "a dense convolution": lambda model: setattr(model, "conv", nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)),
