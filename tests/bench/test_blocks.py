@@ -52,7 +52,7 @@ def test_it_writes_what_it_measured(tmp_path, capsys, monkeypatch):
     (path,) = tmp_path.glob("blocks-*.json")
     (row,) = json.loads(path.read_text())["rows"]
     assert set(row["median_us"]) == {blocks.PLAIN, blocks.OTHER_LAYOUT, blocks.CONVERTED, blocks.AS_ONE}
-    assert max(row["difference"].values()) < 1e-4 and row["count"] == 2
+    assert max(row["difference"].values()) < 0.02 and row["count"] == 2
 
 
 def test_what_differs_shows():

@@ -22,8 +22,8 @@ from dwconv.problems.workload import BLOCK_PASSES, Pass, Workload
 
 def layer(pass_: Pass = "forward", text: str = "bn+relu6,bn+silu", **other: Any) -> Workload:
     fields: dict[str, Any] = {
-        "batch": 3, "channels": 5, "input_size": (6, 7), "kernel": (3, 3), "stride": (2, 1), "padding": ((1, 1), (1, 1)),
-        "layout": "nhwc",
+        "batch": 3, "channels": 5, "input_size": (6, 7), "kernel": (3, 3), "stride": (2, 1),
+        "padding": ((1, 1), (1, 1)), "layout": "nhwc",
     }  # fmt: skip
     return Workload(pass_=pass_, block=Block.parse(text), **{**fields, **other})
 
