@@ -97,6 +97,11 @@ class DiscoveredBlock:
     waits: bool = False
     """Whether it runs as one already, where that is faster."""
 
+    @property
+    def layer(self) -> tuple[str, Problem | None]:
+        """The name and the problem of the layer alone."""
+        return self.name, None if self.problem is None else dataclasses.replace(self.problem, block=None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
