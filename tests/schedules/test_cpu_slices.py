@@ -16,6 +16,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import reference
+from dwconv.problems.operands import operands
 from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
 from tests.schedules.cpu_layers import SHAPES, TARGETS, built, layer, lying, some_configs
 from tests.schedules.volumes import VOLUMES
@@ -75,7 +76,7 @@ def at_the_end_of_memory(tensor: torch.Tensor, strides: tuple[int, ...]) -> tupl
 def test_nothing_beyond_the_last_element_is_touched(name: str, pass_: Pass, layout: Layout) -> None:
     workload = sliced(lying(LAYERS[name], layout).for_pass(pass_), name)
     kernel: Kernel = built(workload, some_configs(workload, 0, target=TARGETS[32])[0], TARGETS[32])
-    inputs = reference.operands(workload, data="integers", seed=2)
+    inputs = operands(workload, data="integers", seed=2)
     (answer,) = reference.right_answers(workload, *inputs)
     x = inputs[workload.inputs.index("x")]
     tensor = torch.empty(x.shape[0], workload.x_pitch, *x.shape[2:]).to(
