@@ -110,6 +110,7 @@ def test_from_dict_refuses_what_is_no_workload(fields):
         Workload.from_dict(whole)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
 @pytest.mark.parametrize("kernel", [(3, 3), (4, 5), (1, 31)])
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 3)])
 def test_same_and_valid_mean_what_pytorch_means(kernel, dilation):
