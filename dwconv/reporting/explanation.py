@@ -191,7 +191,7 @@ def _copies(decision: decide.DispatchDecision, tensors: dict[str, Tensor]) -> tu
         given: Layout
         layout, given = (kernel_layout, workload.layout) if name in IMAGES else ("nchw", "nchw")
         reason = why_copied(tensor, layout=layout, alignment=alignment)
-        if name == "x" and x_pitch_of(tensor, layout=layout) and reads_slices(decision):
+        if name == "x" and (x_pitch := x_pitch_of(tensor, layout=layout)) and reads_slices(decision, x_pitch):
             reason = None
         if reason:
             moved = 2 * tensor.numel() * tensor.element_size()

@@ -17,6 +17,8 @@ from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
 from dwconv.kernels import kernel
 from dwconv.kernels.kernel import Kernel, x_pitch_of
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import PASSES
 from tests.call.test_causal import CHANNELS, TAPS, plant_all, problem_of
 from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
@@ -116,6 +118,7 @@ def test_a_watched_call_reads_them_in_place_too(logs):
         assert torch.equal(got, wanted)
     assert pitches_that_ran() == {("fprop", 16), ("wgrad", 16), ("dgrad", None)}
     with torch.no_grad():
+        compiled(whole, w, bias)
         assert copies_of(lambda: compiled(whole, w, bias)) == []
 
 
@@ -205,11 +208,22 @@ def test_kernels_are_built_for_a_few_pitches(logs, way, monkeypatch):
     assert {pitch for pass_, pitch in pitches_that_ran() if pass_ == "fprop"} == {0, 16}
 
 
+@pytest.mark.parametrize(
+    ("name", "pitch", "in_place"),
+    [("2-D", 64, True), ("2-D", 128, False), ("2-D", 192, True), ("1-D", 1024, True), ("NCHW", 1024, True)],
+)
+def test_pitches_that_meet_in_the_cache_are_copied_where_pixels_are_read_often(logs, name, pitch, in_place):
+    workload = SIZES[name]
+    plant(logs / "log.jsonl", [workload], template_layout=workload.layout, baseline_us=1e6)
+    made = call_plan.plan_for(Problem.of(workload), torch.device("cpu")).decisions
+    assert [call_plan.reads_slices(made[pass_], pitch) for pass_ in PASSES] == [in_place, False, in_place]
+
+
 def test_without_a_kernel_for_slices_they_are_copied(logs, way, monkeypatch):
     """As where nothing can be built."""
     plant(logs / "log.jsonl", [SIZES["2-D"]], baseline_us=1e6)
     x, (w, bias) = whole_tensor("2-D", channels=16)[:, :8].requires_grad_(), parameters("2-D")
-    monkeypatch.setattr(call_plan, "reads_slices", lambda decision: False)
+    monkeypatch.setattr(call_plan, "reads_slices", lambda decision, x_pitch: False)
     for _ in range(2):
         check(x, w, bias)
     assert pitches_that_ran() == {("fprop", 0), ("wgrad", 0), ("dgrad", None)}
