@@ -104,7 +104,7 @@ def started(x: Any, place: Place) -> Any:
     somebody watches, or nothing learns."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled() or not is_plain(x) or x.dim() != 4:
         return x
-    if not x.is_contiguous(memory_format=torch.channels_last) or x.is_inference() or is_watched(x, x, None):
+    if is_watched(x, x, None) or x.is_inference() or not x.is_contiguous(memory_format=torch.channels_last):
         return x
     if x.shape[1] * (place.weight_shape[0] // max(1, x.shape[1])) != place.weight_shape[0] or not x.numel():
         return x

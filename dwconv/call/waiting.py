@@ -43,7 +43,7 @@ class Waiting(Tensor):
             following = args[0].following(func, args, kwargs)
             if following is not None:
                 return following
-        args, kwargs = tree_map_only(Waiting, Waiting.value, (args, kwargs))
+        args, kwargs = tree_map_only(Waiting, lambda each: each.value(), (args, kwargs))
         return func(*args, **kwargs)
 
     @classmethod
