@@ -116,7 +116,9 @@ def run(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[tuple[NormCall, 
     assert block is not None
     results = blocks.block_forward(x, w, learnt, str(block), *problem.geometry)
     found = dict(zip(blocks.any_workload(str(block)).results, results, strict=True))
-    places = [(number, image) for number, image, norm in (("1", x, block.norm1), ("2", results[0], block.norm2)) if norm]
+    places = [
+        (number, image) for number, image, norm in (("1", x, block.norm1), ("2", results[0], block.norm2)) if norm
+    ]
     for (number, image), (norm, learns) in zip(places, norms, strict=True):
         if learns:
             norm.learn(found[f"mean{number}"], found[f"var{number}"], count=values_per_channel(image.shape))

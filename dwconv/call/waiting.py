@@ -54,4 +54,3 @@ class Waiting(Tensor):
             values, keywords = tree_map_only(Waiting, lambda each: each.value().detach(), (args, kwargs or {}))
         result = func(*values, **keywords)
         return args[0] if values and result is values[0] else result  # in place
-

@@ -229,4 +229,3 @@ def _why_no_kernels(conv: Link, block: Block) -> str:
 def problem_with(problem: Problem, block: Block) -> Problem:
     """A convolution with a block around it."""
     return dataclasses.replace(problem, block=block)
-

@@ -122,7 +122,9 @@ class _Counted:
     def of_ops(self) -> Mapping[_Sizes, Counter[Pass]]:
         """Calls through PyTorch's dispatcher, by their sizes without a bias. What only derivatives of derivatives ran
         is no call."""
-        return {(problem, device): calls for (problem, device), calls in self._of_ops.items() if calls[problem.passes[0]]}
+        return {
+            (problem, device): calls for (problem, device), calls in self._of_ops.items() if calls[problem.passes[0]]
+        }
 
 
 # -- in an example ---------------------------------------------------------------------------------------------------
