@@ -113,15 +113,15 @@ LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)
 
 
 class DepthwiseBlock(nn.Module):
-    """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, forward and backward; otherwise
-    its modules one after the other.
+    """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, forward and backward;
+    otherwise its modules one after the other.
 
-    ``conv`` is a depthwise ``nn.Conv2d`` or ``DepthwiseConv2d``; the others, norms as ``nn.BatchNorm2d`` and activations
-    as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks of their own.
-    Raises InvalidWorkload for a ``conv`` that is not depthwise.
+    ``conv`` is a depthwise ``nn.Conv2d`` or ``DepthwiseConv2d``; the others, norms as ``nn.BatchNorm2d`` and
+    activations as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks
+    of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise.
 
     One op is for training in float32, channels_last, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
-    Hardswish, SiLU and GELU, and convolutions without a bias. An activation before a convolution needs a norm before it.
+    Hardswish, SiLU and GELU, and convolutions without a bias. An activation before a convolution needs a norm before.
     """
 
     waits_for_blocks: ClassVar[bool] = True

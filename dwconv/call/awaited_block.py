@@ -8,12 +8,13 @@
     z = F.relu6(y)                       one op runs it all; running statistics learn of it
 
 Functions are followed, not modules: it does not matter which modules call them, and what PyTorch's modules do besides,
-as to count batches, they do. As soon as something else comes than was expected, or somebody else looks (a hook, a second
-consumer, ``Function.apply``), what was done so far is done by PyTorch's functions, once, in order, and all goes on
-without waiting. So a norm that does not train, another activation or other sizes give what they always do.
+as to count batches, they do. As soon as something else comes than was expected, or somebody else looks (a hook, a
+second consumer, ``Function.apply``), what was done so far is done by PyTorch's functions, once, in order, and all goes
+on without waiting. So a norm that does not train, another activation or other sizes give what they always do.
 
-What is looked at only after the block ran is computed again, as gradients recorded through it are: from x, which must be
-the same still.
+What is looked at only after the block ran is computed again, as gradients recorded through it are: from x, which must
+be the same still. Compiled code does not wait: its compiler makes norms and activations one by itself, and nothing was
+measured against that.
 """
 
 from __future__ import annotations
@@ -256,7 +257,8 @@ class AwaitedBlock(Waiting):
 
     @staticmethod
     def __new__(cls: type[AwaitedBlock], holder: _Holder) -> AwaitedBlock:
-        batch, channels, height, width = shape = holder.part.shape
+        shape = holder.part.shape
+        _, channels, height, width = shape
         strides = (height * width * channels, 1, width * channels, channels)
         made: AwaitedBlock = Tensor._make_wrapper_subclass(
             cls, shape, strides=strides, dtype=torch.float32, device=holder.part.x.device
@@ -324,7 +326,7 @@ def _normalised(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
 
 def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
     if func is functional.conv2d:
-        given = Arguments(*args, 2)
+        given = Arguments._make((*args, 2))
     elif AXES.get(func) == 2:
         given = arguments_of(2, *args, **kwargs)
     else:

@@ -22,7 +22,7 @@ from dwconv.problems.problem import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class NormCall:
-    """The arguments of a call of ``F.batch_norm`` but its input; ``momentum`` is what the running statistics move by."""
+    """The arguments of a call of ``F.batch_norm`` but its input; running statistics move by ``momentum``."""
 
     running_mean: Tensor | None
     running_var: Tensor | None
