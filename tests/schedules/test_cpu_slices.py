@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import itertools
 import mmap
 from collections.abc import Iterator
 from typing import Any
@@ -71,7 +72,7 @@ def at_the_end_of_memory(tensor: torch.Tensor, strides: tuple[int, ...]) -> tupl
     return everything.as_strided(tensor.shape, strides, start).copy_(tensor), memory
 
 
-@pytest.mark.parametrize(("pass_", "layout"), [("fprop", "nhwc"), ("wgrad", "nhwc"), ("fprop", "nchw")])
+@pytest.mark.parametrize(("pass_", "layout"), list(itertools.product(PASSES_OF_X, LAYOUTS)))
 @pytest.mark.parametrize("name", ["ragged channels", "1-D, causal"])
 def test_nothing_beyond_the_last_element_is_touched(name: str, pass_: Pass, layout: Layout) -> None:
     workload = sliced(lying(LAYERS[name], layout).for_pass(pass_), name)
