@@ -290,7 +290,8 @@ def test_it_waits_only_where_it_can_be_one(planted):
         assert model(x).dtype is torch.bfloat16
     others = {
         "double": x.double(), "contiguous": x.detach().contiguous(), "another size": drawn((2, 8, 9, 9)),
-        "other channels": drawn((2, 4, 9, 7)), "empty": drawn((0, 8, 9, 7)), "an image": x[0], "a subclass": nn.Buffer(x),
+        "other channels": drawn((2, 4, 9, 7)), "empty": drawn((0, 8, 9, 7)), "an image": x[0],
+        "a subclass": nn.Buffer(x),
     }  # fmt: skip
     for name, other in others.items():
         assert waits(model, other) is (name == "a subclass"), name

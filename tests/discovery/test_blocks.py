@@ -49,7 +49,9 @@ def whole(net: Net, x: Tensor) -> Tensor:
 
 BLOCKS = {
     "modules": (whole, "bn+relu6,bn@0.001+relu6", "bn1"),
-    "functions": (lambda net, x: F.hardswish(net.bn2(net.conv(F.silu(net.bn1(x))))), "bn+silu,bn@0.001+hardswish", "bn1"),
+    "functions": (lambda net, x: F.hardswish(net.bn2(net.conv(F.silu(net.bn1(x))))), "bn+silu,bn@0.001+hardswish",
+        "bn1",
+    ),
     "methods": (lambda net, x: net.bn2(net.conv(net.bn1(x).relu_())).relu(), "bn+relu,bn@0.001+relu", "bn1"),
     "no activation": (lambda net, x: net.bn2(net.conv(net.bn1(x))), "bn,bn@0.001", "bn1"),
     "nothing before": (lambda net, x: net.act(net.bn2(net.conv(x))), "none,bn@0.001+relu6", "conv"),
@@ -136,7 +138,11 @@ def test_what_no_block_has_is_left_out(name):
 @pytest.mark.parametrize("why", ["float64", "contiguous"])
 def test_what_has_no_kernels_says_so(why):
     net, x = Net(whole), example()
-    net, x = (net.double(), x.double()) if why == "float64" else (net.to(memory_format=torch.contiguous_format), x.contiguous())
+    net, x = (
+        (net.double(), x.double())
+        if why == "float64"
+        else (net.to(memory_format=torch.contiguous_format), x.contiguous())
+    )
     (block,) = discover(net, x).blocks
     assert block.problem is None and why in block.why_not
 
@@ -163,4 +169,7 @@ def test_what_counts():
     assert {workload.pass_ for workload in discovery.counts()} == {"fprop", "dgrad", "wgrad"}
     assert discovery.with_blocks() == discovery
     counts = discovery.with_blocks(all_of_them=True).counts()
-    assert {workload.pass_: count for workload, count in counts.items() if workload.block} == {"forward": 1, "backward": 1}
+    assert {workload.pass_: count for workload, count in counts.items() if workload.block} == {
+        "forward": 1,
+        "backward": 1,
+    }
