@@ -212,8 +212,8 @@ class Thread:
         """Asks for x, before others wait for the patch."""
         lanes = self._cut.vector_c
         for pixel in self._pixels:
-            value = x[self._place.result_at(self._tile, *pixel)]
-            if (exists := self._place.exists(self._tile, *pixel)) is not True:
+            value = x[self._tile.at(*pixel)]
+            if (exists := self._tile.exists(*pixel)) is not True:
                 value = tirx.if_then_else(exists, value, zero("float32", lanes))
             self._x.put((*pixel, 0), value, lanes=lanes)
 
@@ -240,7 +240,7 @@ class Thread:
         activated = Registers("activated", *self._x.sizes)
         factors = self._factors(NORMALISED)
         for pixel in self._pixels:
-            exists = self._place.exists(self._tile, *pixel)
+            exists = self._tile.exists(*pixel)
             for lane in range(cut.vector_c):
                 a = activation(cut.block.act1, self._before_act1(factors, self._x[(*pixel, lane)], lane))
                 # What is no pixel may meet gradients all the same.
@@ -254,7 +254,7 @@ class Thread:
         factors = self._factors(OF_NORM1)
         made = Registers("d1", lanes)
         for pixel in self._pixels:
-            with when(self._place.exists(self._tile, *pixel)):
+            with when(self._tile.exists(*pixel)):
                 for lane in range(lanes):
                     x = self._x[(*pixel, lane)]
                     _, slope = with_derivative(cut.block.act1, self._before_act1(factors, x, lane))
@@ -263,7 +263,7 @@ class Thread:
                         total, dot = cut.taps + TOTAL, cut.taps + DOT
                         sums[total, lane] = sums[total, lane] + made[lane]
                         sums[dot, lane] = sums[dot, lane] + made[lane] * factors.centred(x, lane)
-                store(dx, made.vector(0, lanes), self._place.result_at(self._tile, *pixel))
+                store(dx, made.vector(0, lanes), self._tile.at(*pixel))
 
     def _factors(self, rows: Sequence[str]) -> Factors | None:
         return self._table.load(rows, self._place.thread_c) if self._table else None

@@ -122,19 +122,19 @@ class Forward:
                 with when(place.has_channels):
                     sums = Registers("sum", cut.tile_h, cut.tile_w, cut.vector_c)
                     _sum(cut, memory, sums)
-                    self._store(place, tile, sums, moments)
+                    self._store(tile, sums, moments)
                 barrier()
             if moments:
                 has_channels = place.has_channels
                 moments.leave(self.partial, place.part, place.channel, place.mates, has_channels=has_channels)
 
-    def _store(self, place: TilePlace, tile: Tile, sums: Registers, moments: Moments | None) -> None:
+    def _store(self, tile: Tile, sums: Registers, moments: Moments | None) -> None:
         cut = self.cut
         for row in range(cut.tile_h):
             for column in range(cut.tile_w):
                 values = [sums[row, column, lane] for lane in range(cut.vector_c)]
-                with when(place.exists(tile, row, column)):
-                    store(self.y, sums.vector((row, column, 0), cut.vector_c), place.result_at(tile, row, column))
+                with when(tile.exists(row, column)):
+                    store(self.y, sums.vector((row, column, 0), cut.vector_c), tile.at(row, column))
                     if moments:
                         if row == column == 0:  # a tile that has results begins with one
                             moments.begin(values)

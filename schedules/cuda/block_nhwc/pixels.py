@@ -14,8 +14,8 @@ from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut
 from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial
-from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, span, threads
-from dwconv.schedules.emit import Expr, all_of, bind, least, serial, store, when
+from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, keep, span, threads
+from dwconv.schedules.emit import Expr, all_of, divided, least, serial, store, when
 
 HELD_THREADS = 1024
 """Threads that an SM holds at least, which leaves each of them 64 registers."""
@@ -29,14 +29,19 @@ class PixelPlace:
     part: Expr
     mate: Expr
     thread_c: Expr
-    channel: Expr
+    vector: Expr
+    """Which vector of channels."""
     first: Expr
     """The first pixel of the part, and the one after its last."""
     stop: Expr
 
     @property
+    def channel(self) -> Expr:
+        return self.vector * self.cut.vector_c
+
+    @property
     def has_channels(self) -> Expr:
-        return self.channel < self.cut.workload.channels if self.cut.idle_channels else True
+        return self.vector < self.cut.vectors if self.cut.idle_channels else True
 
     @property
     def mates(self) -> Mates:
@@ -47,13 +52,13 @@ class PixelPlace:
         """Loops over the thread's pixels: ``AHEAD`` of them at a time, then one by one."""
         across = self.cut.threads_p
         together = across * AHEAD
-        whole = bind("whole", tirx.truncdiv(self.stop - self.first, together))
+        whole = keep("whole", tirx.truncdiv(self.stop - self.first, together))
         for turn in serial("turn", whole):
-            start = bind("start", self.first + turn * together + self.mate)
+            start = keep("start", self.first + turn * together + self.mate)
             yield [start + number * across for number in range(AHEAD)]
-        rest = bind("rest", self.first + whole * together)
+        rest = keep("rest", self.first + whole * together)
         for turn in serial("turn", tirx.truncdiv(self.stop - rest + (across - 1), across)):
-            pixel = bind("pixel", rest + turn * across + self.mate)
+            pixel = keep("pixel", rest + turn * across + self.mate)
             with when(pixel < self.stop):
                 yield [pixel]
 
@@ -74,17 +79,18 @@ def pixel_places(cut: Cut, pixels: Expr) -> Iterator[PixelPlace]:
         for y in threads("pixel", cut.threads_p, axis="y"):
             for x in threads("lane", cut.threads_c):
                 with blocks_per_sm(max(1, HELD_THREADS // cut.pixel_threads)):
-                    part = bind("part", block // cut.channel_blocks)
-                    each = bind("each", tirx.truncdiv(pixels + (cut.parts - 1), cut.parts))
-                    first = bind("first", least(part * each, pixels))
+                    part, channels = divided(block, cut.channel_blocks)
+                    all_pixels = keep("pixels", pixels)
+                    each = keep("each", tirx.truncdiv(all_pixels + (cut.parts - 1), cut.parts))
+                    first = keep("first", least(part * each, all_pixels))
                     yield PixelPlace(
                         cut=cut,
                         part=part,
                         mate=y,
                         thread_c=x,
-                        channel=bind("channel", (block % cut.channel_blocks * cut.threads_c + x) * cut.vector_c),
+                        vector=keep("vector", channels * cut.threads_c + x),
                         first=first,
-                        stop=bind("stop", least(first + each, pixels)),
+                        stop=keep("stop", least(first + each, all_pixels)),
                     )
 
 

@@ -25,6 +25,7 @@ from dwconv.schedules.cuda.emit.words import (
     Registers,
     blocks,
     blocks_per_sm,
+    keep,
     shared,
     span,
     threads,
@@ -32,16 +33,38 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
-from dwconv.schedules.emit import Expr, all_of, bind, inside, least, serial, store, when
+from dwconv.schedules.emit import Expr, all_of, divided, inside, least, serial, store, when
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A block's tile of an image."""
+    """A block's tile of an image, and a thread's part of it."""
 
-    image: Expr
+    cut: Cut
+    patch: Expr
+    """The first pixel of the image of which the patch is."""
+    patch_top: Expr
+    patch_left: Expr
     top: Expr
+    """The thread's first row; so is the next."""
     left: Expr
+    first: Expr
+    """Its first result, among all pixels of all images."""
+    vector: Expr
+
+    def exists(self, row: int, column: int) -> Expr:
+        """Whether the image has such a result of the thread's tile; True where all have."""
+        rows, columns = self.cut.rows, self.cut.columns
+        return all_of(
+            self.top + row < rows.axis.outputs if rows.ragged else True,
+            self.left + column < columns.axis.outputs if columns.ragged else True,
+        )
+
+    def at(self, row: int, column: int) -> Expr:
+        """The thread's vector there, in an image of results in one axis."""
+        pixel = self.first + (row * self.cut.columns.axis.outputs + column)
+        lanes = self.cut.vector_c
+        return span(pixel * self.cut.workload.channels + self.vector * lanes, lanes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +78,11 @@ class TilePlace:
     block_c: Expr
     strip: Expr
     thread_c: Expr
+    vector: Expr
 
     @property
     def part(self) -> Expr:
         return self.share * self.cut.columns.tiles + self.block_w
-
-    @property
-    def vector(self) -> Expr:
-        return self.block_c * self.cut.threads_c + self.thread_c
 
     @property
     def channel(self) -> Expr:
@@ -73,12 +93,9 @@ class TilePlace:
         return self.vector < self.cut.vectors if self.cut.idle_channels else True
 
     @property
-    def thread_h(self) -> Expr:
-        return self.strip // self.cut.threads_w if self.cut.threads_w > 1 else self.strip
-
-    @property
-    def thread_w(self) -> Expr:
-        return self.strip % self.cut.threads_w if self.cut.threads_w > 1 else 0
+    def thread(self) -> tuple[Expr, Expr]:
+        """Its numbers on rows and columns."""
+        return divided(self.strip, self.cut.threads_w)
 
     @property
     def mates(self) -> Mates:
@@ -87,40 +104,28 @@ class TilePlace:
 
     def tiles(self, n: Expr) -> Iterator[Tile]:
         """A loop over those of the block's part."""
-        down = self.cut.rows.tiles
-        all_tiles = n * down
-        each = bind("each", tirx.truncdiv(all_tiles + (self.cut.split - 1), self.cut.split))
-        first = bind("first", least(self.share * each, all_tiles))
-        for turn in serial("turn", least(each, all_tiles - first)):
-            number = bind("number", first + turn)
+        cut, rows, columns = self.cut, self.cut.rows, self.cut.columns
+        (thread_h, thread_w), down = self.thread, self.cut.rows.tiles
+        all_tiles = keep("tiles", n * down)
+        each = keep("each", tirx.truncdiv(all_tiles + (cut.split - 1), cut.split))
+        start = keep("start", least(self.share * each, all_tiles))
+        own_left = keep("left", self.block_w * columns.block + thread_w * cut.tile_w)
+        patch_left = keep("patch_left", self.block_w * columns.block_step + columns.spanned[0])
+        for turn in serial("turn", keep("turns", least(each, all_tiles - start))):
+            number = keep("number", start + turn)
+            image = keep("image", tirx.truncdiv(number, down)) if down > 1 else number
+            block_h = keep("block_h", number - image * down) if down > 1 else 0
+            top = keep("top", block_h * rows.block + thread_h * cut.tile_h)
             yield Tile(
-                image=bind("image", number // down),
-                top=bind("top", number % down * self.cut.rows.block if down > 1 else 0),
-                left=bind("left", self.block_w * self.cut.columns.block if self.cut.columns.tiles > 1 else 0),
+                cut=cut,
+                patch=image * (rows.axis.inputs * columns.axis.inputs),
+                patch_top=keep("patch_top", block_h * rows.block_step + rows.spanned[0]),
+                patch_left=patch_left,
+                top=top,
+                left=own_left,
+                first=keep("result", (image * rows.axis.outputs + top) * columns.axis.outputs + own_left),
+                vector=self.vector,
             )
-
-    def row(self, tile: Tile, row: int) -> Expr:
-        """Row ``row`` of the thread's tile, among those of the image; so is the next."""
-        return tile.top + (self.thread_h * self.cut.tile_h + row)
-
-    def column(self, tile: Tile, column: int) -> Expr:
-        return tile.left + (self.thread_w * self.cut.tile_w + column)
-
-    def exists(self, tile: Tile, row: int, column: int) -> Expr:
-        """Whether the image has such a result; True where all have."""
-        rows, columns = self.cut.rows, self.cut.columns
-        return all_of(
-            self.row(tile, row) < rows.axis.outputs if rows.ragged else True,
-            self.column(tile, column) < columns.axis.outputs if columns.ragged else True,
-        )
-
-    def result_at(self, tile: Tile, row: int, column: int) -> Expr:
-        """The thread's vector there, in an image of results in one axis."""
-        axes, channels = self.cut.axes, self.cut.workload.channels
-        pixel = (tile.image * axes.rows.outputs + self.row(tile, row)) * axes.columns.outputs + self.column(
-            tile, column
-        )
-        return span(pixel * channels + self.channel, self.cut.vector_c)
 
 
 def tile_places(cut: Cut) -> Iterator[TilePlace]:
@@ -129,15 +134,25 @@ def tile_places(cut: Cut) -> Iterator[TilePlace]:
         for y in threads("strip", cut.strips, axis="y"):
             for x in threads("lane", cut.threads_c):
                 with blocks_per_sm(cut.blocks_per_sm):
-                    part = block // cut.channel_blocks
+                    part, block_c = divided(block, cut.channel_blocks)
+                    share, block_w = divided(part, cut.columns.tiles)
                     yield TilePlace(
                         cut=cut,
-                        share=bind("share", part // cut.columns.tiles),
-                        block_w=bind("block_w", part % cut.columns.tiles if cut.columns.tiles > 1 else 0),
-                        block_c=bind("block_c", block % cut.channel_blocks if cut.channel_blocks > 1 else 0),
+                        share=share,
+                        block_w=block_w,
+                        block_c=block_c,
                         strip=y,
                         thread_c=x,
+                        vector=keep("vector", block_c * cut.threads_c + x),
                     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """What a thread is about to put into the patch: values of images, and the row and column that they are of."""
+
+    values: Registers
+    pixel: Registers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +163,8 @@ class SharedMemory:
     patch: Any
     weights: Any
     table: Any
+    read_from: Expr
+    """The vector of the patch at the origin of the thread's tile."""
 
     @classmethod
     def of(cls, place: TilePlace) -> SharedMemory:
@@ -157,8 +174,11 @@ class SharedMemory:
         def part(name: str, words: int) -> Any:
             return shared(name, words, dynamic=dynamic) if words else None
 
+        thread_h, thread_w = place.thread
+        pixel = thread_h * (cut.rows.step * cut.columns.spanned[1]) + thread_w * cut.columns.step
         return cls(
             place=place,
+            read_from=keep("read_from", pixel * cut.threads_c + place.thread_c),
             patch=part("patch", cut.patch_words),
             weights=part("weights", cut.weight_words),
             table=part("table", cut.table_words),
@@ -205,42 +225,37 @@ class SharedMemory:
         theirs in a lane."""
         cut, place = self.place.cut, self.place
         rows, columns, lanes = cut.rows, cut.columns, cut.vector_c
-        top, left = (
-            bind(name, axis.axis.origin(start) + axis.spanned[0])
-            for name, axis, start in (("patch_top", rows, tile.top), ("patch_left", columns, tile.left))
-        )
-        across = columns.spanned[1]
-        base = tile.image * (rows.axis.inputs * columns.axis.inputs)
 
-        def position(item: Expr) -> tuple[Expr, Expr, Expr]:
-            row, column = top + item // across, left + item % across
-            there = [
-                inside(at, axis.axis.inputs) if axis.reads_padding else True
-                for at, axis in ((row, rows), (column, columns))
-            ]
-            return row, column, all_of(*there)
+        def there(pixel: Registers) -> Expr:
+            """Whether it is no padding."""
+            return all_of(
+                inside(pixel[0], rows.axis.inputs) if rows.reads_padding else True,
+                inside(pixel[1], columns.axis.inputs) if columns.reads_padding else True,
+            )
 
-        def fetch(held: Registers, item: Expr) -> Expr:
-            row, column, there = position(item)
-            pixel = base + row * columns.axis.inputs + column
-            at = span(pixel * cut.workload.channels + place.channel, lanes)
+        def fetch(held: Staged, item: Expr) -> Expr:
+            pixel = held.pixel
+            row, column = divided(item, columns.spanned[1])
+            pixel[0], pixel[1] = tile.patch_top + row, tile.patch_left + column
+            number = tile.patch + pixel[0] * columns.axis.inputs + pixel[1]
+            at = span(number * cut.workload.channels + place.channel, lanes)
             for number, image in enumerate(images):
                 value = image[at]
-                if there is not True:
-                    value = tirx.if_then_else(there, value, zero("float32", lanes))
-                held.put((number, 0), value, lanes=lanes)
+                if (is_there := there(pixel)) is not True:
+                    value = tirx.if_then_else(is_there, value, zero("float32", lanes))
+                held.values.put((number, 0), value, lanes=lanes)
             return item
 
         made_of = prepare()
 
-        def keep(held: Registers, item: Expr) -> None:
-            there = position(item)[2]
+        def keep_made(held: Staged, item: Expr) -> None:
             made = Registers("made", lanes)
-            for lane in range(lanes):
-                value = made_of([held[number, lane] for number in range(len(images))], lane)
-                # The padding is around what the norm and the activation have made.
-                made[lane] = value if there is True else tirx.Select(there, value, zero("float32"))
-            at = span(item * cut.block_channels + place.thread_c * lanes, lanes)
+            if (is_there := there(held.pixel)) is not True:
+                made.clear()  # the padding is around what the norm and the activation make
+            with when(is_there):
+                for lane in range(lanes):
+                    made[lane] = made_of([held.values[number, lane] for number in range(len(images))], lane)
+            at = span((item * cut.threads_c + place.thread_c) * lanes, lanes)
             store(self.patch, made.vector(0, lanes), at)
 
         with when(place.has_channels):
@@ -249,22 +264,23 @@ class SharedMemory:
                 thread=place.strip,
                 threads=cut.strips,
                 most=AHEAD,
-                value=lambda: Registers("staged", len(images), lanes),
+                value=lambda: Staged(
+                    values=Registers("staged", len(images), lanes), pixel=Registers("pixel", 2, dtype="int32")
+                ),
                 fetch=fetch,
-                keep=keep,
+                keep=keep_made,
             )
 
     # -- what a thread reads of it ---------------------------------------------------------------------------------
 
     def row(self, values: Registers, at: int) -> dict[int, int]:
         """The inputs that the thread's tile reads in row ``at``, counted from its origin; (column offset: slot)."""
-        cut, place, lanes = self.place.cut, self.place, self.place.cut.vector_c
+        cut, lanes = self.place.cut, self.place.cut.vector_c
         slots = {column: slot for slot, column in enumerate(cut.columns.reads)}
-        across = cut.columns.spanned[1]
-        row = place.thread_h * cut.rows.step + (at - cut.rows.spanned[0])
+        row = (at - cut.rows.spanned[0]) * cut.columns.spanned[1]
         for column, slot in slots.items():
-            pixel = row * across + (place.thread_w * cut.columns.step + (column - cut.columns.spanned[0]))
-            value = self.patch[span(pixel * cut.block_channels + place.thread_c * lanes, lanes)]
+            pixel = row + column - cut.columns.spanned[0]
+            value = self.patch[span((self.read_from + pixel * cut.threads_c) * lanes, lanes)]
             values.put((slot, 0), value, lanes=lanes)
         return slots
 
