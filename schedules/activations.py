@@ -67,12 +67,14 @@ class Activations:
     """exp(x) for x ≤ 0"""
     quotient: Callable[[Expr, Expr], Expr]
     """Of numbers of which neither is large or tiny."""
+    named: Callable[[str, Expr], Expr] = bind
+    """Gives a value a name, and computes it once."""
 
     def activated(self, epilogue: Epilogue, z: Expr, dy: Expr | None) -> Expr:
         """What is stored for a vector of sums ``z``; ``dy``: the gradient of what the forward pass stored."""
         if epilogue == "none":
             return z
-        z = bind("z", z)
+        z = self.named("z", z)
         like = Like(z)
         sigmoid, rest = self._sigmoid(z, like)
         if epilogue == "silu":
@@ -83,21 +85,21 @@ class Activations:
         """act(z)"""
         if act == "identity":
             return z
-        z = bind("z", z)
+        z = self.named("z", z)
         like = Like(z)
         if act == "relu":
             return _at_least(z, 0.0, like)
         if act == "relu6":
-            return _at_most(bind("a", _at_least(z, 0.0, like)), 6.0, like)
+            return _at_most(self.named("a", _at_least(z, 0.0, like)), 6.0, like)
         if act == "hardswish":
-            return z * _gate(z, like)
+            return z * _gate(z, like, self.named)
         if act == "silu":
             return z * self._sigmoid(z, like)[0]
         return z * self._normal(z, like)[0]
 
     def with_derivative(self, act: Activation, z: Expr) -> tuple[Expr, Expr]:
         """(act(z), act′(z)); at a kink PyTorch's."""
-        z = bind("z", z)
+        z = self.named("z", z)
         like = Like(z)
         zero, one = like.float(0.0), like.float(1.0)
         if act == "identity":
@@ -108,7 +110,7 @@ class Activations:
             inside = tirx.And(z > zero, z < like.float(6.0))
             return self.activation(act, z), tirx.Select(inside, one, zero)
         if act == "hardswish":
-            gate = bind("gate", _gate(z, like))
+            gate = self.named("gate", _gate(z, like, self.named))
             slope = z * like.float(1 / 3) + like.float(0.5)
             bounded = tirx.Select(z > like.float(3.0), one, slope)
             return z * gate, tirx.Select(z < like.float(-3.0), zero, bounded)
@@ -120,24 +122,24 @@ class Activations:
 
     def _normal(self, z: Expr, like: Like) -> tuple[Expr, Expr]:
         """(Φ(z), φ(z)), the distribution and the density of normal numbers: Φ(z) = (1 + erf(z / √2)) / 2."""
-        x = bind("x", z * like.float(math.sqrt(0.5)))
-        x = bind("x", tirx.Select(x > like.float(_ERF_IS_ONE), like.float(_ERF_IS_ONE), x))
-        x = bind("x", tirx.Select(x < like.float(-_ERF_IS_ONE), like.float(-_ERF_IS_ONE), x))
-        square = bind("square", x * x)
-        erf = bind("erf", self.quotient(x * polynomial(_ERF_ABOVE, square, like), polynomial(_ERF_BELOW, square, like)))
+        x = self.named("x", z * like.float(math.sqrt(0.5)))
+        x = self.named("x", tirx.Select(x > like.float(_ERF_IS_ONE), like.float(_ERF_IS_ONE), x))
+        x = self.named("x", tirx.Select(x < like.float(-_ERF_IS_ONE), like.float(-_ERF_IS_ONE), x))
+        square = self.named("square", x * x)
+        erf = self.named("erf", self.quotient(x * polynomial(_ERF_ABOVE, square, like), polynomial(_ERF_BELOW, square, like)))
         density = self.exp_of_negative(z * z * like.float(-0.5), like) * like.float(1 / math.sqrt(2 * math.pi))
-        return bind("normal", like.float(0.5) + like.float(0.5) * erf), bind("density", density)
+        return self.named("normal", like.float(0.5) + like.float(0.5) * erf), self.named("density", density)
 
     def _sigmoid(self, z: Expr, like: Like) -> tuple[Expr, Expr]:
         """(σ(z), 1 − σ(z))"""
         bits = tirx.reinterpret(like.of("uint32"), z) | like.integer("uint32", _SIGN_BIT)
-        small = bind("small", self.exp_of_negative(tirx.reinterpret(like.of("float32"), bits), like))
-        large = bind("large", self.quotient(like.float(1.0), like.float(1.0) + small))
-        small = bind("small", small * large)
+        small = self.named("small", self.exp_of_negative(tirx.reinterpret(like.of("float32"), bits), like))
+        large = self.named("large", self.quotient(like.float(1.0), like.float(1.0) + small))
+        small = self.named("small", small * large)
         is_negative = z < like.float(0.0)
         return (
-            bind("sigmoid", tirx.Select(is_negative, small, large)),
-            bind("rest", tirx.Select(is_negative, large, small)),
+            self.named("sigmoid", tirx.Select(is_negative, small, large)),
+            self.named("rest", tirx.Select(is_negative, large, small)),
         )
 
 
@@ -156,7 +158,7 @@ def _at_most(z: Expr, bound: float, like: Like) -> Expr:
     return tirx.Select(z > like.float(bound), like.float(bound), z)
 
 
-def _gate(z: Expr, like: Like) -> Expr:
+def _gate(z: Expr, like: Like, named: Callable[[str, Expr], Expr]) -> Expr:
     """(z + 3) / 6, between 0 and 1."""
-    gate = bind("gate", z * like.float(1 / 6) + like.float(0.5))
-    return _at_most(bind("gate", _at_least(gate, 0.0, like)), 1.0, like)
+    gate = named("gate", z * like.float(1 / 6) + like.float(0.5))
+    return _at_most(named("gate", _at_least(gate, 0.0, like)), 1.0, like)

@@ -28,9 +28,9 @@ from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, Cut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
 from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, add_rows, give_norm
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
-from dwconv.schedules.cuda.emit.activations import activation, with_derivative
+from dwconv.schedules.cuda.emit.activations import activation, kept, with_derivative
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, zero
-from dwconv.schedules.emit import BATCH, Expr, all_of, bind, kernel, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, kernel, store, when
 
 OF_NORM1 = (*NORMALISED, MEAN)
 OF_NORM2 = (*NORMALISED, *BEFORE_NORM[1:])
@@ -130,7 +130,7 @@ class Backward:
     def _d2(self, factors: Factors, dz: Expr, y: Expr, lane: int) -> Expr:
         """The gradient of what the second norm gives."""
         _, slope = with_derivative(self.cut.block.act2, factors.normalised(y, lane))
-        return bind("d", dz * slope)
+        return kept("d", dz * slope)
 
     def before_norm1(self, channel: Expr) -> Callable[[Sequence[Expr], int], Expr]:
         """What makes dx of d1 and x."""

@@ -15,9 +15,9 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.problems.block import Norm
-from dwconv.schedules.cuda.emit.activations import inverse_root, quotient
+from dwconv.schedules.cuda.emit.activations import inverse_root, kept, quotient
 from dwconv.schedules.cuda.emit.words import Registers, argument, span
-from dwconv.schedules.emit import Expr, bind, store
+from dwconv.schedules.emit import Expr, store
 
 SCALE, SHIFT, MEAN, SLOPE, OFFSET = "scale", "shift", "mean", "slope", "offset"
 NORMALISED = (SCALE, SHIFT)
@@ -41,7 +41,7 @@ class NormTensors:
     """Of the vectors of channels in which threads load them."""
 
     def inverse_deviation(self, variance: Expr) -> Expr:
-        return bind("inverse", inverse_root(variance + tirx.FloatImm("float32", self.norm.eps)))
+        return kept("inverse", inverse_root(variance + tirx.FloatImm("float32", self.norm.eps)))
 
     def factors(self, wanted: Sequence[str], channel: Expr, pixels: Expr) -> Factors:
         """Those ``wanted``, for the vector from ``channel`` on; ``pixels``: of a channel, in float32."""
@@ -59,12 +59,12 @@ class NormTensors:
         made: dict[str, Expr] = {MEAN: given.get("mean")}
         if SCALE in wanted:
             inverse = self.inverse_deviation(given["var"])
-            made[SCALE] = scale = bind("scale", given["gamma"] * inverse)
+            made[SCALE] = scale = kept("scale", given["gamma"] * inverse)
             if SHIFT in wanted:
                 made[SHIFT] = given["beta"] - given["mean"] * scale
             if SLOPE in wanted:
-                share = bind("share", quotient(scale, pixels))
-                made[SLOPE] = slope = bind("slope", tirx.FloatImm("float32", 0.0) - share * given["dgamma"] * inverse)
+                share = kept("share", quotient(scale, pixels))
+                made[SLOPE] = slope = kept("slope", tirx.FloatImm("float32", 0.0) - share * given["dgamma"] * inverse)
                 made[OFFSET] = tirx.FloatImm("float32", 0.0) - share * given["dbeta"] - slope * given["mean"]
         return [(row, made[row]) for row in wanted]
 

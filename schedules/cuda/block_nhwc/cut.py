@@ -26,11 +26,11 @@ NORM_ROWS = 2
 TABLE_ROWS = 4
 """Numbers of a norm, for each channel, that pixels are multiplied with."""
 
-MOST_SHARES = 32
+ADDING_LANES, MOST_SHARES = 8, 64
+"""Channels of a block of threads that adds parts up, a sector of memory; and threads that share the parts of each."""
 
 
 def adding_shares(parts: int) -> int:
-    """Threads that share the parts of a channel, where they are added up."""
     return max(1, min(MOST_SHARES, parts // 4))
 
 

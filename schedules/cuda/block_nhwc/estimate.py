@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from dwconv.problems.target import CudaTarget
-from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut, TileAxis, adding_shares
+from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, AHEAD, Cut, TileAxis, adding_shares
 from dwconv.schedules.cuda.block_nhwc.thread_work import (
     APPLIED,
     DIFFERENTIATED,
@@ -22,7 +22,7 @@ from dwconv.schedules.cuda.block_nhwc.thread_work import (
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, WARP
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
-from dwconv.schedules.cuda.gpu.split_sum import ADDED_AT_A_TIME, ADDING_LANES, ADDING_REGISTERS
+from dwconv.schedules.cuda.gpu.split_sum import ADDED_AT_A_TIME, ADDING_REGISTERS
 
 PIXEL_REGISTERS = 56
 """Of a thread that goes from pixel to pixel, about."""
@@ -100,7 +100,7 @@ def _of_parts(cut: Cut, target: CudaTarget, *, parts: int, rows: int, read: int)
         shared_bytes=0,
         instructions=warps * (START + OF_ROW * each),
         fma=0.0,
-        lines=warps * each,
+        lines=warps * each * WARP / ADDING_LANES,
         bank_turns=0.0,
         dram_bytes=0.0,
         cache_bytes=size,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.block_nhwc.cut import Cut
+from dwconv.schedules.cuda.block_nhwc.cut import Cut, TileAxis, axes_of
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
-from dwconv.schedules.cuda.block_nhwc.thread_work import instructions_of_tile, registers_of
+from dwconv.schedules.cuda.block_nhwc.thread_work import registers_of
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, SYSTEM_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
@@ -19,64 +19,100 @@ from dwconv.schedules.space import Value
 
 BLOCK_SIZES = range(64, 385)
 """Threads of the convolution's block."""
+PATCH_BYTES = 48 << 10
+"""Several blocks fit on an SM, so that some compute while others wait for memory."""
+MOST_OWN = 16
+"""Results of a thread in a channel."""
 PIXEL_THREADS = 256
 SPARE_REGISTERS = 12
 """Beyond what a thread needs at least."""
 WAVES = 2
 """Blocks of threads over those that run at a time: the more there are, the more evenly they end, and the more partial
 sums there are."""
-TRIED = 200
+TRIED = 16
+"""Tiles for each vector of channels, those that read the fewest pixels again."""
 
 
 def preferred(
     workload: Workload, target: CudaTarget, knobs: Mapping[str, Sequence[Value]], is_legal: Callable[[Cut], bool]
 ) -> dict[str, Value]:
     """Empty if no usual block is legal."""
-    found = sorted(_blocks(workload, target, knobs), key=_instructions)[:TRIED]
-    legal = [cut for cut in found if is_legal(cut)]
-    best = min(legal, key=lambda cut: total_us(block_works(cut, target), target), default=None)
+    found = [
+        cut
+        for vector_c, threads_c in itertools.product(_numbers(knobs["vector_c"]), _numbers(knobs["threads_c"]))
+        if 4 * vector_c * threads_c >= min(LINE_BYTES, 4 * workload.channels)
+        for rows, columns in _tiles(workload, knobs, vector_c=vector_c, threads_c=threads_c)
+        if (cut := _with_parts(workload, target, knobs, vector_c, threads_c, rows, columns)) and is_legal(cut)
+    ]
+    best = min(found, key=lambda cut: total_us(block_works(cut, target), target), default=None)
     return {} if best is None else {knob: getattr(best, knob) for knob in knobs}
 
 
-def _instructions(cut: Cut) -> float:
-    """Of the convolution, for each result wanted."""
-    tiles = cut.rows.tiles * cut.columns.tiles * cut.strips * cut.channel_blocks * cut.threads_c
-    wanted = cut.rows.axis.outputs * cut.columns.axis.outputs * cut.workload.channels
-    return instructions_of_tile(cut) * tiles / wanted
+def _tiles(
+    workload: Workload, knobs: Mapping[str, Sequence[Value]], *, vector_c: int, threads_c: int
+) -> list[tuple[TileAxis, TileAxis]]:
+    """Tiles of a block of threads of usual size: those that have little to read and to compute again."""
+    axes = axes_of(workload)
+    cuts = {}
+    for name, axis in (("h", axes.rows), ("w", axes.columns)):
+        every = itertools.product(_numbers(knobs[f"tile_{name}"]), _numbers(knobs[f"threads_{name}"]))
+        both = [TileAxis(axis=axis, tile=tile, threads=threads) for tile, threads in every]
+        cuts[name] = [(_again(cut), cut) for cut in both]
+    found = []
+    for (again_h, rows), (again_w, columns) in itertools.product(cuts["h"], cuts["w"]):
+        threads = threads_c * rows.threads * columns.threads
+        patch = 4 * rows.spanned[1] * columns.spanned[1] * vector_c * threads_c
+        if threads in BLOCK_SIZES and patch <= PATCH_BYTES and rows.tile * columns.tile <= MOST_OWN:
+            found.append((again_h * again_w, rows, columns))
+    found.sort(key=lambda each: each[0])
+    return [(rows, columns) for _, rows, columns in found[:TRIED]]
 
 
-def _blocks(workload: Workload, target: CudaTarget, knobs: Mapping[str, Sequence[Value]]) -> Iterator[Cut]:
-    """Usual blocks of threads, each with as many of them on an SM as fit, and parts for all SMs."""
-    names = ("vector_c", "threads_c", "tile_h", "tile_w", "threads_h", "threads_w")
-    line = min(LINE_BYTES, 4 * workload.channels)
-    for chosen in itertools.product(*(knobs[name] for name in names)):
-        values = dict(zip(names, chosen, strict=True))
-        threads = values["threads_c"] * values["threads_h"] * values["threads_w"]
-        if threads not in BLOCK_SIZES or 4 * values["threads_c"] * values["vector_c"] < line:
-            continue
-        threads_p = _nearest(knobs["threads_p"], PIXEL_THREADS / values["threads_c"])
-        cut = Cut(workload=workload, threads_p=threads_p, parts=1, split=1, blocks_per_sm=1, **values)
-        held = [count for count in knobs["blocks_per_sm"] if _holds(cut, target, int(count))]
-        if not held:
-            continue
-        per_sm = max(held)
-        resident = target.sms * per_sm
-        pixel_blocks = target.sms * (target.threads_per_sm // 2 // cut.pixel_threads)
-        yield dataclasses.replace(
-            cut,
-            blocks_per_sm=per_sm,
-            parts=_nearest(knobs["parts"], WAVES * pixel_blocks / cut.channel_blocks),
-            split=_nearest(knobs["split"], WAVES * resident / (cut.channel_blocks * cut.columns.tiles)),
-        )
+def _again(cut: TileAxis) -> float:
+    """Inputs read over those that there are, and results computed over those wanted."""
+    return cut.tiles * (cut.spanned[1] / cut.axis.inputs + cut.block / cut.axis.outputs)
+
+
+def _with_parts(
+    workload: Workload,
+    target: CudaTarget,
+    knobs: Mapping[str, Sequence[Value]],
+    vector_c: int,
+    threads_c: int,
+    rows: TileAxis,
+    columns: TileAxis,
+) -> Cut | None:
+    """As many blocks on an SM as fit, and parts for all SMs; None if none fits."""
+    cut = Cut(
+        workload=workload, vector_c=vector_c, threads_c=threads_c, tile_h=rows.tile, threads_h=rows.threads,
+        tile_w=columns.tile, threads_w=columns.threads, parts=1, split=1, blocks_per_sm=1,
+        threads_p=_nearest(knobs["threads_p"], PIXEL_THREADS / threads_c),
+    )  # fmt: skip
+    held = next((count for count in reversed(_numbers(knobs["blocks_per_sm"])) if _holds(cut, target, count)), None)
+    if held is None:
+        return None
+    pixel_blocks = target.sms * (target.threads_per_sm // 2 // cut.pixel_threads)
+    return dataclasses.replace(
+        cut,
+        blocks_per_sm=held,
+        parts=_nearest(knobs["parts"], WAVES * pixel_blocks / cut.channel_blocks),
+        split=_nearest(knobs["split"], WAVES * target.sms * held / (cut.channel_blocks * cut.columns.tiles)),
+    )
 
 
 def _holds(cut: Cut, target: CudaTarget, blocks: int) -> bool:
     shared = blocks * (cut.shared_bytes + SYSTEM_SHARED_BYTES) <= target.shared_bytes_per_sm
-    registers = registers_left(target, threads=cut.tile_threads, blocks=blocks)
     fits = blocks * cut.tile_threads <= target.threads_per_sm and blocks <= target.blocks_per_sm
-    return shared and fits and registers_of(cut) + SPARE_REGISTERS <= registers
+    if not (shared and fits):
+        return False
+    left = registers_left(target, threads=cut.tile_threads, blocks=blocks)
+    return registers_of(cut) + SPARE_REGISTERS <= left
 
 
 def _nearest(values: Sequence[Value], wanted: float) -> int:
     """In proportion."""
-    return min((int(value) for value in values), key=lambda value: abs(math.log2(value / max(wanted, 1e-9))))
+    return min(_numbers(values), key=lambda value: abs(math.log2(value / max(wanted, 1e-9))))
+
+
+def _numbers(values: Sequence[Value]) -> list[int]:
+    return [int(value) for value in values]

@@ -17,11 +17,10 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import NormTensors
-from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, adding_shares
-from dwconv.schedules.cuda.emit.activations import quotient
+from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, adding_shares
+from dwconv.schedules.cuda.emit.activations import kept, quotient
 from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, span, threads
-from dwconv.schedules.cuda.gpu.split_sum import ADDING_LANES
 from dwconv.schedules.emit import Expr, all_of, bind, serial, store, when
 
 FIRST, SECOND, COUNT, PIVOT = range(MOMENT_ROWS)
@@ -91,7 +90,7 @@ class Moments:
 
     def add(self, values: Sequence[Expr]) -> None:
         for lane, value in enumerate(values):
-            off = bind("off", value - self.pivot[lane])
+            off = kept("off", value - self.pivot[lane])
             self.sums[FIRST, lane] = self.sums[FIRST, lane] + off
             self.sums[SECOND, lane] = self.sums[SECOND, lane] + off * off
         self.count[0] = self.count[0] + 1
@@ -105,10 +104,10 @@ class Moments:
         barrier()
         pivots = Registers("common", self.lanes)
         pivots.put(0, common[own], lanes=self.lanes)
-        count = bind("pixels", tirx.Cast("float32", self.count[0]))
+        count = kept("pixels", tirx.Cast("float32", self.count[0]))
         for lane in range(self.lanes):
-            apart = bind("apart", self.pivot[lane] - pivots[lane])
-            first, moved = bind("first", self.sums[FIRST, lane]), bind("moved", count * apart)
+            apart = kept("apart", self.pivot[lane] - pivots[lane])
+            first, moved = kept("first", self.sums[FIRST, lane]), kept("moved", count * apart)
             self.sums[FIRST, lane] = first + moved
             self.sums[SECOND, lane] = self.sums[SECOND, lane] + apart * (first + first + moved)
             self.sums[COUNT, lane] = count
@@ -127,16 +126,16 @@ def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: 
 
     def terms(part: Expr, channel: Expr) -> list[Expr]:
         first, second, count, pivot = (partial.memory[partial.at(part, row, channel)] for row in range(MOMENT_ROWS))
-        apart = bind("apart", pivot - partial.memory[partial.at(0, PIVOT, channel)])
-        first, moved = bind("first", first), bind("moved", bind("count", count) * apart)
+        apart = kept("apart", pivot - partial.memory[partial.at(0, PIVOT, channel)])
+        first, moved = kept("first", first), kept("moved", kept("count", count) * apart)
         return [first + moved, second + apart * (first + first + moved)]
 
     def give(channel: Expr, totals: Registers, row: Expr) -> None:
-        share = bind("share", quotient(tirx.FloatImm("float32", 1.0), pixels))
-        off = bind("off", totals[0] * share)
+        share = kept("share", quotient(tirx.FloatImm("float32", 1.0), pixels))
+        off = kept("off", totals[0] * share)
         store(norm.named["mean"], partial.memory[partial.at(0, PIVOT, channel)] + off, channel)
         # Rounding may leave less than nothing; NaN stays.
-        variance = bind("variance", (totals[1] - totals[0] * off) * share)
+        variance = kept("variance", (totals[1] - totals[0] * off) * share)
         nothing = tirx.FloatImm("float32", 0.0)
         store(norm.named["var"], tirx.Select(variance < nothing, nothing, variance), channel)
 
@@ -150,7 +149,7 @@ def add_rows(partial: Partial, *, parts: int, give: Callable[[Expr, Expr, Expr],
         return [partial.memory[partial.at(part, row, channel)]]
 
     def of_row(channel: Expr, totals: Registers, row: Expr) -> None:
-        give(row, channel, bind("total", totals[0]))
+        give(row, channel, kept("total", totals[0]))
 
     _add_parts(partial.channels, parts, rows=partial.rows, sums=1, terms=term, give=of_row)
 

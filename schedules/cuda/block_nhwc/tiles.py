@@ -246,9 +246,7 @@ class SharedMemory:
                 held.values.put((number, 0), value, lanes=lanes)
             return item
 
-        made_of = prepare()
-
-        def keep_made(held: Staged, item: Expr) -> None:
+        def put(held: Staged, item: Expr) -> None:
             made = Registers("made", lanes)
             if (is_there := there(held.pixel)) is not True:
                 made.clear()  # the padding is around what the norm and the activation make
@@ -259,6 +257,7 @@ class SharedMemory:
             store(self.patch, made.vector(0, lanes), at)
 
         with when(place.has_channels):
+            made_of = prepare()
             in_turns(
                 cut.patch_pixels,
                 thread=place.strip,
@@ -268,7 +267,7 @@ class SharedMemory:
                     values=Registers("staged", len(images), lanes), pixel=Registers("pixel", 2, dtype="int32")
                 ),
                 fetch=fetch,
-                keep=keep_made,
+                keep=put,
             )
 
     # -- what a thread reads of it ---------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tvm import tirx
 
 from dwconv.schedules.activations import Activations, Like
+from dwconv.schedules.cuda.emit.words import keep
 from dwconv.schedules.emit import Expr
 
 
@@ -20,10 +21,15 @@ def inverse_root(value: Expr) -> Expr:
     return tirx.call_pure_extern("float32", "rsqrtf", value)
 
 
+def kept(name: str, value: Expr) -> Expr:
+    """A number in float32 that is computed once."""
+    return keep(name, value, dtype="float32")
+
+
 def _exp_of_negative(x: Expr, like: Like) -> Expr:
     return tirx.call_pure_extern("float32", "expf", x)
 
 
-_ON_CUDA = Activations(exp_of_negative=_exp_of_negative, quotient=quotient)
+_ON_CUDA = Activations(exp_of_negative=_exp_of_negative, quotient=quotient, named=kept)
 activation = _ON_CUDA.activation
 with_derivative = _ON_CUDA.with_derivative

@@ -139,11 +139,11 @@ class Registers:
         return index
 
 
-def keep(name: str, value: Expr) -> Expr:
+def keep(name: str, value: Expr, *, dtype: str = "int32") -> Expr:
     """Names a value for good. What is only bound TVM writes out again at every use, which takes it long here."""
     if isinstance(value, int):
         return value
-    kept = Registers(name, 1, dtype="int32")
+    kept = Registers(name, 1, dtype=dtype)
     kept[0] = value
     return bind(name, kept[0])
 
