@@ -19,6 +19,8 @@ from dwconv.schedules.taps import Axes, Axis
 
 AHEAD = 4
 """Vectors of an image that a thread has on their way at a time."""
+STAGED_AHEAD = 8
+"""The same where a thread stages a patch, before it needs its registers for sums."""
 MOMENT_ROWS = 4
 """Of the moments of a part: two sums, the number of pixels, and the pivot."""
 NORM_ROWS = 2
@@ -209,6 +211,16 @@ class Cut:
     @property
     def patch_pixels(self) -> int:
         return self.rows.spanned[1] * self.columns.spanned[1]
+
+    @property
+    def images_staged(self) -> int:
+        """Images of which the patch is made."""
+        return 1 if self.is_forward or not self.block.norm2 else 2
+
+    @property
+    def staged_ahead(self) -> int:
+        """Pixels of a patch that a thread has on their way at a time."""
+        return STAGED_AHEAD // self.images_staged
 
     @property
     def patch_words(self) -> int:

@@ -12,7 +12,6 @@ from dwconv.schedules.cuda.block_nhwc.thread_work import (
     DIFFERENTIATED,
     START,
     fma_of_tile,
-    images_staged,
     instructions_of_sums,
     instructions_of_tile,
     registers_of,
@@ -51,7 +50,7 @@ def _backward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
     if cut.block.norm2:
         yield _of_pixels(cut, target, pixels=y, read=2, written=0, each=5 + DIFFERENTIATED[cut.block.act2])
         yield _of_parts(cut, target, parts=cut.parts, rows=cut.pixel_rows, read=1)
-    yield _of_tiles(cut, target, read=y * images_staged(cut), written=x)
+    yield _of_tiles(cut, target, read=y * cut.images_staged, written=x)
     yield _of_parts(cut, target, parts=cut.tile_parts, rows=cut.tile_rows, read=1)
     if cut.block.norm1:
         yield _of_pixels(cut, target, pixels=x, read=2, written=1, each=2)
@@ -113,7 +112,7 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     """The convolution, which reads and writes so many pixels at least."""
     warps = -(-cut.tile_threads // WARP)
     items = math.ceil(cut.workload.batch * cut.rows.tiles / cut.split)
-    images, lanes = images_staged(cut), cut.vector_c
+    images, lanes = cut.images_staged, cut.vector_c
     of_pixel = 4.0 * cut.workload.channels
     own = cut.tile_h * cut.tile_w
     x = 0 if cut.is_forward else written  # of which a thread reads its own tile
@@ -123,7 +122,7 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     allowed = registers_left(target, threads=cut.tile_threads, blocks=cut.blocks_per_sm)
     needed = -(-registers_of(cut) // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT
     instructions = items * instructions_of_tile(cut) + instructions_of_sums(cut)
-    ahead = min(AHEAD, math.ceil(staged_vectors(cut))) * images + (0 if cut.is_forward else own)
+    ahead = min(cut.staged_ahead, math.ceil(staged_vectors(cut))) * images + (0 if cut.is_forward else own)
     return BlockWork(
         blocks=cut.tile_blocks,
         threads=cut.tile_threads,
@@ -137,7 +136,7 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
         again_bytes=of_pixel * max(0.0, staged - read),
         cache_bytes=of_pixel * (staged + written + x) * _padded_channels(cut) + partial,
         bytes_in_flight=4.0 * cut.tile_threads * lanes * ahead,
-        waits=items * math.ceil(staged_vectors(cut) / AHEAD),
+        waits=items * math.ceil(staged_vectors(cut) / cut.staged_ahead),
     )
 
 

@@ -14,7 +14,7 @@ from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut
 from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial
-from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, keep, span, threads
+from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, in_register, span, threads
 from dwconv.schedules.emit import Expr, all_of, divided, least, serial, store, when
 
 HELD_THREADS = 1024
@@ -52,13 +52,13 @@ class PixelPlace:
         """Loops over the thread's pixels: ``AHEAD`` of them at a time, then one by one."""
         across = self.cut.threads_p
         together = across * AHEAD
-        whole = keep("whole", tirx.truncdiv(self.stop - self.first, together))
+        whole = in_register("whole", tirx.truncdiv(self.stop - self.first, together))
         for turn in serial("turn", whole):
-            start = keep("start", self.first + turn * together + self.mate)
+            start = in_register("start", self.first + turn * together + self.mate)
             yield [start + number * across for number in range(AHEAD)]
-        rest = keep("rest", self.first + whole * together)
+        rest = in_register("rest", self.first + whole * together)
         for turn in serial("turn", tirx.truncdiv(self.stop - rest + (across - 1), across)):
-            pixel = keep("pixel", rest + turn * across + self.mate)
+            pixel = in_register("pixel", rest + turn * across + self.mate)
             with when(pixel < self.stop):
                 yield [pixel]
 
@@ -80,17 +80,17 @@ def pixel_places(cut: Cut, pixels: Expr) -> Iterator[PixelPlace]:
             for x in threads("lane", cut.threads_c):
                 with blocks_per_sm(max(1, HELD_THREADS // cut.pixel_threads)):
                     part, channels = divided(block, cut.channel_blocks)
-                    all_pixels = keep("pixels", pixels)
-                    each = keep("each", tirx.truncdiv(all_pixels + (cut.parts - 1), cut.parts))
-                    first = keep("first", least(part * each, all_pixels))
+                    all_pixels = in_register("pixels", pixels)
+                    each = in_register("each", tirx.truncdiv(all_pixels + (cut.parts - 1), cut.parts))
+                    first = in_register("first", least(part * each, all_pixels))
                     yield PixelPlace(
                         cut=cut,
                         part=part,
                         mate=y,
                         thread_c=x,
-                        vector=keep("vector", channels * cut.threads_c + x),
+                        vector=in_register("vector", channels * cut.threads_c + x),
                         first=first,
-                        stop=keep("stop", least(first + each, all_pixels)),
+                        stop=in_register("stop", least(first + each, all_pixels)),
                     )
 
 

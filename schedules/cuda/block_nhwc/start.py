@@ -19,7 +19,7 @@ from dwconv.schedules.space import Value
 
 BLOCK_SIZES = range(64, 385)
 """Threads of the convolution's block."""
-PATCH_BYTES = 48 << 10
+PATCH_BYTES = 40 << 10
 """Several blocks fit on an SM, so that some compute while others wait for memory."""
 MOST_OWN = 16
 """Results of a thread in a channel."""
@@ -29,7 +29,7 @@ SPARE_REGISTERS = 12
 WAVES = 2
 """Blocks of threads over those that run at a time: the more there are, the more evenly they end, and the more partial
 sums there are."""
-TRIED = 16
+TRIED = 48
 """Tiles for each vector of channels, those that read the fewest pixels again."""
 
 

@@ -21,7 +21,7 @@ from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, addi
 from dwconv.schedules.cuda.emit.activations import kept, quotient
 from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, span, threads
-from dwconv.schedules.emit import Expr, all_of, bind, serial, store, when
+from dwconv.schedules.emit import Expr, all_of, serial, store, when
 
 FIRST, SECOND, COUNT, PIVOT = range(MOMENT_ROWS)
 """Of moments: Σ (v − pivot), Σ (v − pivot)², how many, and the pivot."""
@@ -177,7 +177,7 @@ def _add_parts(
         for block in blocks("block", -(-channels // ADDING_LANES)):
             for share in threads("share", shares, axis="y"):
                 for lane in threads("lane", ADDING_LANES):
-                    channel = bind("channel", block * ADDING_LANES + lane)
+                    channel = block * ADDING_LANES + lane
                     totals = Registers("total", sums)
                     totals.clear()
                     with when(True if channels % ADDING_LANES == 0 else channel < channels):

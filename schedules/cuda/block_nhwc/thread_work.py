@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from dwconv.problems.block import Activation
-from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut
+from dwconv.schedules.cuda.block_nhwc.cut import STAGED_AHEAD, Cut
 
 APPLIED: dict[Activation, int] = {"identity": 0, "relu": 1, "relu6": 2, "hardswish": 3, "silu": 15, "gelu": 25}
 """Instructions of an activation, about; and, the next, of the activation and its derivative."""
@@ -19,23 +19,17 @@ START, STAGED = 60, 16
 def registers_of(cut: Cut) -> int:
     """About how many a thread needs at least: for its tile, or for what it stages."""
     row = len(cut.columns.reads) + cut.columns.axis.taps
-    images = images_staged(cut)
     if cut.is_forward:
         own = cut.tile_h * cut.tile_w
         kept = 4 if cut.block.norm2 else 0
-        return cut.vector_c * (kept + max(own + row, AHEAD * images + 2)) + OTHER_REGISTERS
+        return cut.vector_c * (kept + max(own + row, STAGED_AHEAD + 2)) + OTHER_REGISTERS
     own = cut.tile_h * cut.tile_w
-    return cut.vector_c * (cut.tile_rows + own + max(2 * own + row, AHEAD * images + 4)) + OTHER_REGISTERS
-
-
-def images_staged(cut: Cut) -> int:
-    """Images of which the patch is made."""
-    return 1 if cut.is_forward or not cut.block.norm2 else 2
+    return cut.vector_c * (cut.tile_rows + own + max(2 * own + row, STAGED_AHEAD + 4)) + OTHER_REGISTERS
 
 
 def code_size(cut: Cut) -> int:
     """Instructions in straight code, about."""
-    return int(fma_of_tile(cut) + shared_loads(cut)) + AHEAD * int(_instructions_staged(cut))
+    return int(fma_of_tile(cut) + shared_loads(cut)) + cut.staged_ahead * int(_instructions_staged(cut))
 
 
 def fma_of_tile(cut: Cut) -> int:
@@ -55,7 +49,7 @@ def staged_vectors(cut: Cut) -> float:
 
 def _instructions_staged(cut: Cut) -> float:
     """Of a vector."""
-    images, block = images_staged(cut), cut.block
+    images, block = cut.images_staged, cut.block
     if cut.is_forward:
         each = APPLIED[block.act1] + (1 if block.norm1 else 0)
     else:

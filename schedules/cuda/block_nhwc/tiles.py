@@ -18,14 +18,14 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import Factors, Table
-from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, TABLE_ROWS, Cut, TileAxis
+from dwconv.schedules.cuda.block_nhwc.cut import TABLE_ROWS, Cut, TileAxis
 from dwconv.schedules.cuda.block_nhwc.sums import Mates
 from dwconv.schedules.cuda.emit.in_turns import in_turns
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     blocks,
     blocks_per_sm,
-    keep,
+    in_register,
     shared,
     span,
     threads,
@@ -106,24 +106,24 @@ class TilePlace:
         """A loop over those of the block's part."""
         cut, rows, columns = self.cut, self.cut.rows, self.cut.columns
         (thread_h, thread_w), down = self.thread, self.cut.rows.tiles
-        all_tiles = keep("tiles", n * down)
-        each = keep("each", tirx.truncdiv(all_tiles + (cut.split - 1), cut.split))
-        start = keep("start", least(self.share * each, all_tiles))
-        own_left = keep("left", self.block_w * columns.block + thread_w * cut.tile_w)
-        patch_left = keep("patch_left", self.block_w * columns.block_step + columns.spanned[0])
-        for turn in serial("turn", keep("turns", least(each, all_tiles - start))):
-            number = keep("number", start + turn)
-            image = keep("image", tirx.truncdiv(number, down)) if down > 1 else number
-            block_h = keep("block_h", number - image * down) if down > 1 else 0
-            top = keep("top", block_h * rows.block + thread_h * cut.tile_h)
+        all_tiles = in_register("tiles", n * down)
+        each = in_register("each", tirx.truncdiv(all_tiles + (cut.split - 1), cut.split))
+        start = in_register("start", least(self.share * each, all_tiles))
+        own_left = in_register("left", self.block_w * columns.block + thread_w * cut.tile_w)
+        patch_left = in_register("patch_left", self.block_w * columns.block_step + columns.spanned[0])
+        for turn in serial("turn", in_register("turns", least(each, all_tiles - start))):
+            number = in_register("number", start + turn)
+            image = in_register("image", tirx.truncdiv(number, down)) if down > 1 else number
+            block_h = in_register("block_h", number - image * down) if down > 1 else 0
+            top = in_register("top", block_h * rows.block + thread_h * cut.tile_h)
             yield Tile(
                 cut=cut,
                 patch=image * (rows.axis.inputs * columns.axis.inputs),
-                patch_top=keep("patch_top", block_h * rows.block_step + rows.spanned[0]),
+                patch_top=in_register("patch_top", block_h * rows.block_step + rows.spanned[0]),
                 patch_left=patch_left,
                 top=top,
                 left=own_left,
-                first=keep("result", (image * rows.axis.outputs + top) * columns.axis.outputs + own_left),
+                first=in_register("result", (image * rows.axis.outputs + top) * columns.axis.outputs + own_left),
                 vector=self.vector,
             )
 
@@ -143,7 +143,7 @@ def tile_places(cut: Cut) -> Iterator[TilePlace]:
                         block_c=block_c,
                         strip=y,
                         thread_c=x,
-                        vector=keep("vector", block_c * cut.threads_c + x),
+                        vector=in_register("vector", block_c * cut.threads_c + x),
                     )
 
 
@@ -178,7 +178,7 @@ class SharedMemory:
         pixel = thread_h * (cut.rows.step * cut.columns.spanned[1]) + thread_w * cut.columns.step
         return cls(
             place=place,
-            read_from=keep("read_from", pixel * cut.threads_c + place.thread_c),
+            read_from=in_register("read_from", pixel * cut.threads_c + place.thread_c),
             patch=part("patch", cut.patch_words),
             weights=part("weights", cut.weight_words),
             table=part("table", cut.table_words),
@@ -262,7 +262,7 @@ class SharedMemory:
                 cut.patch_pixels,
                 thread=place.strip,
                 threads=cut.strips,
-                most=AHEAD,
+                most=cut.staged_ahead,
                 value=lambda: Staged(
                     values=Registers("staged", len(images), lanes), pixel=Registers("pixel", 2, dtype="int32")
                 ),

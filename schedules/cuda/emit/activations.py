@@ -6,7 +6,7 @@ from __future__ import annotations
 from tvm import tirx
 
 from dwconv.schedules.activations import Activations, Like
-from dwconv.schedules.cuda.emit.words import keep
+from dwconv.schedules.cuda.emit.words import in_register
 from dwconv.schedules.emit import Expr
 
 
@@ -23,7 +23,7 @@ def inverse_root(value: Expr) -> Expr:
 
 def kept(name: str, value: Expr) -> Expr:
     """A number in float32 that is computed once."""
-    return keep(name, value, dtype="float32")
+    return in_register(name, value, dtype="float32")
 
 
 def _exp_of_negative(x: Expr, like: Like) -> Expr:
