@@ -26,7 +26,7 @@ from dwconv.schedules.cuda.block_nhwc.channels import (
 )
 from dwconv.schedules.cuda.block_nhwc.cut import NORM_ROWS, Cut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_terms
-from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, add_rows, give_norm
+from dwconv.schedules.cuda.block_nhwc.sums import DOT, TOTAL, Partial, combine_norm, combine_weights
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
 from dwconv.schedules.cuda.emit.activations import activation, kept, with_derivative
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier, zero
@@ -45,7 +45,8 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
         if backward.norm2:
             backward.sum_before_norm2(backward.norm2)
         backward.convolve()
-        backward.add_partial_sums()
+        partial = backward.partial_of(cut.tile_rows)
+        combine_weights(partial, backward.dw, backward.norm1, parts=cut.tile_parts, taps=cut.taps)
         if backward.norm1:
             map_pixels(cut, [backward.dx, backward.x], backward.dx, backward.pixels_of_x, backward.before_norm1)
     return s_tir.Schedule(builder.get())
@@ -101,14 +102,14 @@ class Backward:
         height, width = self.cut.workload.output_size
         return self.n * (height * width)
 
-    def _partial(self, rows: int) -> Partial:
+    def partial_of(self, rows: int) -> Partial:
         return Partial(memory=self.partial, rows=rows, channels=self.cut.workload.channels)
 
     # -- from pixel to pixel ---------------------------------------------------------------------------------------
 
     def sum_before_norm2(self, norm2: NormTensors) -> None:
         """Two kernels: the sums of all parts, dβ and dγ."""
-        cut, partial = self.cut, self._partial(NORM_ROWS)
+        cut, partial = self.cut, self.partial_of(NORM_ROWS)
 
         def prepare(channel: Expr) -> Callable[[Sequence[Expr], int], list[Expr]]:
             factors = norm2.factors((*NORMALISED, MEAN), channel, None)
@@ -121,11 +122,7 @@ class Backward:
             return terms
 
         sum_terms(cut, [self.dz, self.y], partial, self.pixels_of_y, prepare)
-        add_rows(
-            partial,
-            parts=cut.parts,
-            give=lambda row, channel, total: give_norm(norm2, row, channel, total, first=0),
-        )
+        combine_norm(partial, norm2, parts=cut.parts)
 
     def _d2(self, factors: Factors, dz: Expr, y: Expr, lane: int) -> Expr:
         """The gradient of what the second norm gives."""
@@ -181,22 +178,10 @@ class Backward:
                     thread.store(self.dx, sums)
             place.mates.add(sums)
             with when(all_of(True if cut.strips == 1 else place.strip == 0, place.has_channels)):
-                partial = self._partial(cut.tile_rows)
+                partial = self.partial_of(cut.tile_rows)
                 for row in range(cut.tile_rows):
                     value = sums.vector((row, 0), cut.vector_c)
                     partial.put(place.part, row, place.channel, value, lanes=cut.vector_c)
-
-    def add_partial_sums(self) -> None:
-        """A kernel of its own: dw, and dγ and dβ of the first norm."""
-        taps, norm1 = self.cut.taps, self.norm1
-
-        def give(row: Expr, channel: Expr, total: Expr) -> None:
-            with when(row < taps if self.cut.tile_rows > taps else True):
-                store(self.dw, total, channel * taps + row)
-            if norm1:
-                give_norm(norm1, row, channel, total, first=taps)
-
-        add_rows(self._partial(self.cut.tile_rows), parts=self.cut.tile_parts, give=give)
 
 
 class Thread:

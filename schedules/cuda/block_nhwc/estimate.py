@@ -49,7 +49,7 @@ def _backward(cut: Cut, target: CudaTarget) -> Iterator[BlockWork]:
     x, y = _pixels(cut)
     if cut.block.norm2:
         yield _of_pixels(cut, target, pixels=y, read=2, written=0, each=5 + DIFFERENTIATED[cut.block.act2])
-        yield _of_parts(cut, target, parts=cut.parts, rows=cut.pixel_rows, read=1)
+        yield _of_parts(cut, target, parts=cut.parts, rows=1, read=cut.pixel_rows)
     yield _of_tiles(cut, target, read=y * cut.images_staged, written=x)
     yield _of_parts(cut, target, parts=cut.tile_parts, rows=cut.tile_rows, read=1)
     if cut.block.norm1:

@@ -24,8 +24,10 @@ PATCH_BYTES = 40 << 10
 MOST_OWN = 16
 """Results of a thread in a channel."""
 PIXEL_THREADS = 256
-SPARE_REGISTERS = 12
+SPARE_REGISTERS = 8
 """Beyond what a thread needs at least."""
+LONELY = 0.2
+"""Longer by so much where a block is alone on an SM. A guess."""
 WAVES = 2
 """Blocks of threads over those that run at a time: the more there are, the more evenly they end, and the more partial
 sums there are."""
@@ -44,8 +46,13 @@ def preferred(
         for rows, columns in _tiles(workload, knobs, vector_c=vector_c, threads_c=threads_c)
         if (cut := _with_parts(workload, target, knobs, vector_c, threads_c, rows, columns)) and is_legal(cut)
     ]
-    best = min(found, key=lambda cut: total_us(block_works(cut, target), target), default=None)
+    best = min(found, key=lambda cut: _microseconds(cut, target), default=None)
     return {} if best is None else {knob: getattr(best, knob) for knob in knobs}
+
+
+def _microseconds(cut: Cut, target: CudaTarget) -> float:
+    """The estimated time; more where few blocks share an SM: while one waits for its patch, others have to compute."""
+    return total_us(block_works(cut, target), target) * (1 + LONELY / cut.blocks_per_sm)
 
 
 def _tiles(

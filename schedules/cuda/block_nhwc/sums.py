@@ -17,7 +17,7 @@ from typing import Any
 from tvm import tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import NormTensors
-from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, adding_shares
+from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, adding_shares
 from dwconv.schedules.cuda.emit.activations import kept, quotient
 from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
 from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, span, threads
@@ -25,7 +25,7 @@ from dwconv.schedules.emit import Expr, all_of, serial, store, when
 
 FIRST, SECOND, COUNT, PIVOT = range(MOMENT_ROWS)
 """Of moments: Σ (v − pivot), Σ (v − pivot)², how many, and the pivot."""
-TOTAL, DOT = range(2)
+TOTAL, DOT = range(NORM_ROWS)
 """Of the gradient d of what a norm gives: Σ d, and Σ d · (v − mean)."""
 
 
@@ -142,23 +142,39 @@ def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: 
     _add_parts(partial.channels, parts, rows=1, sums=2, terms=lambda part, channel, row: terms(part, channel), give=give)
 
 
-def add_rows(partial: Partial, *, parts: int, give: Callable[[Expr, Expr, Expr], None]) -> None:
-    """A kernel of its own, which adds up each row of each channel, and gives (row, channel, sum)."""
+def combine_norm(partial: Partial, norm: NormTensors, *, parts: int) -> None:
+    """A kernel of its own: dβ and dγ of each channel."""
 
-    def term(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
+    def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
+        return [partial.memory[partial.at(part, each, channel)] for each in (TOTAL, DOT)]
+
+    def give(channel: Expr, totals: Registers, row: Expr) -> None:
+        _give_norm(norm, channel, TOTAL, totals[TOTAL])
+        _give_norm(norm, channel, DOT, totals[DOT])
+
+    _add_parts(partial.channels, parts, rows=1, sums=NORM_ROWS, terms=terms, give=give)
+
+
+def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, parts: int, taps: int) -> None:
+    """A kernel of its own: dw (C · taps), from the first rows, and dβ and dγ of each channel, from those that follow."""
+
+    def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
         return [partial.memory[partial.at(part, row, channel)]]
 
-    def of_row(channel: Expr, totals: Registers, row: Expr) -> None:
-        give(row, channel, kept("total", totals[0]))
+    def give(channel: Expr, totals: Registers, row: Expr) -> None:
+        with when(row < taps if norm else True):
+            store(dw, totals[0], channel * taps + row)
+        for number in (TOTAL, DOT) if norm else ():
+            with when(row == taps + number):
+                _give_norm(norm, channel, number, totals[0])
 
-    _add_parts(partial.channels, parts, rows=partial.rows, sums=1, terms=term, give=of_row)
+    _add_parts(partial.channels, parts, rows=partial.rows, sums=1, terms=terms, give=give)
 
 
-def give_norm(norm: NormTensors, row: Expr, channel: Expr, total: Expr, *, first: int) -> None:
-    """dβ and dγ, from the sums in the rows from ``first`` on."""
-    with when(row == first + TOTAL):
+def _give_norm(norm: NormTensors, channel: Expr, number: int, total: Expr) -> None:
+    if number == TOTAL:
         store(norm.named["dbeta"], total, channel)
-    with when(row == first + DOT):
+    else:
         store(norm.named["dgamma"], total * norm.inverse_deviation(norm.named["var"][channel]), channel)
 
 

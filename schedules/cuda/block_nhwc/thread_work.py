@@ -10,7 +10,7 @@ from dwconv.schedules.cuda.block_nhwc.cut import STAGED_AHEAD, Cut
 APPLIED: dict[Activation, int] = {"identity": 0, "relu": 1, "relu6": 2, "hardswish": 3, "silu": 15, "gelu": 25}
 """Instructions of an activation, about; and, the next, of the activation and its derivative."""
 DIFFERENTIATED: dict[Activation, int] = {"identity": 0, "relu": 2, "relu6": 5, "hardswish": 8, "silu": 18, "gelu": 30}
-OTHER_REGISTERS = 26
+OTHER_REGISTERS = 40
 """For addresses and counters."""
 START, STAGED = 60, 16
 """Instructions that find out where a thread is, and where what it stages lies."""
