@@ -11,6 +11,7 @@ from dwconv import settings
 BENCHMARKS = {
     "cpu": "tuned kernels against PyTorch's own op, over layers of well-known networks",
     "train": "training steps of four networks, converted and not, interleaved",
+    "blocks": "norm, activation, convolution, norm, activation in training, as one and one by one",
     "threads": "our kernels and PyTorch's, one after the other, against each alone",
     "cliffs": "awkward shapes against the nearest even one",
     "compile": "how long candidates for the CPU take to build",

@@ -82,14 +82,18 @@ def image_for(network: Network, *, contiguous: bool, device: str = "cpu") -> tor
 _FEW_IMAGES = 2
 
 
-def workloads_of(network: Network, *, contiguous: bool = False, autocast: str | None = None) -> list[Workload]:
-    """The passes of a network's depthwise layers, each once, and those with SiLU where it comes next. They are found
-    with few images on the CPU, since the batch and the device change nothing else."""
+def workloads_of(
+    network: Network, *, contiguous: bool = False, autocast: str | None = None, blocks: bool = False
+) -> list[Workload]:
+    """The passes of a network's depthwise layers, each once, those with SiLU where it comes next and, with ``blocks``,
+    those of the blocks around them. They are found with few images on the CPU, since the batch and the device change
+    nothing else."""
     image = image_for(dataclasses.replace(network, batch=_FEW_IMAGES), contiguous=contiguous)
     model = network.make().train()
     model.to(memory_format=memory_format_of(network, contiguous=contiguous))  # type: ignore[call-overload]
     with mixed_precision("cpu", autocast):
-        found = discover(model, image).counts()
+        discovered = discover(model, image)
+        found = (discovered.with_blocks(all_of_them=True) if blocks else discovered).counts()
     return [workload.with_batch(network.batch) for workload in found]
 
 

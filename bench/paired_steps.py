@@ -25,6 +25,7 @@ import torch
 from torch import nn
 
 import dwconv
+from bench.blocks import kept_bytes
 from bench.networks import (
     add_device_arguments,
     add_network_arguments,
@@ -56,6 +57,7 @@ def _race(argv: Sequence[str] | None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
     parser.add_argument("--compile", action="store_true", help="both models under torch.compile as well")
+    parser.add_argument("--blocks", action="store_true", help="a converted model with its blocks as one as well")
     parser.add_argument("--out", type=Path, required=True, help="write the figures there, as JSON")
     arguments = parser.parse_args(argv)
 
@@ -69,8 +71,10 @@ def _race(argv: Sequence[str] | None) -> int:
     plain.to(memory_format=memory_format_of(network, contiguous=arguments.contiguous))  # type: ignore[call-overload]
     converted = converted_copy(plain, image, autocast=arguments.autocast)
     raced = {"plain": plain, "converted": converted}
+    if arguments.blocks:
+        raced[WITH_BLOCKS] = converted_copy(plain, image, autocast=arguments.autocast, blocks=True)
     if arguments.compile:
-        raced |= {WITH_INDUCTOR[name]: _under_inductor(model) for name, model in raced.items()}
+        raced |= {under: _under_inductor(raced[name]) for name, under in WITH_INDUCTOR.items()}
     models = {**raced, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
@@ -82,6 +86,8 @@ def _race(argv: Sequence[str] | None) -> int:
         "threads": torch.get_num_threads(),
         "loss_difference": losses,
     }
+    if arguments.blocks:
+        figures["kept_bytes"] = {name: kept_bytes(raced[name], image) for name in ("plain", "converted", WITH_BLOCKS)}
     if arguments.profile:
         both = {name: steps[name] for name in ("plain", "converted")}
         figures["profile_ms"] = profiled = profiles(both, *made_up(image), count=STEPS)
@@ -94,16 +100,19 @@ def _race(argv: Sequence[str] | None) -> int:
 
 CLASSES = 2
 """Classes of the made-up labels: any model has as many."""
+WITH_BLOCKS = "blocks"
 WITH_INDUCTOR = {"plain": "plain + inductor", "converted": "converted + inductor"}
 """What the models are called under torch.compile."""
 
 
-def converted_copy(model: nn.Module, image: torch.Tensor, *, autocast: str | None = None) -> nn.Module:
+def converted_copy(
+    model: nn.Module, image: torch.Tensor, *, autocast: str | None = None, blocks: bool = False
+) -> nn.Module:
     """The model converted with an example, so that functional calls, and SiLU where it comes next, are seen. Nothing is
     raced: what there is to tune was tuned before."""
     copied = copy.deepcopy(model)
     with mixed_precision(image.device.type, autocast):
-        return dwconv.convert(copied, image, seconds=0)
+        return dwconv.convert(copied, image, seconds=0, blocks=blocks)
 
 
 def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
@@ -164,7 +173,7 @@ def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     """Medians in milliseconds, quartiles of the ratio of steps that were taken in turn, and the share of the time that
     other work took. If it took little in more than half of the turns, only those count. With models under
     torch.compile, ``compiled`` has their ratios over the plain model, and ``inductor`` that of the converted one over
-    the plain one, both compiled."""
+    the plain one, both compiled; with blocks, ``blocks`` has how many times as fast as each other they are."""
     turns = [dict(zip(laps, turn, strict=True)) for turn in zip(*laps.values(), strict=True)]
     calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
     kept = calm if 2 * len(calm) > len(turns) else turns
@@ -177,6 +186,9 @@ def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
     if compiled := [name for name in WITH_INDUCTOR.values() if name in laps]:
         figures["compiled"] = {name: _ratio(kept, name, over="plain") for name in compiled}
         figures["inductor"] = _ratio(kept, WITH_INDUCTOR["converted"], over=WITH_INDUCTOR["plain"])
+    if WITH_BLOCKS in laps:
+        others = [name for name in laps if name != WITH_BLOCKS]
+        figures["blocks"] = {name: _ratio(kept, WITH_BLOCKS, over=name) for name in others}
     return figures
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from bench.cpu import estimate, tuned
 from bench.models import NETWORKS, Network
 from bench.networks import add_device_arguments, add_network_arguments, image_for, network_from, workloads_of
-from bench.paired_steps import WITH_INDUCTOR, made_up, step_of
+from bench.paired_steps import WITH_BLOCKS, WITH_INDUCTOR, made_up, step_of
 from bench.results import add_log_argument, add_out_argument, write_results
 from bench.step_profile import table
 from dwconv import settings
@@ -63,6 +63,7 @@ def _train(argv: Sequence[str] | None) -> int:
     add_log_argument(parser)
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
     parser.add_argument("--compile", action="store_true", help="race both models under torch.compile as well")
+    parser.add_argument("--blocks", action="store_true", help="race a converted model with its blocks as one as well")
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
@@ -86,6 +87,8 @@ def _train(argv: Sequence[str] | None) -> int:
             )
             rows.append({"network": network.name, "goal": network.goal, "allocator": allocator, **figures})
             print(line(rows[-1]) if len(rows) > 1 else f"{head}\n{line(rows[-1])}", flush=True)
+            if arguments.blocks:
+                print(_line_of_blocks(rows[-1]), flush=True)
             if arguments.profile:
                 print(table(figures["profile_ms"]), flush=True)
     if arguments.dry_run:
@@ -107,7 +110,8 @@ def results_name(arguments: argparse.Namespace) -> str:
         words.append(re.sub(r"[^a-z0-9]+", "-", arguments.model.lower()))
     elif arguments.dims != "2":
         words.append(f"{arguments.dims}d")
-    words += ["compile"] * arguments.compile + [arguments.autocast] * bool(arguments.autocast)
+    words += ["compile"] * arguments.compile + ["blocks"] * arguments.blocks
+    words += [arguments.autocast] * bool(arguments.autocast)
     return "-".join([*words, "nchw" if arguments.contiguous else "nhwc"])
 
 
@@ -128,7 +132,9 @@ def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -
     if arguments.compile:
         race_s += COMPILING_S + (COMPILED_BESIDE + 2 * arguments.steps) * step_s
     races_s = len(allocators(arguments.device)) * race_s
-    workloads = workloads_of(network, contiguous=arguments.contiguous, autocast=arguments.autocast)
+    workloads = workloads_of(
+        network, contiguous=arguments.contiguous, autocast=arguments.autocast, blocks=arguments.blocks
+    )
     known = Database.usual(arguments.log)
     return estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=races_s)
 
@@ -139,7 +145,9 @@ def _tune_what_is_untuned(network: Network, target: Target, arguments: argparse.
     from dwconv.measure.runner import Workers
 
     known = Database.usual(arguments.log)
-    workloads = workloads_of(network, contiguous=arguments.contiguous, autocast=arguments.autocast)
+    workloads = workloads_of(
+        network, contiguous=arguments.contiguous, autocast=arguments.autocast, blocks=arguments.blocks
+    )
     untuned = [workload for workload in workloads if not known.records(workload, target.device)]
     if not untuned:
         return
@@ -161,7 +169,9 @@ def _praise(best: TuningRecord | None) -> str:
 
 def options_of(arguments: argparse.Namespace) -> list[str]:
     """The options of this command that a race gets too."""
-    options = [option for option in ("--contiguous", "--profile", "--compile") if getattr(arguments, option[2:])]
+    options = [
+        option for option in ("--contiguous", "--profile", "--compile", "--blocks") if getattr(arguments, option[2:])
+    ]
     if arguments.autocast:
         options += ["--autocast", arguments.autocast]
     return [*options, "--device", arguments.device]
@@ -231,6 +241,15 @@ def _compiled_line(row: dict[str, Any]) -> str:
         f"{median_ms[inductor]:10.1f} {median_ms[both]:9.1f} {row['ratio']['median']:12.2f} "
         f"{compiled[inductor]['median']:12.2f} {compiled[both]['median']:7.2f} {over_inductor['median']:22.2f} "
         f"{low:6.2f} to {high:.2f} {row['ratio']['at_most']:8.2f}"
+    )
+
+
+def _line_of_blocks(row: dict[str, Any]) -> str:
+    over = ", ".join(f"{ratio['median']:.2f} × {name}" for name, ratio in row["blocks"].items())
+    kept = row["kept_bytes"]
+    return (
+        f"{'':20} blocks as one {row['median_ms'][WITH_BLOCKS]:9.1f} ms: {over}; keeps "
+        f"{kept[WITH_BLOCKS] / 2**20:.0f} of {kept['plain'] / 2**20:.0f} MiB for the backward pass"
     )
 
 

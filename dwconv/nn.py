@@ -11,7 +11,10 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comme
 
 from dwconv.call.arguments import Arguments
 from dwconv.call.awaited import awaited
+from dwconv.call.awaited_block import Place, started
 from dwconv.call.functional import conv1d, conv2d, conv3d
+from dwconv.errors import InvalidWorkload
+from dwconv.problems.block import Activation, Block, Norm
 
 Size = int | tuple[int, ...]
 """A number, or one for each axis."""
@@ -107,3 +110,87 @@ class DepthwiseConv3d(_Depthwise, nn.Conv3d):
 
 
 LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)
+
+
+class DepthwiseBlock(nn.Module):
+    """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, forward and backward; otherwise
+    its modules one after the other.
+
+    ``conv`` is a depthwise ``nn.Conv2d`` or ``DepthwiseConv2d``; the others, norms as ``nn.BatchNorm2d`` and activations
+    as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks of their own.
+    Raises InvalidWorkload for a ``conv`` that is not depthwise.
+
+    One op is for training in float32, channels_last, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
+    Hardswish, SiLU and GELU, and convolutions without a bias. An activation before a convolution needs a norm before it.
+    """
+
+    waits_for_blocks: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        conv: nn.Conv2d,
+        bn1: nn.Module | None = None,
+        act1: nn.Module | None = None,
+        bn2: nn.Module | None = None,
+        act2: nn.Module | None = None,
+    ) -> None:
+        if not isinstance(conv, nn.Conv2d) or conv.groups != conv.in_channels:
+            raise InvalidWorkload(f"conv={conv} is not depthwise; use one with groups=in_channels")
+        super().__init__()
+        self.bn1, self.act1, self.conv, self.bn2, self.act2 = bn1, act1, conv, bn2, act2
+
+    def forward(self, x: Tensor) -> Tensor:
+        begins, place = self._expected() if self.training and not torch.compiler.is_compiling() else (None, None)
+        for module in (self.bn1, self.act1, self.conv, self.bn2, self.act2):
+            if module is None:
+                continue
+            if module is begins and place is not None:
+                x = started(x, place)
+            x = module(x)
+        return x
+
+    def _expected(self) -> tuple[nn.Module | None, Place | None]:
+        """The module that a block begins with, and the block; None if there can be none."""
+        norm1, norm2 = (_norm(each) for each in (self.bn1, self.bn2))
+        act1, act2 = (_activation(each) for each in (self.act1, self.act2))
+        begins: nn.Module | None = self.bn1
+        if norm1 is None or act1 is None:
+            begins, norm1, act1 = self.conv, None, "identity"
+        if norm2 is None or act2 is None:
+            act2 = "identity"
+        padding, has_bias = self.conv.padding, self.conv.bias is not None
+        if isinstance(padding, str) or self.conv.padding_mode != "zeros" or has_bias or (norm1 is norm2 is None):
+            return None, None
+        height, width = padding
+        return begins, Place(
+            block=Block(norm1=norm1, act1=act1, norm2=norm2, act2=act2),
+            weight_shape=tuple(self.conv.weight.shape),
+            stride=self.conv.stride,
+            padding=(height, height, width, width),
+            dilation=self.conv.dilation,
+        )
+
+
+def _norm(module: nn.Module | None) -> Norm | None:
+    """None for what is no norm of a block."""
+    eps = getattr(module, "eps", 0.0)
+    is_usual = isinstance(module, nn.BatchNorm2d) and type(module).forward is nn.BatchNorm2d.forward
+    return Norm(eps=eps) if is_usual and type(eps) is float and eps > 0 else None
+
+
+def _activation(module: nn.Module | None) -> Activation | None:
+    """None for another one than those of a block."""
+    if type(module) is nn.GELU and module.approximate != "none":
+        return None
+    return "identity" if module is None else _ACTIVATIONS.get(type(module))
+
+
+_ACTIVATIONS: dict[type[nn.Module], Activation] = {
+    nn.Identity: "identity",
+    nn.ReLU: "relu",
+    nn.ReLU6: "relu6",
+    nn.Hardswish: "hardswish",
+    nn.SiLU: "silu",
+    nn.GELU: "gelu",
+}

@@ -112,8 +112,8 @@ class Activations:
         if act == "hardswish":
             gate = self.named("gate", _gate(z, like, self.named))
             slope = z * like.float(1 / 3) + like.float(0.5)
-            bounded = tirx.Select(z > like.float(3.0), one, slope)
-            return z * gate, tirx.Select(z < like.float(-3.0), zero, bounded)
+            bounded = tirx.Select(z >= like.float(3.0), one, slope)
+            return z * gate, tirx.Select(z <= like.float(-3.0), zero, bounded)
         if act == "silu":
             sigmoid, rest = self._sigmoid(z, like)
             return z * sigmoid, sigmoid * (one + z * rest)
@@ -159,6 +159,6 @@ def _at_most(z: Expr, bound: float, like: Like) -> Expr:
 
 
 def _gate(z: Expr, like: Like, named: Callable[[str, Expr], Expr]) -> Expr:
-    """(z + 3) / 6, between 0 and 1."""
-    gate = named("gate", z * like.float(1 / 6) + like.float(0.5))
-    return _at_most(named("gate", _at_least(gate, 0.0, like)), 1.0, like)
+    """(z + 3) / 6, between 0 and 1. The sum is exact where it is small."""
+    gate = named("gate", z + like.float(3.0))
+    return _at_most(named("gate", _at_least(gate, 0.0, like)), 6.0, like) * like.float(1 / 6)

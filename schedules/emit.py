@@ -6,7 +6,7 @@ A Python ``for`` over these generators emits a loop in the kernel; over ``range`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -116,7 +116,7 @@ def divided(value: Expr, divisor: int) -> tuple[Expr, Expr]:
     return (value, 0) if divisor == 1 else (value // divisor, value % divisor)
 
 
-def nest(order: str, loops: dict[str, Callable[[], Iterator[Any]]]) -> Iterator[dict[str, Any]]:
+def nest(order: str, loops: Mapping[str, Callable[[], Iterator[Any]]]) -> Iterator[dict[str, Any]]:
     """Loops one inside the other, outermost first: ``nest("hwc", {"c": …, "h": …, "w": …})``."""
     if not order:
         yield {}

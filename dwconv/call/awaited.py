@@ -5,9 +5,7 @@
     z = z.transpose(1, 2)                                      (B, L, C)              in some models
     y = F.silu(z)                                                                     one kernel runs it all
 
-Whatever else is done with it first, the convolution runs, and that is done with its result. It has a place of its own
-in autograd's graph: code that asks no Python function, as ``Function.apply`` does not, gets the same numbers and
-gradients.
+Whatever else is done with it first, the convolution runs, and that is done with its result (``waiting``).
 """
 
 from __future__ import annotations
@@ -20,13 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._C import _are_functorch_transforms_active, _get_tracing_state, _len_torch_dispatch_stack
 from torch.autograd import Function, forward_ad
-from torch.utils._pytree import tree_map_only
 
 from dwconv.call import activated
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.functional import conv1d
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.torch_ops import DispatchedPasses
+from dwconv.call.waiting import Waiting
 from dwconv.call.wanted import wanted
 
 
@@ -139,8 +137,8 @@ class _Await(Function):
         return None if dx is None else dx.squeeze(2), None if dw is None else dw.squeeze(2), db, None
 
 
-class Awaited(Tensor):
-    """Stands for the result of a convolution until somebody wants it."""
+class Awaited(Waiting):
+    """Stands for the result of a convolution."""
 
     _sums: _Sums
     _value: Tensor | None
@@ -162,33 +160,9 @@ class Awaited(Tensor):
                 self._value = self._sums.run()
         return self._value
 
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _ABOUT_IT:
-            return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
-        if args and isinstance(args[0], Awaited) and args[0]._value is None:
-            following = _following(args[0]._sums, func, args, kwargs)
-            if following is not None:
-                return following
-        args, kwargs = tree_map_only(Awaited, Awaited.value, (args, kwargs))
-        return func(*args, **kwargs)
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        with torch.no_grad():  # autograd has its place in the graph
-            values, keywords = tree_map_only(Awaited, lambda each: each.value().detach(), (args, kwargs or {}))
-        result = func(*values, **keywords)
-        return args[0] if values and result is values[0] else result  # in place
-
-
-_ABOUT_IT = {
-    getattr(Tensor, name).__get__
-    for name in ("shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_leaf", "grad_fn")
-} | {Tensor.dim, Tensor.size, Tensor.numel, Tensor.is_floating_point}
-"""What can be told of it without its numbers."""
+    def following(self, func: Any, args: Any, kwargs: Any) -> Tensor | None:
+        """What a function that is a part of the pattern makes of it; None for another."""
+        return None if self._value is not None else _following(self._sums, func, args, kwargs)
 
 
 def _following(sums: _Sums, func: Any, args: Any, kwargs: Any) -> Tensor | None:

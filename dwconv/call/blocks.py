@@ -9,7 +9,8 @@ Only x, y and statistics are kept for the backward pass. Tensors come and go in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -23,7 +24,7 @@ from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, Ints, below_autograd
 from dwconv.problems import pytorch
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import Pass, Workload
 
 torch_ops.define(f"block_forward(Tensor x, Tensor w, Tensor[] norms, str block, {GEOMETRY}) -> Tensor[]")
 torch_ops.define(
@@ -70,8 +71,11 @@ def plan_of(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Plan:
 
 def is_at_once(plan: Plan, *, trains: bool) -> bool:
     """True if kernels that do it at once were measured to be faster than PyTorch's ops, one after the other."""
-    forward, backward = plan.decisions["forward"], plan.decisions["backward"]
-    return forward.provider == "dwconv" and (not trains or backward.provider == "dwconv")
+    passes: tuple[Pass, ...] = ("forward", "backward") if trains else ("forward",)
+    # A kernel that turned out to be wrong, or could not be built, is None.
+    return all(
+        plan.decisions[pass_].provider == "dwconv" and plan.kernels.get(pass_, pass_) is not None for pass_ in passes
+    )
 
 
 def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
@@ -93,8 +97,18 @@ def _block_backward(
     kernel = plan.kernels["backward"]
     if kernel is not None:
         return list(kernel(dz, x, *y, w, *norms))
-    with torch.enable_grad():
+    with _recorded_by_autograd():
         return _gradients(plan.problem, dz, x, w, _learnt(plan.problem, norms), create_graph=False)
+
+
+@contextmanager
+def _recorded_by_autograd() -> Iterator[None]:
+    """Below autograd nothing is recorded, whatever the grad mode: here it is again."""
+    below = torch._C._dispatch_tls_local_exclude_set()
+    for key in ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor"):
+        below = below - torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), below), torch.enable_grad():
+        yield
 
 
 def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -141,7 +155,7 @@ def _gradients(
 
 def _forward_fake(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
     y = torch_ops.fprop_fake(x, w, None, *geometry)
-    results = _workload(block).results
+    results = any_workload(block).results
     return [torch.empty_like(y) if name in ("y", "z") else x.new_empty(x.shape[1]) for name in results]
 
 
@@ -156,7 +170,7 @@ def _backward_fake(
 
 
 @lru_cache(maxsize=100)
-def _workload(block: str) -> Workload:
+def any_workload(block: str) -> Workload:
     """A forward pass with that block, of which only names are asked."""
     return Workload(
         pass_="forward", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1), layout="nhwc", block=Block.parse(block)
@@ -171,7 +185,7 @@ class DwconvBlock(Function):
     def forward(ctx: Any, x: Tensor, w: Tensor, block: str, *others: Any) -> Any:
         geometry, norms = others[:4], list(others[4:])
         results = below_autograd(block_forward, x, w, norms, block, *geometry)
-        named = dict(zip(_workload(block).results, results, strict=True))
+        named = dict(zip(any_workload(block).results, results, strict=True))
         ctx.block, ctx.geometry, ctx.count = block, geometry, len(norms)
         kept_y = [named["y"]] if "z" in named else []
         statistics = [tensor for name, tensor in named.items() if name not in ("y", "z")]

@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dwconv.errors import DwconvError, InvalidWorkload, UnknownTarget, one_line
+from dwconv.problems.block import Block
 from dwconv.problems.workload import (
+    ALL_PASSES,
     AXES,
+    BLOCK_PASSES,
     DTYPES,
     EPILOGUES,
     LAYOUTS,
@@ -164,6 +167,12 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
         metavar="|".join(EPILOGUES),
         help="what fprop makes of its sums before it stores them; default none",
     )
+    group.add_argument(
+        "--block",
+        metavar="BEFORE,AFTER",
+        help="norms and activations around the convolution that train as one with it, as in bn+relu6,bn+relu6; its "
+        "passes are forward and backward; default none",
+    )
     parser.add_argument(
         "--target",
         default="auto",
@@ -175,8 +184,8 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
     )
 
 
-def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
-    """The workload that the arguments name, for one pass. Raises InvalidWorkload."""
+def workload_from(args: argparse.Namespace, pass_: str | None) -> Workload:
+    """The workload that the arguments name, for one pass, by default its first. Raises InvalidWorkload."""
     shape = integers("shape", args.shape)
     if len(shape) not in (4, 5):
         raise InvalidWorkload(
@@ -186,8 +195,9 @@ def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
     kernel, stride, dilation = (
         _sizes(name, getattr(args, name), axes=len(size)) for name in ("kernel", "stride", "dilation")
     )
+    block = Block.parse(args.block) if args.block is not None else None
     problem = Workload(
-        pass_="fprop",
+        pass_="forward" if block else "fprop",
         batch=batch,
         channels=channels,
         input_size=tuple(size),
@@ -200,9 +210,10 @@ def workload_from(args: argparse.Namespace, pass_: str) -> Workload:
         layout=args.layout,
         bias=args.bias,
         epilogue=args.epilogue,
+        block=block,
     )
     _check_elements(problem)
-    return problem.for_pass(checked_pass(pass_))
+    return problem.for_pass(checked_pass(pass_)) if pass_ else problem
 
 
 def _check_elements(problem: Workload) -> None:
@@ -227,10 +238,12 @@ def with_arithmetic(args: argparse.Namespace, target: Target) -> Target:
 
 def checked_pass(name: str) -> Pass:
     """``name`` if it is a pass. Raises InvalidWorkload."""
-    for known in PASSES:
+    for known in ALL_PASSES:
         if name == known:
             return known
-    raise InvalidWorkload(f"pass={name} is unknown; use one of {', '.join(PASSES)}")
+    raise InvalidWorkload(
+        f"pass={name} is unknown; use one of {', '.join(PASSES)}, and of a block {' or '.join(BLOCK_PASSES)}"
+    )
 
 
 def _padding(text: str | None, *, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Padding:

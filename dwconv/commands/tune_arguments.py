@@ -20,7 +20,7 @@ from dwconv.commands.command_line import (
     workload_from,
 )
 from dwconv.errors import InvalidWorkload
-from dwconv.problems.workload import DTYPES, PASSES, DType, Pass, Workload
+from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, PASSES, DType, Pass, Workload
 from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
 
 _CACHES = ("warm", "training")
@@ -114,7 +114,8 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
 
 
 def add_passes(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--passes", default=",".join(PASSES), metavar="PASS,…", help=f"default {','.join(PASSES)}")
+    usual = f"default {','.join(PASSES)}, and of blocks {','.join(BLOCK_PASSES)}"
+    parser.add_argument("--passes", default=",".join(ALL_PASSES), metavar="PASS,…", help=usual)
 
 
 def _add_limits(search: argparse._ArgumentGroup) -> None:
@@ -180,7 +181,10 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
         parser.error(
             "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
         )
-    return Counter(workload_from(args, pass_) for pass_ in passes)
+    known = PASSES if args.block is None else BLOCK_PASSES
+    if asked := [pass_ for pass_ in passes if pass_ in known]:
+        return Counter(workload_from(args, pass_) for pass_ in asked)
+    raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
 
 
 def _listed_workloads(parser: ArgumentParser, args: argparse.Namespace, passes: tuple[Pass, ...]) -> Counter[Workload]:

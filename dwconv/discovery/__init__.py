@@ -4,12 +4,14 @@ discover      runs one step, and changes nothing
   ├─ step         the model without its wrappers; forward, and the gradients of everything that requires one
   ├─ unchanged    the model, the example and the random numbers as they were before
   └─ watch        every depthwise convolution that runs, wherever it is called, and the passes that it runs
+       └─ chains       the norms and activations around it, which may be one with it
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +19,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from dwconv.call.awaited_block import waits_for_blocks
+from dwconv.discovery.chains import problem_with
 from dwconv.discovery.step import ExampleStep
 from dwconv.discovery.unchanged import unchanged
 from dwconv.discovery.watch import Watch
@@ -76,11 +80,39 @@ class DiscoveredLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DiscoveredBlock:
+    """Norms and activations around a depthwise convolution that trains."""
+
+    name: str
+    """The layer that makes the convolution."""
+    starts: str
+    """The module whose input the block is made of."""
+    problem: Problem | None
+    """Of the block; None if it cannot be one."""
+    device: torch.device
+    calls: int
+    """How often a step runs it."""
+    why_not: str = ""
+    """Why it cannot be one; or, of one that can, why no more is in it. Empty if nothing is left out."""
+    waits: bool = False
+    """Whether it runs as one already, where that is faster."""
+
+    @property
+    def layer(self) -> tuple[str, Problem | None]:
+        """The name and the problem of the layer alone."""
+        return self.name, None if self.problem is None else dataclasses.replace(self.problem, block=None)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Discovery:
     """The depthwise convolutions of one step of a model. Prints as a list."""
 
     layers: tuple[DiscoveredLayer, ...]
     """In the order of the first call."""
+    blocks: tuple[DiscoveredBlock, ...] = ()
+    """The convolutions with a norm next to them, likewise."""
+    counted_blocks: tuple[DiscoveredBlock, ...] = ()
+    """Those whose passes count as well."""
 
     @cached_property
     def left_out(self) -> tuple[DiscoveredLayer, ...]:
@@ -89,7 +121,12 @@ class Discovery:
 
     def without_functional(self) -> Discovery:
         """Only what the layers of a converted model run."""
-        return Discovery(layers=tuple(layer for layer in self.layers if not layer.is_functional))
+        return dataclasses.replace(self, layers=tuple(layer for layer in self.layers if not layer.is_functional))
+
+    def with_blocks(self, *, all_of_them: bool = False) -> Discovery:
+        """Counts those as well that run as one already, or all that can."""
+        counted = tuple(each for each in self.blocks if each.problem and (all_of_them or each.waits))
+        return dataclasses.replace(self, counted_blocks=counted)
 
     def counts(self) -> dict[Workload, int]:
         """Every workload of the layers that are not left out, and how often a step runs it."""
@@ -106,6 +143,10 @@ class Discovery:
                 for problem, passes in layer.problems():
                     for pass_ in passes:
                         counts[layer.device][problem.workload(pass_)] += layer.calls
+        for block in self.counted_blocks:
+            assert block.problem is not None
+            for pass_ in block.problem.passes:
+                counts[block.device][block.problem.workload(pass_)] += block.calls
         return {device: dict(of_device) for device, of_device in counts.items()}
 
     def __str__(self) -> str:
@@ -144,4 +185,39 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
             caller=call.caller,
         )
         alike[layer] += 1
-    return Discovery(layers=tuple(dataclasses.replace(layer, calls=calls) for layer, calls in alike.items()))
+    return Discovery(
+        layers=tuple(dataclasses.replace(layer, calls=calls) for layer, calls in alike.items()),
+        blocks=_blocks(watch, step.model),
+    )
+
+
+def _blocks(watch: Watch, model: nn.Module) -> tuple[DiscoveredBlock, ...]:
+    """Those of the convolutions that train. One that ran several times is named once."""
+    modules = dict(model.named_modules())
+    alike: Counter[DiscoveredBlock] = Counter()
+    for call in watch.calls:
+        if call.link is None or not call.passes & {"dgrad", "wgrad"}:
+            continue
+        if seen := watch.chains.block_of(call.link):
+            block = DiscoveredBlock(
+                name=call.name,
+                starts=seen.starts,
+                problem=problem_with(call.problem, seen.block) if seen.block else None,
+                device=call.device,
+                calls=0,
+                why_not=seen.why_not,
+                waits=_waits(seen.starts, modules),
+            )
+            alike[block] += 1
+    return tuple(dataclasses.replace(block, calls=calls) for block, calls in alike.items())
+
+
+def _waits(name: str, modules: Mapping[str, nn.Module]) -> bool:
+    """Whether a block that begins with that module is waited for there, or by a module around it."""
+    return any(waits_for_blocks(modules[around]) for around in _around(name))
+
+
+def _around(name: str) -> list[str]:
+    """The module and those that it is in."""
+    parts = name.split(".")
+    return ["", *(".".join(parts[:count]) for count in range(1, len(parts) + 1))] if name else [""]

@@ -29,6 +29,7 @@ from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.awaited import cuts, is_causal, swaps
 from dwconv.call.causal import causal_conv1d
+from dwconv.discovery.chains import Chains, Link
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Pass
@@ -49,6 +50,8 @@ class WatchedCall:
     passes: set[Pass] = field(default_factory=set)
     activated: bool = False
     """True if SiLU comes next, and sees no more of the result than causal convolutions need."""
+    link: Link | None = None
+    """Its place between norms and activations, if a function made it."""
 
 
 class Watch:
@@ -66,6 +69,9 @@ class Watch:
         """The layer that a weight is of: others may call a function on it."""
         self._inside = [""]
         """The names of the modules that are running."""
+        self._given: list[object] = [()]
+        """What they were called with."""
+        self.chains = Chains(model)
         self._waiting: dict[object, list[tuple[object, WatchedCall]]] = defaultdict(list)
         """Calls whose backward pass may come, by the sizes of their op, with where its tensors lie."""
         self._sums: Any = WeakTensorKeyDictionary()
@@ -88,9 +94,13 @@ class Watch:
 
     def _enter_module(self, module: nn.Module, inputs: object) -> None:
         self._inside.append(self._names.get(module, self._inside[-1]))
+        self._given.append(inputs)
 
     def _leave_module(self, module: nn.Module, inputs: object, outputs: object) -> None:
         self._inside.pop()
+        self._given.pop()
+        if len(self._inside) == 1:  # the model itself
+            self.chains.used(outputs)
 
     # -- what the two modes tell ---------------------------------------------------------------------------------------
 
@@ -101,19 +111,24 @@ class Watch:
             result = run()
         problem = call.problem if call else _problem_of(given)
         if problem is None:
+            self.chains.used(given)
             for op in ops:
                 self.op(op)
             return result
         watched = self._add(problem, given.input.device, weight=given.weight, is_functional=not is_ours)
         if is_causal(given):
             self._sums[result] = watched, given.weight.shape[-1] - 1
+        watched.link = self.chains.convolution(
+            given.input, result, problem, caller=watched.caller, inputs=self._given[-1], is_layers=is_ours
+        )
         for op in ops:
             self._waiting[op.sizes].append((op.pointers, watched))
         return result
 
-    def other_function(self, run: Callable[[], Any], func: Any, args: Any) -> Any:
+    def other_function(self, run: Callable[[], Any], func: Any, args: Any, kwargs: Any) -> Any:
         """A call of another function, perhaps with the result of a convolution; its result."""
         result = run()
+        self.chains.function(func, args, kwargs, result, caller=self._inside[-1], inputs=self._given[-1])
         if args and isinstance(args[0], Tensor) and (known := self._sums.get(args[0])):
             watched, beyond = known
             if func is Tensor.__getitem__ and cuts(args[1], args[0].shape[-1], beyond=beyond):
@@ -196,7 +211,7 @@ class _Functions(TorchFunctionMode):
             with self:  # its parts are seen like others
                 return causal.computed(*args, **kwargs)
         if (axes := _AXES.get(func)) is None:
-            return self._watch.other_function(lambda: func(*args, **kwargs), func, args)
+            return self._watch.other_function(lambda: func(*args, **kwargs), func, args, kwargs)
         given = arguments_of(axes, *args, **kwargs)
         if func in _OURS:
             return self._watch.function(given.on_pytorch, given, is_ours=True)

@@ -38,6 +38,8 @@ class ConversionSummary:
     called: tuple[ConvertedLayer, ...] = ()
     """What ran in the example through functional calls: the layer whose weight they use, or else the module that makes
     them, and what became of them."""
+    blocks: tuple[ConvertedLayer, ...] = ()
+    """The layers with a norm next to them, and whether they run as one with it; empty where nobody asked."""
     discovery: Discovery | None = None
     """The depthwise convolutions that ran in the example; None without one."""
     races: tuple[RaceResult, ...] = ()
@@ -52,7 +54,7 @@ class ConversionSummary:
             lines[0] += f", {len(self.skipped)} left as they are"
         lines += ["functional calls run on dwconv, wherever the model makes them"] if self.functional else []
         lines += self._of_the_example()
-        rows = [*self.converted, *self.skipped, *self.called]
+        rows = [*self.converted, *self.skipped, *self.called, *self.blocks]
         width = max((len(shown_name(row.name)) for row in rows), default=0)
         return "\n".join([*lines, *(f"  {shown_name(row.name):<{width}}  {row.text}" for row in rows)])
 

@@ -1,7 +1,7 @@
 """``convert``: lets the depthwise layers of a model run on tuned kernels.
 
 layers   ──► swapped (swaps), each for a class of the same kind (converted_classes, same_padding)
-example  ──► discovered (discovery) ──► functional calls swapped ──► raced (tuner.race)
+example  ──► discovered (discovery) ──► functional calls swapped ──► raced (tuner.race) ──► blocks (block_swaps)
 summary  ◄── what was done (conversion)
 """
 
@@ -17,6 +17,7 @@ from dwconv.call.call_plan import kernel_state
 from dwconv.call.functional import reset
 from dwconv.discovery.step import unwrapped
 from dwconv.errors import InvalidChoice
+from dwconv.model.block_swaps import swap_blocks
 from dwconv.model.conversion import ConvertedLayer, remember, shown_name, without_wrappers
 from dwconv.model.swaps import Swaps, swap_layers
 
@@ -27,7 +28,12 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def convert(
-    model: Model, example_inputs: Any = None, *, seconds: float | None = None, functional: bool | None = None
+    model: Model,
+    example_inputs: Any = None,
+    *,
+    seconds: float | None = None,
+    functional: bool | None = None,
+    blocks: bool = False,
 ) -> Model:
     """Let the depthwise ``nn.Conv1d``, ``Conv2d`` and ``Conv3d`` of ``model`` run on tuned kernels, in place.
 
@@ -47,12 +53,19 @@ def convert(
     default: so do the modules that made such calls in the example; without an example none. False: these calls stay on
     PyTorch's op.
 
+    ``blocks``: a norm before such a layer, an activation between them, and norm and activation after it train as one op
+    from then on, forward and backward, where the example shows that each hands its result to the next one alone, and
+    where one op was measured to be faster, in the race or before. Layers, names, hooks and statistics stay as they are.
+    The summary names each block, or why there is none. It needs the example.
+
     Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
-    InvalidChoice for ``seconds`` that are no time. Then, and after ctrl-C, nothing in the model has changed; what was
+    InvalidChoice for ``seconds`` that are no time and for ``blocks`` without an example. Then, and after ctrl-C, nothing in the model has changed; what was
     measured is kept. Whatever else keeps it from racing is told by the summary, and the model is converted.
     """
     if example_inputs is None and seconds is not None:
         raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")
+    if example_inputs is None and blocks:
+        raise InvalidChoice("blocks=True needs example_inputs, which show what comes before and after each layer")
     seconds = settings.RACE_SECONDS if seconds is None else seconds
     if not seconds >= 0:
         raise InvalidChoice(f"seconds={seconds} is not a time; use 0 or more")
@@ -69,12 +82,15 @@ def convert(
             discovery = discover(model, example_inputs)
             called = _called(discovery, model, swaps, functional=functional)
             raced = discovery if functional is not False else discovery.without_functional()
+            raced = raced.with_blocks(all_of_them=blocks)
             races = race_for(raced.counts_by_device(), seconds=seconds, state=kernel_state())
             reset()  # the next call decides anew
+            whole = swap_blocks(model, discovery, swaps) if blocks else ()
             skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
             told = dataclasses.replace(
-                told, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races)
-            )
+                told, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races),
+                blocks=whole,
+            )  # fmt: skip
     except BaseException:
         swaps.undo()
         raise

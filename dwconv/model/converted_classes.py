@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call.active import active
+from dwconv.call.awaited_block import Place, started
 from dwconv.model.same_padding import SamePadding
 
 Class = type[nn.Module]
@@ -44,6 +45,17 @@ def functional_class(module: nn.Module) -> Class:
     return _made("called" if "forward" in vars(module) else "functional", type(module), None)
 
 
+def block_class(plain: Class, place: Place) -> Class:
+    """``plain``, which while it trains lets the block wait that is expected to begin with its input."""
+    return _made("block", plain, place)
+
+
+def place_of(module: nn.Module) -> Place | None:
+    """The block that is expected to begin with the input of ``module``, by its class."""
+    place: Place | None = getattr(type(module), "block_place", None)
+    return place
+
+
 def is_functional(module: nn.Module) -> bool:
     """True if its class is such a one."""
     return getattr(type(module), "runs_functional_calls", False)
@@ -62,7 +74,7 @@ def class_before_parametrizations(module: nn.Module) -> Class:
     return found
 
 
-def _made(kind: str, plain: Class, ours: Class | None) -> Class:
+def _made(kind: str, plain: Class, ours: Class | Place | None) -> Class:
     of = kind, plain, ours
     if of not in _classes:
         _classes[of] = _make(kind, plain, ours)
@@ -72,12 +84,15 @@ def _made(kind: str, plain: Class, ours: Class | None) -> Class:
 _classes: dict[Any, Class] = {}
 
 
-def _make(kind: str, plain: Class, ours: Class | None) -> Class:
+def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
     bases: tuple[type, ...]
     members: dict[str, Any] = {"plain_class": plain, "__module__": plain.__module__, "__doc__": plain.__doc__}
     if ours is None:
         members["runs_functional_calls"] = True
         name, bases = plain.__name__, (plain,)  # the name is what libraries know a model by
+    elif isinstance(ours, Place):
+        members |= {"block_place": ours, "waits_for_blocks": True}
+        name, bases = plain.__name__, (plain,)
     elif kind == "depthwise":
         name, bases = f"Depthwise{plain.__name__}", (plain, ours)
     else:
@@ -86,6 +101,9 @@ def _make(kind: str, plain: Class, ours: Class | None) -> Class:
     if ours is None:
         method = "__call__" if kind == "called" else "forward"
         setattr(made, method, _under_active(getattr(plain, method)))
+    elif isinstance(ours, Place):
+        made.forward = _with_block(plain.forward, ours)  # type: ignore[method-assign]
+    if name == plain.__name__:
         made.__qualname__ = plain.__qualname__
     made.__reduce_ex__ = _reduce(made, (kind, plain, ours))  # type: ignore[method-assign, assignment]
     return made
@@ -100,7 +118,17 @@ def _under_active(method: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _reduce(made: Class, of: tuple[str, Class, Class | None]) -> Callable[[Any, int], Any]:
+def _with_block(method: Callable[..., Any], place: Place) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if self.training and args:
+            args = (started(args[0], place), *args[1:])
+        return method(self, *args, **kwargs)
+
+    return run
+
+
+def _reduce(made: Class, of: tuple[str, Class, Class | Place | None]) -> Callable[[Any, int], Any]:
     """The class cannot be found by its name: it is made again."""
 
     def reduce(self: Any, protocol: int) -> Any:
@@ -112,6 +140,6 @@ def _reduce(made: Class, of: tuple[str, Class, Class | None]) -> Callable[[Any, 
     return reduce
 
 
-def _instance(kind: str, plain: Class, ours: Class | None) -> nn.Module:
+def _instance(kind: str, plain: Class, ours: Class | Place | None) -> nn.Module:
     made = _made(kind, plain, ours)
     return made.__new__(made)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dwconv.call.functional import conv2d
-from dwconv.problems.workload import Padding
+from dwconv.problems.workload import Padding, tensorflow_padding
 
 _NAME = "Conv2dSame"
 
@@ -28,10 +28,12 @@ class SamePadding:
 def same_padding(layer: nn.Conv2d, size: tuple[int, int]) -> Padding:
     """((top, bottom), (left, right)) for an input of ``size``."""
     rows, columns = (
-        max((-(-size[axis] // layer.stride[axis]) - 1) * layer.stride[axis] + spread + 1 - size[axis], 0)
-        for axis, spread in enumerate(d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True))
+        tensorflow_padding(
+            size[axis], kernel=layer.kernel_size[axis], stride=layer.stride[axis], dilation=layer.dilation[axis]
+        )
+        for axis in range(2)
     )
-    return (rows // 2, rows - rows // 2), (columns // 2, columns - columns // 2)
+    return rows, columns
 
 
 def pads_the_same(layer: nn.Module) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
+from dwconv.call.awaited_block import Place
 from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.model.converted_classes import (
+    block_class,
     class_before_parametrizations,
     depthwise_class,
     functional_class,
@@ -33,6 +35,13 @@ class Swaps:
         """Its forward pass runs under ``active`` from now on."""
         if not is_functional(module):
             self.swap(module, functional_class(module))
+
+    def begin_block(self, module: nn.Module, place: Place) -> None:
+        """A block is expected to begin with its input from now on."""
+        plain: type[nn.Module] = type(module)
+        if "block_place" in vars(plain):  # which was expected there before
+            plain = vars(plain)["plain_class"]
+        self.swap(module, block_class(plain, place))
 
     def undo(self) -> None:
         for module, plain in reversed(self._before):

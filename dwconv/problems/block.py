@@ -8,9 +8,8 @@ A norm is BatchNorm in training: of every channel it subtracts the mean over the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from dwconv.errors import InvalidWorkload
 
@@ -61,30 +60,13 @@ class Block:
         (norm1, act1), (norm2, act2) = parts
         return cls(norm1=norm1, act1=act1, norm2=norm2, act2=act2)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``Block.from_dict`` reads it back. A norm is its ``eps``."""
-        return {
-            "norm1": self.norm1.eps if self.norm1 else None,
-            "act1": self.act1,
-            "norm2": self.norm2.eps if self.norm2 else None,
-            "act2": self.act2,
-        }
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Block:
-        """The block that ``to_dict`` wrote. Raises InvalidWorkload for a missing or malformed field."""
-        if set(fields) != {"norm1", "act1", "norm2", "act2"}:
-            raise InvalidWorkload(f"not a block: {dict(fields)}")
-        norms = {name: None if fields[name] is None else Norm(eps=fields[name]) for name in ("norm1", "norm2")}
-        return cls(act1=fields["act1"], act2=fields["act2"], **norms)  # type: ignore[arg-type]  # checked by the block
-
 
 _EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001 or none,bn+relu"
 _USUAL = Norm()
 
 
 def _named(norm: Norm | None, act: Activation) -> str:
-    words = [] if norm is None else ["bn" if norm == _USUAL else f"bn@{norm.eps:g}"]
+    words = [] if norm is None else ["bn" if norm == _USUAL else f"bn@{norm.eps}"]
     return "+".join([*words, *([act] if act != "identity" else [])]) or "none"
 
 
@@ -94,6 +76,6 @@ def _parsed(part: str, whole: str) -> tuple[Norm | None, Activation]:
     if act not in ACTIVATIONS:
         raise InvalidWorkload(f"block={whole}: {act} is no activation; use one of {', '.join(ACTIVATIONS)}, {_EXAMPLE}")
     try:
-        return None if norm is None else Norm(eps=float(norm[3:] or _USUAL.eps)), act  # type: ignore[return-value]
+        return None if norm is None else Norm(eps=float(norm[3:] or _USUAL.eps)), act
     except ValueError:
         raise InvalidWorkload(f"block={whole}: {norm} is no norm with the eps after @; {_EXAMPLE}") from None

@@ -57,17 +57,17 @@ def _gelu_derivative(z: Tensor) -> Tensor:
 
 KINDS: dict[Activation, Kind] = {
     "identity": Kind(apply=lambda z: z, derivative=torch.ones_like, steepest=1, most_curved=0),
-    "relu": Kind(apply=F.relu, derivative=lambda z: (z > 0) * 1.0, steepest=1, most_curved=0, kinks=((0, 1),)),
+    "relu": Kind(apply=F.relu, derivative=lambda z: (z > 0).to(z.dtype), steepest=1, most_curved=0, kinks=((0, 1),)),
     "relu6": Kind(
         apply=F.relu6,
-        derivative=lambda z: ((z > 0) & (z < 6)) * 1.0,
+        derivative=lambda z: ((z > 0) & (z < 6)).to(z.dtype),
         steepest=1,
         most_curved=0,
         kinks=((0, 1), (6, 1)),
     ),
     "hardswish": Kind(
         apply=F.hardswish,
-        derivative=lambda z: torch.where(z < -3, 0.0, torch.where(z <= 3, z / 3 + 0.5, 1.0)),
+        derivative=lambda z: torch.where(z <= -3, 0.0, torch.where(z < 3, z / 3 + 0.5, 1.0)).to(z.dtype),
         steepest=1.5,
         most_curved=1 / 3,
         kinks=((-3, 0.5), (3, 0.5)),

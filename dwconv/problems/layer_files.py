@@ -3,10 +3,10 @@
     {"MobileNetV1@224": [{"C": 32, "I": [112, 112], "K": [3, 3], "S": [1, 1], "P": [1, 1], "n": 1}, …], …}
 
 A layer must have ``C`` channels, ``I`` input size, ``K`` kernel, ``S`` stride and ``P`` padding. It may have ``D``
-dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, ``epilogue``, and ``n``, how often
-it occurs. A 1-D layer has one number in each list, a 3-D one three. Padding may be given per side: before and after in
-1-D; top, bottom, left, right in 2-D; front and back before these in 3-D. ``causal`` says of a 1-D layer that there is
-none after.
+dilation, ``M`` multiplier, ``N`` batch, ``dtype``, ``layout``, ``bias``, ``passes``, ``epilogue``, ``n``, how often it
+occurs, and ``block``, what trains around it as one with it: then its passes are those of the block. A 1-D layer has one
+number in each list, a 3-D one three. Padding may be given per side: before and after in 1-D; top, bottom, left, right
+in 2-D; front and back before these in 3-D. ``causal`` says of a 1-D layer that there is none after.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from dwconv.errors import InvalidWorkload
+from dwconv.problems.block import Block
 from dwconv.problems.workload import (
     AXES,
+    BLOCK_PASSES,
     DTYPES,
     EPILOGUES,
     LAYOUTS,
@@ -40,7 +42,7 @@ from dwconv.system.new_file import check_name, replace_file
 
 _REQUIRED = ("C", "I", "K", "S", "P")
 _MOST_BYTES = 2**26
-_KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "epilogue", "causal", "n")
+_KEYS = (*_REQUIRED, "D", "M", "N", "dtype", "layout", "bias", "passes", "epilogue", "block", "causal", "n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,8 @@ class Layer:
     """Those that a step runs."""
     epilogue: Epilogue = "none"
     """Of fprop."""
+    block: Block | None = None
+    """What trains around it as one with it: then the passes are those of the block."""
 
     @classmethod
     def of(cls, workload: Workload, *, count: int, passes: Sequence[Pass]) -> Layer:
@@ -83,6 +87,7 @@ class Layer:
             bias=workload.bias,
             passes=tuple(passes),
             epilogue=workload.epilogue,
+            block=workload.block,
         )
 
     def workload(self, pass_: Pass, *, batch: int | None, dtype: DType, layout: Layout, bias: bool) -> Workload:
@@ -90,7 +95,7 @@ class Layer:
         if (own := self.batch or batch) is None:
             raise InvalidWorkload("a layer names no batch size N; give --batch N")
         problem = Workload(
-            pass_="fprop",
+            pass_="forward" if self.block else "fprop",
             batch=own,
             channels=self.channels,
             input_size=self.input_size,
@@ -101,8 +106,9 @@ class Layer:
             dilation=self.dilation,
             dtype=self.dtype or dtype,
             layout=self.layout or layout,
-            bias=bias if self.bias is None else self.bias,
+            bias=self.bias if self.bias is not None else bias and not self.block,
             epilogue=self.epilogue,
+            block=self.block,
         )
         return problem.for_pass(pass_)
 
@@ -183,6 +189,7 @@ def _layer(fields: Any, *, name: str) -> Layer:
         bias=layer.truth("bias"),
         passes=layer.passes(),
         epilogue=layer.word("epilogue", EPILOGUES) or "none",
+        block=layer.block(),
     )
 
 
@@ -242,11 +249,23 @@ class _Fields:
             raise self._wrong(key, f"is unknown; use one of {', '.join(known)}")
         return value
 
+    def block(self) -> Block | None:
+        value: object = self._fields.get("block")
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self._wrong("block", "is no text, as bn+relu6,bn+relu6")
+        try:
+            return Block.parse(value)
+        except InvalidWorkload as error:
+            raise self._wrong("block", f"is no block: {error}") from error
+
     def passes(self) -> tuple[Pass, ...]:
-        given: object = self._fields.get("passes", list(PASSES))
-        if not isinstance(given, list) or not given or any(each not in PASSES for each in given):
-            raise self._wrong("passes", f"is not a list of {', '.join(PASSES)}")
-        return tuple(pass_ for pass_ in PASSES if pass_ in given)
+        known = BLOCK_PASSES if "block" in self._fields else PASSES
+        given: object = self._fields.get("passes", list(known))
+        if not isinstance(given, list) or not given or any(each not in known for each in given):
+            raise self._wrong("passes", f"is not a list of {', '.join(known)}")
+        return tuple(pass_ for pass_ in known if pass_ in given)
 
     def _wrong(self, key: str, problem: str) -> InvalidWorkload:
         return InvalidWorkload(f"layer {self._layer}: {key}={json.dumps(self._fields.get(key))} {problem}")
@@ -285,5 +304,7 @@ def _as_data(layer: Layer) -> dict[str, Any]:
     fields |= {key: list(each[1:] if is_1d else each) for key, each in sizes.items()}
     fields |= {"P": padding, "M": layer.multiplier, "N": layer.batch, "dtype": layer.dtype, "layout": layer.layout}
     fields |= {"bias": layer.bias, "passes": list(layer.passes), "epilogue": layer.epilogue, "n": layer.count}
-    usual = {"D": [1] * len(fields["D"]), "M": 1, "passes": list(PASSES), "epilogue": "none"}
+    fields |= {"block": str(layer.block) if layer.block else None}
+    passes = list(BLOCK_PASSES if layer.block else PASSES)
+    usual = {"D": [1] * len(fields["D"]), "M": 1, "passes": passes, "epilogue": "none"}
     return {key: value for key, value in fields.items() if value is not None and usual.get(key) != value}

@@ -99,7 +99,7 @@ def _make_block(workload: Workload, named: dict[str, torch.Tensor], *, extreme: 
         image *= over_space(workload, torch.tensor([1.0, 1e-4, 1e12, 1.0, 0.0])[kind])
         image += over_space(workload, torch.tensor([1000.0, 0.0, 0.0, 0.0, 3.0])[kind])
         if name == "x":
-            image[(-1, kind == _NOT_FINITE, *[-1] * workload.axes)] = math.nan
+            image.view(*image.shape[:2], -1)[-1, kind == _NOT_FINITE, -1] = math.nan
     for name, tensor in named.items():
         of = named.get("x" if name.endswith("1") else "y")
         if name.startswith("gamma"):

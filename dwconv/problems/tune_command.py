@@ -30,7 +30,8 @@ def workload_options(workload: Workload) -> str:
         if getattr(workload, name) != usual:
             options += [f"--{name}", str(getattr(workload, name))]
     options += ["--bias"] * workload.bias
-    return " ".join(options + ["--epilogue", workload.epilogue] * (workload.epilogue != "none"))
+    options += ["--epilogue", workload.epilogue] * (workload.epilogue != "none")
+    return " ".join(options + ["--block", str(workload.block)] * (workload.block is not None))
 
 
 def short_sizes(sizes: Sizes) -> str:

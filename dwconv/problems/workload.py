@@ -29,6 +29,7 @@ Padding = tuple[Pair, ...]
 
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad", "wgrad")
 BLOCK_PASSES: tuple[Pass, ...] = ("forward", "backward")
+ALL_PASSES = (*PASSES, *BLOCK_PASSES)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 DTYPES: tuple[DType, ...] = get_args(DType)
 EPILOGUES: tuple[Epilogue, ...] = get_args(Epilogue)
@@ -187,6 +188,11 @@ class Workload:
         )
 
     @property
+    def result_size(self) -> Sizes:
+        """That of the image whose pixels a kernel goes through: dx, y or, in wgrad, dy."""
+        return self.input_size if self.pass_ in ("dgrad", "backward") else self.output_size
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """(N, C, H, W) of x and dx, in 3-D (N, C, D, H, W), whatever the layout in memory."""
         return (self.batch, self.channels, *self.input_size)
@@ -281,7 +287,7 @@ class Workload:
         are written only if there is one, as in logs from before there were any."""
         fields = dataclasses.asdict(self)
         if self.block:
-            fields["block"] = self.block.to_dict()
+            fields["block"] = str(self.block)
         else:
             del fields["block"]
         if not self.bias:
@@ -299,7 +305,7 @@ class Workload:
             for name in ("input_size", "kernel", "stride", "dilation"):
                 fields[name] = _sizes(name, fields[name])
             if "block" in fields:
-                fields["block"] = Block.from_dict(fields["block"])
+                fields["block"] = Block.parse(fields["block"])
             return cls(pass_=fields.pop("pass"), padding=padding, **fields)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidWorkload):
@@ -343,6 +349,13 @@ def resolve_padding(padding: int | str | Sizes | None, *, kernel: Sizes, stride:
     if isinstance(padding, str):
         raise InvalidWorkload(f"padding={padding!r} is unknown; use a number, 'same' or 'valid'")
     return tuple((side, side) for side in along("padding", padding, axes=len(kernel)))
+
+
+def tensorflow_padding(size: int, *, kernel: int, stride: int, dilation: int) -> Pair:
+    """Before and after, along an axis, where the output has ceil(size / stride) elements: as TensorFlow pads. The odd
+    one is after."""
+    both = max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
+    return both // 2, both - both // 2
 
 
 def along(name: str, value: int | Sizes, *, axes: int) -> Sizes:

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from dwconv.errors import InvalidWorkload, LogError, one_line
+from dwconv.problems.block import Block
 from dwconv.problems.workload import DType, Epilogue, Layout, Pass, Workload
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
@@ -89,6 +90,7 @@ _REFUSALS = (msgspec.MsgspecError, InvalidWorkload, UnicodeDecodeError, Recursio
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 _Value = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
 _Microseconds = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]
+_Eps = Annotated[float, msgspec.Meta(gt=0, lt=1e18)]
 _Size = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 _OF_AXES = msgspec.Meta(min_length=2, max_length=3)
 _Sizes = Annotated[tuple[_Size, ...], _OF_AXES]
@@ -112,10 +114,12 @@ class WorkloadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     layout: Layout
     bias: bool = False
     epilogue: Epilogue = "none"
+    block: str | None = None
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019  # neighbouring lines are of one workload, and share it
     def to_workload(self) -> Workload:
-        return Workload(**msgspec.structs.asdict(self))
+        fields = msgspec.structs.asdict(self)
+        return Workload(**{**fields, "block": None if self.block is None else Block.parse(self.block)})
 
 
 class MeasurementLine(msgspec.Struct, rename={"computed": "predicted"}):  # the name that logs have had from the first

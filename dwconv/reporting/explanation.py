@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels.kernel import alignment_bytes, why_copied
 from dwconv.measure.limits.limits import known_limits
+from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.tune_command import tune_command
@@ -89,7 +91,7 @@ class Explanation:
     call: str
     """The sizes, in words."""
     problem: Problem
-    """The same as data; ``problem.workload("fprop")`` is what would be tuned."""
+    """The same as data; ``problem.workload(pass_)`` is what would be tuned."""
     device: str
     passes: tuple[PassExplanation, ...]
     logs: tuple[Path, ...]
@@ -125,9 +127,12 @@ def explain(
     padding: Padding = 0,
     dilation: Size = 1,
     groups: int | None = None,
+    *,
+    block: str | None = None,
 ) -> Explanation:
     """Explains what ``dwconv.conv2d`` would run for these arguments; ``conv1d`` for a weight of three dimensions,
-    ``conv3d`` for one of five.
+    ``conv3d`` for one of five. ``block``: the norms and activations around it that train as one with it, as
+    ``dwconv.summary`` names them: ``bn+relu6,bn+relu6``.
 
     Raises InvalidWorkload, as the call itself would.
     """
@@ -138,6 +143,8 @@ def explain(
         )
     call = Call.of(Arguments(input, weight, bias, stride, padding, dilation, groups, axes))
     problem, x, w = call.problem, call.x, call.w
+    if block is not None:
+        problem = dataclasses.replace(problem, block=Block.parse(block))
     decisions, target = decisions_for(problem, x.device)
     untuned = [pass_ for pass_, made in decisions.items() if made.command]
     return Explanation(
@@ -158,7 +165,7 @@ def explain(
         ),
         logs=tuple(database().logs),
         problems=tuple(database().problems),
-        command=tune_command(problem.workload("fprop"), untuned) if untuned else "",
+        command=tune_command(problem.workload(problem.passes[0]), untuned) if untuned else "",
     )
 
 

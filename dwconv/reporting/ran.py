@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from dwconv.call import blocks
 from dwconv.call.activated import is_at_once
-from dwconv.call.call_plan import plans
-from dwconv.discovery import DiscoveredLayer, discover
+from dwconv.call.call_plan import plan_for, plans
+from dwconv.discovery import DiscoveredBlock, DiscoveredLayer, discover
 from dwconv.model.conversion import without_wrappers
 from dwconv.model.same_padding import SamePadding, same_padding
 from dwconv.model.swaps import Convolution, why_left
@@ -68,7 +69,7 @@ def so_far(model: nn.Module) -> list[Ran]:
             totals[names, (dataclasses.replace(problem, bias=has_bias), device)] += calls
     found = [_ran(names, sizes, calls) for (names, sizes), calls in totals.items()]
     order = {name: place for place, (name, _) in enumerate(layers)}
-    found.sort(key=lambda each: (order[each.names[0]], len(each.names), -each.calls["fprop"]))
+    found.sort(key=lambda each: (order[each.names[0]], len(each.names), -each.calls[each.problem.passes[0]]))
     steps = _steps(found)
     return [dataclasses.replace(each, per_step={p: n / steps for p, n in each.calls.items() if n}) for each in found]
 
@@ -82,8 +83,8 @@ def _steps(found: Iterable[Ran]) -> float:
     trained: Counter[tuple[str, ...]] = Counter()
     called: Counter[tuple[str, ...]] = Counter()
     for each in found:
-        trained[each.names] += max(each.calls["dgrad"], each.calls["wgrad"])
-        called[each.names] += each.calls["fprop"]
+        trained[each.names] += max(each.calls["dgrad"], each.calls["wgrad"]) + each.calls["backward"]
+        called[each.names] += each.calls[each.problem.passes[0]]
     of_layers = trained if any(trained.values()) else called
     numbers = [calls / len(names) for names, calls in of_layers.items() if calls for _ in names]
     return statistics.median_low(numbers) if numbers else 1.0
@@ -121,7 +122,7 @@ class _Counted:
     def of_ops(self) -> Mapping[_Sizes, Counter[Pass]]:
         """Calls through PyTorch's dispatcher, by their sizes without a bias. What only derivatives of derivatives ran
         is no call."""
-        return {sizes: calls for sizes, calls in self._of_ops.items() if calls["fprop"]}
+        return {(problem, device): calls for (problem, device), calls in self._of_ops.items() if calls[problem.passes[0]]}
 
 
 # -- in an example ---------------------------------------------------------------------------------------------------
@@ -133,9 +134,11 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
     discovery = discover(model, example_inputs)
     modules = {without_wrappers(name): module for name, module in model.named_modules()}
     counted = _Counted()
+    whole = {block.layer: block.problem for block in discovery.blocks if _runs_as_one(block)}
     alike = Counter((_bare(layer.problem), layer.device) for layer in discovery.layers)
+    alike += Counter((block.problem, block.device) for block in discovery.blocks if block.problem)
     found = []
-    for layer in (each for discovered in discovery.layers for each in _as_it_runs(discovered)):
+    for layer in (each for discovered in discovery.layers for each in _as_it_runs(discovered, whole)):
         module = modules.get(layer.name)
         calls, counted_for = _counted_for(layer, module, counted, alike)
         found.append(
@@ -152,8 +155,17 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
     return found
 
 
-def _as_it_runs(layer: DiscoveredLayer) -> list[DiscoveredLayer]:
-    """The layer; with SiLU after it, if kernels do both at once, a layer for each of the problems that they solve."""
+def _runs_as_one(block: DiscoveredBlock) -> bool:
+    if block.problem is None or not block.waits:
+        return False
+    return blocks.is_at_once(plan_for(block.problem, block.device), trains=True)
+
+
+def _as_it_runs(layer: DiscoveredLayer, whole: Mapping[object, Problem | None]) -> list[DiscoveredLayer]:
+    """The layer, or the block around it if that runs as one; with SiLU after it, if kernels do both at once, a layer for
+    each of the problems that they solve."""
+    if block := whole.get((layer.name, layer.problem)):
+        return [dataclasses.replace(layer, problem=block, passes=block.passes)]
     trains = layer.passes != ("fprop",)
     if not layer.activated or not is_at_once(layer.problems_at_once()[0][0], layer.device, trains=trains):
         return [layer]
@@ -206,6 +218,9 @@ def _by_weight(layers: Sequence[tuple[str, Layer]]) -> list[tuple[tuple[str, ...
 
 def _fits(layer: Layer, problem: Problem) -> bool:
     """True if the layer could have made such a call."""
+
+    if problem.block and layer.bias is not None:
+        return False
 
     def with_height(sizes: Sequence[int], missing: int) -> tuple[int, ...]:
         return (missing, *sizes) if isinstance(layer, DepthwiseConv1d) else tuple(sizes)

@@ -15,7 +15,7 @@ from dwconv.dispatch.knowledge import database
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.tune_command import tune_command
-from dwconv.problems.workload import PASSES, Pass, by
+from dwconv.problems.workload import Pass, by
 from dwconv.reporting.ran import Ran
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.expected_gain import ExpectedGains
@@ -107,6 +107,7 @@ class LayerRow:
             words.append(f"d{_short(problem.dilation)}")
         if problem.weight_shape[0] != problem.input_shape[1]:
             words.append(f"m{problem.weight_shape[0] // problem.input_shape[1]}")
+        words += [str(problem.block)] if problem.block else []
         words += ["bias"] * problem.bias + [problem.epilogue] * (problem.epilogue != "none")
         return " ".join([*words, _SHORT.get(problem.dtype_name, problem.dtype_name), problem.layout])
 
@@ -124,7 +125,7 @@ class LayerRow:
     def command(self) -> str:
         """The command that tunes the passes with something to win; empty without any."""
         passes = [each.pass_ for each in self.passes if each.to_win_us]
-        return tune_command(self.problem.workload("fprop"), passes) if passes else ""
+        return tune_command(self.problem.workload(self.problem.passes[0]), passes) if passes else ""
 
 
 def _short(sizes: Sequence[int]) -> str:
@@ -143,9 +144,9 @@ def rows_of(ran: Sequence[Ran]) -> tuple[LayerRow, ...]:
         sizes = each.problem, each.device
         plan = latest_here.get((*sizes, target)) or latest.get(sizes)  # with other threads, if none ran with these
         if plan:
-            decisions, target = {pass_: _as_it_ran(plan, pass_) for pass_ in PASSES}, plan.target
+            decisions, target = {pass_: _as_it_ran(plan, pass_) for pass_ in each.problem.passes}, plan.target
         known = expected_gains(target) if target else None
-        passes = [pass_ for pass_ in PASSES if pass_ in each.per_step]
+        passes = [pass_ for pass_ in each.problem.passes if pass_ in each.per_step]
         rows.append(
             LayerRow(
                 names=each.names,

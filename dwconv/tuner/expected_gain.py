@@ -29,7 +29,7 @@ _TRIED = 40
 """Configurations that are raced in all, about: workloads with more to win get more of them, and each gets one."""
 _GB_PER_S, _GFLOP_PER_S = 20.0, 100.0
 """Where the device's limits are unknown. Only the order of workloads depends on them."""
-_GAIN = {"fprop": 2.2, "dgrad": 3.1, "wgrad": 2.6}
+_GAIN = {"fprop": 2.2, "dgrad": 3.1, "wgrad": 2.6, "forward": 2.5, "backward": 2.5}
 """Times as fast as PyTorch's op where nothing better is known: the geometric means of the benchmarks."""
 _GAIN_OF_LARGE_WGRAD = 29.0
 _LARGE_KERNEL = 25
@@ -123,7 +123,7 @@ def most_to_win_first(counts: Mapping[Workload, int], target: Target, known: Dat
 
 def _layer(workload: Workload) -> Workload:
     """The same for all passes of a layer, with a bias or without."""
-    return workload.for_pass("dgrad")
+    return workload.for_pass("backward" if workload.block else "dgrad")
 
 
 def shares(expected_gains: Mapping[Workload, float]) -> dict[Workload, int]:

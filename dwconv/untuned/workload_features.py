@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from dwconv.problems.workload import PASSES, Workload
+from dwconv.problems.workload import ALL_PASSES, Workload
 from dwconv.schedules.space import Config
 
 _WORDS = ("none", "kw", "taps", "scratch", "images", "channels", "planes", "cached", "streamed", "group")
@@ -18,7 +18,7 @@ def of_workload(workload: Workload) -> list[float]:
     """The sizes, as powers of two, and what does not fill vectors."""
     (*depth_taps, kernel_h, kernel_w), (*depths, out_h, out_w) = workload.kernel, workload.output_size
     return [
-        float(PASSES.index(workload.pass_)),
+        float(ALL_PASSES.index(workload.pass_)),
         float(workload.layout == "nhwc"),
         math.log2(kernel_h),
         math.log2(kernel_w),
@@ -48,7 +48,7 @@ def of_candidate(workload: Workload, config: Config, *, knobs: tuple[str, ...]) 
     """The workload's features, the template's ``knobs``, and how many tiles those make of the axis in their name, and
     what of the last tile is wasted. NaN for a knob that the configuration has not."""
     values = config.to_dict()
-    *_, height, width = workload.input_size if workload.pass_ == "dgrad" else workload.output_size
+    *_, height, width = workload.result_size
     *_, kernel_h, kernel_w = workload.kernel
     extents = {"h": height, "w": width, "c": workload.out_channels, "kh": kernel_h, "kw": kernel_w}
     row = of_workload(workload)

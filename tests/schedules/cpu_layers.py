@@ -10,6 +10,7 @@ import torch
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.problems import reference
+from dwconv.problems.operands import operands
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import IMAGES, Layout, Sizes, Workload
 from dwconv.schedules.space import Config
@@ -95,7 +96,7 @@ def misaligned(tensor: torch.Tensor) -> torch.Tensor:
 def assert_right(kernel: Kernel, workload: Workload) -> None:
     """Exactly, on whole numbers; all sums of them fit into float32. A kernel of the other layout is called as users
     call it, through copies."""
-    inputs = reference.operands(workload, data="integers", seed=1)
+    inputs = operands(workload, data="integers", seed=1)
     answers = reference.right_answers(workload, *inputs)
     if kernel.artifact.candidate.template.layout == workload.layout:
         results = run(kernel, workload, inputs)

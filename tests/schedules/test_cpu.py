@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dwconv.errors import InvalidWorkload
 from dwconv.kernels import build
 from dwconv.problems import reference
+from dwconv.problems.operands import operands
 from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules.template import Candidate, templates_for
 from tests.conftest import Golden
@@ -83,7 +84,7 @@ def test_nan_and_infinity_propagate_to_the_results_they_contribute_to_alone(
     *_, config = some_configs(workload, number)
     kernel = built(workload, config)
     for seed, value in enumerate([math.inf, math.nan]):
-        inputs = reference.operands(workload, data="integers", seed=seed)
+        inputs = operands(workload, data="integers", seed=seed)
         for image, tensor in enumerate(inputs if pass_ == "wgrad" else inputs[:1]):
             *_, height, width = tensor.shape
             for channel, (row, column) in enumerate(itertools.product((0, height - 1), (0, width - 1))):
@@ -99,7 +100,7 @@ def test_nan_and_infinity_propagate_to_the_results_they_contribute_to_alone(
 def test_an_infinite_weight_meets_padding_only_beside_rows_of_nchw(pass_: Pass, layout: Layout) -> None:
     """Zeros lie there, and 0 · ∞ is NaN, as in PyTorch's own op without oneDNN; with it, as in NHWC."""
     workload = lying(SHAPES["ragged channels"].for_pass(pass_), layout)
-    images, weights = reference.operands(workload, data="integers", seed=1)
+    images, weights = operands(workload, data="integers", seed=1)
     images, channel = images + 4, 5  # no zeros: they would make NaNs of their own
     weights[channel, 0, 0, 0] = math.inf
     (expected,) = reference.reference(workload, images, weights)
@@ -126,7 +127,7 @@ def test_any_batch(pass_: Pass, layout: Layout) -> None:
 def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass, layout: Layout) -> None:
     workload = lying(dataclasses.replace(SHAPES["ragged channels"], bias=True).for_pass(pass_), layout)
     kernel = built(workload, some_configs(workload, 0)[0])
-    inputs = reference.operands(workload, data="normal", seed=2)
+    inputs = operands(workload, data="normal", seed=2)
     answers = reference.right_answers(workload, *inputs)
     threads, runs = torch.get_num_threads(), []
     try:

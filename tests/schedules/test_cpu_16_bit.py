@@ -18,6 +18,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify
 from dwconv.problems import reference
+from dwconv.problems.operands import operands
 from dwconv.problems.target import ForcedVectorSet, cpu_target
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.space import Config
@@ -198,7 +199,7 @@ def test_a_kernel_takes_tensors_that_start_anywhere(dtype: DType) -> None:
     """At a multiple of two bytes, that is: without a copy."""
     workload = of_type(dtype, SHAPES["ragged channels"])
     kernel: Kernel = built(workload, some_configs(workload, 0)[0])
-    x, w = reference.operands(workload, data="normal", seed=0)
+    x, w = operands(workload, data="normal", seed=0)
     for offset in (1, 2, 3):
         shifted = torch.empty(x.numel() + offset, dtype=x.dtype)[offset:].view(2, 9, 11, 58).permute(0, 3, 1, 2)
         assert torch.equal(kernel(shifted.copy_(x), w), kernel(x, w))

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from dwconv.problems import reference
+from dwconv.problems.operands import operands
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.space import Config, ConfigSpace
@@ -114,7 +115,7 @@ def test_groups_of_taps_add_what_meets_and_nothing_else(layout: Layout) -> None:
     workload = lying(ROWS["31 taps, same"].for_pass("wgrad"), layout)
     kernel = built(workload, config_of(workload, in_loops=True))
     for value in (float("inf"), float("nan")):
-        x, dy = reference.operands(workload, data="integers", seed=3)
+        x, dy = operands(workload, data="integers", seed=3)
         x[0, 0, 0, 0] = x[1, 1, 0, -1] = dy[0, 2, 0, 0] = dy[1, 3, 0, -1] = value
         (expected,) = reference.reference(workload, x, dy)
         (result,) = run(kernel, workload, (x, dy))
@@ -127,7 +128,7 @@ def test_groups_of_taps_add_what_meets_and_nothing_else(layout: Layout) -> None:
 def test_the_same_bits_whatever_the_number_of_threads(pass_: Pass, layout: Layout) -> None:
     workload = lying(row(5, 1000, 4, (3, 0), batch=1, bias=True).for_pass(pass_), layout)
     kernel = built(workload, config_of(workload, in_loops=False))
-    inputs = reference.operands(workload, data="normal", seed=2)
+    inputs = operands(workload, data="normal", seed=2)
     threads, runs = torch.get_num_threads(), []
     try:
         for count in range(1, 6):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dwconv.errors import InvalidConfig
-from dwconv.problems import reference
+from dwconv.problems.operands import operands
 from dwconv.problems.workload import PASSES, DType, Pass
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
@@ -28,7 +28,7 @@ def test_streamed_results_are_the_cached_ones(pass_: Pass, vector_bytes: int) ->
     target = dataclasses.replace(TARGETS[vector_bytes], cache_bytes=result_bytes)
     space = templates_for(workload, target)[0].space(workload, target)
     written_before = {name: value for name, value in space.default.values if name != "store"}
-    inputs = reference.operands(workload, data="integers", seed=1)
+    inputs = operands(workload, data="integers", seed=1)
     kernels = {
         store: built(workload, space.check({**space.default.to_dict(), "store": store}), target)
         for store in ("cached", "streamed")

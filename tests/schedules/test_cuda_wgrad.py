@@ -19,7 +19,7 @@ from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
 from dwconv.measure.simulator.smaller import source_only
-from dwconv.problems import reference
+from dwconv.problems.operands import operands
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout, Workload, resolve_padding
 from dwconv.schedules.cuda.weight_gradient.cut import Cut, Load, loads
 from dwconv.schedules.estimate import estimated_us
@@ -99,7 +99,7 @@ def test_any_batch(layout: Layout, objects: Path) -> None:
 def test_the_same_bits_every_time(layout: Layout, objects: Path) -> None:
     """Sums of normally distributed data: another order would round otherwise."""
     workload = dataclasses.replace(MAP_OF_7, layout=layout)
-    inputs = reference.operands(workload, data="normal", seed=3)
+    inputs = operands(workload, data="normal", seed=3)
     artifact = artifact_of(workload, space(workload).default)
     with Machine(artifact, folder=objects) as machine:
         kernel = Kernel(artifact, machine, device="cpu")

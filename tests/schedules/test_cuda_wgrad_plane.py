@@ -18,7 +18,7 @@ from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
 from dwconv.measure.simulator.machine import Machine
 from dwconv.measure.simulator.simulate import verified
-from dwconv.problems import reference
+from dwconv.problems.operands import operands
 from dwconv.problems.workload import DTYPES, DType, Workload
 from dwconv.schedules.cuda.weight_gradient_planes.cut import Cut
 from dwconv.schedules.estimate import estimated_us
@@ -112,7 +112,7 @@ def test_any_batch(objects: Path) -> None:
 def test_the_same_bits_every_time(objects: Path) -> None:
     """Sums of normally distributed data: another order would round otherwise."""
     workload = SHAPES["7 × 7 map"]
-    inputs = reference.operands(workload, data="normal", seed=3)
+    inputs = operands(workload, data="normal", seed=3)
     artifact = artifact_of(workload, config_with(workload, split_n=4))
     assert len(artifact.launches) == 2 and artifact.workspaces[0].shape[0] == 4
     with Machine(artifact, folder=objects) as machine:

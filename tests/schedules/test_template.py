@@ -9,8 +9,9 @@ import itertools
 import pytest
 
 from dwconv.errors import InvalidConfig, NoTemplate
+from dwconv.problems.block import Block
 from dwconv.problems.target import CpuTarget, Target, parse_target
-from dwconv.problems.workload import DTYPES, LAYOUTS, PASSES, Pass, Workload
+from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, IMAGES, LAYOUTS, PASSES, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, all_templates, fitting, template, templates_for
 
@@ -19,14 +20,22 @@ TARGET = CpuTarget(device="test", threads=2, vector_bytes=64)
 
 def layer(pass_: Pass) -> Workload:
     return Workload(
-        pass_=pass_, batch=2, channels=32, input_size=(7, 9), kernel=(3, 3), padding=((1, 1), (1, 1)), layout="nhwc"
+        pass_=pass_,
+        batch=2,
+        channels=32,
+        input_size=(7, 9),
+        kernel=(3, 3),
+        padding=((1, 1), (1, 1)),
+        layout="nhwc",
+        block=Block.parse("bn+relu,bn+relu") if pass_ in BLOCK_PASSES else None,
     )
 
 
 def test_a_module_with_a_template_is_found_by_its_name() -> None:
     for name, found in all_templates().items():
         assert found.name == name
-        assert name.startswith(f"{found.device}.{found.pass_}_{found.layout}")
+        passes = f"block_{found.pass_}" if found.pass_ in BLOCK_PASSES else found.pass_
+        assert name.startswith(f"{found.device}.{passes}_{found.layout}")
     assert {f"cpu.{pass_}_nhwc" for pass_ in PASSES} <= set(all_templates())
 
 
@@ -84,7 +93,7 @@ def test_a_configuration_of_a_template_for_something_else_is_not_scheduled(name:
         Candidate(workload, Config.of(name, **knobs)).schedule(TARGET)
 
 
-@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("pass_", ALL_PASSES)
 def test_a_space_has_the_name_of_its_template_whatever_workload_it_is_asked_about(pass_: Pass) -> None:
     """A configuration named for another template would be taken for one that fits."""
     for name, found in all_templates().items():
@@ -93,7 +102,7 @@ def test_a_space_has_the_name_of_its_template_whatever_workload_it_is_asked_abou
             assert found.space(workload, TARGET).default.template == name
 
 
-@pytest.mark.parametrize("pass_", PASSES)
+@pytest.mark.parametrize("pass_", ALL_PASSES)
 def test_parameters_are_the_arguments_and_then_workspaces(pass_: Pass) -> None:
     workload = layer(pass_)
     (found,) = templates_for(workload, TARGET)
@@ -103,7 +112,7 @@ def test_parameters_are_the_arguments_and_then_workspaces(pass_: Pass) -> None:
     assert names[: len(tensors)] == tensors
     assert all(name.startswith("workspace") for name in names[len(tensors) :])
     batched = [name for name, buffer in zip(names, function.params, strict=True) if str(buffer.shape[0]) == "n"]
-    assert batched == [name for name in names if name in ("x", "y", "dx", "dy")]
+    assert batched == [name for name in names if name in IMAGES]
 
 
 def test_a_configuration_that_is_not_in_the_space_is_not_scheduled() -> None:

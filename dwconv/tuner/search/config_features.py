@@ -33,7 +33,7 @@ class Features:
             for knob in space.knobs:
                 known = self._choices.get(knob.name, ())
                 self._choices[knob.name] = tuple(dict.fromkeys((*known, *knob.values)))
-        *_, height, width = workload.input_size if workload.pass_ == "dgrad" else workload.output_size
+        *_, height, width = workload.result_size
         self._extents = {
             "h": height, "w": width, "c": workload.out_channels, "n": workload.batch,
             "kh": workload.kernel[-2], "kw": workload.kernel[-1],

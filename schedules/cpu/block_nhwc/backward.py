@@ -179,7 +179,7 @@ class Backward:
                             prefetch(tensor, image, pixel + cut.axes.columns.inputs, vector.start)
                 return self.g2(image, pixel, vector)
 
-            for row in task.rows_in_bands(lambda held=held, task=task: held.flush(task.first_vector)):
+            for row in task.rows_in_bands(held):
                 ring.follow(row, first=task.top, of=task.vector, produce=produce)
                 for left, width, v in task.tiles():
                     self._tile(task, ring, held, row, left, width, v)

@@ -30,7 +30,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     cut = Cut(workload, config, target)
     rows, columns, block = cut.axes.rows, cut.axes.columns, cut.block
     is_forward, vectors = workload.pass_ == "forward", cut.vectors
-    each = workload.batch * vectors
+    each = float(workload.batch * vectors)
     x, y = (each * math.prod(size) for size in (workload.input_size, workload.output_size))  # in vectors
     tiles_w = [(count, size) for _, count, size in cut.column_tiles]
     met = rows.live_pairs

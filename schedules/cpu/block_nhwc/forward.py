@@ -138,7 +138,7 @@ class Forward:
                     prefetch(self.x, image, pixel + cut.axes.columns.inputs, vector.start)
                 return self.read(image, pixel, vector)
 
-            for row in task.rows_in_bands(lambda held=held, task=task: held and held.flush(task.first_vector)):
+            for row in task.rows_in_bands(held):
                 ring.follow(row, first=task.top, of=task.vector, produce=produce)
                 for left, width, v in task.tiles():
                     sums = Accumulators(vectors, width)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from dwconv.schedules.cpu.block_nhwc.cut import Cut, band_rows
 from dwconv.schedules.cpu.block_nhwc.ring import Ring
-from dwconv.schedules.cpu.block_nhwc.sums import Parts
+from dwconv.schedules.cpu.block_nhwc.sums import Held, Parts
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.emit import Expr, bind, least, nest, serial
@@ -34,25 +34,30 @@ class Task:
     def ring(self) -> Ring:
         return Ring.empty(self.cut.axes, self.vectors, self.cut.ring, self.cut.block_vectors)
 
-    def rows_in_bands(self, after_band: Callable[[], Any]) -> Iterator[Expr]:
-        """A loop over the rows, and after each band of them ``after_band``."""
+    def rows_in_bands(self, held: Held | None) -> Iterator[Expr]:
+        """A loop over the rows. After each band of them the sums that are held are flushed."""
         height = band_rows(self.cut.axes.columns.outputs)
         for band in serial("band", -(-self.cut.results.block_rows // height)):
             first = bind("band_first", least(self.top + band * height, self.bottom))
             yield from serial("row", first, bind("band_stop", least(first + height, self.bottom)))
-            after_band()
+            if held:
+                held.flush(self.first_vector)
 
     def tiles(self) -> Iterator[tuple[Expr, int, Expr]]:
         """Loops over the tiles of a row, in the ``order`` of the configuration: (first column, width, vector)."""
         for start, count, width in self.cut.column_tiles:
             loops = {
-                "w": lambda start=start, count=count, width=width: (
-                    bind("column", start + turn * width) for turn in serial("tile_w", count)
-                ),
-                "c": lambda: serial("vector", self.cut.block_vectors),
+                "w": partial(tile_starts, start, count, width),
+                "c": partial(serial, "vector", self.cut.block_vectors),
             }
             for at in nest(self.cut.config.order, loops):
                 yield at["w"], width, at["c"]
+
+
+def tile_starts(start: int, count: int, width: int) -> Iterator[Expr]:
+    """A loop over tiles side by side: the first column of each."""
+    for turn in serial("tile_w", count):
+        yield bind("column", start + turn * width)
 
 
 def tasks(cut: Cut, vectors: Vectors, n: Expr) -> Iterator[Task]:

@@ -15,24 +15,19 @@ channels (`order`). The next row may be asked for (`prefetch`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import BLOCK_PASSES, Workload
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
 from dwconv.schedules.cpu.block_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.block_nhwc.space import block_space, why_unfit
-from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.space import Config
 from dwconv.schedules.template import ScheduleTemplate
 
 if TYPE_CHECKING:
     from tvm import s_tir
-
-FORWARD, BACKWARD = "cpu.block_forward_nhwc", "cpu.block_backward_nhwc"
-
-
-def space(workload: Workload, target: CpuTarget) -> ConfigSpace:
-    return block_space(FORWARD if workload.pass_ == "forward" else BACKWARD, workload, target)
 
 
 def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Schedule:
@@ -46,25 +41,16 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
     return schedule_backward(cut)
 
 
-TEMPLATES = (
+TEMPLATES = tuple(
     ScheduleTemplate(
-        name=FORWARD,
+        name=f"cpu.block_{pass_}_nhwc",
         device="cpu",
-        pass_="forward",
+        pass_=pass_,
         layout="nhwc",
         misfit=why_unfit,
-        space=space,
+        space=partial(block_space, f"cpu.block_{pass_}_nhwc"),
         schedule=schedule,
         estimate_us=estimate_us,
-    ),
-    ScheduleTemplate(
-        name=BACKWARD,
-        device="cpu",
-        pass_="backward",
-        layout="nhwc",
-        misfit=why_unfit,
-        space=space,
-        schedule=schedule,
-        estimate_us=estimate_us,
-    ),
+    )
+    for pass_ in BLOCK_PASSES
 )

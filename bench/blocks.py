@@ -1,0 +1,230 @@
+"""``python -m bench blocks``: norm, activation, depthwise convolution, norm, activation in training, as one and not.
+
+Of each block of well-known networks, forward and backward pass in turns: PyTorch's ops one after the other in both
+layouts, the same with our convolution, and as one; with ``--compile`` the first and the second under torch.compile,
+too. Untuned passes are tuned first. What each keeps for its backward pass is counted.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Sequence
+from statistics import geometric_mean
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import dwconv
+from bench.cases import BLOCK_NETWORKS, ListedLayer, listed_layers
+from bench.cpu import MEASURING_S, estimate, tuned
+from bench.results import add_log_argument, add_out_argument, write_results
+from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
+from dwconv.measure.clock.timing import CpuClock, Effort, time_in_turns
+from dwconv.measure.limits.limits import with_limits
+from dwconv.measure.runner import Workers
+from dwconv.problems.block import Activation, Norm
+from dwconv.problems.target import CpuTarget, cpu_target
+from dwconv.problems.workload import BLOCK_PASSES, PASSES, Workload
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog, log_path
+from dwconv.records.record import Measurement
+
+PLAIN, OTHER_LAYOUT, CONVERTED, AS_ONE = "plain", "plain, contiguous", "converted", "as one"
+EFFORT = Effort(round_s=0.03, rounds=9, budget_s=5.0, patience_s=5.0)
+ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
+    "identity": nn.Identity,
+    "relu": lambda: nn.ReLU(inplace=True),
+    "relu6": lambda: nn.ReLU6(inplace=True),
+    "hardswish": lambda: nn.Hardswish(inplace=True),
+    "silu": lambda: nn.SiLU(inplace=True),
+    "gelu": nn.GELU,
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    return run(_blocks, list(argv))
+
+
+def _blocks(argv: Sequence[str] | None) -> int:
+    parser = ArgumentParser(prog="bench blocks", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--network", choices=BLOCK_NETWORKS, action="append", help="default all; may be repeated")
+    parser.add_argument("--batch", type=whole, default=8, help="default 8")
+    parser.add_argument("--seconds", type=from_0, default=10, help="to tune an untuned pass, default 10; 0: none")
+    parser.add_argument("--compile", action="store_true", help="race them under torch.compile as well")
+    add_log_argument(parser)
+    add_out_argument(parser)
+    parser.add_argument("--first", type=whole, metavar="N", help="only the first N blocks")
+    parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
+    arguments = parser.parse_args(argv)
+
+    target = cpu_target()
+    log = TuningLog(arguments.log or log_path(target))
+    known = Database.behind_log(log.path, alone=arguments.log is not None)
+    log.followers.append(known.add)
+    layers = listed_layers(arguments.network or BLOCK_NETWORKS)[: arguments.first]
+    workloads = [each for layer in layers for each in _workloads(layer, batch=arguments.batch)]
+    if arguments.dry_run:
+        measuring_s = 2 * MEASURING_S * len(layers)
+        print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
+        return 0
+    target = with_limits(target)
+    if arguments.seconds:
+        with Workers(target, jobs=os.cpu_count() or 1) as workers:
+            for workload in workloads:
+                if known.best(workload, target.device) is None:
+                    tuned(workload, target, log=log, known=known, workers=workers, seconds=arguments.seconds)
+    if arguments.log is not None:
+        os.environ["DWCONV_TUNING_LOGS"] = str(arguments.log)
+    dwconv.reset()
+    rows = []
+    for layer in layers:
+        rows.append(row_of(layer, target, batch=arguments.batch, compiles=arguments.compile))
+        print(line_of(rows[-1]), flush=True)
+    print(means_of(rows))
+    write_results("blocks-compile" if arguments.compile else "blocks", target=target, rows=rows, folder=arguments.out)
+    return 0
+
+
+def _workloads(layer: ListedLayer, *, batch: int) -> Iterator[Workload]:
+    """The passes of a block, and those of the convolution in it, which runs alone where the block is not one."""
+    first = layer.layer.workload("forward", batch=batch, dtype="float32", layout="nhwc", bias=False)
+    yield from (first.for_pass(pass_) for pass_ in BLOCK_PASSES)
+    yield from (first.convolution(pass_) for pass_ in PASSES)
+
+
+def region_of(workload: Workload) -> nn.Sequential:
+    """What a block stands for, as a network has it."""
+    block, channels = workload.block, workload.channels
+    assert block is not None
+
+    def norm(found: Norm | None) -> nn.Module:
+        return nn.BatchNorm2d(channels, eps=found.eps) if found else nn.Identity()
+
+    above, left = (before for before, _ in workload.padding)
+    stride_h, stride_w = workload.stride
+    height, width = workload.kernel
+    convolution = nn.Conv2d(
+        channels, channels, (height, width), (stride_h, stride_w), (above, left), groups=channels, bias=False
+    )
+    return nn.Sequential(
+        norm(block.norm1), ACTIVATIONS[block.act1](), convolution, norm(block.norm2), ACTIVATIONS[block.act2]()
+    )
+
+
+def row_of(layer: ListedLayer, target: CpuTarget, *, batch: int, compiles: bool) -> dict[str, Any]:
+    """The times of all rivals, and what they keep."""
+    workload = layer.layer.workload("forward", batch=batch, dtype="float32", layout="nhwc", bias=False)
+    torch.manual_seed(0)
+    plain = region_of(workload).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x = torch.randn(workload.input_shape).to(memory_format=torch.channels_last)
+    dz = torch.randn(workload.output_shape).to(memory_format=torch.channels_last)
+    converted = dwconv.convert(copy.deepcopy(plain), x, seconds=0)
+    as_one = dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=True)
+    models: dict[str, nn.Module] = {PLAIN: plain, CONVERTED: converted, AS_ONE: as_one}
+    if compiles:
+        torch._dynamo.reset()
+        for name in (PLAIN, CONVERTED):
+            models[f"{name} + inductor"] = compiled(models[name])
+    steps = {name: step_of(model, x, dz) for name, model in models.items()}
+    contiguous = copy.deepcopy(plain).to(memory_format=torch.contiguous_format)
+    steps[OTHER_LAYOUT] = step_of(contiguous, x.contiguous(), dz.contiguous())
+    differences = _differences(steps)
+    taken = time_in_turns(steps, clock=CpuClock(), effort=EFFORT)
+    moved = sum(workload.for_pass(pass_).bytes for pass_ in BLOCK_PASSES)
+    others = [measured for name, measured in taken.items() if name != AS_ONE]
+    eager = min((taken[name] for name in (PLAIN, OTHER_LAYOUT)), key=_median_us)
+    assert target.limits is not None
+    limit_us = target.limits.limit_us(bytes_moved=moved, flops=3 * workload.flops)
+    return {
+        "network": layer.network,
+        "layer": str(layer),
+        "block": str(workload.block),
+        "count": layer.layer.count,
+        "median_us": {name: measured.median_us for name, measured in taken.items()},
+        "spread_us": {name: measured.spread_us for name, measured in taken.items()},
+        "contention": max(measured.contention for measured in taken.values()),
+        "over_eager": eager.median_us / taken[AS_ONE].median_us,
+        "over_best_other": min(map(_median_us, others)) / taken[AS_ONE].median_us,
+        "kept_bytes": {name: kept_bytes(models[name], x) for name in (PLAIN, CONVERTED, AS_ONE)},
+        "gb_per_s": moved / taken[AS_ONE].median_us / 1e3,
+        "percent_of_limit": 100 * limit_us / taken[AS_ONE].median_us,
+        "difference": differences,
+    }
+
+
+def compiled(model: nn.Module) -> Any:
+    """Under torch.compile, as it is by default, for one size."""
+    under: Any = torch.compile(model, dynamic=False)
+    return under
+
+
+def _median_us(measured: Measurement) -> float:
+    return measured.median_us
+
+
+def step_of(model: nn.Module, x: Tensor, dz: Tensor) -> Callable[[], tuple[Tensor, ...]]:
+    """A forward and a backward pass: z, and the gradients of the input and of all parameters."""
+    x = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+    wanted = [x, *model.parameters()]
+
+    def step() -> tuple[Tensor, ...]:
+        z = model(x.clone(memory_format=torch.preserve_format) if _writes_to_its_input(model) else x)
+        return (z.detach(), *torch.autograd.grad(z, wanted, dz))
+
+    return step
+
+
+def _writes_to_its_input(model: nn.Module) -> bool:
+    """An activation in place at the very start would change x, a leaf."""
+    layers = [module for module in model.modules() if not isinstance(module, (nn.Sequential, nn.Identity))]
+    return bool(getattr(layers[0], "inplace", False))
+
+
+def _differences(steps: dict[str, Callable[[], tuple[Tensor, ...]]]) -> dict[str, float]:
+    """How far each rival's results are from the plain ones, relative to these."""
+    wanted = steps[PLAIN]()
+    return {
+        name: max(float((mine - other).norm() / other.norm()) for mine, other in zip(step(), wanted, strict=True))
+        for name, step in steps.items()
+        if name != PLAIN
+    }
+
+
+def kept_bytes(model: nn.Module, x: Tensor) -> int:
+    """What is kept for the backward pass, each memory once, but for parameters."""
+    own = {each.untyped_storage().data_ptr() for each in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        z = model(x.clone(memory_format=torch.preserve_format).requires_grad_() * 1)
+    del z
+    return sum(kept.values())
+
+
+def line_of(row: dict[str, Any]) -> str:
+    taken = "  ".join(f"{name} {us / 1e3:.2f}" for name, us in row["median_us"].items())
+    kept = row["kept_bytes"]
+    return (
+        f"{row['layer']:36} {row['block']:28} ms: {taken}   {row['over_eager']:.2f} × eager, "
+        f"{row['over_best_other']:.2f} × the best other, {row['gb_per_s']:.0f} GB/s, "
+        f"keeps {kept[AS_ONE] / kept[PLAIN]:.2f}"
+    )
+
+
+def means_of(rows: Sequence[dict[str, Any]]) -> str:
+    """Geometric means over the blocks."""
+    lines = [""]
+    for name in ("over_eager", "over_best_other"):
+        found = [row[name] for row in rows]
+        lines.append(
+            f"{name.replace('_', ' '):16} {geometric_mean(found):.2f}, least {min(found):.2f}, {len(found)} blocks"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,347 @@
+"""AwaitedBlock: what runs up to the end of a block that is expected here, so that all of it can be one:
+
+    x = started(x, place)                the block that was seen in the model, or that its author wrote
+    h = F.batch_norm(x, …)               nothing runs yet: h waits, and knows what it is made of
+    h = F.relu6(h)                       nor here; in place it is the same tensor that now stands for more
+    y = dwconv.conv2d(h, w, padding=1)   nor here
+    y = F.batch_norm(y, …)
+    z = F.relu6(y)                       one op runs it all; running statistics learn of it
+
+Functions are followed, not modules: it does not matter which modules call them, and what PyTorch's modules do besides,
+as to count batches, they do. As soon as something else comes than was expected, or somebody else looks (a hook, a second
+consumer, ``Function.apply``), what was done so far is done by PyTorch's functions, once, in order, and all goes on
+without waiting. So a norm that does not train, another activation or other sizes give what they always do.
+
+What is looked at only after the block ran is computed again, as gradients recorded through it are: from x, which must be
+the same still.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import Function
+
+from dwconv.call import block_call, blocks, functional
+from dwconv.call.active import AXES, arguments_of
+from dwconv.call.arguments import Arguments, Call
+from dwconv.call.block_call import NormCall, activation_of, is_plain
+from dwconv.call.call_plan import plan_for
+from dwconv.call.waiting import Waiting
+from dwconv.call.watchers import is_watched
+from dwconv.errors import InvalidCall, InvalidWorkload
+from dwconv.problems.block import Block
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import tensorflow_padding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A block that is expected somewhere: all of it but the size of its input. Plain data."""
+
+    block: Block
+    weight_shape: tuple[int, ...]
+    """(C·multiplier, 1, KH, KW)"""
+    stride: tuple[int, ...]
+    padding: tuple[int, ...] | None
+    """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
+    dilation: tuple[int, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is to come, in order: ``norm1``, ``act1``, ``conv``, ``norm2``, ``act2``, those that there are."""
+        return _parts(self.block)
+
+    def problem(self, shape: Sequence[int]) -> Problem:
+        """For x of (N, C, H, W)."""
+        return _problem(self, tuple(shape))
+
+
+@lru_cache(maxsize=100)
+def _parts(block: Block) -> tuple[str, ...]:
+    there = {
+        "norm1": block.norm1 is not None,
+        "act1": block.act1 != "identity",
+        "conv": True,
+        "norm2": block.norm2 is not None,
+        "act2": block.act2 != "identity",
+    }
+    return tuple(name for name, is_there in there.items() if is_there)
+
+
+@lru_cache(maxsize=1000)
+def _problem(place: Place, shape: tuple[int, ...]) -> Problem:
+    padding = place.padding
+    if padding is None:
+        padding = tuple(
+            side
+            for size, kernel, stride, dilation in zip(
+                shape[2:], place.weight_shape[2:], place.stride, place.dilation, strict=True
+            )
+            for side in tensorflow_padding(size, kernel=kernel, stride=stride, dilation=dilation)
+        )
+    return Problem(
+        input_shape=shape,
+        weight_shape=place.weight_shape,
+        stride=place.stride,
+        padding=padding,
+        dilation=place.dilation,
+        dtype=torch.float32,
+        layout="nhwc",
+        block=place.block,
+    )
+
+
+def started(x: Any, place: Place) -> Any:
+    """``x``, waiting for a block, if it was measured to be faster as one at these sizes; x itself otherwise, and where
+    somebody watches, or nothing learns."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or not is_plain(x) or x.dim() != 4:
+        return x
+    if not x.is_contiguous(memory_format=torch.channels_last) or x.is_inference() or is_watched(x, x, None):
+        return x
+    if x.shape[1] * (place.weight_shape[0] // max(1, x.shape[1])) != place.weight_shape[0] or not x.numel():
+        return x
+    try:
+        plan = plan_for(place.problem(x.shape), x.device)
+    except InvalidWorkload:  # the kernel is larger than the image: its own function says so
+        return x
+    if not blocks.is_at_once(plan, trains=True):
+        return x
+    return _waiting(_Part(place=place, before=None, name="x", given=(x,)))
+
+
+def waits_for_blocks(module: object) -> bool:
+    """Whether a module calls ``started``: its class says so."""
+    return bool(getattr(type(module), "waits_for_blocks", False))
+
+
+# -- what waits ------------------------------------------------------------------------------------------------------
+
+
+class _Part:
+    """x, or a part of a block that is done with the part before it."""
+
+    __slots__ = ("before", "given", "learns", "name", "norm", "place", "shape", "taken", "value", "versions")
+
+    def __init__(
+        self, *, place: Place, before: _Part | None, name: str, given: tuple[Tensor, ...], norm: NormCall | None = None
+    ) -> None:
+        self.place, self.before, self.name = place, before, name
+        self.given = given
+        """x, a weight, or γ and β: what has a gradient."""
+        self.norm = norm
+        self.learns = norm is not None
+        """Whether the running statistics do not know of it yet."""
+        self.value: Tensor | None = None
+        self.versions = [tensor._version for tensor in given]
+        self.taken: int = 0 if before is None else before.taken + 1
+        """Parts of the block up to this one."""
+        self.shape: Sequence[int] = given[0].shape if before is None else before.shape
+        if name == "conv":
+            _, _, height, width = _output_shape(place, tuple(self.shape))
+            self.shape = (self.shape[0], place.weight_shape[0], height, width)
+
+    def chain(self) -> list[_Part]:
+        """From x to this one."""
+        return [*(self.before.chain() if self.before else []), self]
+
+    @property
+    def x(self) -> Tensor:
+        return self.chain()[0].given[0]
+
+    def tensors(self) -> list[Tensor]:
+        """All that have a gradient, of x and of each part."""
+        return [tensor for part in self.chain() for tensor in part.given]
+
+    def result(self) -> Tensor:
+        """By PyTorch's functions, computed once."""
+        if self.value is None:
+            self.check()
+            if self.before is None:
+                self.value = self.given[0]
+            elif self.norm and self.learns:
+                self.value, self.learns = self.norm.apply(self.before.result()), False
+            else:
+                self.value = self.apply(self.before.result(), self.given)
+        return self.value
+
+    def apply(self, value: Tensor, given: Sequence[Tensor]) -> Tensor:
+        """This part alone, with other tensors. Running statistics stay."""
+        if self.norm:
+            return self.norm.apply_again(value, *given)
+        problem = self.place.problem(self.x.shape)
+        if self.name == "conv":
+            # The plan of the convolution alone: as if nothing had waited.
+            (top, bottom, left, right) = problem.padding
+            padding = ((top, bottom), (left, right))
+            return functional.conv2d(value, given[0], None, problem.stride, padding, problem.dilation)
+        act = self.place.block.act1 if self.name == "act1" else self.place.block.act2
+        return block_call.activated(act, value)
+
+    def again(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The result, of other tensors in place of ``tensors()``."""
+        left = iter(tensors)
+        value = next(left)
+        for part in self.chain()[1:]:
+            value = part.apply(value, [next(left) for _ in part.given])
+        return value
+
+    def check(self) -> None:
+        """Raises InvalidCall if a tensor has changed since."""
+        for part in self.chain():
+            if [tensor._version for tensor in part.given] != part.versions:
+                what = "x" if part.before is None else f"the weight of its {part.name}"
+                raise InvalidCall(
+                    f"a result inside a block is used after {what} changed in place; clone() it where it is kept, or "
+                    "convert without blocks=True"
+                )
+
+    def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | None = None) -> _Part:
+        return _Part(place=self.place, before=self, name=name, given=given, norm=norm)
+
+
+@lru_cache(maxsize=1000)
+def _output_shape(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return place.problem(shape).workload("forward").output_shape
+
+
+@dataclass
+class _Holder:
+    """What a tensor stands for: with functions in place, more and more."""
+
+    part: _Part
+
+
+def _waiting(part: _Part) -> Tensor:
+    waiting: Tensor = _Await.apply(_Holder(part), *part.tensors())  # type: ignore[no-untyped-call]
+    return waiting
+
+
+class _Await(Function):
+    @staticmethod
+    def forward(ctx: Any, holder: _Holder, *tensors: Tensor) -> Tensor:
+        ctx.holder = holder
+        return AwaitedBlock(holder)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        part, again = ctx.holder.part, torch.is_grad_enabled()
+        part.check()
+        tensors = part.tensors()
+        wanted = [tensor.requires_grad for tensor in tensors]
+        with torch.enable_grad():
+            given = [
+                each if again and is_wanted else each.detach().requires_grad_(is_wanted)
+                for each, is_wanted in zip(tensors, wanted, strict=True)
+            ]
+            # Of x a view: where nothing was done with it yet, it would be asked for the gradient of itself.
+            value = part.again([given[0].view_as(given[0]), *given[1:]])
+            asked = [each for each, is_wanted in zip(given, wanted, strict=True) if is_wanted]
+            found = iter(torch.autograd.grad(value, asked, gradient, create_graph=again))
+        return None, *(next(found) if is_wanted else None for is_wanted in wanted)
+
+
+class AwaitedBlock(Waiting):
+    """Stands for x, or a result inside a block."""
+
+    _holder: _Holder
+    told: ClassVar[frozenset[Any]] = Waiting.told | {Tensor.stride}
+
+    @staticmethod
+    def __new__(cls: type[AwaitedBlock], holder: _Holder) -> AwaitedBlock:
+        batch, channels, height, width = shape = holder.part.shape
+        strides = (height * width * channels, 1, width * channels, channels)
+        made: AwaitedBlock = Tensor._make_wrapper_subclass(
+            cls, shape, strides=strides, dtype=torch.float32, device=holder.part.x.device
+        )
+        made._holder = holder
+        return made
+
+    def value(self) -> Tensor:
+        """The result itself."""
+        with torch.enable_grad():  # as it was when it began to wait
+            return self._holder.part.result()
+
+    def following(self, func: Any, args: Any, kwargs: Any) -> Tensor | None:
+        """What the next part of the block makes of it, if it is the one that is expected; None otherwise."""
+        part = self._holder.part
+        if not torch.is_grad_enabled() or any(each.value is not None for each in part.chain()):
+            return None
+        expected = part.place.parts[part.taken]
+        if expected.startswith("act"):
+            return self._activated(expected, func, args, kwargs)
+        goes_on = _convolved if expected == "conv" else _normalised
+        following = goes_on(part, func, args, kwargs)
+        return _gone_on(following) if following else None
+
+    def _activated(self, expected: str, func: Any, args: Any, kwargs: Any) -> Tensor | None:
+        part = self._holder.part
+        found = activation_of(func, args, kwargs)
+        if found is None or found[0] != getattr(part.place.block, expected):
+            return None
+        following = part.then(expected)
+        if not found[1]:
+            return _gone_on(following)
+        self._holder.part = following
+        return self if following.taken < len(part.place.parts) else _gone_on(following)
+
+
+def _gone_on(part: _Part) -> Tensor:
+    """What stands for it; at the end of the block its result, by one op."""
+    place = part.place
+    if part.taken < len(place.parts):
+        return _waiting(part)
+    part.check()
+    chain = part.chain()
+    norms = [(each.norm, each.learns) for each in chain if each.norm]
+    weight = next(each.given[0] for each in chain if each.name == "conv")
+    part.value = block_call.run(place.problem(part.x.shape), part.x, weight, norms)
+    for each in chain:
+        each.learns = False
+    return part.value
+
+
+# -- which function does what a part is to do --------------------------------------------------------------------------
+
+
+def _normalised(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
+    if func is not F.batch_norm:
+        return None
+    norm, name = NormCall.of(*args, **kwargs), part.place.parts[part.taken]
+    wanted = part.place.block.norm1 if name == "norm1" else part.place.block.norm2
+    assert wanted is not None, "as it is a part"
+    if norm.why_not(part.shape, eps=wanted.eps) or norm.weight is None or norm.bias is None:
+        return None
+    return part.then(name, (norm.weight, norm.bias), norm)
+
+
+def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
+    if func is functional.conv2d:
+        given = Arguments(*args, 2)
+    elif AXES.get(func) == 2:
+        given = arguments_of(2, *args, **kwargs)
+    else:
+        return None
+    problem = part.place.problem(part.x.shape)
+    if not is_plain(given.weight) or given.groups not in (None, problem.input_shape[1]):
+        return None
+    try:
+        call = Call.of(given)
+    except InvalidWorkload:  # which the function itself raises
+        return None
+    if call.problem != _alone(problem):
+        return None
+    return part.then("conv", (given.weight,))
+
+
+@lru_cache(maxsize=1000)
+def _alone(problem: Problem) -> Problem:
+    """The convolution without what is around it."""
+    return dataclasses.replace(problem, block=None)

@@ -1,0 +1,171 @@
+"""A block as a call: what PyTorch's functions are given, one after the other, as the one op of ``blocks``, which also
+leaves the running statistics as they would.
+
+    z = act2(F.batch_norm(conv2d(act1(F.batch_norm(x, …)), w), …))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dwconv.call import blocks
+from dwconv.problems.block import Activation
+from dwconv.problems.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormCall:
+    """The arguments of a call of ``F.batch_norm`` but its input; ``momentum`` is what the running statistics move by."""
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+    training: bool
+    momentum: float
+    eps: float
+
+    @classmethod
+    def of(
+        cls,
+        input: Any,
+        running_mean: Any,
+        running_var: Any,
+        weight: Any = None,
+        bias: Any = None,
+        training: Any = False,
+        momentum: Any = 0.1,
+        eps: Any = 1e-5,
+    ) -> NormCall:
+        """Of arguments as ``F.batch_norm`` takes them."""
+        return cls(
+            running_mean=running_mean,
+            running_var=running_var,
+            weight=weight,
+            bias=bias,
+            training=training,
+            momentum=momentum,
+            eps=eps,
+        )
+
+    def apply(self, x: Tensor) -> Tensor:
+        """On PyTorch's op."""
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps
+        )
+
+    def apply_again(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """The same, and the running statistics, which know of it already, stay."""
+        return F.batch_norm(x, None, None, weight, bias, True, 0.0, self.eps)
+
+    def why_not(self, shape: Sequence[int], *, eps: float) -> str:
+        """Why it is not, for an image of (N, C, H, W), the norm with ``eps`` of a block; empty if it is."""
+        if not self.training:
+            return "its statistics are not those of the batch"
+        if self.weight is None or self.bias is None:
+            return "it has no weight and bias"
+        if self.eps != eps:
+            return f"its eps is {self.eps}"
+        if (self.running_mean is None) != (self.running_var is None):
+            return "it has one running statistic alone"
+        if not isinstance(self.momentum, (float, int)):
+            return f"its momentum is {self.momentum}"
+        for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
+            if tensor is not None and not (is_plain(tensor) and tuple(tensor.shape) == tuple(shape[1:2])):
+                return "it holds other tensors than float32 ones with a number for each channel"
+        return "" if values_per_channel(shape) > 1 else "there is one value per channel"
+
+    def learn(self, mean: Tensor, variance: Tensor, *, count: int) -> None:
+        """Move the running statistics towards those of a batch: ``mean`` and ``variance``, (C,), are of ``count``
+        values of each channel. PyTorch keeps the unbiased variance."""
+        if self.running_mean is None or self.running_var is None:
+            return
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * (count / (count - 1)), self.momentum)
+
+
+def values_per_channel(shape: Sequence[int]) -> int:
+    """Of an image (N, C, H, W)."""
+    return shape[0] * math.prod(shape[2:])
+
+
+def is_plain(tensor: Any) -> bool:
+    """True for float32 numbers at strides, of PyTorch's own classes, on any device."""
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.dtype is torch.float32
+        and tensor.layout is torch.strided
+        and not tensor.is_neg()
+        and not tensor._is_zerotensor()
+    )
+
+
+def run(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[tuple[NormCall, bool]]) -> Tensor:
+    """z, or y of a block without a second norm. ``norms``: the calls of its norms, and for each whether its running
+    statistics are still to learn of it."""
+    learnt = [tensor for norm, _ in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
+    block = problem.block
+    assert block is not None
+    results = blocks.block_forward(x, w, learnt, str(block), *problem.geometry)
+    found = dict(zip(blocks.any_workload(str(block)).results, results, strict=True))
+    places = [(number, image) for number, image, norm in (("1", x, block.norm1), ("2", results[0], block.norm2)) if norm]
+    for (number, image), (norm, learns) in zip(places, norms, strict=True):
+        if learns:
+            norm.learn(found[f"mean{number}"], found[f"var{number}"], count=values_per_channel(image.shape))
+    z: Tensor = results[0]
+    return z
+
+
+# -- activations -----------------------------------------------------------------------------------------------------
+
+
+def activation_of(func: Any, args: Any, kwargs: Any) -> tuple[Activation, bool] | None:
+    """Which activation of blocks a call of a function of PyTorch's is, and whether it writes over what it is given;
+    None if it is none."""
+    known = _ACTIVATIONS.get(func)
+    if known is None:
+        return None
+    name, others = known
+    given = {**dict(zip(others, args[1:], strict=False)), **kwargs}
+    given.pop("input", None)
+    in_place = bool(given.pop("inplace", func in _IN_PLACE))
+    usual = {"min_val": 0.0, "max_val": 6.0} if func is F.hardtanh else {"approximate": "none"}
+    if func is F.hardtanh and set(given) != set(usual):
+        return None
+    return (name, in_place) if all(given[key] == usual.get(key) for key in given) else None
+
+
+def activated(name: Activation, value: Tensor) -> Tensor:
+    """By PyTorch's function, not in place."""
+    return value if name == "identity" else _FUNCTIONS[name](value)
+
+
+_FUNCTIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "hardswish": F.hardswish,
+    "silu": F.silu,
+    "gelu": F.gelu,
+}
+_ACTIVATIONS: dict[Callable[..., Any], tuple[Activation, tuple[str, ...]]] = {
+    F.relu: ("relu", ("inplace",)),
+    torch.relu: ("relu", ()),
+    torch.relu_: ("relu", ()),
+    Tensor.relu: ("relu", ()),
+    Tensor.relu_: ("relu", ()),
+    F.relu6: ("relu6", ("inplace",)),
+    F.hardtanh: ("relu6", ("min_val", "max_val", "inplace")),
+    F.hardswish: ("hardswish", ("inplace",)),
+    F.silu: ("silu", ("inplace",)),
+    F.gelu: ("gelu", ()),
+}
+"""By function, with what it may be given besides its input."""
+_IN_PLACE = (torch.relu_, Tensor.relu_)

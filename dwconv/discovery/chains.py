@@ -1,0 +1,232 @@
+"""Chains: norms, activations and depthwise convolutions of a step that hand their result to the next one alone.
+
+    x ─► F.batch_norm ─► F.relu6 ─► conv2d ─► F.batch_norm ─► F.relu6 ─► z
+         └───────────────────── a block ──────────────────────────┘
+
+Functions are watched, whichever module calls them; a block begins where a module does, of whose input it is made. What
+another one uses as well, also in a second place, ends it there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from dwconv.call.awaited_block import AwaitedBlock
+from dwconv.call.block_call import NormCall, activation_of
+from dwconv.discovery.step import tensors_in
+from dwconv.dispatch.decide import target_of, why_no_kernels
+from dwconv.errors import InvalidWorkload, NoTemplate
+from dwconv.problems.block import Activation, Block, Norm
+from dwconv.problems.problem import Problem
+
+
+@dataclass(kw_only=True, eq=False)
+class Link:
+    """One function of a chain. No tensor is kept."""
+
+    kind: Literal["norm", "act", "conv"]
+    caller: str
+    """The module that called it."""
+    before: Link | None
+    """Which made its input; None if that is no link."""
+    is_given: bool
+    """Whether its input is what its module was called with."""
+    eps: float = 0.0
+    act: Activation = "identity"
+    problem: Problem | None = None
+    """Of a convolution."""
+    device: torch.device | None = None
+    is_layers: bool = False
+    """Whether a layer of dwconv made the convolution."""
+    why_not: str = ""
+    """Why it cannot be a part of a block."""
+    after: Link | None = None
+    used: int = 0
+    """How often its result was."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenBlock:
+    """A chain around a convolution, whether or not it can be one."""
+
+    conv: Link
+    starts: str
+    """The module whose input it is made of."""
+    block: Block | None
+    why_not: str
+    """Why it is not one, or why a part of the chain is not in it; empty if nothing is left out."""
+
+
+class Chains:
+    """Grows with every function of the step."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._modules = dict(model.named_modules())
+        self._links: Any = WeakTensorKeyDictionary()
+        self._runs: Counter[tuple[str, str]] = Counter()
+        """How often a module called functions of a kind."""
+        self.convs: list[Link] = []
+
+    def function(self, func: Any, args: Any, kwargs: Any, result: Any, *, caller: str, inputs: Any) -> None:
+        """A call of a function that is no convolution; ``inputs`` are those of the module that made it."""
+        if func in AwaitedBlock.told:
+            return
+        found = activation_of(func, args, kwargs)
+        before = self._links.get(args[0]) if args and isinstance(args[0], Tensor) else None
+        self.used((args, kwargs))
+        if found and args:
+            self._add(Link(kind="act", caller=caller, before=before, is_given=False, act=found[0]), result)
+        elif func is F.batch_norm and args:
+            norm = NormCall.of(*args, **kwargs)
+            link = Link(
+                kind="norm", caller=caller, before=before, is_given=_is_first(args[0], inputs), eps=float(norm.eps),
+                why_not=norm.why_not(args[0].shape, eps=norm.eps),
+            )  # fmt: skip
+            self._add(link, result)
+
+    def convolution(
+        self, x: Tensor, result: Tensor, problem: Problem, *, caller: str, inputs: Any, is_layers: bool
+    ) -> Link:
+        """A depthwise convolution."""
+        link = Link(
+            kind="conv", caller=caller, before=self._links.get(x), is_given=_is_first(x, inputs), problem=problem,
+            device=x.device, is_layers=is_layers,
+        )  # fmt: skip
+        self.used(x)
+        self.convs.append(link)
+        self._add(link, result)
+        return link
+
+    def used(self, given: Any) -> None:
+        """Tensors that were given to a function, or that the model gives."""
+        for tensor in {id(each): each for each in tensors_in(given)}.values():
+            if link := self._links.get(tensor):
+                link.used += 1
+
+    def _add(self, link: Link, result: Tensor) -> None:
+        if link.before:
+            link.before.after = link
+        self._runs[link.caller, link.kind] += 1
+        self._links[result] = link
+
+    # -- blocks --------------------------------------------------------------------------------------------------------
+
+    def block_of(self, conv: Link) -> SeenBlock | None:
+        """The chain around a convolution; None if there is no norm next to it."""
+        norm1, act1 = _before(conv)
+        norm2, act2 = _after(conv)
+        if norm1 is None and norm2 is None:
+            return None
+        reasons = []
+        if norm1 and (why := self._why_not(norm1, act1) or _why_shared(norm1, act1)):
+            reasons.append(why)
+            norm1 = act1 = None
+        if norm2 and (why := self._why_not(norm2) or _why_shared(conv)):
+            reasons.append(why)
+            norm2 = act2 = None
+        if norm2 and act2 and (why := self._why_not(act2) or _why_shared(norm2)):
+            reasons.append(why)
+            act2 = None
+        first, block = norm1 or conv, None
+        if norm1 or norm2:
+            block = Block(
+                norm1=Norm(eps=norm1.eps) if norm1 else None,
+                act1=act1.act if act1 else "identity",
+                norm2=Norm(eps=norm2.eps) if norm2 else None,
+                act2=act2.act if act2 else "identity",
+            )
+            if why := self._why_no_block(conv, block, first):
+                reasons, block = [why], None
+        return SeenBlock(conv=conv, starts=first.caller, block=block, why_not="; ".join(dict.fromkeys(reasons)))
+
+    def _why_no_block(self, conv: Link, block: Block, first: Link) -> str:
+        """Why there can be no such block around a convolution that begins with ``first``."""
+        assert conv.problem is not None
+        if conv.problem.bias:
+            return "the convolution has a bias"
+        if not conv.is_layers:
+            return "the convolution is no layer of dwconv"
+        if why := self._why_not(conv):
+            return why
+        if not first.is_given:
+            return f"it does not begin with what {_shown(first)} is given"
+        return why_no_block(conv, block)
+
+    def _why_not(self, *links: Link | None) -> str:
+        """Why one of them can be no part of a block."""
+        for link in filter(None, links):
+            if link.why_not:
+                return f"of {_shown(link)}, {link.why_not}"
+            module = self._modules[link.caller]
+            if isinstance(module, nn.SyncBatchNorm):
+                return f"{_shown(link)} is a SyncBatchNorm, whose statistics are of all ranks"
+            if any(getattr(module, name) for name in _HOOKS):
+                return f"{_shown(link)} has a hook"
+            if link.kind != "act" and (times := self._runs[link.caller, link.kind]) > 1:
+                return f"{_shown(link)} runs {times} times in a step"
+        return ""
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _is_first(tensor: Any, inputs: Any) -> bool:
+    return isinstance(inputs, tuple) and bool(inputs) and tensor is inputs[0]
+
+
+def _before(conv: Link) -> tuple[Link | None, Link | None]:
+    """The norm before it, and the activation between, if there is a norm."""
+    link = conv.before
+    act = link if link and link.kind == "act" else None
+    norm = act.before if act else link
+    return (norm, act) if norm and norm.kind == "norm" else (None, None)
+
+
+def _after(conv: Link) -> tuple[Link | None, Link | None]:
+    """The norm after it, and the activation after that."""
+    norm = conv.after if conv.after and conv.after.kind == "norm" else None
+    act = norm.after if norm and norm.after and norm.after.kind == "act" else None
+    return norm, act
+
+
+def _why_shared(*links: Link | None) -> str:
+    """Which of them gives its result to more than the next one."""
+    for link in filter(None, links):
+        if link.used > 1:
+            return f"the result of {_shown(link)} is used {link.used} times"
+    return ""
+
+
+def _shown(link: Link) -> str:
+    return link.caller or "the model itself"
+
+
+def why_no_block(conv: Link, block: Block) -> str:
+    """Why dwconv has no kernels for a convolution with that around it; empty if it may have."""
+    assert conv.problem is not None and conv.device is not None
+    try:
+        if Block.parse(str(block)) != block:
+            return f"eps of {block} has more digits than a block's name"
+        problem = problem_with(conv.problem, block)
+        if reason := why_no_kernels(problem, conv.device):
+            return reason
+        from dwconv.schedules.template import templates_for
+
+        templates_for(problem.workload("forward"), target_of(conv.device))
+    except (InvalidWorkload, NoTemplate) as error:
+        return str(error)
+    return ""
+
+
+def problem_with(problem: Problem, block: Block) -> Problem:
+    """A convolution with a block around it."""
+    return dataclasses.replace(problem, block=block)
+

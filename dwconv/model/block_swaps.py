@@ -1,0 +1,64 @@
+"""Blocks of a model: the modules that begin one let it wait from now on, and the summary says what becomes of each."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from dwconv.call import blocks
+from dwconv.call.awaited_block import Place
+from dwconv.call.call_plan import plan_for
+from dwconv.discovery import DiscoveredBlock, Discovery
+from dwconv.discovery.step import unwrapped
+from dwconv.model.conversion import ConvertedLayer, shown_name
+from dwconv.model.same_padding import SamePadding
+from dwconv.model.swaps import Swaps
+
+
+def swap_blocks(model: nn.Module, discovery: Discovery, swaps: Swaps) -> tuple[ConvertedLayer, ...]:
+    """Lets every block wait that was seen in the example. A row for each convolution with a norm next to it."""
+    modules = dict(unwrapped(model).named_modules())
+    rows = []
+    for block in discovery.blocks:
+        why = _swap(modules, block, swaps)
+        rows.append(ConvertedLayer(block.name, f"no block: {why}" if why else _runs(block)))
+    return tuple(rows)
+
+
+def _swap(modules: dict[str, nn.Module], block: DiscoveredBlock, swaps: Swaps) -> str:
+    """Empty, or why the block does not wait."""
+    if block.problem is None:
+        return block.why_not
+    module = modules[block.starts]
+    if block.waits and not hasattr(type(module), "block_place"):
+        return ""  # as it was written: dwconv.nn.DepthwiseBlock
+    if "forward" in vars(module):
+        return f"the forward of {shown_name(block.starts)} was put into the instance"
+    if is_parametrized(module):
+        return f"{shown_name(block.starts)} is parametrised"
+    problem, whole = block.problem, block.problem.block
+    assert whole is not None
+    swaps.begin_block(
+        module,
+        Place(
+            block=whole,
+            weight_shape=problem.weight_shape,
+            stride=problem.stride,
+            padding=None if isinstance(modules[block.name], SamePadding) else problem.padding,
+            dilation=problem.dilation,
+        ),
+    )
+    return ""
+
+
+def _runs(block: DiscoveredBlock) -> str:
+    """Whether a block runs as one at the sizes of the example, and why."""
+    assert block.problem is not None
+    plan = plan_for(block.problem, block.device)
+    told = f"block {block.problem.block} from {shown_name(block.starts)}"
+    left = f"; left out: {block.why_not}" if block.why_not else ""
+    if blocks.is_at_once(plan, trains=True):
+        why = ", ".join(f"{pass_} {decision.reason}" for pass_, decision in plan.decisions.items())
+        return f"{told} runs as one: {why}{left}"
+    slow = next((pass_, each) for pass_, each in plan.decisions.items() if each.provider != "dwconv")
+    return f"{told} runs one after the other: {slow[0]}: {slow[1].reason}{left}"

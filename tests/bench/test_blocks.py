@@ -1,0 +1,76 @@
+"""``bench blocks``: the rivals compute the same, and what they keep is counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from bench import blocks
+from bench.__main__ import main
+from bench.cases import BLOCK_NETWORKS, ListedLayer, listed_layers
+from dwconv.problems.block import Block
+from dwconv.problems.layer_files import Layer
+from dwconv.problems.target import Limits
+from tests.bench.still_clock import StillClock
+
+LIMITS = Limits(memory_gb_per_s=20, cache_gb_per_s=50, cache_bytes=1 << 20, peak_gflop_per_s=100)
+SMALL = ListedLayer(
+    network="small",
+    layer=Layer(
+        channels=8,
+        input_size=(6, 7),
+        kernel=(3, 3),
+        stride=(1, 1),
+        padding=((1, 1), (1, 1)),
+        count=2,
+        dilation=(1, 1),
+        block=Block.parse("bn+relu6,bn+hardswish"),
+    ),
+)
+
+
+def test_networks_list_blocks():
+    layers = listed_layers(BLOCK_NETWORKS)
+    assert len(layers) > 30 and all(each.layer.block for each in layers)
+    first, *_ = blocks._workloads(layers[0], batch=4)
+    assert first.pass_ == "forward" and first.batch == 4
+
+
+@pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+def test_it_writes_what_it_measured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(blocks, "listed_layers", lambda networks: (SMALL,))
+    monkeypatch.setattr(blocks, "with_limits", lambda target: dataclasses.replace(target, limits=LIMITS))
+    monkeypatch.setattr(blocks, "CpuClock", StillClock)
+    options = ["--seconds", "0", "--batch", "2", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", "")
+    assert main(["blocks", *options]) == 0
+    assert "over eager       1.00, least 1.00, 1 blocks" in capsys.readouterr().out
+    (path,) = tmp_path.glob("blocks-*.json")
+    (row,) = json.loads(path.read_text())["rows"]
+    assert set(row["median_us"]) == {blocks.PLAIN, blocks.OTHER_LAYOUT, blocks.CONVERTED, blocks.AS_ONE}
+    assert max(row["difference"].values()) < 0.02 and row["count"] == 2
+
+
+def test_what_differs_shows():
+    x, dz = torch.randn(2, 3, 5, 5), torch.randn(2, 3, 5, 5)
+    torch.manual_seed(1)
+    plain, other = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
+    steps = {blocks.PLAIN: blocks.step_of(plain, x, dz), "other": blocks.step_of(other, x, dz)}
+    assert blocks._differences(steps)["other"] > 0.1
+
+
+def test_what_is_kept_is_counted_once_without_parameters():
+    x = torch.randn(2, 4, 8, 8)
+    model = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.Sigmoid(), nn.Conv2d(4, 4, 3, padding=1))
+    assert blocks.kept_bytes(model, x) == 2 * x.nbytes  # what each convolution read: the second, too, for Sigmoid
+
+
+def test_an_activation_in_place_at_the_start_leaves_the_input():
+    x, dz = torch.randn(2, 3, 5, 5), torch.ones(2, 3, 5, 5)
+    given = x.clone()
+    blocks.step_of(nn.Sequential(nn.Identity(), nn.ReLU(inplace=True), nn.Conv2d(3, 3, 1)), x, dz)()
+    assert torch.equal(x, given)

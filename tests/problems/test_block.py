@@ -1,0 +1,146 @@
+"""Blocks: how they are named, what their passes take and give, and the right answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dwconv.errors import InvalidWorkload
+from dwconv.problems import block_reference, pytorch
+from dwconv.problems.block import ACTIVATIONS, Block, Norm
+from dwconv.problems.operands import operands
+from dwconv.problems.problem import Problem
+from dwconv.problems.reference import reference, right_answers
+from dwconv.problems.tune_command import workload_options
+from dwconv.problems.workload import BLOCK_PASSES, Pass, Workload
+
+
+def layer(pass_: Pass = "forward", text: str = "bn+relu6,bn+silu", **other: Any) -> Workload:
+    fields: dict[str, Any] = {
+        "batch": 3, "channels": 5, "input_size": (6, 7), "kernel": (3, 3), "stride": (2, 1),
+        "padding": ((1, 1), (1, 1)), "layout": "nhwc",
+    }  # fmt: skip
+    return Workload(pass_=pass_, block=Block.parse(text), **{**fields, **other})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bn+relu6,bn+relu6", "bn@0.001+hardswish,bn@0.001", "none,bn+relu", "gelu,none", "none,none", "bn,bn@1e-06+silu"],
+)
+def test_a_name_is_read_back(text: str) -> None:
+    assert str(Block.parse(text)) == text
+    workload = layer(text=text)
+    assert workload.key.endswith(f"-float32-nhwc-{text}")
+    assert Workload.from_dict(workload.to_dict()) == workload
+    assert workload_options(workload).endswith(f"--block {text}")
+
+
+def test_a_block_without_anything_is_another_workload_than_its_convolution() -> None:
+    assert layer(text="none,none").convolution("fprop").key == layer().convolution("fprop").key
+    assert "block" not in layer().convolution("fprop").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("bn+tanh,bn", "tanh is no activation; use one of identity, relu"),
+        ("bn", "is not what comes before the convolution and after it"),
+        ("bn,bn,bn", "is not what comes before the convolution and after it"),
+        ("bn@small,bn", "bn@small is no norm with the eps after @"),
+        ("bn@0,bn", "bn@0 is no norm with the eps after @"),
+        ("bn@nan,bn", "bn@nan is no norm with the eps after @"),
+        ("bn,relu", "act2=relu without a norm before it is no block"),
+        ("", "is not what comes before the convolution and after it"),
+    ],
+)
+def test_what_is_no_block_says_why(text: str, reason: str) -> None:
+    with pytest.raises(InvalidWorkload, match=reason):
+        Block.parse(text)
+
+
+def test_passes_belong_to_blocks_and_to_convolutions() -> None:
+    with pytest.raises(InvalidWorkload, match="pass=fprop is unknown; use one of forward, backward"):
+        layer("fprop")
+    with pytest.raises(InvalidWorkload, match="pass=forward is unknown; use one of fprop, dgrad, wgrad"):
+        dataclasses.replace(layer(), block=None)
+    with pytest.raises(InvalidWorkload, match="a block has none yet"):
+        layer(bias=True)
+    assert Problem.of(layer()).passes == BLOCK_PASSES
+
+
+def test_what_passes_take_and_give() -> None:
+    forward, backward = layer(), layer("backward")
+    assert forward.inputs == ("x", "w", "gamma1", "beta1", "gamma2", "beta2")
+    assert forward.results == ("z", "y", "mean1", "var1", "mean2", "var2")
+    assert backward.inputs == (
+        "dz", "x", "y", "w", "gamma1", "beta1", "mean1", "var1", "gamma2", "beta2", "mean2", "var2",
+    )  # fmt: skip
+    assert backward.results == ("dx", "dw", "dgamma1", "dbeta1", "dgamma2", "dbeta2")
+    assert layer(text="relu,none").results == ("y",)
+    assert layer("backward", "relu,none").inputs == ("dy", "x", "w")
+    assert [forward.shape_of(name) for name in ("x", "z", "w", "gamma2")] == [
+        (3, 5, 6, 7), (3, 5, 3, 7), (5, 1, 3, 3), (5,)
+    ]  # fmt: skip
+
+
+def test_a_block_moves_five_images_forward_and_nine_back() -> None:
+    """What the page on blocks says; without norms two, and three."""
+    image = 4 * math.prod((3, 5, 6, 7))
+    for text, passes in (("bn+relu,bn+relu", (5, 9)), ("none,bn+relu", (4, 6)), ("none,none", (2, 3))):
+        same = layer(text=text, stride=(1, 1))
+        found = [same.for_pass(pass_).bytes / image for pass_ in BLOCK_PASSES]
+        assert [round(each, 1) for each in found] == pytest.approx(passes, abs=0.4), text
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_the_right_answer_is_pytorchs_in_float64(act: str) -> None:
+    """Of both passes, with every result; the page of PyTorch's ops says how they are called."""
+    forward = layer(text=f"bn@0.001+{act},bn+{act}".replace("+identity", ""))
+    assert forward.block is not None
+    x, w, *norms = (tensor.double().requires_grad_() for tensor in operands(forward, data="normal", seed=1))
+    found: dict[str, torch.Tensor] = {}
+
+    def convolve(a: torch.Tensor) -> torch.Tensor:
+        found["y"] = F.conv2d(a, w, None, forward.stride, 1, 1, forward.channels)  # type: ignore[arg-type]
+        return found["y"]
+
+    z = pytorch.block_forward(forward.block, convolve, x, *norms)
+    dz = torch.randn(z.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    gradients = torch.autograd.grad(z, (x, w, *norms), dz)
+
+    def answers(workload: Workload, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        results = block_reference.results(workload, *inputs, convolve=lambda *given: reference(*given)[0])
+        return {name: about.value for name, about in results.items()}
+
+    mine = answers(forward, *(each.detach() for each in (x, w, *norms)))
+    assert torch.allclose(mine["z"], z) and torch.allclose(mine["y"], found["y"])
+    assert torch.allclose(mine["var1"], x.var((0, 2, 3), correction=0))
+    backward = forward.for_pass("backward")
+    named = {**mine, "x": x, "w": w, "dz": dz, **dict(zip(forward.inputs[2:], norms, strict=True))}
+    back = answers(backward, *(named[name].detach() for name in backward.inputs))
+    for name, gradient in zip(backward.results, gradients, strict=True):
+        assert torch.allclose(back[name], gradient, atol=1e-9), name
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_pytorchs_float32_is_within_what_kernels_are_allowed(pass_: Pass) -> None:
+    """And not far within: the bound is of use."""
+    workload = layer(pass_, "bn+hardswish,bn+silu", channels=16, input_size=(20, 21), stride=(1, 1))
+    inputs = operands(workload, data="normal", seed=3)
+    answers = right_answers(workload, *inputs)
+    single = [answer.expected.float().double() for answer in answers]
+    for name, answer, value in zip(workload.results, answers, single, strict=True):
+        assert answer.allowed is not None
+        assert ((value - answer.expected).abs() <= answer.allowed).all(), name
+        typical = answer.allowed.median() / answer.expected.abs().median()
+        assert typical < 5e-3, (name, float(typical))
+
+
+def test_a_norm_has_an_eps_above_zero() -> None:
+    with pytest.raises(InvalidWorkload, match="eps=1 of a norm"):
+        Norm(eps=1)
