@@ -117,6 +117,8 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     own = cut.tile_h * cut.tile_w
     x = 0 if cut.is_forward else written  # of which a thread reads its own tile
     staged = float(cut.workload.batch * images * _inputs_read(cut.rows) * _inputs_read(cut.columns))
+    # A block goes down the columns, so that it finds in the cache what it reads again of rows.
+    beside = float(cut.workload.batch * images * cut.rows.axis.inputs) * _inputs_read(cut.columns)
     partial = 4.0 * cut.tile_parts * cut.tile_rows * cut.workload.channels
     touched = staged_vectors(cut) * images + own * (1 if cut.is_forward else 2)
     allowed = registers_left(target, threads=cut.tile_threads, blocks=cut.blocks_per_sm)
@@ -133,7 +135,7 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
         lines=warps * items * touched * _lines(cut),
         bank_turns=warps * items * (shared_loads(cut) + staged_vectors(cut)) * lanes,
         dram_bytes=of_pixel * (read + written + x) + partial,
-        again_bytes=of_pixel * max(0.0, staged - read),
+        again_bytes=of_pixel * max(0.0, beside - read),
         cache_bytes=of_pixel * (staged + written + x) * _padded_channels(cut) + partial,
         bytes_in_flight=4.0 * cut.tile_threads * lanes * ahead,
         waits=items * math.ceil(staged_vectors(cut) / cut.staged_ahead),

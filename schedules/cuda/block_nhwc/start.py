@@ -70,7 +70,7 @@ def _tiles(
         threads = threads_c * rows.threads * columns.threads
         patch = 4 * rows.spanned[1] * columns.spanned[1] * vector_c * threads_c
         if threads in BLOCK_SIZES and patch <= PATCH_BYTES and rows.tile * columns.tile <= MOST_OWN:
-            found.append((again_h * again_w, rows, columns))
+            found.append((again_h * again_w**2, rows, columns))  # rows that are read again are in the cache
     found.sort(key=lambda each: each[0])
     return [(rows, columns) for _, rows, columns in found[:TRIED]]
 
