@@ -126,7 +126,9 @@ class Activations:
         x = self.named("x", tirx.Select(x > like.float(_ERF_IS_ONE), like.float(_ERF_IS_ONE), x))
         x = self.named("x", tirx.Select(x < like.float(-_ERF_IS_ONE), like.float(-_ERF_IS_ONE), x))
         square = self.named("square", x * x)
-        erf = self.named("erf", self.quotient(x * polynomial(_ERF_ABOVE, square, like), polynomial(_ERF_BELOW, square, like)))
+        erf = self.named(
+            "erf", self.quotient(x * polynomial(_ERF_ABOVE, square, like), polynomial(_ERF_BELOW, square, like))
+        )
         density = self.exp_of_negative(z * z * like.float(-0.5), like) * like.float(1 / math.sqrt(2 * math.pi))
         return self.named("normal", like.float(0.5) + like.float(0.5) * erf), self.named("density", density)
 

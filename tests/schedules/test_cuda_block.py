@@ -149,7 +149,8 @@ def test_there_is_a_kernel_for_each_time_that_all_must_be_known(text: str) -> No
 
 
 REGIMES = [
-    (144, 56, 3, 1), (96, 112, 3, 2), (192, 28, 3, 1), (384, 14, 3, 1), (576, 14, 3, 2), (960, 7, 3, 1), (240, 28, 5, 1),
+    (144, 56, 3, 1), (96, 112, 3, 2), (192, 28, 3, 1), (384, 14, 3, 1), (576, 14, 3, 2), (960, 7, 3, 1),
+    (240, 28, 5, 1),
 ]  # fmt: skip
 
 
@@ -209,7 +210,7 @@ def test_what_cannot_run_is_named() -> None:
     workload = block(LAYERS["stride"], "backward")
     with pytest.raises(NoTemplate, match="blocks are float32, the workload is float16"):
         templates_for(dataclasses.replace(workload, dtype="float16"), SM_90)
-    with pytest.raises(NoTemplate, match="sums of a 17×17 kernel take .* registers, a thread has 255"):
+    with pytest.raises(NoTemplate, match=r"sums of a 17×17 kernel take .* registers, a thread has 255"):
         templates_for(block(layer(8, (20, 20), (17, 17)), "backward"), SM_90)
 
 

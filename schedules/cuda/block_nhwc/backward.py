@@ -37,8 +37,9 @@ OF_NORM2 = (*NORMALISED, *BEFORE_NORM[1:])
 
 
 def schedule_backward(cut: Cut) -> s_tir.Schedule:
-    """Parameters: dz (n, OH, OW, C), x (n, H, W, C), y as dz, w (C, KH, KW), γ, β, mean and variance of each norm (C,),
-    dx as x, dw as w, dγ and dβ of each norm (C,), and a workspace. Without a second norm dy in the place of dz and y."""
+    """Parameters: dz (n, OH, OW, C), x (n, H, W, C), y as dz, w (C, KH, KW), γ, β, mean and variance of each norm
+    (C,), dx as x, dw as w, dγ and dβ of each norm (C,), and a workspace. Without a second norm dy in the place of dz
+    and y."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         backward = Backward.arguments(cut, n)
@@ -139,49 +140,53 @@ class Backward:
 
     def convolve(self) -> None:
         """A kernel of its own: d1 in the place of dx, and partial sums of dw and of the first norm."""
+        for place in tile_places(self.cut):
+            self._convolve(place)
+
+    def _convolve(self, place: TilePlace) -> None:
         cut, norm1, norm2 = self.cut, self.norm1, self.norm2
-        for place in tile_places(cut):
-            memory = SharedMemory.of(place)
-            memory.stage_weights(self.w)
-            table1 = memory.table_of(0, OF_NORM1)
-            table2 = memory.table_of(1 if norm1 else 0, OF_NORM2)
-            if norm1:
-                memory.fill_table(table1, lambda channel: norm1.factors(OF_NORM1, channel, None))
-            if norm2:
-                pixels = _float(self.pixels_of_y)
-                memory.fill_table(table2, lambda channel: norm2.factors(OF_NORM2, channel, pixels))
+        memory = SharedMemory.of(place)
+        memory.stage_weights(self.w)
+        table1 = memory.table_of(0, OF_NORM1)
+        table2 = memory.table_of(1 if norm1 else 0, OF_NORM2)
+        pixels = _float(self.pixels_of_y)
+        if norm1:
+            memory.fill_table(table1, lambda channel: norm1.factors(OF_NORM1, channel, None))
+        if norm2:
+            memory.fill_table(table2, lambda channel: norm2.factors(OF_NORM2, channel, pixels))
+        barrier()
+
+        def g2() -> Callable[[Sequence[Expr], int], Expr]:
+            """What makes the gradient of y."""
+            if not norm2:
+                return lambda values, lane: values[0]
+            factors = table2.load(OF_NORM2, place.thread_c)
+
+            def of(values: Sequence[Expr], lane: int) -> Expr:
+                dz, y = values
+                return factors.before_norm(self._d2(factors, dz, y, lane), y, lane)
+
+            return of
+
+        sums = Registers("sum", cut.tile_rows, cut.vector_c)
+        sums.clear()
+        for tile in place.tiles(self.n):
+            thread = Thread(cut=cut, place=place, tile=tile, memory=memory, table=table1 if norm1 else None)
+            with when(place.has_channels):
+                thread.load(self.x)
+            memory.stage(tile, [self.dz, self.y] if norm2 else [self.dz], g2)
             barrier()
-
-            def g2(place: TilePlace = place) -> Callable[[Sequence[Expr], int], Expr]:
-                if not norm2:
-                    return lambda values, lane: values[0]
-                factors = table2.load(OF_NORM2, place.thread_c)
-
-                def of(values: Sequence[Expr], lane: int) -> Expr:
-                    dz, y = values
-                    return factors.before_norm(self._d2(factors, dz, y, lane), y, lane)
-
-                return of
-
-            sums = Registers("sum", cut.tile_rows, cut.vector_c)
-            sums.clear()
-            for tile in place.tiles(self.n):
-                thread = Thread(cut=cut, place=place, tile=tile, memory=memory, table=table1 if norm1 else None)
-                with when(place.has_channels):
-                    thread.load(self.x)
-                memory.stage(tile, [self.dz, self.y] if norm2 else [self.dz], g2)
-                barrier()
-                with when(place.has_channels):
-                    thread.multiply(sums)
-                barrier()
-                with when(place.has_channels):
-                    thread.store(self.dx, sums)
-            place.mates.add(sums)
-            with when(all_of(True if cut.strips == 1 else place.strip == 0, place.has_channels)):
-                partial = self.partial_of(cut.tile_rows)
-                for row in range(cut.tile_rows):
-                    value = sums.vector((row, 0), cut.vector_c)
-                    partial.put(place.part, row, place.channel, value, lanes=cut.vector_c)
+            with when(place.has_channels):
+                thread.multiply(sums)
+            barrier()
+            with when(place.has_channels):
+                thread.store(self.dx, sums)
+        place.mates.add(sums)
+        with when(all_of(True if cut.strips == 1 else place.strip == 0, place.has_channels)):
+            partial = self.partial_of(cut.tile_rows)
+            for row in range(cut.tile_rows):
+                value = sums.vector((row, 0), cut.vector_c)
+                partial.put(place.part, row, place.channel, value, lanes=cut.vector_c)
 
 
 class Thread:

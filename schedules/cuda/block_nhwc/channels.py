@@ -3,7 +3,7 @@ gradients, which earlier kernels have left where the results of the pass are.
 
 normalised      γ · (v − mean) / √(var + eps) + β            =  v · scale + shift
 before_norm     the gradient of v from d, that of the result =  d · scale + v · slope + offset
-                                          slope = −scale · dγ / √(var + eps) / N,  offset = −scale · dβ / N − slope · mean
+slope = −scale · dγ / √(var + eps) / N             offset = −scale · dβ / N − slope · mean
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Factors:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Factors of all channels of a block of threads, in shared memory from row ``first`` on: threads that need them from
-    time to time keep no registers for them."""
+    """Factors of all channels of a block of threads, in shared memory from row ``first`` on: threads that need them
+    from time to time keep no registers for them."""
 
     memory: Any
     first: int

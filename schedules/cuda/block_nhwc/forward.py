@@ -14,9 +14,9 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.block_nhwc.channels import NORMALISED, NormTensors, norm_arguments
-from dwconv.schedules.cuda.block_nhwc.cut import Cut
+from dwconv.schedules.cuda.block_nhwc.cut import MOMENT_ROWS, Cut
 from dwconv.schedules.cuda.block_nhwc.pixels import map_pixels, sum_moments
-from dwconv.schedules.cuda.block_nhwc.sums import MOMENT_ROWS, Moments, Partial, combine_moments
+from dwconv.schedules.cuda.block_nhwc.sums import Moments, Partial, combine_moments
 from dwconv.schedules.cuda.block_nhwc.tiles import SharedMemory, Tile, TilePlace, row_values, tile_places
 from dwconv.schedules.cuda.emit.activations import activation
 from dwconv.schedules.cuda.emit.words import Registers, argument, as_one_axis, barrier
@@ -24,8 +24,8 @@ from dwconv.schedules.emit import BATCH, Expr, kernel, store, when
 
 
 def schedule_forward(cut: Cut) -> s_tir.Schedule:
-    """Parameters: x (n, H, W, C), w (C, KH, KW), γ and β of each norm (C,), z and y (n, OH, OW, C), mean and variance of
-    each norm (C,), and a workspace. Without a second norm no z."""
+    """Parameters: x (n, H, W, C), w (C, KH, KW), γ and β of each norm (C,), z and y (n, OH, OW, C), mean and variance
+    of each norm (C,), and a workspace. Without a second norm no z."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
         forward = Forward.arguments(cut, n)
@@ -99,34 +99,36 @@ class Forward:
 
     def convolve(self) -> None:
         """A kernel of its own: y, and its moments if a norm follows."""
-        cut, norm1 = self.cut, self.norm1
-        for place in tile_places(cut):
-            memory = SharedMemory.of(place)
-            memory.stage_weights(self.w)
-            table = memory.table_of(0, NORMALISED)
-            if norm1:
-                memory.fill_table(table, lambda channel: norm1.factors(NORMALISED, channel, None))
-                barrier()
+        for place in tile_places(self.cut):
+            self._convolve(place)
 
-            def read(place: TilePlace = place) -> Callable[[Sequence[Expr], int], Expr]:
-                factors = table.load(NORMALISED, place.thread_c) if norm1 else None
-                act1 = cut.block.act1
-                if factors is None:
-                    return lambda values, lane: activation(act1, values[0])
-                return lambda values, lane: activation(act1, factors.normalised(values[0], lane))
+    def _convolve(self, place: TilePlace) -> None:
+        cut, norm1, act1 = self.cut, self.norm1, self.cut.block.act1
+        memory = SharedMemory.of(place)
+        memory.stage_weights(self.w)
+        table = memory.table_of(0, NORMALISED)
+        if norm1:
+            memory.fill_table(table, lambda channel: norm1.factors(NORMALISED, channel, None))
+        barrier()  # of a part without tiles, too: what comes after may lie in the same memory
 
-            moments = Moments.none(cut.vector_c) if self.norm2 else None
-            for tile in place.tiles(self.n):
-                memory.stage(tile, [self.x], read)
-                barrier()
-                with when(place.has_channels):
-                    sums = Registers("sum", cut.tile_h, cut.tile_w, cut.vector_c)
-                    _sum(cut, memory, sums)
-                    self._store(tile, sums, moments)
-                barrier()
-            if moments:
-                has_channels = place.has_channels
-                moments.leave(self.partial, place.part, place.channel, place.mates, has_channels=has_channels)
+        def read() -> Callable[[Sequence[Expr], int], Expr]:
+            if not norm1:
+                return lambda values, lane: activation(act1, values[0])
+            factors = table.load(NORMALISED, place.thread_c)
+            return lambda values, lane: activation(act1, factors.normalised(values[0], lane))
+
+        moments = Moments.none(cut.vector_c) if self.norm2 else None
+        for tile in place.tiles(self.n):
+            memory.stage(tile, [self.x], read)
+            barrier()
+            with when(place.has_channels):
+                sums = Registers("sum", cut.tile_h, cut.tile_w, cut.vector_c)
+                _sum(cut, memory, sums)
+                self._store(tile, sums, moments)
+            barrier()
+        if moments:
+            has_channels = place.has_channels
+            moments.leave(self.partial, place.part, place.channel, place.mates, has_channels=has_channels)
 
     def _store(self, tile: Tile, sums: Registers, moments: Moments | None) -> None:
         cut = self.cut

@@ -1,9 +1,9 @@
-"""Sums over pixels, for every channel: of a thread in registers, of a block of threads in shared memory, of all blocks by
-a kernel of its own; always in the same order, so the same bits.
+"""Sums over pixels, for every channel: of a thread in registers, of a block of threads in shared memory, of all blocks
+by a kernel of its own; always in the same order, so the same bits.
 
 Moments are taken about a pivot, a value of the channel, so that no large numbers cancel out. That of a thread is the
-first value it meets, that of a block its first thread's, that of all the first block's; sums about one become sums about
-another:
+first value it meets, that of a block its first thread's, that of all the first block's; sums about one become sums
+about another:
 
     Σ (v − q) = Σ (v − p) + count · (p − q)      Σ (v − q)² = Σ (v − p)² + (p − q) · (2 · Σ (v − p) + count · (p − q))
 """
@@ -139,7 +139,9 @@ def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: 
         nothing = tirx.FloatImm("float32", 0.0)
         store(norm.named["var"], tirx.Select(variance < nothing, nothing, variance), channel)
 
-    _add_parts(partial.channels, parts, rows=1, sums=2, terms=lambda part, channel, row: terms(part, channel), give=give)
+    _add_parts(
+        partial.channels, parts, rows=1, sums=2, terms=lambda part, channel, row: terms(part, channel), give=give
+    )
 
 
 def combine_norm(partial: Partial, norm: NormTensors, *, parts: int) -> None:
@@ -156,7 +158,7 @@ def combine_norm(partial: Partial, norm: NormTensors, *, parts: int) -> None:
 
 
 def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, parts: int, taps: int) -> None:
-    """A kernel of its own: dw (C · taps), from the first rows, and dβ and dγ of each channel, from those that follow."""
+    """A kernel of its own: dw (C · taps), from the first rows, and dβ and dγ of each channel, from those behind."""
 
     def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
         return [partial.memory[partial.at(part, row, channel)]]
@@ -164,9 +166,10 @@ def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, part
     def give(channel: Expr, totals: Registers, row: Expr) -> None:
         with when(row < taps if norm else True):
             store(dw, totals[0], channel * taps + row)
-        for number in (TOTAL, DOT) if norm else ():
-            with when(row == taps + number):
-                _give_norm(norm, channel, number, totals[0])
+        if norm:
+            for number in (TOTAL, DOT):
+                with when(row == taps + number):
+                    _give_norm(norm, channel, number, totals[0])
 
     _add_parts(partial.channels, parts, rows=partial.rows, sums=1, terms=terms, give=give)
 

@@ -1,12 +1,12 @@
 """A block in training, NHWC, CUDA: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the
 statistics of the batch.
 
-Level one: a block of threads owns tiles of `threads_h` × `threads_w` threads' in the same columns, one of `split` shares
-of them down the images, in `threads_c` vectors of channels. What the convolution reads, `act1(norm1(x))` or the gradient
-of y, it stages in shared memory with its halo, and zeros around. Kernels that go from pixel to pixel have `parts` parts of
-all pixels, `threads_p` of them side by side.
-Level two: a thread owns `tile_h` × `tile_w` pixels of `vector_c` channels, its sums in registers, which stay through all
-of its tiles if they are of weights or statistics. `blocks_per_sm`: how many registers it may have.
+Level one: a block of threads owns `threads_h` × `threads_w` tiles side by side, then those below, down the images: one
+of `split` shares of them, in `threads_c` vectors of channels. What the convolution reads, `act1(norm1(x))` or the
+gradient of y, it stages in shared memory with its halo, and zeros around. Kernels that go from pixel to pixel have
+`parts` parts of all pixels, `threads_p` of them side by side.
+Level two: a thread owns `tile_h` × `tile_w` pixels of `vector_c` channels, its sums in registers; those of weights and
+statistics stay there through all of its tiles. `blocks_per_sm`: how many registers it may have.
 
     x                      patch, zeros around         y                     forward: 5 passes over memory
     ┌─────────────────┐    ┌───────────────┐           ┌──────┬──────┐       x · x y · y z

@@ -71,8 +71,8 @@ def instructions_of_tile(cut: Cut) -> float:
 
 
 def instructions_of_sums(cut: Cut) -> float:
-    """Instructions of a thread, once: weights brought to shared memory, and sums on their way to one thread of those that
-    share them."""
+    """Instructions of a thread, once: weights brought to shared memory, and sums on their way to one thread of those
+    that share them."""
     words = cut.block_channels * cut.taps / cut.tile_threads
     sums = cut.tile_rows * cut.vector_c
     return 2 * START + 12 * words + sums * (1 + 6 if cut.strips > 1 else 1) + 8 * (cut.strips - 1).bit_length()

@@ -1,12 +1,12 @@
 """The convolution's blocks of threads: what they own, what they hold in shared memory, and what a thread sums.
 
-    image of results            a block's tile              patch in shared memory: what the tile reads, with
-    ┌──────┬──────┬──────┐      ┌──────┬──────┐ tile_h      ┌───────────────┐  its halo, after the norm and the
-    │ part │      │      │      │ t 0  │ t 1  │             │ 0 0 0 0 0 0 0 │  activation before the convolution;
-    │  │   │  …   │  …   │  ──► ├──────┼──────┤        ──►  │ 0 ▒ ▒ ▒ ▒ ▒ ▒ │  zeros where there is padding
-    │  ▼   │      │      │      │ t 2  │ t 3  │             │ 0 ▒ ▒ ▒ ▒ ▒ ▒ │
-    └──────┴──────┴──────┘      └──────┴──────┘ × threads_c └───────────────┘
-    down the images                     tile_w
+image of results            a block's tile              patch in shared memory: what the tile reads, with
+┌──────┬──────┬──────┐      ┌──────┬──────┐ tile_h      ┌───────────────┐  its halo, after the norm and the
+│ part │      │      │      │ t 0  │ t 1  │             │ 0 0 0 0 0 0 0 │  activation before the convolution;
+│  │   │  …   │  …   │  ──► ├──────┼──────┤        ──►  │ 0 ▒ ▒ ▒ ▒ ▒ ▒ │  zeros where there is padding
+│  ▼   │      │      │      │ t 2  │ t 3  │             │ 0 ▒ ▒ ▒ ▒ ▒ ▒ │
+└──────┴──────┴──────┘      └──────┴──────┘ × threads_c └───────────────┘
+down the images                     tile_w
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Activations of a scalar, as ``schedules.activations`` has them, with CUDA's own exp. Nothing in them branches: threads
-of a warp stay together, whatever the data."""
+"""Activations of a scalar, as ``schedules.activations`` has them, with CUDA's own exp. Nothing in them branches: the
+threads of a warp stay together, whatever the data."""
 
 from __future__ import annotations
 
