@@ -124,7 +124,9 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     allowed = registers_left(target, threads=cut.tile_threads, blocks=cut.blocks_per_sm)
     needed = -(-registers_of(cut) // REGISTERS_PER_UNIT) * REGISTERS_PER_UNIT
     instructions = items * instructions_of_tile(cut) + instructions_of_sums(cut)
-    ahead = min(cut.staged_ahead, math.ceil(staged_vectors(cut))) * images + (0 if cut.is_forward else own)
+    turns = math.ceil(staged_vectors(cut))
+    rounds = math.ceil(turns / cut.staged_ahead)
+    ahead = math.ceil(turns / rounds) * images + (0 if cut.is_forward else own)
     return BlockWork(
         blocks=cut.tile_blocks,
         threads=cut.tile_threads,
@@ -138,7 +140,7 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
         again_bytes=of_pixel * max(0.0, beside - read),
         cache_bytes=of_pixel * (staged + written + x) * _padded_channels(cut) + partial,
         bytes_in_flight=4.0 * cut.tile_threads * lanes * ahead,
-        waits=items * math.ceil(staged_vectors(cut) / cut.staged_ahead),
+        waits=items * rounds,
     )
 
 
