@@ -19,7 +19,7 @@ from dwconv.schedules.cuda.block_nhwc.thread_work import (
     staged_vectors,
 )
 from dwconv.schedules.cuda.gpu.cost import LONG_CODE, BlockWork
-from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, WARP
+from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES, REGISTERS_PER_UNIT, SECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
 from dwconv.schedules.cuda.gpu.split_sum import ADDED_AT_A_TIME, ADDING_REGISTERS
 
@@ -80,6 +80,7 @@ def _of_pixels(cut: Cut, target: CudaTarget, *, pixels: int, read: int, written:
         lines=warps * vectors * (read + written) * lines,
         bank_turns=0.0,
         dram_bytes=moved,
+        again_bytes=moved * (_padded_channels(cut) - 1),
         cache_bytes=moved * _padded_channels(cut),
         bytes_in_flight=4.0 * cut.pixel_threads * AHEAD * read * cut.vector_c,
         waits=vectors / AHEAD,
@@ -137,7 +138,7 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
         lines=warps * items * touched * _lines(cut),
         bank_turns=warps * items * (shared_loads(cut) + staged_vectors(cut)) * lanes,
         dram_bytes=of_pixel * (read + written + x) + partial,
-        again_bytes=of_pixel * max(0.0, beside - read),
+        again_bytes=of_pixel * (max(0.0, beside - read) + (staged + written + x) * (_padded_channels(cut) - 1)),
         cache_bytes=of_pixel * (staged + written + x) * _padded_channels(cut) + partial,
         bytes_in_flight=4.0 * cut.tile_threads * lanes * ahead,
         waits=items * rounds,
@@ -153,7 +154,7 @@ def _lines(cut: Cut) -> float:
 def _padded_channels(cut: Cut) -> float:
     """Bytes of memory that a block's channels move over those that they are: whole sectors, at both ends."""
     size = 4 * cut.block_channels
-    return 1.0 if size % 32 == 0 else (size + 16) / size
+    return 1.0 if size % SECTOR_BYTES == 0 else (size + SECTOR_BYTES / 2) / size
 
 
 def _inputs_read(axis: TileAxis) -> int:
