@@ -25,6 +25,8 @@ from dwconv.schedules.cuda.gpu.split_sum import ADDED_AT_A_TIME, ADDING_REGISTER
 
 PIXEL_REGISTERS = 56
 """Of a thread that goes from pixel to pixel, about."""
+STRAIGHT_AHEAD = 4
+"""Vectors of a patch that the compiler loads at a time where there is no loop over them."""
 OF_PIXEL, OF_ROW = 6, 5
 """Instructions for each vector of an image, besides those that compute; and for each row of a part that is added."""
 
@@ -127,7 +129,8 @@ def _of_tiles(cut: Cut, target: CudaTarget, *, read: int, written: int) -> Block
     instructions = items * instructions_of_tile(cut) + instructions_of_sums(cut)
     turns = math.ceil(staged_vectors(cut))
     rounds = math.ceil(turns / cut.staged_ahead)
-    ahead = math.ceil(turns / rounds) * images + (0 if cut.is_forward else own)
+    ahead = math.ceil(turns / rounds) if rounds > 1 else min(turns, STRAIGHT_AHEAD)
+    ahead = ahead * images + (0 if cut.is_forward else own)
     return BlockWork(
         blocks=cut.tile_blocks,
         threads=cut.tile_threads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from dwconv.problems.block import Activation
@@ -22,7 +23,9 @@ def registers_of(cut: Cut) -> int:
     if cut.is_forward:
         own = cut.tile_h * cut.tile_w
         kept = 4 if cut.block.norm2 else 0
-        return cut.vector_c * (kept + max(own + row, STAGED_AHEAD + 2)) + OTHER_REGISTERS
+        # Of a row, what has been multiplied makes room for what comes.
+        tile, staged = cut.vector_c * (own + math.ceil(row / 2)), STAGED_AHEAD * (cut.vector_c + 3)
+        return cut.vector_c * kept + max(tile, staged) + OTHER_REGISTERS
     own = cut.tile_h * cut.tile_w
     return cut.vector_c * (cut.tile_rows + own + max(2 * own + row, STAGED_AHEAD + 4)) + OTHER_REGISTERS
 
