@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.block_nhwc.cut import Cut, TileAxis, axes_of
+from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut, TileAxis, axes_of
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
 from dwconv.schedules.cuda.block_nhwc.thread_work import registers_of
 from dwconv.schedules.cuda.gpu.cost import total_us
@@ -99,11 +99,15 @@ def _with_parts(
     if held is None:
         return None
     pixel_blocks = target.sms * (target.threads_per_sm // 2 // cut.pixel_threads)
+    # Where there is little, every part has something to do.
+    batches = workload.batch * math.prod(workload.output_size) / (cut.threads_p * AHEAD)
+    parts = min(WAVES * pixel_blocks / cut.channel_blocks, batches)
+    split = WAVES * target.sms * held / (cut.channel_blocks * cut.columns.tiles)
     return dataclasses.replace(
         cut,
         blocks_per_sm=held,
-        parts=_nearest(knobs["parts"], WAVES * pixel_blocks / cut.channel_blocks),
-        split=_nearest(knobs["split"], WAVES * target.sms * held / (cut.channel_blocks * cut.columns.tiles)),
+        parts=_nearest(knobs["parts"], parts),
+        split=_nearest(knobs["split"], min(split, workload.batch * rows.tiles)),
     )
 
 
