@@ -11,7 +11,7 @@ from dwconv.problems.workload import BLOCK_PASSES, PASSES, Layout, Pass, Workloa
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import templates_for
+from dwconv.schedules.template import templates_for, version_of
 from dwconv.system import versions
 
 
@@ -61,16 +61,17 @@ def record_of(
     measured = Measurement(median_us=median_us, spread_us=1.0, rounds=9, computed=computed)
     other = {} if baseline_us is None else {"onednn-nhwc": Measurement(median_us=baseline_us, spread_us=1.0, rounds=9)}
     ok = status is Status.OK
+    config = config or Config.of("cpu.made_up", block_h=4)
     return TuningRecord(
         workload=workload,
-        config=config or Config.of("cpu.made_up", block_h=4),
+        config=config,
         device=device or cpu_target().device,
         status=status,
         measurement=measured if ok else None,
         verdict=Verdict(right=True, max_error=0.0, allowed_error=1e-5) if ok else None,
         providers=other if ok else {},
         detail="" if ok else "it did not work",
-        versions=versions.installed(),
+        versions={**versions.installed(), "template": str(version_of(config.template))},
         created=created,
     )
 

@@ -14,13 +14,18 @@ from dwconv.measure.simulator.smaller import source_only
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.target import CudaTarget, parse_target
-from dwconv.problems.workload import DType, Workload
+from dwconv.problems.workload import PASSES, DType, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, ScheduleTemplate, all_templates
 
 SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
-TEMPLATES = {name: template for name, template in all_templates().items() if template.device == "cuda"}
+TEMPLATES = {
+    name: template
+    for name, template in all_templates().items()
+    if template.device == "cuda" and template.pass_ in PASSES
+}
+"""Those of a convolution alone."""
 
 
 def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:

@@ -11,7 +11,7 @@ import torch
 
 from dwconv import settings
 from dwconv.kernels.artifact import Argument, Artifact
-from dwconv.problems.reference import reference
+from dwconv.problems.reference import reference, right_answers
 from dwconv.problems.workload import IMAGES
 
 VARIABLE = "STAND_IN_COMPUTING"
@@ -66,6 +66,10 @@ def _refer(artifact: Artifact, tensors: dict[str, torch.Tensor], batch: int) -> 
             return tensors[name].view(n, *size, c).movedim(-1, 1)
         return tensors[name].view(shape)
 
-    results = reference(workload, *(in_pytorch_shape(name) for name in workload.inputs))
+    inputs = [in_pytorch_shape(name) for name in workload.inputs]
+    if workload.block:
+        results = tuple(answer.expected for answer in right_answers(workload, *inputs))
+    else:
+        results = reference(workload, *inputs)
     for name, result in zip(workload.results, results, strict=True):
         in_pytorch_shape(name).copy_(result.float())

@@ -278,6 +278,9 @@ inline int max(int a, int b) { return a > b ? a : b; }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline float max(float a, float b) { return a > b ? a : b; }
 inline float min(float a, float b) { return a < b ? a : b; }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float a) { return 1.0f / __builtin_sqrtf(a); }
+extern "C" float expf(float);
 extern "C" float powf(float, float);
 extern "C" float tanf(float);
 extern "C" float atanf(float);

@@ -30,7 +30,7 @@ struct Region {
 };
 
 // Regions lie so far apart that an index that is wrong, even by millions, hits none of the others.
-constexpr int MOST_TENSORS = 16, TENSOR_SHIFT = 34;
+constexpr int MOST_TENSORS = 24, TENSOR_SHIFT = 34;
 constexpr int MOST_SHARED = 32, SHARED_SHIFT = 20;
 constexpr unsigned SHARED_CELL = 2;
 

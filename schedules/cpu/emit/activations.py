@@ -1,173 +1,39 @@
-"""Activations of a vector of float32 at a time, and their derivatives; epilogues, what fprop makes of its sums z.
-
-    silu            y = z · σ(z)
-    silu_gradient   dz = dy · σ(z) · (1 + z · (1 − σ(z)))            σ(z) = 1 / (1 + exp(−z))
-
-σ comes from exp(−|z|), which cannot overflow, and so does 1 − σ without a difference: both are right to some units in
-the last place for every z. exp is a polynomial of degree 7, since the C library's is called once for each lane.
-Source of its coefficients: Cephes, expf.
-
-NaN propagates: comparisons that it fails keep z.
+"""Activations of a vector of float32 at a time, and epilogues: the formulas of ``schedules.activations`` with an exp of
+vectors, a polynomial of degree 7, since the C library's is called once for each lane. Source of its coefficients:
+Cephes, expf.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import operator
 
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from dwconv.problems.block import Activation
-from dwconv.problems.workload import Epilogue
+from dwconv.schedules.activations import Activations, Like, polynomial
 from dwconv.schedules.emit import Expr, bind
 
 _POLYNOMIAL = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-_ERF_ABOVE = (
-    -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
-    -2.95459980854025e-03, -1.60960333262415e-02,
-)  # fmt: skip
-_ERF_BELOW = (
-    -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
-)  # fmt: skip
-"""erf(x) = x · above(x²) / below(x²), within 1.5e-7. Source of the coefficients: Eigen, the generic erf of floats."""
-_ERF_IS_ONE = 4.0
-"""From here on, in float32."""
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 """Their sum is ln 2; a small whole number times the first is exact."""
 _LEAST = -104.0
 """exp of it, and of anything below, is 0 in float32."""
-_SIGN_BIT, _EXPONENT_BIAS, _MANTISSA_BITS = 0x80000000, 127, 23
 
 
-def activated(epilogue: Epilogue, z: Expr, dy: Expr | None) -> Expr:
-    """What is stored for a vector of sums ``z``; ``dy``: the gradient of what the forward pass stored."""
-    if epilogue == "none":
-        return z
-    z = bind("z", z)
-    like = _Like(z)
-    sigmoid, rest = _sigmoid(z, like)
-    if epilogue == "silu":
-        return z * sigmoid
-    return dy * (sigmoid * (like.float(1.0) + z * rest))
-
-
-def activation(act: Activation, z: Expr) -> Expr:
-    """act(z)"""
-    if act == "identity":
-        return z
-    z = bind("z", z)
-    like = _Like(z)
-    if act == "relu":
-        return _at_least(z, 0.0, like)
-    if act == "relu6":
-        return _at_most(bind("a", _at_least(z, 0.0, like)), 6.0, like)
-    if act == "hardswish":
-        return z * _gate(z, like)
-    if act == "silu":
-        return z * _sigmoid(z, like)[0]
-    return z * _normal(z, like)[0]
-
-
-def with_derivative(act: Activation, z: Expr) -> tuple[Expr, Expr]:
-    """(act(z), act′(z)); at a kink PyTorch's."""
-    z = bind("z", z)
-    like = _Like(z)
-    zero, one = like.float(0.0), like.float(1.0)
-    if act == "identity":
-        return z, one
-    if act == "relu":
-        return activation(act, z), tirx.Select(z > zero, one, zero)
-    if act == "relu6":
-        inside = tirx.And(z > zero, z < like.float(6.0))
-        return activation(act, z), tirx.Select(inside, one, zero)
-    if act == "hardswish":
-        gate = bind("gate", _gate(z, like))
-        slope = z * like.float(1 / 3) + like.float(0.5)
-        bounded = tirx.Select(z >= like.float(3.0), one, slope)
-        return z * gate, tirx.Select(z <= like.float(-3.0), zero, bounded)
-    if act == "silu":
-        sigmoid, rest = _sigmoid(z, like)
-        return z * sigmoid, sigmoid * (one + z * rest)
-    normal, density = _normal(z, like)
-    return z * normal, normal + z * density
-
-
-def _at_least(z: Expr, bound: float, like: _Like) -> Expr:
-    return tirx.Select(z < like.float(bound), like.float(bound), z)
-
-
-def _at_most(z: Expr, bound: float, like: _Like) -> Expr:
-    return tirx.Select(z > like.float(bound), like.float(bound), z)
-
-
-def _gate(z: Expr, like: _Like) -> Expr:
-    """(z + 3) / 6, between 0 and 1. The sum is exact where it is small."""
-    gate = bind("gate", z + like.float(3.0))
-    return _at_most(bind("gate", _at_least(gate, 0.0, like)), 6.0, like) * like.float(1 / 6)
-
-
-def _normal(z: Expr, like: _Like) -> tuple[Expr, Expr]:
-    """(Φ(z), φ(z)), the distribution and the density of normal numbers: Φ(z) = (1 + erf(z / √2)) / 2."""
-    x = bind("x", z * like.float(math.sqrt(0.5)))
-    x = bind("x", tirx.Select(x > like.float(_ERF_IS_ONE), like.float(_ERF_IS_ONE), x))
-    x = bind("x", tirx.Select(x < like.float(-_ERF_IS_ONE), like.float(-_ERF_IS_ONE), x))
-    square = bind("square", x * x)
-    erf = bind("erf", x * _polynomial(_ERF_ABOVE, square, like) / _polynomial(_ERF_BELOW, square, like))
-    density = _exp_of_negative(z * z * like.float(-0.5), like) * like.float(1 / math.sqrt(2 * math.pi))
-    return bind("normal", like.float(0.5) + like.float(0.5) * erf), bind("density", density)
-
-
-def _polynomial(coefficients: tuple[float, ...], x: Expr, like: _Like) -> Expr:
-    total = like.float(coefficients[0])
-    for coefficient in coefficients[1:]:
-        total = total * x + like.float(coefficient)
-    return total
-
-
-def _sigmoid(z: Expr, like: _Like) -> tuple[Expr, Expr]:
-    """(σ(z), 1 − σ(z))"""
-    bits = tirx.reinterpret(like.of("uint32"), z) | like.integer("uint32", _SIGN_BIT)
-    small = bind("small", _exp_of_negative(tirx.reinterpret(like.of("float32"), bits), like))
-    large = bind("large", like.float(1.0) / (like.float(1.0) + small))
-    small = bind("small", small * large)
-    is_negative = z < like.float(0.0)
-    return (
-        bind("sigmoid", tirx.Select(is_negative, small, large)),
-        bind("rest", tirx.Select(is_negative, large, small)),
-    )
-
-
-def _exp_of_negative(x: Expr, like: _Like) -> Expr:
+def _exp_of_negative(x: Expr, like: Like) -> Expr:
     """exp(x) for x ≤ 0: of x = n · ln 2 + r, a polynomial of r times 2ⁿ, which is multiplied in two halves since 2ⁿ may
     be subnormal."""
     x = bind("x", tirx.max(x, like.float(_LEAST)))
     n = bind("n", T.call_llvm_pure_intrin(like.of("float32"), "llvm.nearbyint", x * like.float(1 / math.log(2))))
     r = bind("r", x - n * like.float(_LN2_HIGH) - n * like.float(_LN2_LOW))
-    total = bind("total", _polynomial(_POLYNOMIAL, r, like) * (r * r) + r + like.float(1.0))
+    total = bind("total", polynomial(_POLYNOMIAL, r, like) * (r * r) + r + like.float(1.0))
     whole = bind("whole", tirx.Cast(like.of("int32"), n))
     half = bind("half", whole >> like.integer("int32", 1))
     return total * like.power_of_two(half) * like.power_of_two(whole - half)
 
 
-class _Like:
-    """Types and constants with as many lanes as a vector."""
-
-    def __init__(self, vector: Expr) -> None:
-        self._lanes = int(vector.ty.dtype.lanes)
-
-    def of(self, dtype: str) -> str:
-        return dtype if self._lanes == 1 else f"{dtype}x{self._lanes}"
-
-    def float(self, value: float) -> Any:
-        return self._everywhere(tirx.FloatImm("float32", value))
-
-    def integer(self, dtype: str, value: int) -> Any:
-        return self._everywhere(tirx.IntImm(dtype, value))
-
-    def power_of_two(self, exponent: Expr) -> Any:
-        biased = exponent + self.integer("int32", _EXPONENT_BIAS)
-        return tirx.reinterpret(self.of("float32"), biased << self.integer("int32", _MANTISSA_BITS))
-
-    def _everywhere(self, value: Any) -> Any:
-        return value if self._lanes == 1 else tirx.Broadcast(value, self._lanes)
+_ON_CPU = Activations(exp_of_negative=_exp_of_negative, quotient=operator.truediv)
+activated = _ON_CPU.activated
+activation = _ON_CPU.activation
+with_derivative = _ON_CPU.with_derivative

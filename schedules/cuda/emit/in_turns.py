@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from dwconv.schedules.cuda.emit.words import Registers
 from dwconv.schedules.emit import Expr, serial, when
+
+Held = TypeVar("Held")
+"""Registers of a thread."""
 
 
 def in_turns(
@@ -14,9 +17,9 @@ def in_turns(
     thread: Expr,
     threads: int,
     most: int,
-    value: Callable[[], Registers],
-    fetch: Callable[[Registers, Expr], Expr],
-    keep: Callable[[Registers, Expr], None],
+    value: Callable[[], Held],
+    fetch: Callable[[Held, Expr], Expr],
+    keep: Callable[[Held, Expr], None],
 ) -> None:
     """``fetch`` fills a ``value`` from an item and says where it goes, ``keep`` puts it there. A thread fetches
     up to ``most`` items before it keeps the first; neighbouring threads take neighbouring items."""

@@ -141,11 +141,17 @@ class Registers:
 
 def keep(name: str, value: Expr) -> Expr:
     """Names a value for good. What is only bound TVM writes out again at every use, which takes it long here."""
+    return value if isinstance(value, int) else bind(name, in_register(name, value))
+
+
+def in_register(name: str, value: Expr, *, dtype: str = "int32") -> Expr:
+    """The same, read from its register at every use: where shared memory is dynamic, TVM lets nothing be bound that was
+    loaded."""
     if isinstance(value, int):
         return value
-    kept = Registers(name, 1, dtype="int32")
+    kept = Registers(name, 1, dtype=dtype)
     kept[0] = value
-    return bind(name, kept[0])
+    return kept[0]
 
 
 def shared(name: str, elements: int, *, dtype: str = "float32", dynamic: bool = False) -> Any:

@@ -15,8 +15,8 @@ from dwconv.problems.workload import PASSES, Workload
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, templates_for
+from dwconv.schedules.template import template as find
 from tests.planted_records import record_of
-from tests.schedules.cuda_layers import TEMPLATES
 
 
 def target() -> CudaTarget:
@@ -41,7 +41,7 @@ def plant(log: Path, workloads: Iterable[Workload]) -> None:
 
 
 def _default(workload: Workload, template: str) -> Config:
-    return TEMPLATES[template].space(workload, target()).default
+    return find(template).space(workload, target()).default
 
 
 class Launches:

@@ -10,7 +10,8 @@ import torch
 
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
-from dwconv.problems.workload import DType
+from dwconv.problems.block import Block
+from dwconv.problems.workload import BLOCK_PASSES, DType, Pass
 from tests.schedules.cuda_layers import TEMPLATES, fitted, layer
 from tests.schedules.volumes import VOLUMES
 from tests.standin.on_gpu.kernels import default
@@ -42,6 +43,17 @@ def test_a_template_of_3d_is_right_at_any_batch(template: str, dtype: DType) -> 
     workload = volume.for_pass(TEMPLATES[template].pass_)
     kernel = default(workload, template)
     for batch in (1, workload.batch + 2):
+        verdict = verify(kernel, make_case(workload.with_batch(batch), data="integers", device="cuda"))
+        assert verdict.right, f"batch {batch}: {verdict.reason}"
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_a_block_is_right_at_any_batch(pass_: Pass) -> None:
+    """Its statistics are those of the batch."""
+    around = Block.parse("bn+relu6,bn+silu")
+    workload = dataclasses.replace(layer(16, (7, 8), (3, 3), batch=3), pass_=pass_, layout="nhwc", block=around)
+    kernel = default(workload, f"cuda.block_{pass_}_nhwc")
+    for batch in (workload.batch, 1, workload.batch + 2):
         verdict = verify(kernel, make_case(workload.with_batch(batch), data="integers", device="cuda"))
         assert verdict.right, f"batch {batch}: {verdict.reason}"
 

@@ -1,0 +1,123 @@
+"""What pixels are multiplied with in a norm: numbers of each channel, made of its parameters, its statistics and its
+gradients, which earlier kernels have left where the results of the pass are.
+
+normalised      γ · (v − mean) / √(var + eps) + β            =  v · scale + shift
+before_norm     the gradient of v from d, that of the result =  d · scale + v · slope + offset
+slope = −scale · dγ / √(var + eps) / N             offset = −scale · dβ / N − slope · mean
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from dwconv.problems.block import Norm
+from dwconv.schedules.cuda.emit.activations import inverse_root, kept, quotient
+from dwconv.schedules.cuda.emit.words import Registers, argument, span
+from dwconv.schedules.emit import Expr, store
+
+SCALE, SHIFT, MEAN, SLOPE, OFFSET = "scale", "shift", "mean", "slope", "offset"
+NORMALISED = (SCALE, SHIFT)
+BEFORE_NORM = (SCALE, SLOPE, OFFSET)
+_MADE_OF = {
+    SCALE: ("gamma", "var"),
+    SHIFT: ("gamma", "var", "beta", "mean"),
+    MEAN: ("mean",),
+    SLOPE: ("gamma", "var", "dgamma"),
+    OFFSET: ("gamma", "var", "dgamma", "dbeta", "mean"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormTensors:
+    """The tensors of a norm, each (C,), by their names without the number."""
+
+    norm: Norm
+    named: dict[str, Any]
+    lanes: int
+    """Of the vectors of channels in which threads load them."""
+
+    def inverse_deviation(self, variance: Expr) -> Expr:
+        return kept("inverse", inverse_root(variance + tirx.FloatImm("float32", self.norm.eps)))
+
+    def factors(self, wanted: Sequence[str], channel: Expr, pixels: Expr) -> Factors:
+        """Those ``wanted``, for the vector from ``channel`` on; ``pixels``: of a channel, in float32."""
+        loaded = {}
+        for name in dict.fromkeys(name for row in wanted for name in _MADE_OF[row]):
+            loaded[name] = Registers(name, self.lanes)
+            loaded[name].put(0, self.named[name][span(channel, self.lanes)], lanes=self.lanes)
+        found = Factors(rows=tuple(wanted), values=Registers("factor", len(wanted), self.lanes))
+        for lane in range(self.lanes):
+            for row, value in self._of_channel(wanted, {name: each[lane] for name, each in loaded.items()}, pixels):
+                found.set(row, lane, value)
+        return found
+
+    def _of_channel(self, wanted: Sequence[str], given: dict[str, Expr], pixels: Expr) -> list[tuple[str, Expr]]:
+        made: dict[str, Expr] = {MEAN: given.get("mean")}
+        if SCALE in wanted:
+            inverse = self.inverse_deviation(given["var"])
+            made[SCALE] = scale = kept("scale", given["gamma"] * inverse)
+            if SHIFT in wanted:
+                made[SHIFT] = given["beta"] - given["mean"] * scale
+            if SLOPE in wanted:
+                share = kept("share", quotient(scale, pixels))
+                made[SLOPE] = slope = kept("slope", tirx.FloatImm("float32", 0.0) - share * given["dgamma"] * inverse)
+                made[OFFSET] = tirx.FloatImm("float32", 0.0) - share * given["dbeta"] - slope * given["mean"]
+        return [(row, made[row]) for row in wanted]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """Some rows of them, in registers, for each lane of a vector of channels."""
+
+    rows: tuple[str, ...]
+    values: Registers
+
+    def set(self, row: str, lane: int, value: Expr) -> None:
+        self.values[self.rows.index(row), lane] = value
+
+    def get(self, row: str, lane: int) -> Expr:
+        return self.values[self.rows.index(row), lane]
+
+    def normalised(self, value: Expr, lane: int) -> Expr:
+        return value * self.get(SCALE, lane) + self.get(SHIFT, lane)
+
+    def before_norm(self, d: Expr, value: Expr, lane: int) -> Expr:
+        return d * self.get(SCALE, lane) + (value * self.get(SLOPE, lane) + self.get(OFFSET, lane))
+
+    def centred(self, value: Expr, lane: int) -> Expr:
+        return value - self.get(MEAN, lane)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Factors of all channels of a block of threads, in shared memory from row ``first`` on: threads that need them
+    from time to time keep no registers for them."""
+
+    memory: Any
+    first: int
+    channels: int
+    lanes: int
+    rows: tuple[str, ...]
+
+    def fill(self, factors: Factors, thread_c: Expr) -> None:
+        for number, row in enumerate(self.rows):
+            value = factors.values.vector((factors.rows.index(row), 0), self.lanes)
+            store(self.memory, value, self._at(number, thread_c))
+
+    def load(self, wanted: Sequence[str], thread_c: Expr) -> Factors:
+        found = Factors(rows=tuple(wanted), values=Registers("factor", len(wanted), self.lanes))
+        for number, row in enumerate(wanted):
+            found.values.put((number, 0), self.memory[self._at(self.rows.index(row), thread_c)], lanes=self.lanes)
+        return found
+
+    def _at(self, row: int, thread_c: Expr) -> Expr:
+        return span((self.first + row) * self.channels + thread_c * self.lanes, self.lanes)
+
+
+def norm_arguments(names: Sequence[str], channels: int) -> dict[str, Any]:
+    """Emits parameters of a norm: ``gamma1`` is found as ``gamma``."""
+    return {name.rstrip("12"): argument(name, (channels,), "float32") for name in names}

@@ -1,0 +1,275 @@
+"""How a configuration cuts a block, in plain integers. No TVM here.
+
+What goes from pixel to pixel cuts all pixels of all images, one after the other, into ``parts`` equal parts. The
+convolution cuts each image into tiles of a block of threads; of those in the same columns, down the images, each of
+``split`` shares is a part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dwconv.problems.block import Block
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.split_sum import SHARED_WORDS, first_half
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axes, Axis
+
+AHEAD = 4
+"""Vectors of an image that a thread has on their way at a time."""
+STAGED_AHEAD = 8
+"""The same where a thread stages a patch, before it needs its registers for sums."""
+MOMENT_ROWS = 4
+"""Of the moments of a part: two sums, the number of pixels, and the pivot."""
+NORM_ROWS = 2
+"""Of the sums that the gradients of a norm are made of."""
+TABLE_ROWS = 4
+"""Numbers of a norm, for each channel, that pixels are multiplied with."""
+
+ADDING_LANES, MOST_SHARES = 8, 64
+"""Channels of a block of threads that adds parts up, a sector of memory; and threads that share the parts of each."""
+
+
+def adding_shares(parts: int) -> int:
+    return max(1, min(MOST_SHARES, parts // 4))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileAxis:
+    """The cut of rows or columns: ``threads`` tiles of ``tile`` outputs side by side in a block."""
+
+    axis: Axis
+    tile: int
+    threads: int
+
+    @property
+    def block(self) -> int:
+        """Outputs of a block."""
+        return self.tile * self.threads
+
+    @property
+    def tiles(self) -> int:
+        """Blocks side by side."""
+        return -(-self.axis.outputs // self.block)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some threads own outputs beyond the last."""
+        return self.axis.outputs % self.block != 0
+
+    @property
+    def step(self) -> int:
+        """Inputs from the origin of a thread's tile to that of the next."""
+        return _step(self.axis, self.tile)
+
+    @property
+    def block_step(self) -> int:
+        """Inputs from the origin of a block to that of the next."""
+        return _step(self.axis, self.block)
+
+    @cached_property
+    def reads(self) -> dict[int, list[tuple[int, int]]]:
+        """For every input that a thread's tile meets, counted from its origin, the (output, tap) pairs."""
+        return self.axis.reads(self.tile)
+
+    @cached_property
+    def spanned(self) -> tuple[int, int]:
+        """(the first, how many) inputs of a block, counted from its origin."""
+        return self.axis.spanned(self.block)
+
+    @property
+    def products(self) -> int:
+        """Pairs of an output of a tile and a tap."""
+        return sum(map(len, self.reads.values()))
+
+    @property
+    def reads_padding(self) -> bool:
+        """Whether the inputs of some block are not all there."""
+        first, count = self.spanned
+        last = (self.tiles - 1) * self.block_step
+        return first < 0 or last + first + count > self.axis.inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A workload and a choice of the knobs."""
+
+    workload: Workload
+    vector_c: int
+    """Neighbouring channels of a thread."""
+    threads_c: int
+    """Threads of a block side by side on channels."""
+    threads_p: int
+    """Threads side by side on pixels, where results come from one pixel each."""
+    parts: int
+    tile_h: int
+    tile_w: int
+    threads_h: int
+    threads_w: int
+    split: int
+    blocks_per_sm: int
+    """Of the convolution, at least, which sets how many registers a thread may have."""
+
+    @classmethod
+    def of(cls, workload: Workload, config: Config) -> Cut:
+        return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
+
+    @property
+    def block(self) -> Block:
+        assert self.workload.block is not None
+        return self.workload.block
+
+    @property
+    def is_forward(self) -> bool:
+        return self.workload.pass_ == "forward"
+
+    @cached_property
+    def axes(self) -> Axes:
+        """From y to x or, in the backward pass, from dx to dy."""
+        return axes_of(self.workload)
+
+    @cached_property
+    def rows(self) -> TileAxis:
+        return TileAxis(axis=self.axes.rows, tile=self.tile_h, threads=self.threads_h)
+
+    @cached_property
+    def columns(self) -> TileAxis:
+        return TileAxis(axis=self.axes.columns, tile=self.tile_w, threads=self.threads_w)
+
+    # -- channels --------------------------------------------------------------------------------------------------
+
+    @property
+    def vectors(self) -> int:
+        return self.workload.channels // self.vector_c
+
+    @property
+    def channel_blocks(self) -> int:
+        return -(-self.vectors // self.threads_c)
+
+    @property
+    def idle_channels(self) -> bool:
+        """Whether some threads have no channels."""
+        return self.vectors % self.threads_c != 0
+
+    @property
+    def block_channels(self) -> int:
+        return self.threads_c * self.vector_c
+
+    # -- threads ---------------------------------------------------------------------------------------------------
+
+    @property
+    def pixel_threads(self) -> int:
+        return self.threads_c * self.threads_p
+
+    @property
+    def strips(self) -> int:
+        """Threads of the convolution's block that have the same channels."""
+        return self.threads_h * self.threads_w
+
+    @property
+    def tile_threads(self) -> int:
+        return self.threads_c * self.strips
+
+    @property
+    def tile_parts(self) -> int:
+        return self.columns.tiles * self.split
+
+    @property
+    def tile_blocks(self) -> int:
+        return self.tile_parts * self.channel_blocks
+
+    # -- partial sums ----------------------------------------------------------------------------------------------
+
+    @property
+    def taps(self) -> int:
+        return self.axes.rows.taps * self.axes.columns.taps
+
+    @property
+    def tile_rows(self) -> int:
+        """Partial sums of a channel that a block of the convolution leaves."""
+        if self.is_forward:
+            return MOMENT_ROWS if self.block.norm2 else 0
+        return self.taps + (NORM_ROWS if self.block.norm1 else 0)
+
+    @property
+    def pixel_rows(self) -> int:
+        """Those that a block which goes from pixel to pixel leaves."""
+        if self.is_forward:
+            return MOMENT_ROWS if self.block.norm1 else 0
+        return NORM_ROWS if self.block.norm2 else 0
+
+    @property
+    def partial_words(self) -> int:
+        """Room for the partial sums of either, one after the other, of all channels."""
+        rows = max(self.parts * self.pixel_rows, self.tile_parts * self.tile_rows)
+        return rows * self.workload.channels
+
+    # -- shared memory of the convolution --------------------------------------------------------------------------
+
+    @property
+    def patch_pixels(self) -> int:
+        return self.rows.spanned[1] * self.columns.spanned[1]
+
+    @property
+    def images_staged(self) -> int:
+        """Images of which the patch is made."""
+        return 1 if self.is_forward or not self.block.norm2 else 2
+
+    @property
+    def staged_ahead(self) -> int:
+        """Pixels of a patch that a thread has on their way at a time."""
+        return STAGED_AHEAD // self.images_staged
+
+    @property
+    def patch_words(self) -> int:
+        return self.patch_pixels * self.block_channels
+
+    @property
+    def weight_pitch(self) -> int:
+        """Words from the weights of a tap to those of the next. An odd multiple of a vector: eight taps of four
+        channels lie in 32 different banks, and vectors stay aligned."""
+        widest = VECTOR_BYTES // 4
+        vectors = -(-self.block_channels // widest)
+        return widest * (vectors + (vectors % 2 == 0))
+
+    @property
+    def weight_words(self) -> int:
+        return self.taps * self.weight_pitch
+
+    @property
+    def table_words(self) -> int:
+        norms = (self.block.norm1,) if self.is_forward else (self.block.norm1, self.block.norm2)
+        return TABLE_ROWS * sum(norm is not None for norm in norms) * self.block_channels
+
+    @property
+    def passed_words(self) -> int:
+        """For sums on their way from thread to thread."""
+        if self.strips == 1 or not self.tile_rows:
+            return 0
+        places = first_half(self.strips) * self.threads_c
+        rows = self.tile_rows - (1 if self.is_forward else 0)
+        return min(rows * self.vector_c, max(1, SHARED_WORDS // places)) * places
+
+    @property
+    def held_bytes(self) -> int:
+        """Of shared memory, from the first tile to the last."""
+        return 4 * (self.patch_words + self.weight_words + self.table_words)
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.held_bytes + 4 * self.passed_words
+
+
+def axes_of(workload: Workload) -> Axes:
+    """From the results of the convolution to what it reads."""
+    if workload.pass_ == "forward":
+        return Axes.of_convolution(workload)
+    return Axes.of_input_gradient(workload)
+
+
+def _step(axis: Axis, outputs: int) -> int:
+    """Inputs from the origin of a tile to that of the next."""
+    step: int = axis.origin(outputs)
+    return step

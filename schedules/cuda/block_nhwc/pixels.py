@@ -1,0 +1,156 @@
+"""Kernels that go from pixel to pixel: sums, and results that no other pixel has a part in.
+
+A block of threads goes through one of the ``parts`` of all pixels, ``threads_p`` of them at a time, in ``threads_c``
+vectors of channels; a thread has several pixels on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from dwconv.schedules.cuda.block_nhwc.cut import AHEAD, Cut
+from dwconv.schedules.cuda.block_nhwc.sums import Mates, Moments, Partial
+from dwconv.schedules.cuda.emit.words import Registers, blocks, blocks_per_sm, in_register, span, threads
+from dwconv.schedules.emit import Expr, all_of, divided, least, serial, store, when
+
+HELD_THREADS = 1024
+"""Threads that an SM holds at least, which leaves each of them 64 registers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelPlace:
+    """A thread: a vector of channels, and every ``threads_p``-th pixel of a part from its own on."""
+
+    cut: Cut
+    part: Expr
+    mate: Expr
+    thread_c: Expr
+    vector: Expr
+    """Which vector of channels."""
+    first: Expr
+    """The first pixel of the part, and the one after its last."""
+    stop: Expr
+
+    @property
+    def channel(self) -> Expr:
+        return self.vector * self.cut.vector_c
+
+    @property
+    def has_channels(self) -> Expr:
+        return self.vector < self.cut.vectors if self.cut.idle_channels else True
+
+    @property
+    def mates(self) -> Mates:
+        cut = self.cut
+        return Mates(number=self.mate, count=cut.threads_p, thread_c=self.thread_c, threads_c=cut.threads_c)
+
+    def batches(self) -> Iterator[list[Expr]]:
+        """Loops over the thread's pixels: ``AHEAD`` of them at a time, then one by one."""
+        across = self.cut.threads_p
+        together = across * AHEAD
+        whole = in_register("whole", tirx.truncdiv(self.stop - self.first, together))
+        for turn in serial("turn", whole):
+            start = in_register("start", self.first + turn * together + self.mate)
+            yield [start + number * across for number in range(AHEAD)]
+        rest = in_register("rest", self.first + whole * together)
+        for turn in serial("turn", tirx.truncdiv(self.stop - rest + (across - 1), across)):
+            pixel = in_register("pixel", rest + turn * across + self.mate)
+            with when(pixel < self.stop):
+                yield [pixel]
+
+    def load(self, image: Any, pixel: Expr) -> Registers:
+        """The thread's vector of an image, (pixels · C) in one axis."""
+        lanes = self.cut.vector_c
+        loaded = Registers("loaded", lanes)
+        loaded.put(0, image[self.at(pixel)], lanes=lanes)
+        return loaded
+
+    def at(self, pixel: Expr) -> Expr:
+        return span(pixel * self.cut.workload.channels + self.channel, self.cut.vector_c)
+
+
+def pixel_places(cut: Cut, pixels: Expr) -> Iterator[PixelPlace]:
+    """All threads of a kernel that goes through so many ``pixels``."""
+    for block in blocks("block", cut.parts * cut.channel_blocks):
+        for y in threads("pixel", cut.threads_p, axis="y"):
+            for x in threads("lane", cut.threads_c):
+                with blocks_per_sm(max(1, HELD_THREADS // cut.pixel_threads)):
+                    part, channels = divided(block, cut.channel_blocks)
+                    all_pixels = in_register("pixels", pixels)
+                    each = in_register("each", tirx.truncdiv(all_pixels + (cut.parts - 1), cut.parts))
+                    first = in_register("first", least(part * each, all_pixels))
+                    yield PixelPlace(
+                        cut=cut,
+                        part=part,
+                        mate=y,
+                        thread_c=x,
+                        vector=in_register("vector", channels * cut.threads_c + x),
+                        first=first,
+                        stop=in_register("stop", least(first + each, all_pixels)),
+                    )
+
+
+def sum_moments(cut: Cut, image: Any, partial: Partial, pixels: Expr) -> None:
+    """The moments of an image's parts."""
+    for place in pixel_places(cut, pixels):
+        moments = Moments.none(cut.vector_c)
+        with when(place.has_channels):
+            mine = place.first + place.mate
+            with when(mine < place.stop):
+                pivot = place.load(image, mine)
+                moments.begin([pivot[lane] for lane in range(cut.vector_c)])
+            for batch in place.batches():
+                loaded = [place.load(image, pixel) for pixel in batch]
+                for values in loaded:
+                    moments.add([values[lane] for lane in range(cut.vector_c)])
+        moments.leave(partial, place.part, place.channel, place.mates, has_channels=place.has_channels)
+
+
+def sum_terms(
+    cut: Cut,
+    images: Sequence[Any],
+    partial: Partial,
+    pixels: Expr,
+    prepare: Callable[[Expr], Callable[[Sequence[Expr], int], list[Expr]]],
+) -> None:
+    """Sums of terms of each pixel. ``prepare`` is called by each thread, with its channel, and gives what makes the
+    terms, as many as ``partial`` has rows, of values of ``images`` in a lane."""
+    for place in pixel_places(cut, pixels):
+        sums = Registers("sum", partial.rows, cut.vector_c)
+        sums.clear()
+        with when(place.has_channels):
+            terms = prepare(place.channel)
+            for batch in place.batches():
+                for loaded in [[place.load(image, pixel) for image in images] for pixel in batch]:
+                    for lane in range(cut.vector_c):
+                        for row, term in enumerate(terms([values[lane] for values in loaded], lane)):
+                            sums[row, lane] = sums[row, lane] + term
+        place.mates.add(sums)
+        with when(all_of(place.mate == 0, place.has_channels)):
+            for row in range(partial.rows):
+                value = sums.vector((row, 0), cut.vector_c)
+                partial.put(place.part, row, place.channel, value, lanes=cut.vector_c)
+
+
+def map_pixels(
+    cut: Cut,
+    images: Sequence[Any],
+    result: Any,
+    pixels: Expr,
+    prepare: Callable[[Expr], Callable[[Sequence[Expr], int], Expr]],
+) -> None:
+    """A result of each pixel, from what ``images`` have there; it may be one of them. ``prepare`` as above."""
+    for place in pixel_places(cut, pixels):
+        with when(place.has_channels):
+            result_of = prepare(place.channel)
+            for batch in place.batches():
+                given = [[place.load(image, pixel) for image in images] for pixel in batch]
+                for pixel, loaded in zip(batch, given, strict=True):
+                    made = Registers("made", cut.vector_c)
+                    for lane in range(cut.vector_c):
+                        made[lane] = result_of([values[lane] for values in loaded], lane)
+                    store(result, made.vector(0, cut.vector_c), place.at(pixel))

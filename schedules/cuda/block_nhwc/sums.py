@@ -1,0 +1,211 @@
+"""Sums over pixels, for every channel: of a thread in registers, of a block of threads in shared memory, of all blocks
+by a kernel of its own; always in the same order, so the same bits.
+
+Moments are taken about a pivot, a value of the channel, so that no large numbers cancel out. That of a thread is the
+first value it meets, that of a block its first thread's, that of all the first block's; sums about one become sums
+about another:
+
+    Σ (v − q) = Σ (v − p) + count · (p − q)      Σ (v − q)² = Σ (v − p)² + (p − q) · (2 · Σ (v − p) + count · (p − q))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from dwconv.schedules.cuda.block_nhwc.channels import NormTensors
+from dwconv.schedules.cuda.block_nhwc.cut import ADDING_LANES, MOMENT_ROWS, NORM_ROWS, adding_shares
+from dwconv.schedules.cuda.emit.activations import kept, quotient
+from dwconv.schedules.cuda.emit.split_sum import sum_over_threads
+from dwconv.schedules.cuda.emit.words import Registers, barrier, blocks, shared, span, threads
+from dwconv.schedules.emit import Expr, all_of, serial, store, when
+
+FIRST, SECOND, COUNT, PIVOT = range(MOMENT_ROWS)
+"""Of moments: Σ (v − pivot), Σ (v − pivot)², how many, and the pivot."""
+TOTAL, DOT = range(NORM_ROWS)
+"""Of the gradient d of what a norm gives: Σ d, and Σ d · (v − mean)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mates:
+    """The threads of a block whose sums meet: ``count`` of them for each of ``threads_c`` vectors of channels."""
+
+    number: Expr
+    """The thread's."""
+    count: int
+    thread_c: Expr
+    threads_c: int
+
+    def add(self, sums: Registers) -> None:
+        def slot(mate: Expr, width: int) -> Expr:
+            return mate * self.threads_c + self.thread_c
+
+        sum_over_threads(sums, mate=self.number, mates=self.count, others=self.threads_c, slot=slot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partial:
+    """The partial sums of blocks: ``rows`` of all channels for each part, one part after the other."""
+
+    memory: Any
+    rows: int
+    channels: int
+
+    def at(self, part: Expr, row: Expr, channel: Expr) -> Expr:
+        return (part * self.rows + row) * self.channels + channel
+
+    def put(self, part: Expr, row: int, channel: Expr, value: Expr, *, lanes: int) -> None:
+        store(self.memory, value, span(self.at(part, row, channel), lanes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Those of the values that a thread meets in each of ``lanes`` channels."""
+
+    lanes: int
+    sums: Registers
+    pivot: Registers
+    count: Registers
+
+    @classmethod
+    def none(cls, lanes: int) -> Moments:
+        """Of nothing yet; to be made by each thread."""
+        moments = cls(
+            lanes=lanes,
+            sums=Registers("moment", COUNT + 1, lanes),
+            pivot=Registers("pivot", lanes),
+            count=Registers("count", 1, dtype="int32"),
+        )
+        for registers in (moments.sums, moments.pivot, moments.count):
+            registers.clear()
+        return moments
+
+    def begin(self, values: Sequence[Expr]) -> None:
+        """The first values are the pivot; to be called before any are added, and if it is time and again."""
+        for lane, value in enumerate(values):
+            self.pivot[lane] = tirx.Select(self.count[0] == 0, value, self.pivot[lane])
+
+    def add(self, values: Sequence[Expr]) -> None:
+        for lane, value in enumerate(values):
+            off = kept("off", value - self.pivot[lane])
+            self.sums[FIRST, lane] = self.sums[FIRST, lane] + off
+            self.sums[SECOND, lane] = self.sums[SECOND, lane] + off * off
+        self.count[0] = self.count[0] + 1
+
+    def leave(self, partial: Partial, part: Expr, channel: Expr, mates: Mates, *, has_channels: Expr) -> None:
+        """Those of all threads of the block, as its part; all take part."""
+        common = shared("pivots", mates.threads_c * self.lanes)
+        own = span(mates.thread_c * self.lanes, self.lanes)
+        with when(mates.number == 0):
+            store(common, self.pivot.vector(0, self.lanes), own)
+        barrier()
+        pivots = Registers("common", self.lanes)
+        pivots.put(0, common[own], lanes=self.lanes)
+        count = kept("pixels", tirx.Cast("float32", self.count[0]))
+        for lane in range(self.lanes):
+            apart = kept("apart", self.pivot[lane] - pivots[lane])
+            first, moved = kept("first", self.sums[FIRST, lane]), kept("moved", count * apart)
+            self.sums[FIRST, lane] = first + moved
+            self.sums[SECOND, lane] = self.sums[SECOND, lane] + apart * (first + first + moved)
+            self.sums[COUNT, lane] = count
+        mates.add(self.sums)
+        with when(all_of(mates.number == 0, has_channels)):
+            for row in (FIRST, SECOND, COUNT):
+                partial.put(part, row, channel, self.sums.vector((row, 0), self.lanes), lanes=self.lanes)
+            partial.put(part, PIVOT, channel, pivots.vector(0, self.lanes), lanes=self.lanes)
+
+
+# -- kernels that add the parts --------------------------------------------------------------------------------------
+
+
+def combine_moments(partial: Partial, norm: NormTensors, *, parts: int, pixels: Expr) -> None:
+    """A kernel of its own: mean and variance of each channel, of ``pixels`` pixels in float32."""
+
+    def terms(part: Expr, channel: Expr) -> list[Expr]:
+        first, second, count, pivot = (partial.memory[partial.at(part, row, channel)] for row in range(MOMENT_ROWS))
+        apart = kept("apart", pivot - partial.memory[partial.at(0, PIVOT, channel)])
+        first, moved = kept("first", first), kept("moved", kept("count", count) * apart)
+        return [first + moved, second + apart * (first + first + moved)]
+
+    def give(channel: Expr, totals: Registers, row: Expr) -> None:
+        share = kept("share", quotient(tirx.FloatImm("float32", 1.0), pixels))
+        off = kept("off", totals[0] * share)
+        store(norm.named["mean"], partial.memory[partial.at(0, PIVOT, channel)] + off, channel)
+        # Rounding may leave less than nothing; NaN stays.
+        variance = kept("variance", (totals[1] - totals[0] * off) * share)
+        nothing = tirx.FloatImm("float32", 0.0)
+        store(norm.named["var"], tirx.Select(variance < nothing, nothing, variance), channel)
+
+    _add_parts(
+        partial.channels, parts, rows=1, sums=2, terms=lambda part, channel, row: terms(part, channel), give=give
+    )
+
+
+def combine_norm(partial: Partial, norm: NormTensors, *, parts: int) -> None:
+    """A kernel of its own: dβ and dγ of each channel."""
+
+    def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
+        return [partial.memory[partial.at(part, each, channel)] for each in (TOTAL, DOT)]
+
+    def give(channel: Expr, totals: Registers, row: Expr) -> None:
+        _give_norm(norm, channel, TOTAL, totals[TOTAL])
+        _give_norm(norm, channel, DOT, totals[DOT])
+
+    _add_parts(partial.channels, parts, rows=1, sums=NORM_ROWS, terms=terms, give=give)
+
+
+def combine_weights(partial: Partial, dw: Any, norm: NormTensors | None, *, parts: int, taps: int) -> None:
+    """A kernel of its own: dw (C · taps), from the first rows, and dβ and dγ of each channel, from those behind."""
+
+    def terms(part: Expr, channel: Expr, row: Expr) -> list[Expr]:
+        return [partial.memory[partial.at(part, row, channel)]]
+
+    def give(channel: Expr, totals: Registers, row: Expr) -> None:
+        with when(row < taps if norm else True):
+            store(dw, totals[0], channel * taps + row)
+        if norm:
+            for number in (TOTAL, DOT):
+                with when(row == taps + number):
+                    _give_norm(norm, channel, number, totals[0])
+
+    _add_parts(partial.channels, parts, rows=partial.rows, sums=1, terms=terms, give=give)
+
+
+def _give_norm(norm: NormTensors, channel: Expr, number: int, total: Expr) -> None:
+    if number == TOTAL:
+        store(norm.named["dbeta"], total, channel)
+    else:
+        store(norm.named["dgamma"], total * norm.inverse_deviation(norm.named["var"][channel]), channel)
+
+
+def _add_parts(
+    channels: int,
+    parts: int,
+    *,
+    rows: int,
+    sums: int,
+    terms: Callable[[Expr, Expr, Expr], list[Expr]],
+    give: Callable[[Expr, Registers, Expr], None],
+) -> None:
+    """Neighbouring threads have neighbouring channels; a block has one row of them."""
+    shares = adding_shares(parts)
+    for row in blocks("row", rows, axis="y"):
+        for block in blocks("block", -(-channels // ADDING_LANES)):
+            for share in threads("share", shares, axis="y"):
+                for lane in threads("lane", ADDING_LANES):
+                    channel = block * ADDING_LANES + lane
+                    totals = Registers("total", sums)
+                    totals.clear()
+                    with when(True if channels % ADDING_LANES == 0 else channel < channels):
+                        for turn in serial("turn", -(-parts // shares)):
+                            part = turn * shares + share
+                            with when(True if parts % shares == 0 else part < parts):
+                                for number, term in enumerate(terms(part, channel, row)):
+                                    totals[number] = totals[number] + term
+                    mates = Mates(number=share, count=shares, thread_c=lane, threads_c=ADDING_LANES)
+                    mates.add(totals)
+                    with when(all_of(share == 0, True if channels % ADDING_LANES == 0 else channel < channels)):
+                        give(channel, totals, row)

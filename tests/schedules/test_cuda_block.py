@@ -1,0 +1,231 @@
+"""Blocks on CUDA: right and clean in the simulator on odd shapes, the same bits every time, 14 passes over memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dwconv.errors import InvalidConfig, InvalidWorkload, NoTemplate
+from dwconv.kernels import build
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.kernel import Kernel
+from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.simulate import verified
+from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.verify.cases import make_case
+from dwconv.problems.block import Block
+from dwconv.problems.workload import BLOCK_PASSES, Pass, Workload
+from dwconv.schedules.cuda.block_nhwc.cut import Cut
+from dwconv.schedules.cuda.block_nhwc.estimate import block_works
+from dwconv.schedules.estimate import estimated_us
+from dwconv.schedules.space import Config, ConfigSpace
+from dwconv.schedules.template import Candidate, template, templates_for
+from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from dwconv.tuner.search.ranking import rank_correlation
+from tests.conftest import Golden
+from tests.schedules import cuda_layers
+from tests.schedules.cuda_layers import SM_90, assert_right_and_clean, assert_right_on_extreme_values, drawn
+from tests.turns import every
+
+
+def layer(channels: int, size: tuple[int, int], kernel: tuple[int, int], **other: object) -> Workload:
+    return cuda_layers.layer(channels, size, kernel, layout="nhwc", **other)
+
+
+LAYERS = {
+    "ragged channels": layer(28, (9, 11), (3, 3), batch=3),
+    "odd channels": layer(9, (7, 8), (3, 3), batch=3),
+    "stride": layer(24, (10, 11), (3, 3), stride=(2, 2)),
+    "asymmetric padding": layer(16, (10, 13), (3, 5), padding=((0, 2), (3, 1)), stride=(2, 1)),
+    "dilation": layer(34, (11, 9), (5, 3), padding=((4, 4), (2, 2)), dilation=(2, 2)),
+    "7 by 7": layer(12, (8, 7), (7, 7), batch=1),
+    "stride beyond the kernel": layer(8, (13, 14), (1, 2), padding=((0, 0), (0, 0)), stride=(4, 3)),
+    "1-D": layer(32, (1, 30), (1, 5), padding=((0, 0), (4, 0))),
+}
+BLOCKS = (
+    "bn+relu6,bn+relu6", "bn@0.001+hardswish,bn@0.01+silu", "bn+silu,bn", "none,bn+relu", "bn+gelu,none",
+    "bn,bn+gelu", "relu,bn+hardswish", "bn+relu,bn+relu",
+)  # fmt: skip
+
+
+def block(workload: Workload, pass_: Pass, text: str = "bn+relu6,bn+relu6") -> Workload:
+    return dataclasses.replace(workload, pass_=pass_, block=Block.parse(text))
+
+
+def square(channels: int, size: int, kernel: int, stride: int, pass_: Pass) -> Workload:
+    return block(layer(channels, (size, size), (kernel, kernel), stride=(stride, stride), batch=64), pass_)
+
+
+def space(workload: Workload) -> ConfigSpace:
+    return template(f"cuda.block_{workload.pass_}_nhwc").space(workload, SM_90)
+
+
+def artifact_of(workload: Workload, config: Config) -> Artifact:
+    return source_only(Candidate(workload, config), SM_90)
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def cases() -> Iterator[Any]:
+    """Every layer, block and pass, in turns; so are the default and another configuration. A quarter is quick."""
+    for turn, (name, workload) in enumerate(LAYERS.items()):
+        for number, pass_ in enumerate(BLOCK_PASSES):
+            text = BLOCKS[(turn + 3 * number) % len(BLOCKS)]
+            for choice in ("default", "drawn"):
+                quick = (choice == "drawn") == (turn % 2 == 1) and (turn + number) % 2 == 0 and turn < 4
+                marks = () if quick else pytest.mark.slow
+                yield pytest.param(block(workload, pass_, text), choice, id=f"{name}-{pass_}-{choice}", marks=marks)
+
+
+@pytest.mark.parametrize(("workload", "choice"), list(cases()))
+def test_right_and_clean(workload: Workload, choice: str, objects: Path) -> None:
+    found = template(f"cuda.block_{workload.pass_}_nhwc")
+    config = drawn(workload, found) if choice == "drawn" else space(workload).default
+    assert_right_and_clean(workload, config, objects)
+
+
+SMALL = {"vector_c": 2, "threads_c": 8, "threads_p": 4, "parts": 16, "split": 8, "blocks_per_sm": 1}
+"""Several parts of few pixels, one of which is empty, and channels of which some threads have none."""
+
+
+def small(workload: Workload) -> Config:
+    stride = workload.stride[0] if workload.pass_ == "backward" else 1
+    tile = {"tile_h": 2 * stride, "tile_w": 1 if stride == 1 else stride, "threads_h": 1, "threads_w": 4}
+    return space(workload).check({**SMALL, **tile})
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_extreme_values(pass_: Pass, objects: Path) -> None:
+    """A mean far from zero beside the deviation, too: E[v²] − E[v]² would leave nothing of the variance."""
+    workload = block(layer(28, (8, 8), (3, 3), batch=3), pass_)
+    assert_right_on_extreme_values(workload, small(workload), objects)
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_any_batch_and_the_same_bits_every_time(pass_: Pass, objects: Path) -> None:
+    """Sums of normally distributed data: another order would round otherwise."""
+    workload = block(layer(16, (8, 8), (3, 3), stride=(2, 2)), pass_)
+    artifact = artifact_of(workload, small(workload))
+    for batch in (1, 11):
+        verdict, report = verified(artifact, workload.with_batch(batch), folder=objects)
+        assert verdict.right, verdict.reason
+        assert report.clean
+    inputs = make_case(workload, data="normal", seed=3).inputs
+    with Machine(artifact, folder=objects) as machine:
+        kernel = Kernel(artifact, machine, device="cpu")
+        once, again = (kernel(*inputs) for _ in range(2))
+    assert all(torch.equal(first, second) for first, second in zip(once, again, strict=True))
+
+
+# -- code ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_the_source_is_pinned(pass_: Pass, golden: Golden) -> None:
+    workload = block(layer(28, (8, 8), (3, 3), batch=3), pass_, "bn+relu6,bn+silu")
+    golden(f"cuda_block_{pass_}_nhwc.cu", artifact_of(workload, small(workload)).source)
+
+
+@pytest.mark.parametrize("text", ["bn+relu,bn+relu", "none,bn", "bn+relu,none", "relu,none"])
+def test_there_is_a_kernel_for_each_time_that_all_must_be_known(text: str) -> None:
+    """Each norm: one that sums, one that adds the parts up and, where its result is stored, one that makes it."""
+    forward, backward = (block(LAYERS["stride"], pass_, text) for pass_ in BLOCK_PASSES)
+    given = forward.block
+    assert given
+    norms = (given.norm1 is not None, given.norm2 is not None)
+    for workload, launches in ((forward, 1 + 2 * sum(norms)), (backward, 2 + norms[0] + 2 * norms[1])):
+        config = space(workload).default
+        assert len(artifact_of(workload, config).launches) == launches
+        assert len(block_works(Cut.of(workload, config), SM_90)) == launches
+
+
+REGIMES = [
+    (144, 56, 3, 1, 0.8), (96, 112, 3, 2, 0.8), (192, 28, 3, 1, 0.8), (384, 14, 3, 1, 0.8), (576, 14, 3, 2, 0.75),
+    (960, 7, 3, 1, 0.75), (240, 28, 5, 1, 0.7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+@pytest.mark.parametrize(("channels", "size", "kernel", "stride", "share"), every(7, REGIMES))
+def test_defaults_move_what_the_passes_move(
+    channels: int, size: int, kernel: int, stride: int, share: float, pass_: Pass
+) -> None:
+    """And take little longer than bandwidth allows, but for the launches. Small sums may still be in the cache."""
+    workload = square(channels, size, kernel, stride, pass_)
+    artifact = build(Candidate(workload, space(workload).default), SM_90)
+    assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
+    cost = computed_cost(artifact, workload, SM_90)
+    assert not any(kernel.note for kernel in cost.kernels), "addresses follow from thread numbers alone"
+    assert 0.8 * workload.bytes <= cost.dram_bytes <= 1.15 * workload.bytes
+    launches = sum(kernel.busy_us["launch"] for kernel in cost.kernels)
+    assert cost.limit_us > share * (cost.microseconds - launches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_estimates_put_candidates_in_the_order_of_their_computed_cost(pass_: Pass) -> None:
+    workload = square(192, 28, 3, 1, pass_)
+    rng = random.Random(0)
+    found = [space(workload).default, *(config for _ in range(7) if (config := space(workload).sample(rng)))]
+    costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in found]
+    estimates = [estimated_us(workload, config, SM_90) for config in found]
+    assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6
+
+
+# -- the space -------------------------------------------------------------------------------------------------------
+
+
+sizes = st.integers(1, 40)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    pass_=st.sampled_from(BLOCK_PASSES),
+    channels=st.sampled_from([1, 2, 3, 5, 8, 30, 96]),
+    size=st.tuples(sizes, sizes),
+    kernel=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    padding=st.tuples(*[st.tuples(*[st.integers(0, 5)] * 2)] * 2),
+    text=st.sampled_from(BLOCKS),
+)
+def test_every_workload_has_a_default(pass_, channels, size, kernel, stride, padding, text) -> None:  # type: ignore[no-untyped-def]
+    try:
+        workload = Workload(
+            pass_=pass_, batch=1, channels=channels, input_size=size, kernel=kernel, stride=stride, padding=padding,
+            layout="nhwc", block=Block.parse(text),
+        )  # fmt: skip
+    except InvalidWorkload:
+        return
+    (found,) = templates_for(workload, SM_90)
+    assert found.space(workload, SM_90).why_illegal(found.space(workload, SM_90).default) is None
+
+
+def test_what_cannot_run_is_named() -> None:
+    workload = block(LAYERS["stride"], "backward")
+    with pytest.raises(NoTemplate, match="blocks are float32, the workload is float16"):
+        templates_for(dataclasses.replace(workload, dtype="float16"), SM_90)
+    with pytest.raises(NoTemplate, match=r"sums of a 17×17 kernel take .* registers, a thread has 255"):
+        templates_for(block(layer(8, (20, 20), (17, 17)), "backward"), SM_90)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "reason"),
+    [
+        ({"threads_c": 36, "threads_p": 32}, "more than 1024 threads"),
+        ({"threads_w": 16, "threads_h": 1, "tile_w": 7}, "the results wanted"),
+        ({"blocks_per_sm": 16}, "more registers"),
+    ],
+)
+def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
+    workload = square(144, 56, 3, 1, "backward")
+    with pytest.raises(InvalidConfig, match=reason):
+        space(workload).check({**space(workload).default.to_dict(), **knobs})
