@@ -240,6 +240,7 @@ def test_no_gradients_no_waiting():
     assert ran() == (0, 0)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 def test_other_tools_see_pytorchs_modules():
     model, x = converted(), example()
     torch._dynamo.reset()
