@@ -35,12 +35,13 @@ def _output_of_the_examples(*pages: str, folder: Path) -> list[str]:
 
 
 def test_the_examples_run(tmp_path):
-    trains, explains, plans, on_ranks = _output_of_the_examples(
-        "README.md", "docs/dispatch.md", "docs/pipelines.md", "docs/parallel.md", folder=tmp_path
+    trains, explains, with_blocks, plans, on_ranks = _output_of_the_examples(
+        "README.md", "docs/dispatch.md", "docs/blocks.md", "docs/pipelines.md", "docs/parallel.md", folder=tmp_path
     )
     assert "1 depthwise layer converted" in trains
     assert all(pass_ in trains for pass_ in ("fprop", "dgrad", "wgrad"))
     assert all(pass_ in explains for pass_ in ("fprop", "dgrad", "wgrad"))
+    assert "block bn+relu6,bn+relu6 from 1 runs" in with_blocks
     assert "data parallelism" in plans and "2 stages" in plans
     assert "4 tensors" in plans, "it trains, too, on the only rank"
     assert "1 rank, " in on_ranks and "chosen: all-reduce" in on_ranks and "16 batches, 2 loaded ahead" in on_ranks

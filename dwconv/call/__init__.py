@@ -1,10 +1,13 @@
 """The road of a call, from ``conv2d`` to a kernel. Imports only run down it, and so does the input.
 
+    awaited_block  F.batch_norm, F.relu, conv2d, … ──► block_call ──► blocks     a block that is expected, as one op
+
     causal         causal_conv1d ──► activated                 a convolution and SiLU as one op
         │                               │
     active         F.conv1d, F.conv2d, F.conv3d, where a mode sends them on
         │                               │
         ├──► awaited ───────────────────┘                      a causal convolution that SiLU may come after
+        │                                                      (waiting: how it and blocks wait)
         │
     functional     conv1d, conv2d, conv3d ──► native          what C++ has learnt goes no further
         │  does anybody look at the call besides eager autograd? (watchers)

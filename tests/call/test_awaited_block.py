@@ -251,6 +251,18 @@ def test_twice_differentiable(logs):
     assert passes_that_ran()["forward"] == 1
 
 
+def test_twice_differentiable_through_code_in_between(planted):
+    def second(model, x):
+        model.between = {"act1": Doubled.apply}
+        first = torch.autograd.grad(model(x * 1).pow(2).sum(), [x, model.bn1.weight], create_graph=True)
+        return torch.autograd.grad(sum(each.pow(2).sum() for each in first), [x, *model.parameters()])
+
+    model, x = Parts(WHOLE), drawn()
+    expected = second(copy.deepcopy(model).double(), x.detach().double().requires_grad_())
+    for got, wanted in zip(second(model, x), expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=2e-3, atol=2e-3)
+
+
 def test_gradients_add_up(planted):
     model, x = Parts(WHOLE), drawn()
     exact = copy.deepcopy(model).double()
@@ -336,6 +348,16 @@ def test_what_has_changed_is_not_read(planted):
         model.bn1.weight.add_(1)
     with pytest.raises(InvalidCall, match="after the weight of its norm1 changed in place"):
         kept[0].sum()
+
+
+def test_gradients_are_not_of_what_has_changed(planted):
+    model, x = Parts(WHOLE), drawn()
+    model.between = {"act1": Doubled.apply}
+    z = model(x * 1)
+    with torch.no_grad():
+        model.bn1.weight.add_(1)
+    with pytest.raises((InvalidCall, RuntimeError), match="after the weight of its norm1 changed in place"):
+        z.sum().backward()
 
 
 def test_without_kernels_the_ops_are_pytorchs(logs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 
 import pytest
@@ -14,6 +15,7 @@ from dwconv.call.call_plan import plans
 from dwconv.discovery import discover
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.tuner.race import model_race
+from tests.model.test_subclasses import Conv2dSame
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
@@ -197,6 +199,35 @@ def test_what_changes_later_is_right(change, runs):
     for got, wanted in zip(learn(model), learn(exact), strict=True):
         torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=1e-4)
     assert ran() == ((3, 3) if runs else (0, 0))
+
+
+def test_nothing_waits_in_evaluation(monkeypatch):
+    model = converted().eval()
+    monkeypatch.setattr("dwconv.model.converted_classes.started", lambda *_: 1 / 0)
+    model(example())
+
+
+def test_a_layer_that_pads_by_size_runs_as_one_at_every_size(logs):
+    """As timm's, of whose padding more is below and to the right at even sizes."""
+
+    def net() -> nn.Sequential:
+        torch.manual_seed(0)
+        same = Conv2dSame(4, 4, 3, stride=2, groups=4, bias=False)
+        return nn.Sequential(nn.Conv2d(4, 4, 1), same, nn.BatchNorm2d(4), nn.ReLU()).to(
+            memory_format=torch.channels_last
+        )
+
+    model = dwconv.convert(net(), example(), blocks=True)
+    (block,) = dwconv.summary(model).discovery.blocks
+    assert block.problem.padding == (1, 1, 1, 1)
+    even = block.problem.workload("forward")
+    even = dataclasses.replace(even, input_size=(8, 6), padding=((0, 1), (0, 1)))
+    plant(logs / "cpu.jsonl", [block.problem.workload("forward"), even])
+    dwconv.reset()
+    for size in ((9, 7), (8, 6)):
+        x = torch.randn(2, 4, *size).to(memory_format=torch.channels_last)
+        torch.testing.assert_close(model(x), net()(x), rtol=1e-4, atol=1e-4)
+    assert ran() == (2, 0)
 
 
 def test_no_gradients_no_waiting():
