@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -113,15 +114,15 @@ LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)
 
 
 class DepthwiseBlock(nn.Module):
-    """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, forward and backward; otherwise
-    its modules one after the other.
+    """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, forward and backward;
+    otherwise its modules one after the other.
 
-    ``conv`` is a depthwise ``nn.Conv2d`` or ``DepthwiseConv2d``; the others, norms as ``nn.BatchNorm2d`` and activations
-    as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks of their own.
-    Raises InvalidWorkload for a ``conv`` that is not depthwise.
+    ``conv`` is a depthwise ``nn.Conv2d`` or ``DepthwiseConv2d``; the others, norms as ``nn.BatchNorm2d`` and
+    activations as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks
+    of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise.
 
     One op is for training in float32, channels_last, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
-    Hardswish, SiLU and GELU, and convolutions without a bias. An activation before a convolution needs a norm before it.
+    Hardswish, SiLU and GELU, and convolutions without a bias. An activation before a convolution needs a norm before.
     """
 
     waits_for_blocks: ClassVar[bool] = True
@@ -159,24 +160,42 @@ class DepthwiseBlock(nn.Module):
             begins, norm1, act1 = self.conv, None, "identity"
         if norm2 is None or act2 is None:
             act2 = "identity"
-        padding, has_bias = self.conv.padding, self.conv.bias is not None
-        if isinstance(padding, str) or self.conv.padding_mode != "zeros" or has_bias or (norm1 is norm2 is None):
+        conv = self.conv
+        if isinstance(conv.padding, str) or conv.padding_mode != "zeros" or conv.bias is not None:
             return None, None
-        height, width = padding
-        return begins, Place(
-            block=Block(norm1=norm1, act1=act1, norm2=norm2, act2=act2),
-            weight_shape=tuple(self.conv.weight.shape),
-            stride=self.conv.stride,
-            padding=(height, height, width, width),
-            dilation=self.conv.dilation,
-        )
+        if norm1 is norm2 is None:
+            return None, None
+        around = norm1, act1, norm2, act2
+        return begins, _place(*around, tuple(conv.weight.shape), conv.stride, conv.padding, conv.dilation)
 
 
-def _norm(module: nn.Module | None) -> Norm | None:
-    """None for what is no norm of a block."""
+@lru_cache(maxsize=1000)
+def _place(
+    eps1: float | None,
+    act1: Activation,
+    eps2: float | None,
+    act2: Activation,
+    weight_shape: tuple[int, ...],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+) -> Place:
+    norm1, norm2 = (None if eps is None else Norm(eps=eps) for eps in (eps1, eps2))
+    height, width = padding
+    return Place(
+        block=Block(norm1=norm1, act1=act1, norm2=norm2, act2=act2),
+        weight_shape=weight_shape,
+        stride=stride,
+        padding=(height, height, width, width),
+        dilation=dilation,
+    )
+
+
+def _norm(module: nn.Module | None) -> float | None:
+    """The eps of a norm of a block; None for another module."""
     eps = getattr(module, "eps", 0.0)
     is_usual = isinstance(module, nn.BatchNorm2d) and type(module).forward is nn.BatchNorm2d.forward
-    return Norm(eps=eps) if is_usual and type(eps) is float and eps > 0 else None
+    return eps if is_usual and type(eps) is float and eps > 0 else None
 
 
 def _activation(module: nn.Module | None) -> Activation | None:

@@ -31,6 +31,8 @@ class Gather:
     bias: bool = False
     """Whether one is added to every sum."""
     epilogue: Epilogue = "none"
+    x_pitch: int = 0
+    """``Workload.x_pitch``, of a source that is x."""
 
     @classmethod
     def of(cls, workload: Workload) -> Gather:
@@ -49,6 +51,7 @@ class Gather:
             fan_out=workload.multiplier,
             bias=workload.bias,
             epilogue=workload.epilogue,
+            x_pitch=workload.x_pitch,
         )
 
     @classmethod
@@ -103,6 +106,11 @@ class Gather:
     @property
     def source_channels(self) -> int:
         return self.channels // self.fan_out * self.fan_in
+
+    @property
+    def source_pitch(self) -> int:
+        """Channels of the tensor that holds the source, of which the source's are the first."""
+        return self.x_pitch or self.source_channels
 
     @property
     def multiplier(self) -> int:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import json
 import os
 import random
@@ -230,9 +231,15 @@ def _importers(file: Path) -> list[str]:
     module = ".".join(("dwconv", *file.with_suffix("").parts[file.parts[0] == "dwconv" :]))
     package, _, name = module.rpartition(".")
     imports = re.compile(rf"^\s*(from {module} import |import {module}\b|from {package} import .*\b{name}\b)", re.M)
-    return sorted(
-        str(test.relative_to(ROOT)) for test in (ROOT / "tests").rglob("test_*.py") if imports.search(test.read_text())
-    )
+    return sorted(test for test, lines in _imports_of_tests(ROOT).items() if imports.search(lines))
+
+
+@functools.cache
+def _imports_of_tests(root: Path) -> dict[str, str]:
+    """The lines of each test file that import something: all files of the product are looked for in them."""
+    line = re.compile(r"^\s*(?:from|import) .*$", re.MULTILINE)
+    tests = (root / "tests").rglob("test_*.py")
+    return {str(test.relative_to(root)): "\n".join(line.findall(test.read_text())) for test in tests}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from dwconv.problems.block import Block
 from dwconv.problems.target import cpu_target
-from dwconv.problems.workload import PASSES, Layout, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, PASSES, Layout, Pass, Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
-from dwconv.schedules.template import templates_for
+from dwconv.schedules.template import templates_for, version_of
 from dwconv.system import versions
 
 
@@ -24,11 +25,12 @@ def workload_of(
     pass_: Pass = "fprop",
     layout: Layout = "nhwc",
     bias: bool = False,
+    block: str | None = None,
 ) -> Workload:
     """A workload, from its input shape, (N, C, H, W) or (N, C, D, H, W), and what the test cares for."""
     strides, paddings = (each if isinstance(each, tuple) else (each,) * len(kernel) for each in (stride, padding))
     problem = Workload(
-        pass_="fprop",
+        pass_="forward" if block else "fprop",
         batch=shape[0],
         channels=shape[1],
         input_size=shape[2:],
@@ -39,8 +41,9 @@ def workload_of(
         dilation=(1,) * len(kernel),
         layout=layout,
         bias=bias,
+        block=Block.parse(block) if block else None,
     )
-    return problem.for_pass(pass_)
+    return problem if block else problem.for_pass(pass_)
 
 
 def record_of(
@@ -58,16 +61,17 @@ def record_of(
     measured = Measurement(median_us=median_us, spread_us=1.0, rounds=9, computed=computed)
     other = {} if baseline_us is None else {"onednn-nhwc": Measurement(median_us=baseline_us, spread_us=1.0, rounds=9)}
     ok = status is Status.OK
+    config = config or Config.of("cpu.made_up", block_h=4)
     return TuningRecord(
         workload=workload,
-        config=config or Config.of("cpu.made_up", block_h=4),
+        config=config,
         device=device or cpu_target().device,
         status=status,
         measurement=measured if ok else None,
         verdict=Verdict(right=True, max_error=0.0, allowed_error=1e-5) if ok else None,
         providers=other if ok else {},
         detail="" if ok else "it did not work",
-        versions=versions.installed(),
+        versions={**versions.installed(), "template": str(version_of(config.template))},
         created=created,
     )
 
@@ -76,7 +80,7 @@ def plant(
     path: Path,
     workloads: Iterable[Workload],
     *,
-    passes: Sequence[Pass] = PASSES,
+    passes: Sequence[Pass] | None = None,
     baseline_us: float = 1000.0,
     template_layout: Layout = "nhwc",
     threads: int | None = None,
@@ -85,7 +89,7 @@ def plant(
     as many threads as PyTorch uses, or as said."""
     log, target = TuningLog(path), cpu_target(threads=threads)
     for workload in workloads:
-        for pass_ in passes:
+        for pass_ in passes or (BLOCK_PASSES if workload.block else PASSES):
             of_pass = workload.for_pass(pass_)
             (template,) = (found for found in templates_for(of_pass, target) if found.layout == template_layout)
             space = template.space(of_pass, target)

@@ -45,9 +45,9 @@ def is_at_once(problem: Problem, device: torch.device, *, trains: bool) -> bool:
 
 
 def _fprop_silu(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
-    passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, epilogue="silu")
+    passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, epilogue="silu", x=x)
     passes.plan.tally.ops["fprop"] += 1
-    kernel = passes.plan.kernels["fprop"]
+    kernel = passes.kernels["fprop"]
     y: Tensor
     if kernel is None:
         y = F.silu(below_autograd(torch_ops.fprop, x, w, bias, *geometry), inplace=True)
@@ -57,9 +57,9 @@ def _fprop_silu(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Te
 
 
 def _silu_gradient(x: Tensor, w: Tensor, bias: Tensor | None, dy: Tensor, *geometry: Any) -> Tensor:
-    passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, epilogue="silu_gradient")
+    passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, epilogue="silu_gradient", x=x)
     passes.plan.tally.ops["fprop"] += 1
-    kernel = passes.plan.kernels["fprop"]
+    kernel = passes.kernels["fprop"]
     dz: Tensor
     if kernel is None:
         dz = torch.ops.aten.silu_backward(dy, below_autograd(torch_ops.fprop, x, w, bias, *geometry))

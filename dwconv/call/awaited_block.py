@@ -8,12 +8,13 @@
     z = F.relu6(y)                       one op runs it all; running statistics learn of it
 
 Functions are followed, not modules: it does not matter which modules call them, and what PyTorch's modules do besides,
-as to count batches, they do. As soon as something else comes than was expected, or somebody else looks (a hook, a second
-consumer, ``Function.apply``), what was done so far is done by PyTorch's functions, once, in order, and all goes on
-without waiting. So a norm that does not train, another activation or other sizes give what they always do.
+as to count batches, they do. As soon as something else comes than was expected, or somebody else looks (a hook, a
+second consumer, ``Function.apply``), what was done so far is done by PyTorch's functions, once, in order, and all goes
+on without waiting. So a norm that does not train, another activation or other sizes give what they always do.
 
-What is looked at only after the block ran is computed again, as gradients recorded through it are: from x, which must be
-the same still.
+What is looked at only after the block ran is computed again, as gradients recorded through it are: from x, which must
+be the same still. Compiled code does not wait: its compiler makes norms and activations one by itself, and nothing was
+measured against that.
 """
 
 from __future__ import annotations
@@ -41,18 +42,20 @@ from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import tensorflow_padding
 
+Ints = tuple[int, ...]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """A block that is expected somewhere: all of it but the size of its input. Plain data."""
 
     block: Block
-    weight_shape: tuple[int, ...]
+    weight_shape: Ints
     """(C·multiplier, 1, KH, KW)"""
-    stride: tuple[int, ...]
-    padding: tuple[int, ...] | None
+    stride: Ints
+    padding: Ints | None
     """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
-    dilation: tuple[int, ...]
+    dilation: Ints
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -77,7 +80,7 @@ def _parts(block: Block) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1000)
-def _problem(place: Place, shape: tuple[int, ...]) -> Problem:
+def _problem(place: Place, shape: Ints) -> Problem:
     padding = place.padding
     if padding is None:
         padding = tuple(
@@ -104,7 +107,7 @@ def started(x: Any, place: Place) -> Any:
     somebody watches, or nothing learns."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled() or not is_plain(x) or x.dim() != 4:
         return x
-    if not x.is_contiguous(memory_format=torch.channels_last) or x.is_inference() or is_watched(x, x, None):
+    if is_watched(x, x, None) or x.is_inference() or not x.is_contiguous(memory_format=torch.channels_last):
         return x
     if x.shape[1] * (place.weight_shape[0] // max(1, x.shape[1])) != place.weight_shape[0] or not x.numel():
         return x
@@ -128,12 +131,12 @@ def waits_for_blocks(module: object) -> bool:
 class _Part:
     """x, or a part of a block that is done with the part before it."""
 
-    __slots__ = ("before", "given", "learns", "name", "norm", "place", "shape", "taken", "value", "versions")
+    __slots__ = ("earlier", "given", "learns", "name", "norm", "place", "shape", "tensors", "value", "versions")
 
     def __init__(
         self, *, place: Place, before: _Part | None, name: str, given: tuple[Tensor, ...], norm: NormCall | None = None
     ) -> None:
-        self.place, self.before, self.name = place, before, name
+        self.place, self.name = place, name
         self.given = given
         """x, a weight, or γ and β: what has a gradient."""
         self.norm = norm
@@ -141,35 +144,33 @@ class _Part:
         """Whether the running statistics do not know of it yet."""
         self.value: Tensor | None = None
         self.versions = [tensor._version for tensor in given]
-        self.taken: int = 0 if before is None else before.taken + 1
-        """Parts of the block up to this one."""
-        self.shape: Sequence[int] = given[0].shape if before is None else before.shape
+        self.earlier: tuple[_Part, ...] = (*before.earlier, before) if before else ()
+        """Those before it, from x on."""
+        self.tensors: tuple[Tensor, ...] = (*before.tensors, *given) if before else given
+        """All that have a gradient, of those before it, too."""
+        self.shape: Ints = before.shape if before else tuple(given[0].shape)
         if name == "conv":
-            _, _, height, width = _output_shape(place, tuple(self.shape))
-            self.shape = (self.shape[0], place.weight_shape[0], height, width)
-
-    def chain(self) -> list[_Part]:
-        """From x to this one."""
-        return [*(self.before.chain() if self.before else []), self]
+            self.shape = _output_shape(place, self.shape)
 
     @property
     def x(self) -> Tensor:
-        return self.chain()[0].given[0]
+        return self.tensors[0]
 
-    def tensors(self) -> list[Tensor]:
-        """All that have a gradient, of x and of each part."""
-        return [tensor for part in self.chain() for tensor in part.given]
+    @property
+    def taken(self) -> int:
+        """How many parts of the block it has."""
+        return len(self.earlier)
 
     def result(self) -> Tensor:
         """By PyTorch's functions, computed once."""
         if self.value is None:
             self.check()
-            if self.before is None:
-                self.value = self.given[0]
+            if not self.earlier:
+                self.value = self.x
             elif self.norm and self.learns:
-                self.value, self.learns = self.norm.apply(self.before.result()), False
+                self.value, self.learns = self.norm.apply(self.earlier[-1].result()), False
             else:
-                self.value = self.apply(self.before.result(), self.given)
+                self.value = self.apply(self.earlier[-1].result(), self.given)
         return self.value
 
     def apply(self, value: Tensor, given: Sequence[Tensor]) -> Tensor:
@@ -186,18 +187,18 @@ class _Part:
         return block_call.activated(act, value)
 
     def again(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The result, of other tensors in place of ``tensors()``."""
+        """The result, of other tensors in place of ``tensors``."""
         left = iter(tensors)
         value = next(left)
-        for part in self.chain()[1:]:
+        for part in (*self.earlier, self)[1:]:
             value = part.apply(value, [next(left) for _ in part.given])
         return value
 
     def check(self) -> None:
         """Raises InvalidCall if a tensor has changed since."""
-        for part in self.chain():
+        for part in (*self.earlier, self):
             if [tensor._version for tensor in part.given] != part.versions:
-                what = "x" if part.before is None else f"the weight of its {part.name}"
+                what = "x" if not part.earlier else f"the weight of its {part.name}"
                 raise InvalidCall(
                     f"a result inside a block is used after {what} changed in place; clone() it where it is kept, or "
                     "convert without blocks=True"
@@ -208,7 +209,7 @@ class _Part:
 
 
 @lru_cache(maxsize=1000)
-def _output_shape(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _output_shape(place: Place, shape: Ints) -> Ints:
     return place.problem(shape).workload("forward").output_shape
 
 
@@ -220,7 +221,7 @@ class _Holder:
 
 
 def _waiting(part: _Part) -> Tensor:
-    waiting: Tensor = _Await.apply(_Holder(part), *part.tensors())  # type: ignore[no-untyped-call]
+    waiting: Tensor = _Await.apply(_Holder(part), *part.tensors)  # type: ignore[no-untyped-call]
     return waiting
 
 
@@ -234,7 +235,7 @@ class _Await(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         part, again = ctx.holder.part, torch.is_grad_enabled()
         part.check()
-        tensors = part.tensors()
+        tensors = part.tensors
         wanted = [tensor.requires_grad for tensor in tensors]
         with torch.enable_grad():
             given = [
@@ -256,7 +257,8 @@ class AwaitedBlock(Waiting):
 
     @staticmethod
     def __new__(cls: type[AwaitedBlock], holder: _Holder) -> AwaitedBlock:
-        batch, channels, height, width = shape = holder.part.shape
+        shape = holder.part.shape
+        _, channels, height, width = shape
         strides = (height * width * channels, 1, width * channels, channels)
         made: AwaitedBlock = Tensor._make_wrapper_subclass(
             cls, shape, strides=strides, dtype=torch.float32, device=holder.part.x.device
@@ -272,7 +274,7 @@ class AwaitedBlock(Waiting):
     def following(self, func: Any, args: Any, kwargs: Any) -> Tensor | None:
         """What the next part of the block makes of it, if it is the one that is expected; None otherwise."""
         part = self._holder.part
-        if not torch.is_grad_enabled() or any(each.value is not None for each in part.chain()):
+        if not torch.is_grad_enabled() or any(each.value is not None for each in (*part.earlier, part)):
             return None
         expected = part.place.parts[part.taken]
         if expected.startswith("act"):
@@ -299,7 +301,7 @@ def _gone_on(part: _Part) -> Tensor:
     if part.taken < len(place.parts):
         return _waiting(part)
     part.check()
-    chain = part.chain()
+    chain = (*part.earlier, part)
     norms = [(each.norm, each.learns) for each in chain if each.norm]
     weight = next(each.given[0] for each in chain if each.name == "conv")
     part.value = block_call.run(place.problem(part.x.shape), part.x, weight, norms)
@@ -324,24 +326,28 @@ def _normalised(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
 
 def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
     if func is functional.conv2d:
-        given = Arguments(*args, 2)
+        given = Arguments._make((*args, 2))
     elif AXES.get(func) == 2:
         given = arguments_of(2, *args, **kwargs)
     else:
         return None
-    problem = part.place.problem(part.x.shape)
-    if not is_plain(given.weight) or given.groups not in (None, problem.input_shape[1]):
+    weight, numbers = given.weight, given[3:7]
+    if not is_plain(weight) or given.bias is not None or torch._C._is_any_autocast_enabled():
         return None
     try:
-        call = Call.of(given)
-    except InvalidWorkload:  # which the function itself raises
+        is_expected = _is_expected(part.place, part.shape, tuple(weight.shape), *numbers)
+    except TypeError:  # numbers that are lists, or tensors
         return None
-    if call.problem != _alone(problem):
-        return None
-    return part.then("conv", (given.weight,))
+    return part.then("conv", (weight,)) if is_expected and weight.device == part.x.device else None
 
 
 @lru_cache(maxsize=1000)
-def _alone(problem: Problem) -> Problem:
-    """The convolution without what is around it."""
-    return dataclasses.replace(problem, block=None)
+def _is_expected(place: Place, shape: Ints, weight_shape: Ints, *numbers: Any) -> bool:
+    """Whether a convolution is that of a block. ``numbers``: stride, padding, dilation and groups of its call."""
+    x = torch.empty(shape, device="meta").to(memory_format=torch.channels_last)
+    weight = torch.empty(weight_shape, device="meta")
+    try:
+        call = Call.of(Arguments._make((x, weight, None, *numbers, 2)))
+    except InvalidWorkload:  # which the function itself raises
+        return False
+    return call.problem == dataclasses.replace(place.problem(shape), block=None)

@@ -22,7 +22,7 @@ from dwconv.problems.problem import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class NormCall:
-    """The arguments of a call of ``F.batch_norm`` but its input; ``momentum`` is what the running statistics move by."""
+    """The arguments of a call of ``F.batch_norm`` but its input; running statistics move by ``momentum``."""
 
     running_mean: Tensor | None
     running_var: Tensor | None
@@ -114,9 +114,12 @@ def run(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[tuple[NormCall, 
     learnt = [tensor for norm, _ in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
     block = problem.block
     assert block is not None
-    results = blocks.block_forward(x, w, learnt, str(block), *problem.geometry)
-    found = dict(zip(blocks.any_workload(str(block)).results, results, strict=True))
-    places = [(number, image) for number, image, norm in (("1", x, block.norm1), ("2", results[0], block.norm2)) if norm]
+    named = str(block)
+    results = blocks.block_forward(x, w, learnt, named, *problem.geometry)
+    found = dict(zip(blocks.results_of(named), results, strict=True))
+    places = [
+        (number, image) for number, image, norm in (("1", x, block.norm1), ("2", results[0], block.norm2)) if norm
+    ]
     for (number, image), (norm, learns) in zip(places, norms, strict=True):
         if learns:
             norm.learn(found[f"mean{number}"], found[f"var{number}"], count=values_per_channel(image.shape))

@@ -155,7 +155,7 @@ def _gradients(
 
 def _forward_fake(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
     y = torch_ops.fprop_fake(x, w, None, *geometry)
-    results = any_workload(block).results
+    results = results_of(block)
     return [torch.empty_like(y) if name in ("y", "z") else x.new_empty(x.shape[1]) for name in results]
 
 
@@ -170,11 +170,11 @@ def _backward_fake(
 
 
 @lru_cache(maxsize=100)
-def any_workload(block: str) -> Workload:
-    """A forward pass with that block, of which only names are asked."""
+def results_of(block: str) -> tuple[str, ...]:
+    """The names of what the forward pass of a block gives, whatever its sizes."""
     return Workload(
         pass_="forward", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1), layout="nhwc", block=Block.parse(block)
-    )
+    ).results
 
 
 # -- derivatives -------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class DwconvBlock(Function):
     def forward(ctx: Any, x: Tensor, w: Tensor, block: str, *others: Any) -> Any:
         geometry, norms = others[:4], list(others[4:])
         results = below_autograd(block_forward, x, w, norms, block, *geometry)
-        named = dict(zip(any_workload(block).results, results, strict=True))
+        named = dict(zip(results_of(block), results, strict=True))
         ctx.block, ctx.geometry, ctx.count = block, geometry, len(norms)
         kept_y = [named["y"]] if "z" in named else []
         statistics = [tensor for name, tensor in named.items() if name not in ("y", "z")]

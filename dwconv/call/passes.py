@@ -6,7 +6,7 @@ Nothing here is differentiable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.autograd import profiler
 
 from dwconv.call.call_plan import Plan
-from dwconv.kernels.kernel import Kernel
+from dwconv.kernels.kernel import Kernel, x_pitch_of
 from dwconv.problems import pytorch
+from dwconv.problems.workload import Pass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,60 +24,89 @@ class PlannedPasses:
     """``gradients.Passes`` on a plan."""
 
     plan: Plan
+    x_pitch: int = 0
+    """``Workload.x_pitch`` of the x that the kernels are for."""
     dense: bool = False
-    """True if all tensors lie without gaps, images in the plan's layout. Otherwise kernels look at them, and copy if
-    need be."""
+    """True if all tensors lie without gaps, images in the plan's layout, but for an x of that pitch. Otherwise kernels
+    look at them, and copy if need be."""
     weight_strides: tuple[int, ...] | None = None
     """The strides of the weight, if its gradient is to have them."""
 
+    @property
+    def kernels(self) -> Mapping[Pass, Kernel | None]:
+        """dwconv's kernel that runs a pass; None where PyTorch's own op does."""
+        return self.plan.kernels_at(self.x_pitch) if self.x_pitch else self.plan.kernels
+
+    def reads_as_it_lies(self, kernel: Kernel) -> bool:
+        """True if the kernel can be given its tensors without a look at them."""
+        return self.dense and kernel.is_direct and kernel.x_pitch in (None, self.x_pitch)
+
     def fprop(self, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
         """y"""
-        kernel = self.plan.kernels["fprop"]
+        kernel = self.kernels["fprop"]
         if kernel is None:
             return pytorch.fprop(self.plan.problem, x, w, bias)
         y: Tensor
         if bias is None:
-            y = _run(kernel, self.dense, x, w)
+            y = self._run(kernel, x, w)
         elif kernel.workload.bias:
-            y = _run(kernel, self.dense, x, w, bias)
+            y = self._run(kernel, x, w, bias)
         else:
-            y = _run(kernel, self.dense, x, w)
+            y = self._run(kernel, x, w)
             y.add_(bias.view(-1, *[1] * (y.dim() - 2)))  # nobody has seen it yet
         return y
 
     def dgrad(self, dy: Tensor, w: Tensor) -> Tensor:
         """dx"""
-        kernel = self.plan.kernels["dgrad"]
+        kernel = self.kernels["dgrad"]
         if kernel is None:
             return pytorch.dgrad(self.plan.problem, dy, w)
-        dx: Tensor = _run(kernel, self.dense, dy, w)
+        dx: Tensor = self._run(kernel, dy, w)
         return dx
 
     def wgrad(self, x: Tensor, dy: Tensor) -> Tensor:
         """dw"""
-        kernel = self.plan.kernels["wgrad"]
+        kernel = self.kernels["wgrad"]
         if kernel is None:
             return with_strides(pytorch.wgrad(self.plan.problem, x, dy), self.weight_strides)
         if kernel.workload.bias:
             return self.wgrad_bias(x, dy)[0]
-        return with_strides(_run(kernel, self.dense, x, dy), self.weight_strides)
+        return with_strides(self._run(kernel, x, dy), self.weight_strides)
 
     def wgrad_bias(self, x: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
         """(dw, dbias)"""
-        kernel = self.plan.kernels["wgrad"]
+        kernel = self.kernels["wgrad"]
         if kernel is None:
             dw, dbias = pytorch.wgrad_bias(self.plan.problem, x, dy)
         elif kernel.workload.bias:
-            dw, dbias = _run(kernel, self.dense, x, dy)
+            dw, dbias = self._run(kernel, x, dy)
         else:
-            dw, dbias = _run(kernel, self.dense, x, dy), pytorch.dbias(dy)
+            dw, dbias = self._run(kernel, x, dy), pytorch.dbias(dy)
         return with_strides(dw, self.weight_strides), dbias
 
-    def given(self, dy: Tensor) -> PlannedPasses:
-        """The same for a gradient that may have gaps, or another layout than the plan's."""
-        if not self.dense or dy.is_contiguous(memory_format=self.plan.memory_format):
+    def given(self, x: Tensor | None, w: Tensor | None, dy: Tensor) -> PlannedPasses:
+        """The same for a gradient that may have gaps, or another layout than the plan's, and for tensors that were kept
+        for it, of which hooks may have made others."""
+        if not self.dense or (
+            dy.is_contiguous(memory_format=self.plan.memory_format)
+            and (x is None or self.lies(x))
+            and (w is None or w.is_contiguous())
+        ):
             return self
         return replace(self, dense=False)
+
+    def lies(self, x: Tensor) -> bool:
+        """True if x is dense in the plan's layout, but for its pitch."""
+        if not self.x_pitch:
+            return x.is_contiguous(memory_format=self.plan.memory_format)
+        return x_pitch_of(x, layout=self.plan.problem.layout) == self.x_pitch
+
+    def _run(self, kernel: Kernel, *inputs: Tensor) -> Any:
+        has_native = kernel.native is not None
+        if profiler._is_profiler_enabled and not has_native:  # a profile without the names would be a riddle
+            with profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
+                return kernel(*inputs)
+        return kernel.on_dense(*inputs) if self.reads_as_it_lies(kernel) and not has_native else kernel(*inputs)
 
 
 def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:
@@ -89,12 +119,3 @@ def with_strides(dw: Tensor, strides: Sequence[int] | None) -> Tensor:
         if view.stride() == strides:
             return view
     return dw
-
-
-def _run(kernel: Kernel, dense: bool, *inputs: Tensor) -> Any:
-    has_native = kernel.native is not None
-    if profiler._is_profiler_enabled and not has_native:  # a profile without the names would be a riddle
-        with profiler.record_function(f"dwconv::{kernel.workload.pass_}"):
-            return kernel(*inputs)
-    is_short = dense and kernel.is_direct and not has_native
-    return kernel.on_dense(*inputs) if is_short else kernel(*inputs)

@@ -25,6 +25,7 @@ from dwconv.call.passes import PlannedPasses
 from dwconv.call.teaching import differentiable, teach
 from dwconv.call.wanted import wanted
 from dwconv.call.watchers import is_watched_backward
+from dwconv.kernels.kernel import x_pitch_of
 from dwconv.problems.workload import PASSES
 
 
@@ -66,13 +67,13 @@ def _learn(key: object, given: Arguments, *, trains: bool) -> PlannedPasses:
     """Check a call that was not seen before, decide who runs it, and remember that."""
     call = Call.of(given)
     plan = plan_for(call.problem, call.x.device)
-    bias = given.bias
+    bias, x_pitch = given.bias, x_pitch_of(call.x, layout=call.problem.layout)
     dense = (
-        call.x.is_contiguous(memory_format=plan.memory_format)
+        (x_pitch > 0 or call.x.is_contiguous(memory_format=plan.memory_format))
         and call.w.is_contiguous()
         and (bias is None or bias.is_contiguous())
     )
-    passes = PlannedPasses(plan=plan, dense=dense, weight_strides=call.w.stride())
+    passes = PlannedPasses(plan=plan, x_pitch=x_pitch, dense=dense, weight_strides=call.w.stride())
     plan.check(PASSES if trains else PASSES[:1])
     if len(_known) >= MOST_PLANS:
         forget()
@@ -102,7 +103,7 @@ class DwconvConvolution(Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
         needs_dx, needs_dw, needs_db, *_ = wanted(ctx)
-        passes: Passes = differentiable(ctx.passes) if is_watched_backward(dy) else ctx.passes.given(dy)
+        passes: Passes = differentiable(ctx.passes) if is_watched_backward(dy) else ctx.passes.given(x, w, dy)
         dx, dw, db, _ = gradients(passes, Tied(x, w, None, dy), Needs(needs_dx, needs_dw, needs_db))
         return dx, dw, db, None
 

@@ -55,11 +55,14 @@ def _pytorch_call(call: Call) -> Any | None:
 
 
 def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
-    """A call of dense tensors of which a tuned kernel runs every pass; None if there is another pass."""
+    """A call of which tuned kernels run every pass, on tensors as they lie; None if there is another pass."""
     given, problem, plan = call.given, call.problem, passes.plan
     if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
         return None
-    kernels = [plan.kernels[pass_] for pass_ in (PASSES if trains else PASSES[:1])]
+    of_passes = passes.kernels
+    kernels = [of_passes[pass_] for pass_ in (PASSES if trains else PASSES[:1])]
+    if not all(kernel is not None and passes.reads_as_it_lies(kernel) for kernel in kernels):
+        return None
     runs = [kernel.native for kernel in kernels if kernel is not None and kernel.native is not None]
     compiled, fprop = native.soon(), kernels[0]
     if compiled is None or fprop is None or len(runs) < len(kernels) or fprop.workload.bias != problem.bias:
@@ -78,8 +81,9 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
         x_as_given=x.shape, w_as_given=given.weight.shape,
     )  # fmt: skip
     return compiled.TunedCall(
-        problem.input_shape[0], *shapes, channel_axis, *runs, *[None] * (len(PASSES) - len(runs)), backward
-    )
+        problem.input_shape[0], *shapes, given.input.stride(), channel_axis, *runs,
+        *[None] * (len(PASSES) - len(runs)), backward,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

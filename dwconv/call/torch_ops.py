@@ -24,6 +24,7 @@ from dwconv.call.call_plan import MOST_PLANS, plan_for
 from dwconv.call.gradients import Needs, Tied, gradients
 from dwconv.call.passes import PlannedPasses, with_strides
 from dwconv.call.wanted import wanted
+from dwconv.kernels.kernel import x_pitch_of
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Epilogue, Layout
@@ -90,12 +91,21 @@ class DispatchedPasses:
 
 
 def planned(
-    x_shape: Ints, w_shape: Ints, geometry: Geometry, *, like: Tensor, bias: bool, epilogue: Epilogue = "none"
+    x_shape: Ints,
+    w_shape: Ints,
+    geometry: Geometry,
+    *,
+    like: Tensor,
+    bias: bool,
+    epilogue: Epilogue = "none",
+    x: Tensor | None = None,
 ) -> PlannedPasses:
-    """Who runs the passes of an op with tensors of the type and on the device of ``like``."""
+    """Who runs the passes of an op with tensors of the type and on the device of ``like``; the pass reads ``x``, if it
+    is given, as it lies."""
     stride, padding, dilation, layout = geometry
+    x_pitch = 0 if x is None else x_pitch_of(x, layout=layout)
     key = (
-        *x_shape, *w_shape, *stride, *padding, *dilation, layout, like.dtype, like.device, bias, epilogue,
+        *x_shape, *w_shape, *stride, *padding, *dilation, layout, like.dtype, like.device, bias, epilogue, x_pitch,
         torch.get_num_threads(),
     )  # fmt: skip
     known = _known.get(key)
@@ -114,7 +124,7 @@ def planned(
     )
     if len(_known) >= MOST_PLANS:
         forget()
-    passes = _known[key] = PlannedPasses(plan=plan_for(problem, like.device))
+    passes = _known[key] = PlannedPasses(plan=plan_for(problem, like.device), x_pitch=x_pitch)
     return passes
 
 
@@ -127,7 +137,7 @@ _known: dict[object, PlannedPasses] = {}
 
 
 def _fprop(x: Tensor, w: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
-    passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None)
+    passes = planned(x.shape, w.shape, geometry, like=x, bias=bias is not None, x=x)
     passes.plan.tally.ops["fprop"] += 1
     return passes.fprop(x, w, bias)
 
@@ -139,13 +149,13 @@ def _dgrad(dy: Tensor, w: Tensor, input_shape: Ints, *geometry: Any) -> Tensor:
 
 
 def _wgrad(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> Tensor:
-    passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False)
+    passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=False, x=x)
     passes.plan.tally.ops["wgrad"] += 1
     return passes.wgrad(x, dy)
 
 
 def _wgrad_bias(x: Tensor, dy: Tensor, kernel_size: Ints, *geometry: Any) -> tuple[Tensor, Tensor]:
-    passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True)
+    passes = planned(x.shape, (dy.shape[1], 1, *kernel_size), geometry, like=x, bias=True, x=x)
     passes.plan.tally.ops["wgrad"] += 1
     return passes.wgrad_bias(x, dy)
 

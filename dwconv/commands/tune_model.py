@@ -33,7 +33,7 @@ def counts_and_target(
 ) -> tuple[Mapping[Workload, int], Target]:
     """How often a step of ``model`` runs each workload, and the target that it runs on. Raises InvalidWorkload if there
     is nothing to tune, or layers run on devices of several kinds."""
-    discovery = discover(model, example_inputs, trains=trains)
+    discovery = discover(model, example_inputs, trains=trains).with_blocks()
     counts = _counts(discovery, name=type(model).__name__)
     devices = list(dict.fromkeys(layer.device for layer in discovery.layers if layer not in discovery.left_out))
     if len({device.type for device in devices}) > 1:

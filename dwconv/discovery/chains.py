@@ -44,8 +44,6 @@ class Link:
     problem: Problem | None = None
     """Of a convolution."""
     device: torch.device | None = None
-    is_layers: bool = False
-    """Whether a layer of dwconv made the convolution."""
     why_not: str = ""
     """Why it cannot be a part of a block."""
     after: Link | None = None
@@ -73,11 +71,11 @@ class Chains:
         self._links: Any = WeakTensorKeyDictionary()
         self._runs: Counter[tuple[str, str]] = Counter()
         """How often a module called functions of a kind."""
-        self.convs: list[Link] = []
+        self._has_ended = False
 
     def function(self, func: Any, args: Any, kwargs: Any, result: Any, *, caller: str, inputs: Any) -> None:
         """A call of a function that is no convolution; ``inputs`` are those of the module that made it."""
-        if func in AwaitedBlock.told:
+        if func in AwaitedBlock.told or self._has_ended:
             return
         found = activation_of(func, args, kwargs)
         before = self._links.get(args[0]) if args and isinstance(args[0], Tensor) else None
@@ -92,24 +90,26 @@ class Chains:
             )  # fmt: skip
             self._add(link, result)
 
-    def convolution(
-        self, x: Tensor, result: Tensor, problem: Problem, *, caller: str, inputs: Any, is_layers: bool
-    ) -> Link:
+    def convolution(self, x: Tensor, result: Tensor, problem: Problem, *, caller: str, inputs: Any) -> Link:
         """A depthwise convolution."""
         link = Link(
             kind="conv", caller=caller, before=self._links.get(x), is_given=_is_first(x, inputs), problem=problem,
-            device=x.device, is_layers=is_layers,
+            device=x.device,
         )  # fmt: skip
         self.used(x)
-        self.convs.append(link)
         self._add(link, result)
         return link
 
     def used(self, given: Any) -> None:
-        """Tensors that were given to a function, or that the model gives."""
+        """Tensors that were given to a function."""
         for tensor in {id(each): each for each in tensors_in(given)}.values():
             if link := self._links.get(tensor):
                 link.used += 1
+
+    def end(self, outputs: Any) -> None:
+        """The model has given its outputs. What is done with them is not its own."""
+        self.used(outputs)
+        self._has_ended = True
 
     def _add(self, link: Link, result: Tensor) -> None:
         if link.before:
@@ -125,6 +125,8 @@ class Chains:
         norm2, act2 = _after(conv)
         if norm1 is None and norm2 is None:
             return None
+        if why := _why_never(conv.problem) or self._why_not(conv):
+            return SeenBlock(conv=conv, starts=conv.caller, block=None, why_not=why)
         reasons = []
         if norm1 and (why := self._why_not(norm1, act1) or _why_shared(norm1, act1)):
             reasons.append(why)
@@ -143,22 +145,10 @@ class Chains:
                 norm2=Norm(eps=norm2.eps) if norm2 else None,
                 act2=act2.act if act2 else "identity",
             )
-            if why := self._why_no_block(conv, block, first):
+            given = "" if first.is_given else f"it does not begin with what {_shown(first)} is given"
+            if why := given or _why_no_kernels(conv, block):
                 reasons, block = [why], None
         return SeenBlock(conv=conv, starts=first.caller, block=block, why_not="; ".join(dict.fromkeys(reasons)))
-
-    def _why_no_block(self, conv: Link, block: Block, first: Link) -> str:
-        """Why there can be no such block around a convolution that begins with ``first``."""
-        assert conv.problem is not None
-        if conv.problem.bias:
-            return "the convolution has a bias"
-        if not conv.is_layers:
-            return "the convolution is no layer of dwconv"
-        if why := self._why_not(conv):
-            return why
-        if not first.is_given:
-            return f"it does not begin with what {_shown(first)} is given"
-        return why_no_block(conv, block)
 
     def _why_not(self, *links: Link | None) -> str:
         """Why one of them can be no part of a block."""
@@ -176,6 +166,16 @@ class Chains:
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _why_never(problem: Problem | None) -> str:
+    """Why there can be no block around a convolution, whatever is next to it."""
+    assert problem is not None
+    if problem.dtype is not torch.float32:
+        return f"blocks are of float32, it is of {problem.dtype_name}"
+    if problem.layout != "nhwc":
+        return "blocks are channels_last, it is contiguous"
+    return "the convolution has a bias" if problem.bias else ""
 
 
 def _is_first(tensor: Any, inputs: Any) -> bool:
@@ -209,7 +209,7 @@ def _shown(link: Link) -> str:
     return link.caller or "the model itself"
 
 
-def why_no_block(conv: Link, block: Block) -> str:
+def _why_no_kernels(conv: Link, block: Block) -> str:
     """Why dwconv has no kernels for a convolution with that around it; empty if it may have."""
     assert conv.problem is not None and conv.device is not None
     try:
@@ -229,4 +229,3 @@ def why_no_block(conv: Link, block: Block) -> str:
 def problem_with(problem: Problem, block: Block) -> Problem:
     """A convolution with a block around it."""
     return dataclasses.replace(problem, block=block)
-

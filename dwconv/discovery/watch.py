@@ -100,7 +100,7 @@ class Watch:
         self._inside.pop()
         self._given.pop()
         if len(self._inside) == 1:  # the model itself
-            self.chains.used(outputs)
+            self.chains.end(outputs)
 
     # -- what the two modes tell ---------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Watch:
         if is_causal(given):
             self._sums[result] = watched, given.weight.shape[-1] - 1
         watched.link = self.chains.convolution(
-            given.input, result, problem, caller=watched.caller, inputs=self._given[-1], is_layers=is_ours
+            given.input, result, problem, caller=watched.caller, inputs=self._given[-1]
         )
         for op in ops:
             self._waiting[op.sizes].append((op.pointers, watched))

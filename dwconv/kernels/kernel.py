@@ -66,8 +66,12 @@ class Kernel:
             for names in (self.workload.inputs, self.workload.results)
         )
         self._one = self._results[0] if len(self._results) == 1 else None
+        self.x_pitch: int | None = next((each.pitch for each in self._inputs if each.name == "x"), None)
+        """How many channels the tensor has of which it reads x as a slice, ``Workload.x_pitch``; 0 if x must be dense,
+        None if it reads none."""
         self.is_direct = all(operand.lies is operand.given for operand in (*self._inputs, *self._results))
-        """True if inputs that are dense in the workload's layout can be passed as they are."""
+        """True if inputs that are dense in the workload's layout, x but for its ``x_pitch``, can be passed as they
+        are."""
         self._scratch_at: dict[int, tuple[tuple[int, ...], int]] = {}
         self._code = code if self.is_direct else None
         self._native: Any | None = None
@@ -114,8 +118,8 @@ class Kernel:
         return given if operand.given is operand.lies else given.contiguous(memory_format=operand.given)
 
     def on_dense(self, *inputs: torch.Tensor) -> Any:
-        """The same for tensors that have the kernel's layout, shapes and dtype, on one device. Nothing of this is
-        checked."""
+        """The same for tensors that have the kernel's layout, shapes and dtype, and x its ``x_pitch``, on one device.
+        Nothing of this is checked."""
         first = inputs[0]
         if self._is_cuda and first.get_device() != torch.cuda.current_device():
             with torch.cuda.device(first.device):
@@ -169,7 +173,10 @@ class Kernel:
             for argument in self.artifact.workspaces
         ]
         inputs, results = (
-            [compiled.Operand(each.is_image, each.any_shape, each.strides, each.dtype, each.lies) for each in operands]
+            [
+                compiled.Operand(each.is_image, each.any_shape, each.strides, each.dtype, each.lies, each.pitch > 0)
+                for each in operands
+            ]
             for operands in (self._inputs, self._results)
         )
         name = f"dwconv::{self.workload.pass_}"
@@ -226,6 +233,8 @@ class _Operand:
     """With the batch."""
     elements: int
     """Number of elements: of one image, or of the whole tensor if it has no batch."""
+    pitch: int
+    """Channels of the dense tensor of which this one is a slice; 0 if it is dense itself."""
     lies: torch.memory_format
     given: torch.memory_format
     """The memory format that the user gets."""
@@ -237,7 +246,8 @@ class _Operand:
     @classmethod
     def of(cls, name: str, artifact: Artifact, *, device: str) -> _Operand:
         workload, is_image = artifact.candidate.workload, name in IMAGES
-        shape = workload.shape_of(name)
+        shape, pitch = workload.shape_of(name), _pitch_of(name, artifact)
+        held = (shape[0], pitch, *shape[2:]) if pitch else shape
         lies = given = torch.contiguous_format
         if is_image:
             lies = memory_format(artifact.candidate.template.layout, axes=workload.axes)
@@ -246,8 +256,9 @@ class _Operand:
             name=name,
             is_image=is_image,
             shape=shape[1:] if is_image else shape,
-            strides=torch.empty(shape, device="meta", memory_format=lies).stride(),
+            strides=torch.empty(held, device="meta", memory_format=lies).stride(),
             elements=math.prod(shape[1:] if is_image else shape),
+            pitch=pitch,
             lies=lies,
             given=given,
             dtype=getattr(torch, workload.dtype),
@@ -263,7 +274,8 @@ class _Operand:
     def dense(self, tensor: torch.Tensor, batch: int) -> torch.Tensor:
         """``tensor`` as the kernel can read it: a copy if it has another layout or is not aligned."""
         elements = tensor.numel()
-        if elements != (self.elements * batch if self.is_image else self.elements) or elements > MOST_ELEMENTS:
+        indexed = batch * self.strides[0] if self.pitch else elements
+        if elements != (self.elements * batch if self.is_image else self.elements) or indexed > MOST_ELEMENTS:
             raise BuildError(
                 f"{self.name} has {elements} elements, not {self.elements}{' an image' * self.is_image}, or more than "
                 f"the {MOST_ELEMENTS} that kernels can index"
@@ -274,11 +286,21 @@ class _Operand:
             raise BuildError(f"{self.name} is on {tensor.device}, not on a {self.device}")
         if elements and not tensor.untyped_storage().nbytes():
             raise _freed(tensor)
+        if self.pitch:
+            is_read = self._is_slice(tensor) and tensor.data_ptr() % self.alignment == 0
+            return tensor if is_read else self.empty(batch, tensor).copy_(tensor)
         if not tensor.is_contiguous(memory_format=self.lies):
             tensor = tensor.contiguous(memory_format=self.lies)
         if tensor.data_ptr() % self.alignment:
             tensor = tensor.clone(memory_format=self.lies)
         return tensor
+
+    def _is_slice(self, tensor: torch.Tensor) -> bool:
+        """True if it lies as a kernel with a pitch reads it."""
+        if tensor.shape[1:] != self.shape:
+            return False
+        lying = zip(tensor.shape, tensor.stride(), self.strides, strict=True)
+        return all(size == 1 or stride == own for size, stride, own in lying)
 
     def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
         return like.new_empty_strided((batch, *self.shape) if self.is_image else self.shape, self.strides)
@@ -290,6 +312,37 @@ def _freed(tensor: torch.Tensor) -> InvalidCall:
         f"a tensor of {by(tensor.shape)} has no memory: its storage was freed or made smaller; bring it back before "
         "the call, and before its gradient"
     )
+
+
+def _pitch_of(name: str, artifact: Artifact) -> int:
+    """Of a tensor, as the kernel was built: a template need not heed the workload's pitch."""
+    if name != "x" or not artifact.candidate.workload.x_pitch:
+        return 0
+    (argument,) = (each for each in artifact.inputs if each.name == name)
+    held = argument.shape[-1 if artifact.candidate.template.layout == "nhwc" else 1]
+    return artifact.candidate.workload.x_pitch if held == artifact.candidate.workload.x_pitch else 0
+
+
+def x_pitch_of(x: torch.Tensor, *, layout: Layout) -> int:
+    """``Workload.x_pitch`` of an image, (N, C, H, W) or (N, C, D, H, W), that lies as a slice of the channels of a
+    dense tensor of ``layout`` does; 0 if it is dense, or lies otherwise."""
+    if x.is_contiguous(memory_format=memory_format(layout, axes=x.dim() - 2)):
+        return 0
+    lies, inner = (x.movedim(1, -1), 1) if layout == "nhwc" else (x, x.dim() - 1)
+    axes = [*zip(lies.shape, lies.stride(), strict=True)][::-1]
+    elements = 1  # within what a slice has of its tensor in one piece
+    for size, stride in axes[:inner]:
+        if size > 1 and stride != elements:
+            return 0
+        elements *= size
+    unit, pitch = elements // x.shape[1], None
+    for size, stride in axes[inner:]:
+        if size > 1:
+            pitch = stride // unit if pitch is None else pitch
+            if stride != unit * pitch:
+                return 0
+        unit *= size
+    return pitch if pitch is not None and pitch > x.shape[1] and unit * pitch <= MOST_ELEMENTS else 0
 
 
 def why_copied(tensor: torch.Tensor, *, layout: Layout, alignment: int) -> str | None:

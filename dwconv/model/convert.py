@@ -59,8 +59,9 @@ def convert(
     The summary names each block, or why there is none. It needs the example.
 
     Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
-    InvalidChoice for ``seconds`` that are no time and for ``blocks`` without an example. Then, and after ctrl-C, nothing in the model has changed; what was
-    measured is kept. Whatever else keeps it from racing is told by the summary, and the model is converted.
+    InvalidChoice for ``seconds`` that are no time and for ``blocks`` without an example. Then, and after ctrl-C,
+    nothing in the model has changed; what was measured is kept. Whatever else keeps it from racing is told by the
+    summary, and the model is converted.
     """
     if example_inputs is None and seconds is not None:
         raise InvalidChoice(f"seconds={seconds} is for a race, and without example_inputs there is none; give them")

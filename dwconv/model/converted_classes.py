@@ -102,7 +102,7 @@ def _make(kind: str, plain: Class, ours: Class | Place | None) -> Class:
         method = "__call__" if kind == "called" else "forward"
         setattr(made, method, _under_active(getattr(plain, method)))
     elif isinstance(ours, Place):
-        made.forward = _with_block(plain.forward, ours)  # type: ignore[method-assign]
+        made.forward = _with_block(plain.forward, ours)
     if name == plain.__name__:
         made.__qualname__ = plain.__qualname__
     made.__reduce_ex__ = _reduce(made, (kind, plain, ours))  # type: ignore[method-assign, assignment]

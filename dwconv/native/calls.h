@@ -96,6 +96,7 @@ struct TunedCall final : Call {
       Shape y,
       Shape x,
       Shape w,
+      Sizes x_strides,
       int64_t channel_axis,
       std::shared_ptr<Kernel> fprop,
       std::shared_ptr<Kernel> dgrad,
@@ -105,6 +106,7 @@ struct TunedCall final : Call {
         y(std::move(y)),
         x(std::move(x)),
         w(std::move(w)),
+        x_strides(std::move(x_strides)),
         channel_axis(channel_axis),
         fprop(std::move(fprop)),
         dgrad(std::move(dgrad)),
@@ -112,7 +114,8 @@ struct TunedCall final : Call {
         watched_backward(std::move(watched_backward)) {}
 
   int64_t batch;
-  Shape y, x, w;
+  Shape y, x, w;    // of the results y, dx and dw
+  Sizes x_strides;  // of the input, which may be a slice
   int64_t channel_axis;
   std::shared_ptr<Kernel> fprop, dgrad, wgrad;  // the last two are missing until somebody needs gradients
   Held watched_backward;                        // (x, w, dy, needs dx, dw, db) -> (dx, dw, db), on differentiable ops

@@ -70,6 +70,12 @@ Tensor dense(const Tensor& dy, const TunedCall& call) {
   return call.y.empty_like(dy).copy_(readable(dy));
 }
 
+// A saved tensor as it was saved: hooks may have brought back another that lies otherwise.
+Tensor as_saved(const Tensor& tensor, c10::IntArrayRef strides) {
+  if (!tensor.defined() || tensor.strides() == strides) return tensor;
+  return empty_strided(tensor.sizes(), strides, tensor.scalar_type(), tensor.device()).copy_(readable(tensor));
+}
+
 Tensor bias_gradient(const Tensor& dy, const TunedCall& call) {
   Sizes axes;
   for (int64_t axis = 0; axis < dy.dim(); ++axis)
@@ -102,20 +108,21 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       return watched_backward(call, x, w, given, needs_dx, needs_dw, needs_db);
 
     const Tensor dy = dense(given, call);
+    const Tensor x_read = as_saved(x, call.x_strides), w_read = as_saved(w, call.w.strides);
     Tensor dx, dw, db;
     if (needs_dw) {
       dw = call.w.empty_like(dy);
       if (call.wgrad->gives_bias_gradient()) {
         db = empty_strided({dy.size(call.channel_axis)}, {1}, dy.scalar_type(), dy.device());
-        call.wgrad->run(call.batch, {x, dy}, {dw, db});
+        call.wgrad->run(call.batch, {x_read, dy}, {dw, db});
       } else {
-        call.wgrad->run(call.batch, {x, dy}, {dw});
+        call.wgrad->run(call.batch, {x_read, dy}, {dw});
       }
     }
     if (needs_db && !db.defined()) db = bias_gradient(dy, call);
     if (needs_dx) {  // last: what comes next reads it
       dx = call.x.empty_like(dy);
-      call.dgrad->run(call.batch, {dy, w}, {dx});
+      call.dgrad->run(call.batch, {dy, w_read}, {dx});
     }
     return {dx, dw, needs_db ? db : Tensor(), Tensor()};
   }
@@ -263,7 +270,7 @@ PyMethodDef kHot[] = {  // called in every step: without pybind11's look at the 
 PYBIND11_MODULE(dwconv_native, module) {
   namespace py = pybind11;
   using namespace dwconv;
-  py::class_<Operand>(module, "Operand").def(py::init<bool, Sizes, Sizes, at::ScalarType, at::MemoryFormat>());
+  py::class_<Operand>(module, "Operand").def(py::init<bool, Sizes, Sizes, at::ScalarType, at::MemoryFormat, bool>());
   py::class_<Size>(module, "Size").def(py::init<int64_t, int64_t>());
   py::class_<Workspace>(module, "Workspace").def(py::init<int64_t, std::vector<Size>>());
   py::class_<Code, std::shared_ptr<Code>>(module, "Code");
@@ -285,7 +292,7 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def(py::init<int64_t, Sizes, Sizes, Sizes, int64_t>());
   py::class_<TunedCall, Call, c10::intrusive_ptr<TunedCall>>(module, "TunedCall")
       .def(py::init<
-           int64_t, Shape, Shape, Shape, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
+           int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
            std::shared_ptr<Kernel>, py::object>());
   module.def("forget", [] { calls().clear(); });
   if (PyModule_AddFunctions(module.ptr(), kHot) < 0) throw py::error_already_set();

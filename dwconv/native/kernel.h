@@ -35,19 +35,28 @@ inline const at::Tensor& readable(const at::Tensor& tensor) {
   return tensor;
 }
 
-// A tensor that a kernel reads or writes, as PyTorch sees it. The first size of an image is the batch: any.
+// A tensor that a kernel reads or writes, as PyTorch sees it. The first size of an image is the batch: any. A slice has
+// the strides of a tensor of more channels.
 struct Operand {
   bool is_image;
   Sizes sizes;
   Sizes strides;
   at::ScalarType dtype;
   at::MemoryFormat lies;
+  bool is_slice;
 
   bool fits(const at::Tensor& tensor, int64_t batch, c10::Device device) const {
     const auto given = tensor.sizes();
     return given.size() == sizes.size() && (!is_image || given[0] == batch) &&
         std::equal(given.begin() + is_image, given.end(), sizes.begin() + is_image) && tensor.device() == device &&
-        tensor.scalar_type() == dtype && tensor.numel() <= kMostElements && tensor.is_contiguous(lies);
+        tensor.scalar_type() == dtype &&
+        (is_slice ? lies_as_slice(tensor) : tensor.numel() <= kMostElements && tensor.is_contiguous(lies));
+  }
+
+  bool lies_as_slice(const at::Tensor& tensor) const {
+    for (int64_t axis = 0; axis < tensor.dim(); ++axis)
+      if (tensor.size(axis) != 1 && tensor.stride(axis) != strides[axis]) return false;
+    return tensor.size(0) * strides[0] <= kMostElements;
   }
 
   at::Tensor empty(int64_t batch, c10::Device device) const {

@@ -64,6 +64,8 @@ class Workload:
     With ``bias``, fprop adds a bias and wgrad also gives its gradient, the sum of dy in each channel; dgrad has none.
     ``epilogue``: what fprop does with its sums before it stores them; the other passes have none.
     ``block``: the norms and activations around the convolution in ``forward`` and ``backward``, which are its passes.
+    ``x_pitch``: x is a slice of the channels of a dense tensor that has so many, all else of which lies as x's layout
+    says; 0: x is dense itself. Records are of dense tensors, and hold for slices; only kernels are built for one.
     Raises InvalidWorkload, naming the value, if this is no convolution.
     """
 
@@ -81,6 +83,7 @@ class Workload:
     bias: bool = False
     epilogue: Epilogue = "none"
     block: Block | None = None
+    x_pitch: int = 0
 
     def __post_init__(self) -> None:
         _one_of("pass", self.pass_, BLOCK_PASSES if self.block else PASSES)
@@ -97,6 +100,9 @@ class Workload:
             raise InvalidWorkload(f"bias={self.bias}: {self.pass_} does not depend on a bias; leave it out")
         for name in ("batch", "channels", "multiplier"):
             _at_least(name, getattr(self, name), 1)
+        _at_least("x_pitch", self.x_pitch, self.channels + 1 if self.x_pitch else 0)
+        if self.x_pitch and (self.block or "x" not in self.inputs):
+            raise InvalidWorkload(f"x_pitch={self.x_pitch}: {self.pass_} reads no slice of x; leave it out")
         if self.axes not in (2, 3):
             raise InvalidWorkload(f"input_size={by(self.input_size)} is not (height, width) or (depth, height, width)")
         for name in ("kernel", "stride", "padding", "dilation"):
@@ -240,7 +246,7 @@ class Workload:
     @property
     def key(self) -> str:
         """A stable, readable name: ``fprop-n8-c144-56x56-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc``, then ``-bias``, then
-        ``-silu`` or ``-bn+relu6,bn+relu6``."""
+        ``-silu`` or ``-bn+relu6,bn+relu6``, then ``-pitch288``."""
         return f"{self.pass_}-n{self.batch}-{self._batchless()}"
 
     @property
@@ -262,13 +268,15 @@ class Workload:
             f"k{_key(self.kernel)}-s{_key(self.stride)}-p{padding}"
             f"-d{_key(self.dilation)}-m{self.multiplier}-{self.dtype}-{self.layout}{'-bias' * self.bias}"
             f"{'' if self.epilogue == 'none' else f'-{self.epilogue}'}{f'-{self.block}' if self.block else ''}"
+            f"{f'-pitch{self.x_pitch}' if self.x_pitch else ''}"
         )
 
     def for_pass(self, pass_: Pass) -> Workload:
-        """The same problem, another pass. dgrad has no bias and drops it, and only fprop has an epilogue, so start from
-        fprop."""
+        """The same problem, another pass. dgrad has neither bias nor x and drops what it knows of them, and only fprop
+        has an epilogue, so start from fprop."""
         bias, epilogue = self.bias and (pass_, True) in _TENSORS, self.epilogue if pass_ == "fprop" else "none"
-        return dataclasses.replace(self, pass_=pass_, bias=bias, epilogue=epilogue)
+        x_pitch = self.x_pitch if pass_ != "dgrad" else 0
+        return dataclasses.replace(self, pass_=pass_, bias=bias, epilogue=epilogue, x_pitch=x_pitch)
 
     def convolution(self, pass_: Pass) -> Workload:
         """A pass of the convolution alone that a block has inside."""
@@ -278,13 +286,17 @@ class Workload:
         """The same fprop with another epilogue."""
         return dataclasses.replace(self, epilogue=epilogue)
 
+    def with_x_pitch(self, x_pitch: int) -> Workload:
+        """The same with an x that is a slice of so many channels, or with a dense one."""
+        return dataclasses.replace(self, x_pitch=x_pitch)
+
     def with_batch(self, batch: int) -> Workload:
         """The same problem at another batch size."""
         return dataclasses.replace(self, batch=batch)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias``, ``epilogue`` and ``block``
-        are written only if there is one, as in logs from before there were any."""
+        """Plain integers, strings and lists; ``Workload.from_dict`` reads it back. ``bias``, ``epilogue``,
+        ``x_pitch`` and ``block`` are written only if there is one, as in logs from before there were any."""
         fields = dataclasses.asdict(self)
         if self.block:
             fields["block"] = str(self.block)
@@ -294,6 +306,8 @@ class Workload:
             del fields["bias"]
         if self.epilogue == "none":
             del fields["epilogue"]
+        if not self.x_pitch:
+            del fields["x_pitch"]
         return {"pass": fields.pop("pass_"), **fields}
 
     @classmethod

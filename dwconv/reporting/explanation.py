@@ -10,11 +10,11 @@ from torch import Tensor
 
 from dwconv import settings
 from dwconv.call.arguments import Arguments, Call, Padding, Size
-from dwconv.call.call_plan import decisions_for
+from dwconv.call.call_plan import decisions_for, reads_slices
 from dwconv.dispatch import decide
 from dwconv.dispatch.knowledge import database
 from dwconv.errors import InvalidWorkload
-from dwconv.kernels.kernel import alignment_bytes, why_copied
+from dwconv.kernels.kernel import alignment_bytes, why_copied, x_pitch_of
 from dwconv.measure.limits.limits import known_limits
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
@@ -191,6 +191,8 @@ def _copies(decision: decide.DispatchDecision, tensors: dict[str, Tensor]) -> tu
         given: Layout
         layout, given = (kernel_layout, workload.layout) if name in IMAGES else ("nchw", "nchw")
         reason = why_copied(tensor, layout=layout, alignment=alignment)
+        if name == "x" and (x_pitch := x_pitch_of(tensor, layout=layout)) and reads_slices(decision, x_pitch):
+            reason = None
         if reason:
             moved = 2 * tensor.numel() * tensor.element_size()
             found.append(

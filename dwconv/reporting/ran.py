@@ -122,7 +122,9 @@ class _Counted:
     def of_ops(self) -> Mapping[_Sizes, Counter[Pass]]:
         """Calls through PyTorch's dispatcher, by their sizes without a bias. What only derivatives of derivatives ran
         is no call."""
-        return {(problem, device): calls for (problem, device), calls in self._of_ops.items() if calls[problem.passes[0]]}
+        return {
+            (problem, device): calls for (problem, device), calls in self._of_ops.items() if calls[problem.passes[0]]
+        }
 
 
 # -- in an example ---------------------------------------------------------------------------------------------------
@@ -161,9 +163,11 @@ def _runs_as_one(block: DiscoveredBlock) -> bool:
     return blocks.is_at_once(plan_for(block.problem, block.device), trains=True)
 
 
-def _as_it_runs(layer: DiscoveredLayer, whole: Mapping[object, Problem | None]) -> list[DiscoveredLayer]:
-    """The layer, or the block around it if that runs as one; with SiLU after it, if kernels do both at once, a layer for
-    each of the problems that they solve."""
+def _as_it_runs(
+    layer: DiscoveredLayer, whole: Mapping[tuple[str, Problem | None], Problem | None]
+) -> list[DiscoveredLayer]:
+    """The layer, or the block around it if that runs as one; with SiLU after it, if kernels do both at once, a layer
+    for each of the problems that they solve."""
     if block := whole.get((layer.name, layer.problem)):
         return [dataclasses.replace(layer, problem=block, passes=block.passes)]
     trains = layer.passes != ("fprop",)

@@ -62,7 +62,8 @@ def test_it_takes_the_cpu_that_others_leave(
         failed.unlink()
     with pytest.raises(BuildError, match="failed"):
         load_compiled()
-    assert (tmp_path / "nice").read_text().split() == ["19", str(os.nice(0))]
+    here = os.nice(0)  # who runs the tests may have given them another one than 0
+    assert (tmp_path / "nice").read_text().split() == [str(min(here + 19, 19)), str(here)]
 
 
 def test_what_is_in_the_cache_is_there_at_once(compiler: StubCompiler) -> None:

@@ -110,6 +110,7 @@ def test_from_dict_refuses_what_is_no_workload(fields):
         Workload.from_dict(whole)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
 @pytest.mark.parametrize("kernel", [(3, 3), (4, 5), (1, 31)])
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 3)])
 def test_same_and_valid_mean_what_pytorch_means(kernel, dilation):
@@ -131,3 +132,18 @@ def test_padding_defaults_and_refusals():
         resolve_padding("reflect", **small)
     with pytest.raises(InvalidWorkload, match="kernel"):
         along("kernel", (1, 2, 3), axes=2)
+
+
+def test_a_slice_has_a_name_of_its_own_and_is_of_passes_that_read_x():
+    dense = Workload(pass_="fprop", batch=2, channels=8, input_size=(9, 7), kernel=(3, 3), bias=True)
+    sliced = dense.with_x_pitch(20)
+    assert sliced.key == f"{dense.key}-pitch20" and sliced.batchless_key == f"{dense.batchless_key}-pitch20"
+    assert Workload.from_dict(sliced.to_dict()) == sliced and "x_pitch" not in dense.to_dict()
+    assert sliced.for_pass("dgrad") == dense.for_pass("dgrad")
+    assert sliced.for_pass("wgrad") == dense.for_pass("wgrad").with_x_pitch(20)
+    assert sliced.input_shape == dense.input_shape
+    for x_pitch in (8, -1, 20.0):
+        with pytest.raises(InvalidWorkload, match=f"x_pitch={x_pitch}"):
+            dense.with_x_pitch(x_pitch)
+    with pytest.raises(InvalidWorkload, match="dgrad reads no slice of x"):
+        dense.for_pass("dgrad").with_x_pitch(20)

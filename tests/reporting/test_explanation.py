@@ -102,7 +102,7 @@ def test_predicted(logs, monkeypatch):
     ("x", "reason", "measured"),
     [
         (X[:1].expand(2, -1, -1, -1), "expanded", False),
-        (torch.zeros(2, 8, 9, 14).to(memory_format=torch.channels_last)[..., ::2], "densely", False),
+        (torch.zeros(2, 8, 18, 7).to(memory_format=torch.channels_last)[:, :, ::2], "densely", False),
         (X.contiguous(), "reads nhwc, it lies as nchw", True),
     ],
 )

@@ -180,7 +180,7 @@ def test_loads_are_16_bytes_wide_where_rows_and_channels_allow(dtype: DType, lay
 def test_there_is_something_to_search(workload: Workload, layout: Layout) -> None:
     knobs = space(dataclasses.replace(workload, layout=layout))
     rng = random.Random(0)
-    assert len({knobs.sample(rng) for _ in range(200)} - {None}) > 150
+    assert len({knobs.sample(rng) for _ in range(60)} - {None}) > 45
 
 
 sizes = st.integers(1, 40)

@@ -60,7 +60,7 @@ def problem(pass_: Pass, layout: Layout) -> Workload:
 @pytest.mark.parametrize("pass_", PASSES)
 def test_avx2_kernels_are_right_and_use_no_other_registers(pass_: Pass, layout: Layout) -> None:
     target, workload = here("avx2"), problem(pass_, layout)
-    for config in some_configs(workload, 2, target=target):
+    for config in some_configs(workload, 1, target=target):
         kernel = built(workload, config, target)
         assert_right(kernel, workload)
         code = assembly(kernel.artifact)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.artifact import Argument, Artifact
 from dwconv.kernels.kernel import alignment_bytes
 from dwconv.measure.verify.cases import Case
 from dwconv.measure.verify.guarded import STALE, UNWRITTEN, Guarded, have_same_bits
@@ -48,19 +48,28 @@ class Bench:
         arguments = (*artifact.inputs, *artifact.results)
         least = alignment_bytes(artifact.kind, artifact.candidate.workload.dtype)
         tensors = [
-            Guarded(argument, batch=batch, device=device, offset_bytes=_offset_bytes(place, number, least=least))
+            Guarded(
+                argument, batch=batch, device=device, offset_bytes=_offset_bytes(place, number, least=least),
+                slice_of=self._slice_of(argument),
+            )
             for number, argument in enumerate(arguments)
-        ]
+        ]  # fmt: skip
         self._inputs, self._out = tensors[: len(artifact.inputs)], tensors[len(artifact.inputs) :]
         self._workspaces = [Guarded(argument, batch=batch, device=device) for argument in artifact.workspaces]
         for own, tensor in zip(self._inputs, case.inputs, strict=True):
             original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
-            own.tensor.view(original.shape).copy_(original)
+            own.part.view(original.shape).copy_(original)
         self.results = [
             _in_pytorch_order(own.tensor, name=own.name, layout=self._layout, workload=case.workload)
             for own in self._out
         ]
         """The results of the last run, in PyTorch's shapes."""
+
+    def _slice_of(self, argument: Argument) -> tuple[int, int] | None:
+        """The axis of the channels of x, and how many it has, if the kernel reads it as a slice."""
+        axis = -1 if self._layout == "nhwc" else 1
+        channels = self._case.workload.channels
+        return (axis, channels) if argument.name == "x" and argument.shape[axis] != channels else None
 
     def run(self, *, threads: int | None = None) -> None:
         """Run it once. ``threads``: as many as the kernel runs on; by default PyTorch's number."""
@@ -89,7 +98,7 @@ class Bench:
         """The name of an input that differs between the kernel's own copy and ``given``; None if all are the same."""
         for own, tensor in zip(self._inputs, given, strict=True):
             original = _in_kernel_order(tensor, name=own.name, layout=self._layout)
-            if not have_same_bits([own.tensor.view(original.shape)], [original]):
+            if not have_same_bits([own.part.view(original.shape)], [original]):
                 return own.name
         return None
 

@@ -23,9 +23,19 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Guarded:
-    """A tensor between two guard bands. It starts ``offset_bytes`` after the start of a cache line."""
+    """A tensor between two guard bands. It starts ``offset_bytes`` after the start of a cache line. Of a tensor of
+    which the kernel knows a slice, ``part`` is that slice, and what lies between is guarded as well."""
 
-    def __init__(self, argument: Argument, *, batch: int, device: torch.device, offset_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        argument: Argument,
+        *,
+        batch: int,
+        device: torch.device,
+        offset_bytes: int = 0,
+        slice_of: tuple[int, int] | None = None,
+    ) -> None:
+        """``slice_of``: the axis of which the kernel knows the first elements alone, and how many these are."""
         self.name = argument.name
         shape = argument.shape_at(batch)
         self._dtype: torch.dtype = getattr(torch, argument.dtype)
@@ -34,7 +44,13 @@ class Guarded:
         everything = torch.empty(after + _GUARD_ELEMENTS, dtype=self._dtype, device=device)
         self.tensor = everything[before:after].view(shape)
         bits = bits_of(everything)
-        self._bands = (bits[:before], bits[after:])
+        self._bands: tuple[torch.Tensor, ...] = (bits[:before], bits[after:])
+        self.part = self.tensor
+        if slice_of:
+            axis, count = slice_of
+            self.part = self.tensor.narrow(axis, 0, count)
+            between = bits_of(self.tensor).narrow(axis, count, shape[axis] - count)
+            self._bands = (*self._bands, between)
         for band in self._bands:
             band.fill_(self._pattern(_OUTSIDE))
 

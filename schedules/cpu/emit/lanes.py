@@ -38,8 +38,13 @@ def store_columns(vectors: Vectors, tensor: Any, value: Expr, row: Sequence[Expr
 
 
 def keep(vectors: Vectors, value: Expr, lanes: tuple[int, int] | None) -> Expr:
-    """The lanes from the first up to the second of ``lanes``, zeros in the others; None is all."""
-    return value if lanes is None else tirx.Select(_lanes_between(vectors, *lanes), value, vectors.zero())
+    """The lanes from the first up to the second of ``lanes``, zeros in the others; None is all.
+
+    The value has a name, and is no part of the selection: where TVM simplifies what is selected it takes the condition
+    for true, so that a load whose mask is the same condition would have none, and read beyond the tensor."""
+    if lanes is None:
+        return value
+    return tirx.Select(_lanes_between(vectors, *lanes), bind("loaded", value), vectors.zero())
 
 
 def interleave(vectors: Vectors, values: Sequence[Expr]) -> list[Expr]:

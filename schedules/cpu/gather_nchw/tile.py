@@ -37,7 +37,7 @@ class PlaneTensors:
     @classmethod
     def arguments(cls, work: Gather, vectors: Vectors, n: Expr) -> PlaneTensors:
         """Emits the kernel's parameters."""
-        source = argument(work.source, (n, work.source_channels, *work.axes.inputs), work.dtype)
+        source = argument(work.source, (n, work.source_pitch, *work.axes.inputs), work.dtype)
         w = argument("w", (work.weights, *work.axes.taps), work.dtype)
         bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
         size = (n, work.channels, *work.axes.outputs)

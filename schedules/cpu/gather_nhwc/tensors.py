@@ -35,7 +35,7 @@ class PixelTensors:
     def arguments(cls, work: Gather, vectors: Vectors, n: Expr, *, streamed_above: int | None) -> PixelTensors:
         """Emits the kernel's parameters."""
         axes = work.axes
-        source = argument(work.source, (n, *axes.inputs, work.source_channels), work.dtype)
+        source = argument(work.source, (n, *axes.inputs, work.source_pitch), work.dtype)
         w = argument("w", (work.weights, *axes.taps), work.dtype)
         bias = argument("bias", (work.channels,), work.dtype) if work.bias else None
         dy = argument("dy", (n, *axes.outputs, work.channels), work.dtype) if work.reads_dy else None

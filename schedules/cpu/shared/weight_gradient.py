@@ -25,6 +25,8 @@ class WeightGradient:
     multiplier: int
     bias: bool
     """Whether its gradient is computed too."""
+    x_pitch: int
+    """Channels of the tensor that holds x, of which x's are the first."""
 
     @classmethod
     def of(cls, workload: Workload) -> WeightGradient:
@@ -34,6 +36,7 @@ class WeightGradient:
             dtype=workload.dtype,
             multiplier=workload.multiplier,
             bias=workload.bias,
+            x_pitch=workload.x_pitch or workload.channels,
         )
 
     @property

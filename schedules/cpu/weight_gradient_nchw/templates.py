@@ -58,5 +58,6 @@ TEMPLATES = (
         space=space,
         schedule=schedule,
         estimate_us=estimate_us,
+        version=2,
     ),
 )

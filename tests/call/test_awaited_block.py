@@ -1,0 +1,356 @@
+"""Norms and activations around a convolution train as one with it where that is faster; whatever else code does on the
+way gives the same numbers, gradients and running statistics."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import dwconv
+from dwconv.call import blocks
+from dwconv.call.awaited_block import AwaitedBlock, Place, started
+from dwconv.call.call_plan import plans
+from dwconv.errors import InvalidCall
+from dwconv.problems.block import Block
+from tests.planted_records import plant, workload_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
+CHANNELS, SIZE = 8, (2, 8, 9, 7)
+WHOLE = "bn+relu6,bn+hardswish"
+ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish, "silu": nn.SiLU, "identity": nn.Identity}
+
+
+class Parts(nn.Module):
+    """The modules of a block, one after the other; ``between`` is done with what each of them gives."""
+
+    def __init__(self, block: str, *, inplace: bool = False) -> None:
+        super().__init__()
+        parsed, given = Block.parse(block), {"inplace": True} if inplace else {}
+        torch.manual_seed(0)
+        self.place = Place(
+            block=parsed, weight_shape=(CHANNELS, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1)
+        )
+        self.bn1 = nn.BatchNorm2d(CHANNELS) if parsed.norm1 else nn.Identity()
+        self.act1 = ACTIVATIONS[parsed.act1](**given)
+        self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(CHANNELS) if parsed.norm2 else nn.Identity()
+        self.act2 = ACTIVATIONS[parsed.act2](**given)
+        for norm in (self.bn1, self.bn2):
+            for parameter in norm.parameters():
+                nn.init.normal_(parameter)
+        self.between = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = started(x, self.place) if self.training and self.conv.weight.dtype is torch.float32 else x
+        for name in ("bn1", "act1", "conv", "bn2", "act2"):
+            x = getattr(self, name)(x)
+            if name in self.between:
+                x = self.between[name](x)
+        return x
+
+
+def drawn(shape: tuple[int, ...] = SIZE) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(shape).to(memory_format=torch.channels_last).requires_grad_()
+
+
+def step(model: nn.Module, x: Tensor) -> list[Tensor]:
+    """The result, every gradient, and every buffer after a step. What the model reads is no leaf, as in models."""
+    z = model(x * 1)
+    weights = torch.linspace(-1, 1, z.numel(), dtype=torch.float64).view(z.shape).to(z.dtype)
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    found = torch.autograd.grad((z * weights).sum(), [x, *parameters])
+    return [z.detach(), *found, *(buffer.clone() for buffer in model.buffers())]
+
+
+def assert_same(model: nn.Module, x: Tensor, *, steps: int = 2) -> None:
+    """The same as in double, in which nothing waits."""
+    exact = copy.deepcopy(model).double()
+    for _ in range(steps):
+        found, expected = step(model, x), step(exact, x.detach().double().requires_grad_())
+        for got, wanted in zip(found, expected, strict=True):
+            assert type(got) is Tensor
+            torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=2e-4)
+
+
+def passes_that_ran() -> dict[str, int]:
+    """Of blocks, by op."""
+    counted = [plan.tally.ops for plan in plans() if plan.problem.block]
+    return {pass_: sum(ops[pass_] for ops in counted) for pass_ in ("forward", "backward")}
+
+
+@pytest.fixture
+def planted(logs):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+
+
+@pytest.mark.parametrize("inplace", [False, True], ids=["", "in place"])
+@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none", "bn,bn"])
+def test_a_block_runs_as_one(logs, block, inplace):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
+    assert_same(Parts(block, inplace=inplace), drawn())
+    assert passes_that_ran() == {"forward": 2, "backward": 2}
+    assert not [plan for plan in plans() if not plan.problem.block and plan.problem.dtype is torch.float32]
+
+
+# -- whatever else is done -------------------------------------------------------------------------------------------
+
+
+class Doubled(torch.autograd.Function):
+    """Code that asks no function of PyTorch's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+def kept_and_overwritten(h: Tensor) -> Tensor:
+    F.relu6(h, inplace=True)
+    return h
+
+
+OTHERS = {
+    "another activation": ("bn1", F.elu),
+    "a function": ("act1", lambda h: h + 1),
+    "twice": ("act1", lambda h: h + F.relu(h)),
+    "a custom function": ("act1", Doubled.apply),
+    "a custom function of a norm": ("bn1", Doubled.apply),
+    "a custom function of sums": ("conv", Doubled.apply),
+    "a custom function of the second norm": ("bn2", Doubled.apply),
+    "an operator": ("bn1", torch.ops.aten.relu.default),
+    "in place": ("conv", lambda y: y.mul_(2)),
+    "in place, by its old name": ("bn1", kept_and_overwritten),
+    "in place, of the last norm": ("bn2", lambda y: (F.hardswish(y, inplace=True), y)[1]),
+    "dropped out": ("act1", lambda h: F.dropout(h, 0.0)),
+    "looked at": ("conv", lambda y: (y.detach().mean(), y)[1]),
+    "part of it": ("act1", lambda h: torch.cat([h[:, :4], h[:, 4:]], 1)),
+    "clamped": ("bn1", lambda h: F.hardtanh(h, 0.0, 3.0)),
+    "a view": ("act1", lambda h: h.flatten(2).unflatten(2, SIZE[2:])),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_whatever_else_is_done_is_right(planted, other):
+    model = Parts(WHOLE)
+    name, do = OTHERS[other]
+    model.between = {name: do}
+    assert_same(model, drawn())
+    assert passes_that_ran()["forward"] == (2 if "last norm" in other else 0)
+
+
+@pytest.mark.parametrize("name", ["bn1", "act1", "conv", "bn2"])
+@pytest.mark.parametrize("inplace", [False, True], ids=["", "in place"])
+def test_what_is_used_after_the_block_as_well_is_right(planted, name, inplace):
+    """As a skip connection does. It is computed again, and the statistics learn once."""
+
+    class Skipping(Parts):
+        def forward(self, x: Tensor) -> Tensor:
+            kept = []
+            self.between = {name: lambda h: (kept.append(h), h)[1]}
+            z = super().forward(x)
+            return z + kept[0] * 0.5
+
+    assert_same(Skipping(WHOLE, inplace=inplace), drawn())
+    assert passes_that_ran() == {"forward": 2, "backward": 2}
+
+
+def test_what_is_used_before_and_after_is_right(planted):
+    class Gated(Parts):
+        def forward(self, x: Tensor) -> Tensor:
+            kept = []
+            self.between = {"act1": lambda h: (kept.append(h.mean()), h)[1]}
+            return super().forward(x) * kept[0]
+
+    assert_same(Gated(WHOLE), drawn())
+    assert passes_that_ran()["forward"] == 0
+
+
+CHANGES = {
+    "a norm that does not train": lambda model: model.bn2.eval(),
+    "a norm without weights": lambda model: setattr(model, "bn1", nn.BatchNorm2d(CHANNELS, affine=False)),
+    "another norm": lambda model: setattr(model, "bn1", nn.GroupNorm(2, CHANNELS)),
+    "instance norm": lambda model: setattr(model, "bn2", nn.InstanceNorm2d(CHANNELS, affine=True)),
+    "another eps": lambda model: setattr(model.bn2, "eps", 1e-2),
+    "a bias": lambda model: setattr(model.conv, "bias", nn.Parameter(torch.ones(CHANNELS), False)),
+    "another dilation": lambda model: setattr(model.conv, "dilation", (2, 2)),
+    "another activation": lambda model: setattr(model, "act1", nn.ReLU()),
+    "a dense convolution": lambda model: setattr(model, "conv", nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)),
+    "a hook on its input": lambda model: model.conv.register_forward_pre_hook(lambda _, given: (given[0] * 2,)),
+    "a hook on its result": lambda model: model.act1.register_forward_hook(lambda _, given, h: h + 1),
+    "a backward hook": lambda model: model.bn2.register_full_backward_hook(lambda _, dx, dz: (dx[0] * 2,)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_was_changed_since_is_right(planted, change):
+    model = Parts(WHOLE)
+    CHANGES[change](model)
+    assert_same(model, drawn())
+    assert passes_that_ran()["forward"] == 0
+
+
+STILL_ONE = {
+    "no momentum": lambda model: [setattr(norm, "momentum", None) for norm in (model.bn1, model.bn2)],
+    "all of the last batch": lambda model: setattr(model.bn1, "momentum", 1.0),
+    "frozen weights": lambda model: model.bn1.requires_grad_(False),
+    "a frozen convolution": lambda model: model.conv.requires_grad_(False),
+    "no statistics": lambda model: setattr(model, "bn2", nn.BatchNorm2d(CHANNELS, track_running_stats=False)),
+    "PyTorch's layer": lambda model: setattr(model.conv, "__class__", nn.Conv2d),
+    "a hook that reads sizes": lambda model: model.act1.register_forward_hook(lambda _, given, h: h.shape and None),
+}
+
+
+@pytest.mark.parametrize("change", STILL_ONE)
+def test_norms_of_every_kind_learn_as_they_do(planted, change):
+    model = Parts(WHOLE)
+    STILL_ONE[change](model)
+    assert_same(model, drawn(), steps=3)
+    assert passes_that_ran() == {"forward": 3, "backward": 3}
+
+
+# -- who looks -------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_what_it_stands_for(planted):
+    model, x = Parts(WHOLE), drawn()
+    kept = {}
+    model.between = {name: lambda h, name=name: kept.setdefault(name, h) for name in ("bn1", "conv", "bn2")}
+    model(x * 1)
+    exact = copy.deepcopy(model).double()
+    h = F.relu6(F.batch_norm(x.double(), None, None, exact.bn1.weight, exact.bn1.bias, True))
+    y = kept["conv"]
+    assert isinstance(y, AwaitedBlock) and y.shape == SIZE and y.dtype is torch.float32 and y.requires_grad
+    assert (y.dim(), y.size(2), y.stride()) == (4, 9, exact.conv(h).stride())
+    torch.testing.assert_close(y.detach().double(), exact.conv(h).detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(copy.deepcopy(y.detach()), pickle.loads(pickle.dumps(y.detach())))
+    assert "AwaitedBlock" not in repr(y) and y.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_twice_differentiable(logs):
+    def second(model, x):
+        z = model(x * 1)
+        first = torch.autograd.grad(z.pow(2).sum(), [x, *model.parameters()], create_graph=True)
+        return torch.autograd.grad(sum(each.pow(2).sum() for each in first), [x, *model.parameters()])
+
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+silu,none")])
+    model, x = Parts("bn+silu,none"), drawn()
+    expected = second(copy.deepcopy(model).double(), x.detach().double().requires_grad_())
+    for got, wanted in zip(second(model, x), expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=2e-3, atol=2e-3)
+    assert passes_that_ran()["forward"] == 1
+
+
+def test_gradients_add_up(planted):
+    model, x = Parts(WHOLE), drawn()
+    exact = copy.deepcopy(model).double()
+    for each, given in ((model, x), (exact, x.detach().double())):
+        for _ in range(3):
+            each(given).square().sum().backward()
+    for ours, theirs in zip(model.parameters(), exact.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing(planted, reentrant):
+    class Checkpointed(Parts):
+        def forward(self, x: Tensor) -> Tensor:
+            return checkpoint(super().forward, x, use_reentrant=reentrant) * 2
+
+    model, x = Checkpointed(WHOLE), drawn()
+    exact = copy.deepcopy(model).double()
+    for each, given in ((model, x), (exact, x.detach().double().requires_grad_())):
+        each(given).square().sum().backward()
+    assert passes_that_ran()["backward"] == 1
+    for ours, theirs in zip([x, *model.parameters()], [given, *exact.parameters()], strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-3, atol=1e-3)
+
+
+def waits(model: Parts, x: Tensor) -> bool:
+    return isinstance(started(x, model.place), AwaitedBlock)
+
+
+def test_it_waits_only_where_it_can_be_one(planted):
+    model, x = Parts(WHOLE), drawn()
+    assert waits(model, x) and waits(model, drawn((5, 8, 9, 7)))  # a kernel is of any batch
+    with torch.no_grad():
+        assert not waits(model, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not waits(model, x)
+        assert model(x).dtype is torch.bfloat16
+    others = {
+        "double": x.double(), "contiguous": x.detach().contiguous(), "another size": drawn((2, 8, 9, 9)),
+        "other channels": drawn((2, 4, 9, 7)), "empty": drawn((0, 8, 9, 7)), "an image": x[0],
+        "a subclass": nn.Buffer(x),
+    }  # fmt: skip
+    for name, other in others.items():
+        assert waits(model, other) is (name == "a subclass"), name
+    place = dataclasses.replace(model.place, weight_shape=(CHANNELS, 1, 15, 15))
+    assert started(x, place) is x
+    with torch.inference_mode():
+        inside = torch.ones(SIZE).to(memory_format=torch.channels_last)
+    assert not waits(model, inside)
+    assert torch.equal(torch.func.vmap(lambda each: started(each, model.place))(x[None]), x[None])
+
+
+def test_it_does_not_wait_where_it_was_measured_to_be_slower(logs):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], baseline_us=20.0)
+    model = Parts(WHOLE)
+    assert not waits(model, drawn())
+    assert_same(model, drawn())
+
+
+def test_one_value_per_channel_is_pytorchs_error(logs):
+    plant(logs / "cpu.jsonl", [workload_of(shape=(1, 8, 1, 1), block=WHOLE)])
+    model = Parts(WHOLE)
+    assert waits(model, drawn((1, 8, 1, 1)))
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        model(drawn((1, 8, 1, 1)))
+
+
+def test_compiled_code_is_right(planted):
+    model, x = Parts(WHOLE), drawn()
+    exact = copy.deepcopy(model).double()
+    torch._dynamo.reset()
+    z = torch.compile(model, backend="aot_eager", fullgraph=True)(x)
+    torch.testing.assert_close(z.double(), exact(x.double()), rtol=1e-4, atol=1e-4)
+    assert passes_that_ran() == {"forward": 0, "backward": 0}
+
+
+def test_what_has_changed_is_not_read(planted):
+    model, x = Parts(WHOLE), drawn()
+    kept = []
+    model.between = {"act1": lambda h: (kept.append(h), h)[1]}
+    model(x * 1).sum().backward()
+    with torch.no_grad():
+        model.bn1.weight.add_(1)
+    with pytest.raises(InvalidCall, match="after the weight of its norm1 changed in place"):
+        kept[0].sum()
+
+
+def test_without_kernels_the_ops_are_pytorchs(logs):
+    """As where a kernel could not be built: forward and backward run one after the other, inside of the ops."""
+    x, w = drawn(), torch.randn(CHANNELS, 1, 3, 3, requires_grad=True)
+    norms = [torch.randn(CHANNELS, requires_grad=True) for _ in range(4)]
+    geometry = ((1, 1), (1, 1, 1, 1), (1, 1), "nhwc")
+    z, y, *statistics = blocks.block_forward(x, w, norms, WHOLE, *geometry)
+    exact = [each.detach().double().requires_grad_() for each in (x, w, *norms)]
+    h = F.relu6(F.batch_norm(exact[0], None, None, *exact[2:4], True))
+    expected_y = F.conv2d(h, exact[1], padding=1, groups=CHANNELS)
+    expected = F.hardswish(F.batch_norm(expected_y, None, None, *exact[4:], True))
+    found = torch.autograd.grad(z.square().sum(), [x, w, *norms])
+    wanted = torch.autograd.grad(expected.square().sum(), exact)
+    moments = [torch.var_mean(each, (0, 2, 3), correction=0) for each in (exact[0], expected_y)]
+    means = [each for variance, mean in moments for each in (mean, variance)]
+    for got, right in zip([z, y, *statistics, *found], [expected, expected_y, *means, *wanted], strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-3, atol=1e-3)

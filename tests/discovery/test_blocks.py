@@ -1,0 +1,175 @@
+"""A step shows which norms and activations hand their result to a convolution, or take its, alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import dwconv
+from dwconv.discovery import discover
+
+CHANNELS = 8
+
+
+class Net(nn.Module):
+    """Makes of x what ``way`` says, with modules of its own."""
+
+    def __init__(self, way) -> None:
+        super().__init__()
+        self.widen = nn.Conv2d(3, CHANNELS, 1)
+        self.bn1, self.bn2 = nn.BatchNorm2d(CHANNELS), nn.BatchNorm2d(CHANNELS, eps=1e-3)
+        self.act = nn.ReLU6(inplace=True)
+        self.conv = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS, bias=False)
+        self.way = way
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.way(self, self.widen(x))
+
+
+def example() -> Tensor:
+    return torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last)
+
+
+def seen(way, *, change=None, **kwargs):
+    """(the block, where it starts, why no more is in it)"""
+    net = Net(way)
+    if change:
+        change(net)
+    (block,) = discover(net, example(), **kwargs).blocks
+    assert block.name == "conv" and not block.waits
+    return str(block.problem.block) if block.problem else None, block.starts, block.why_not
+
+
+def whole(net: Net, x: Tensor) -> Tensor:
+    return net.act(net.bn2(net.conv(net.act(net.bn1(x)))))
+
+
+BLOCKS = {
+    "modules": (whole, "bn+relu6,bn@0.001+relu6", "bn1"),
+    "functions": (lambda net, x: F.hardswish(net.bn2(net.conv(F.silu(net.bn1(x))))), "bn+silu,bn@0.001+hardswish",
+        "bn1",
+    ),
+    "methods": (lambda net, x: net.bn2(net.conv(net.bn1(x).relu_())).relu(), "bn+relu,bn@0.001+relu", "bn1"),
+    "no activation": (lambda net, x: net.bn2(net.conv(net.bn1(x))), "bn,bn@0.001", "bn1"),
+    "nothing before": (lambda net, x: net.act(net.bn2(net.conv(x))), "none,bn@0.001+relu6", "conv"),
+    "nothing after": (lambda net, x: net.conv(net.act(net.bn1(x))) + 1, "bn+relu6,none", "bn1"),
+    "another activation after": (lambda net, x: F.elu(whole(net, x)), "bn+relu6,bn@0.001+relu6", "bn1"),
+    "sizes are read": (lambda net, x: whole(net, x).reshape(x.shape[0], -1), "bn+relu6,bn@0.001+relu6", "bn1"),
+    "the result is used twice": (lambda net, x: (lambda z: z + z * z)(whole(net, x)), "bn+relu6,bn@0.001+relu6", "bn1"),
+    "an unknown activation before": (lambda net, x: net.bn2(net.conv(F.elu(net.bn1(x)))), "none,bn@0.001", "conv"),
+    "gelu by its tangent": (
+        lambda net, x: net.bn2(net.conv(F.gelu(net.bn1(x), approximate="tanh"))), "none,bn@0.001", "conv",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_it_is_seen(name):
+    way, block, starts = BLOCKS[name]
+    assert seen(way) == (block, starts, "")
+
+
+def skipping(net: Net, x: Tensor) -> Tensor:
+    h = net.act(net.bn1(x))
+    return net.act(net.bn2(net.conv(h))) + h
+
+
+LEFT = {
+    "a skip connection": (skipping, "none,bn@0.001+relu6", "conv", "the result of act is used 2 times"),
+    "a second reader of sums": (
+        lambda net, x: (lambda y: net.bn2(y) + y)(net.conv(net.bn1(x))), "bn,none", "bn1",
+        "the result of conv is used 2 times",
+    ),
+    "a second reader of the norm": (
+        lambda net, x: (lambda y: F.relu(y) + y)(net.bn2(net.conv(net.bn1(x)))), "bn,bn@0.001", "bn1",
+        "the result of bn2 is used 2 times",
+    ),
+    "given by the model": (
+        lambda net, x: (lambda h: (h, net.bn2(net.conv(h))))(net.bn1(x)), "none,bn@0.001", "conv",
+        "the result of bn1 is used 2 times",
+    ),
+    "a norm twice": (
+        lambda net, x: net.bn1(net.conv(net.bn1(x))), None, "conv", "bn1 runs 2 times in a step",
+    ),
+    "a functional norm": (
+        lambda net, x: net.conv(F.batch_norm(x, None, None, net.bn1.weight, net.bn1.bias, True)), None, "",
+        "it does not begin with what the model itself is given",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_not_alone_is_left_out(name):
+    way, *expected = LEFT[name]
+    assert seen(way) == tuple(expected)
+
+
+def with_bias(net: Net) -> None:
+    net.conv.bias = nn.Parameter(torch.zeros(CHANNELS))
+
+
+CHANGES = {
+    "eval": (lambda net: net.bn1.eval(), "none,bn@0.001+relu6", "of bn1, its statistics are not those of the batch"),
+    "no affine": (
+        lambda net: setattr(net, "bn2", nn.BatchNorm2d(CHANNELS, affine=False)), "bn+relu6,none",
+        "of bn2, it has no weight and bias",
+    ),
+    "a hook": (lambda net: net.bn2.register_forward_hook(lambda *_: None), "bn+relu6,none", "bn2 has a hook"),
+    "a hook on the layer": (lambda net: net.conv.register_forward_pre_hook(lambda *_: None), None, "conv has a hook"),
+    "SyncBatchNorm": (
+        lambda net: setattr(net, "bn1", nn.SyncBatchNorm(CHANNELS)), "none,bn@0.001+relu6",
+        "bn1 is a SyncBatchNorm, whose statistics are of all ranks",
+    ),
+    "a bias": (with_bias, None, "the convolution has a bias"),
+    "no momentum": (lambda net: setattr(net.bn1, "momentum", None), "bn+relu6,bn@0.001+relu6", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_no_block_has_is_left_out(name):
+    change, block, why = CHANGES[name]
+    found = seen(whole, change=change)
+    assert (found[0], found[2]) == (block, why)
+
+
+@pytest.mark.parametrize("why", ["float64", "contiguous"])
+def test_what_has_no_kernels_says_so(why):
+    net, x = Net(whole), example()
+    net, x = (
+        (net.double(), x.double())
+        if why == "float64"
+        else (net.to(memory_format=torch.contiguous_format), x.contiguous())
+    )
+    (block,) = discover(net, x).blocks
+    assert block.problem is None and why in block.why_not
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_only_what_trains_is_a_block(trains):
+    assert len(discover(Net(whole), example(), trains=trains).blocks) == trains
+
+
+def test_no_norm_is_no_block():
+    assert discover(Net(lambda net, x: net.act(net.conv(x))), example()).blocks == ()
+
+
+def test_a_block_of_its_own_waits():
+    net = Net(lambda net, x: net.block(x))
+    net.block = dwconv.nn.DepthwiseBlock(bn1=net.bn1, conv=net.conv, bn2=net.bn2)
+    del net.bn1, net.bn2, net.conv
+    (block,) = discover(net, example()).blocks
+    assert block.waits and block.starts == "block.bn1" and block.name == "block.conv"
+
+
+def test_what_counts():
+    discovery = discover(Net(whole), example())
+    assert {workload.pass_ for workload in discovery.counts()} == {"fprop", "dgrad", "wgrad"}
+    assert discovery.with_blocks() == discovery
+    counts = discovery.with_blocks(all_of_them=True).counts()
+    assert {workload.pass_: count for workload, count in counts.items() if workload.block} == {
+        "forward": 1,
+        "backward": 1,
+    }

@@ -1,0 +1,308 @@
+"""``convert(model, x, blocks=True)``: the model computes and learns what it did, blocks as one where that is faster."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dwconv
+from dwconv.call.call_plan import plans
+from dwconv.discovery import discover
+from dwconv.errors import InvalidChoice, InvalidWorkload
+from dwconv.tuner.race import model_race
+from tests.planted_records import plant, workload_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")
+CHANNELS, SIZE, WHOLE = 8, (2, 8, 9, 7), "bn+relu6,bn+hardswish"
+
+
+class Inverted(nn.Sequential):
+    """As torchvision writes them: layers, norms and activations in sequences."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        depthwise = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS, bias=False)
+        super().__init__(
+            nn.Sequential(nn.Conv2d(4, CHANNELS, 1, bias=False), nn.BatchNorm2d(CHANNELS), nn.ReLU6(inplace=True)),
+            nn.Sequential(depthwise, nn.BatchNorm2d(CHANNELS), nn.Hardswish(inplace=True)),
+            nn.Conv2d(CHANNELS, 4, 1),
+        )
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + super().forward(x)
+
+
+def example(batch: int = 2) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(batch, 4, *SIZE[2:]).to(memory_format=torch.channels_last)
+
+
+@pytest.fixture(autouse=True)
+def known(logs, monkeypatch):
+    """What a race would have found."""
+    monkeypatch.setattr(model_race, "race_for", lambda *args, **kwargs: [])
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+
+
+def converted(model: nn.Module | None = None) -> nn.Module:
+    return dwconv.convert(model or Inverted(), example(), blocks=True)
+
+
+def ran() -> tuple[int, int]:
+    counted = [plan.tally.ops for plan in plans() if plan.problem.block]
+    return sum(ops["forward"] for ops in counted), sum(ops["backward"] for ops in counted)
+
+
+def learn(model: nn.Module, *, steps: int = 3) -> list[Tensor]:
+    """What the model knows after a few steps."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    dtype = next(model.parameters()).dtype
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(example().to(dtype)).square().mean().backward()
+        optimizer.step()
+    return list(model.state_dict().values())
+
+
+def assert_learns_the_same(model: nn.Module, *, steps: int = 3) -> None:
+    exact = dwconv.revert(copy.deepcopy(model)).double()
+    for got, wanted in zip(learn(model, steps=steps), learn(exact, steps=steps), strict=True):
+        torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=1e-4)
+
+
+def test_it_learns_the_same_as_one():
+    assert_learns_the_same(converted())
+    assert ran() == (3, 3)
+
+
+def test_nothing_else_of_the_model_changes():
+    plain = Inverted()
+    model = converted(copy.deepcopy(plain))
+    assert list(model.state_dict()) == list(plain.state_dict()) and repr(model.state_dict()) == repr(plain.state_dict())
+    assert [name for name, _ in model.named_modules()] == [name for name, _ in plain.named_modules()]
+    for ours, theirs in zip(model.modules(), plain.modules(), strict=True):
+        assert isinstance(ours, type(theirs))
+        assert set(vars(ours)) == set(vars(theirs))
+    assert type(model[0][1]).__name__ == "BatchNorm2d"
+    model.load_state_dict(plain.state_dict())
+
+
+def test_the_summary_names_blocks_and_what_keeps_others():
+    model = nn.ModuleDict({"one": Inverted(), "other": Inverted(), "hooked": Inverted(), "slow": Inverted()})
+    model["other"][1][0].bias = nn.Parameter(torch.zeros(CHANNELS))
+    model["hooked"][1][1].register_forward_hook(lambda *_: None)
+    model["slow"][1][2] = nn.ReLU()
+    model.forward = lambda x: sum(each(x) for each in model.values())
+    dwconv.convert(model, example(), blocks=True)
+    rows = {row.name: row.text for row in dwconv.summary(model).blocks}
+    assert rows["one.1.0"].startswith(f"block {WHOLE} from one.0.1 runs as one: forward 20.00× as fast as")
+    assert rows["other.1.0"] == "no block: the convolution has a bias"
+    assert "bn+relu6,none" in rows["hooked.1.0"] and "left out: hooked.1.1 has a hook" in rows["hooked.1.0"]
+    assert rows["slow.1.0"].startswith(
+        "block bn+relu6,bn+relu from slow.0.1 runs one after the other: forward: untuned"
+    )
+    for text in rows.values():
+        assert text in str(dwconv.summary(model))
+    assert not dwconv.summary(converted(nn.Sequential(nn.Conv2d(4, 4, 1)))).blocks
+
+
+def test_without_blocks_nothing_waits():
+    model = dwconv.convert(Inverted(), example())
+    learn(model)
+    assert ran() == (0, 0) and dwconv.summary(model).blocks == ()
+
+
+def test_blocks_need_an_example():
+    with pytest.raises(InvalidChoice, match="blocks=True needs example_inputs"):
+        dwconv.convert(Inverted(), blocks=True)
+
+
+def test_what_fails_changes_nothing(monkeypatch):
+    monkeypatch.setattr("dwconv.model.convert.remember", lambda *_: 1 / 0)
+    model, classes = Inverted(), [type(module) for module in Inverted().modules()]
+    monkeypatch.setattr("dwconv.model.convert.swap_blocks", lambda model, discovery, swaps: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        converted(model)
+    assert [type(module) for module in model.modules()] == classes
+
+
+def test_revert_and_convert_again():
+    plain = [type(module) for module in Inverted().modules()]
+    model = converted()
+    classes = [type(module) for module in model.modules()]
+    assert [type(module) for module in converted(model).modules()] == classes
+    assert [type(module) for module in dwconv.revert(model).modules()] == plain
+    learn(model)
+    assert ran() == (0, 0)
+    assert [type(module) for module in converted(model).modules()] == classes
+
+
+def test_a_block_that_is_another_now_is_seen_anew(logs):
+    model = converted()
+    model[1][2] = nn.ReLU()
+    assert_learns_the_same(model, steps=1)
+    assert ran() == (0, 0)
+    converted(model)
+    assert "bn+relu6,bn+relu from" in str(dwconv.summary(model))
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block="bn+relu6,bn+relu")])
+    dwconv.reset()
+    assert_learns_the_same(model, steps=1)
+    assert ran() == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["copy", "pickle"]
+)
+def test_copies_run_as_one(copied):
+    model = copied(converted())
+    assert_learns_the_same(model, steps=1)
+    assert ran() == (1, 1)
+    assert type(dwconv.revert(model)[0][1]) is nn.BatchNorm2d
+
+
+def test_an_average_of_a_model():
+    model = converted()
+    average = torch.optim.swa_utils.AveragedModel(model, use_buffers=True)
+    learn(model)
+    average.update_parameters(model)
+    average.eval(), model.eval()
+    torch.testing.assert_close(average(example()), model(example()), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "runs"),
+    [
+        (lambda model: model.eval(), False),
+        (lambda model: model[0][1].eval(), False),
+        (lambda model: model[0][1].requires_grad_(False), True),
+        (lambda model: setattr(model[1][1], "momentum", None), True),
+        (lambda model: model[0][2].register_forward_hook(lambda _, given, h: h * 2), False),
+        (lambda model: setattr(model[1], "forward", lambda x: nn.Sequential.forward(model[1], x) + x), True),
+        (lambda model: model.__setitem__(1, nn.Identity()), False),
+    ],
+    ids=["eval", "one norm eval", "frozen", "no momentum", "hook", "skip", "gone"],
+)  # fmt: skip
+def test_what_changes_later_is_right(change, runs):
+    model = converted()
+    change(model)
+    exact = copy.deepcopy(model)
+    if "forward" in vars(model[1]):
+        change(exact.double())
+    exact = dwconv.revert(exact).double()
+    for got, wanted in zip(learn(model), learn(exact), strict=True):
+        torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=1e-4)
+    assert ran() == ((3, 3) if runs else (0, 0))
+
+
+def test_no_gradients_no_waiting():
+    model = converted()
+    exact = copy.deepcopy(dwconv.revert(copy.deepcopy(model))).double()
+    with torch.no_grad():  # as to estimate statistics anew
+        torch.testing.assert_close(model(example()).double(), exact(example().double()), rtol=1e-4, atol=1e-4)
+    for got, wanted in zip(model.buffers(), exact.buffers(), strict=True):
+        torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-4, atol=1e-5)
+    assert ran() == (0, 0)
+
+
+def test_other_tools_see_pytorchs_modules():
+    model, x = converted(), example()
+    torch._dynamo.reset()
+    exact = dwconv.revert(copy.deepcopy(model)).double()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x).double(), exact(x.double()), rtol=1e-4, atol=1e-4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(x).dtype is torch.float32
+    traced = torch.jit.trace(model, x, check_trace=False)
+    assert "dwconv::" not in str(traced.inlined_graph)
+    assert any(node.target == "0.1" for node in torch.fx.symbolic_trace(nn.Sequential(*model)).graph.nodes)
+    assert ran() == (0, 0)
+
+
+def test_other_kinds_of_modules_have_reasons():
+    model = Inverted()
+    model[0][1].forward = lambda x: nn.BatchNorm2d.forward(model[0][1], x)
+    assert "the forward of 0.1 was put into the instance" in str(dwconv.summary(converted(model)))
+    model = Inverted()
+    nn.utils.parametrize.register_parametrization(model[0][1], "weight", nn.Identity())
+    assert "0.1 is parametrised" in str(dwconv.summary(converted(model)))
+    learn(model)
+    assert ran() == (0, 0)
+
+
+def test_reports_and_tuning_know_blocks():
+    model = converted()
+    learn(model)
+    for report in (dwconv.report(model), dwconv.report(model, example())):
+        (row,) = report.rows
+        assert row.names == ("1.0",) and f"k3 s1 {WHOLE} f32 nhwc" in row.workload
+        assert [(each.pass_, each.calls, each.per_step, each.times) for each in row.passes] == [
+            ("forward", 3, 1, 20), ("backward", 3, 1, 20),
+        ]  # fmt: skip
+        assert f"--block {WHOLE}" in row.command or not row.command
+    counts = discover(model, example()).with_blocks().counts()
+    assert {workload.pass_ for workload in counts if workload.block} == {"forward", "backward"}
+    weight = model[1][0].weight
+    told = dwconv.explain(torch.randn(SIZE).to(memory_format=torch.channels_last), weight, padding=1, block=WHOLE)
+    assert told["forward"].provider == "dwconv" and "20.00×" in str(told)
+    with pytest.raises(InvalidWorkload, match="a block has none yet"):
+        dwconv.explain(torch.randn(SIZE), weight, torch.zeros(CHANNELS), padding=1, block=WHOLE)
+
+
+# -- as a layer ------------------------------------------------------------------------------------------------------
+
+
+def layers(**changed) -> dwconv.nn.DepthwiseBlock:
+    torch.manual_seed(0)
+    parts = {
+        "bn1": nn.BatchNorm2d(CHANNELS), "act1": nn.ReLU6(inplace=True), "bn2": nn.BatchNorm2d(CHANNELS),
+        "conv": dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1, bias=False), "act2": nn.Hardswish(),
+    }  # fmt: skip
+    return dwconv.nn.DepthwiseBlock(**{**parts, **changed})
+
+
+WRITTEN = {
+    "whole": ({}, True),
+    "PyTorch's layer": ({"conv": nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, groups=CHANNELS, bias=False)}, True),
+    "another activation": ({"act1": nn.ELU()}, False),
+    "other norms": ({"bn1": nn.GroupNorm(2, CHANNELS), "bn2": nn.InstanceNorm2d(CHANNELS)}, False),
+    "nothing around": ({"bn1": None, "act1": None, "bn2": None, "act2": None}, False),
+    "a bias": ({"conv": dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1)}, False),
+    "padded by a name": ({"conv": dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding="same", bias=False)}, False),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_layer_of_ones_own(name):
+    changed, runs = WRITTEN[name]
+    block = layers(**changed)
+    exact = copy.deepcopy(block).double()
+    x = torch.randn(SIZE).to(memory_format=torch.channels_last).requires_grad_()
+    x_exact = x.detach().double().requires_grad_()
+    z, expected = block(x), exact(x_exact)
+    weights = torch.linspace(-1, 1, z.numel(), dtype=torch.float64).view(SIZE)
+    (z * weights).sum().backward()
+    (expected * weights).sum().backward()
+    assert ran() == ((1, 1) if runs else (0, 0))
+    pairs = [(z, expected), (x.grad, x_exact.grad), *zip(block.buffers(), exact.buffers(), strict=True)]
+    pairs += [(p.grad, q.grad) for p, q in zip(block.parameters(), exact.parameters(), strict=True) if p.dim() > 1]
+    for got, wanted in pairs:
+        torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=2e-4)
+
+
+def test_converting_leaves_it_as_it_was_written():
+    model = nn.Sequential(nn.Conv2d(4, CHANNELS, 1), layers()).to(memory_format=torch.channels_last)
+    converted(model)
+    assert f"block {WHOLE} from 1.bn1 runs as one" in str(dwconv.summary(model))
+    assert type(model[1].bn1) is nn.BatchNorm2d
+    learn(model)
+    assert ran() == (3, 3)
+
+
+def test_a_block_around_no_depthwise_convolution():
+    with pytest.raises(InvalidWorkload, match="is not depthwise"):
+        layers(conv=nn.Conv2d(CHANNELS, CHANNELS, 3))
