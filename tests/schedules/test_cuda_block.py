@@ -25,6 +25,7 @@ from dwconv.problems.block import Block
 from dwconv.problems.workload import BLOCK_PASSES, Pass, Workload
 from dwconv.schedules.cuda.block_nhwc.cut import Cut
 from dwconv.schedules.cuda.block_nhwc.estimate import block_works
+from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.template import Candidate, template, templates_for
@@ -101,6 +102,17 @@ def small(workload: Workload) -> Config:
     stride = workload.stride[0] if workload.pass_ == "backward" else 1
     tile = {"tile_h": 2 * stride, "tile_w": 1 if stride == 1 else stride, "threads_h": 1, "threads_w": 4}
     return space(workload).check({**SMALL, **tile})
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_a_patch_beyond_static_shared_memory(pass_: Pass, objects: Path) -> None:
+    """Where some threads have no channels, they cannot all wait for each other in the middle of it."""
+    workload = block(layer(28, (16, 16), (3, 3), batch=2), pass_, "bn+silu,bn+relu")
+    tile = {"vector_c": 4, "tile_h": 4, "tile_w": 2, "threads_h": 4, "threads_w": 8}
+    config = space(workload).check({**SMALL, **tile})
+    cut = Cut.of(workload, config)
+    assert cut.shared_bytes > STATIC_SHARED_BYTES and cut.idle_channels
+    assert_right_and_clean(workload, config, objects)
 
 
 @pytest.mark.parametrize("pass_", BLOCK_PASSES)

@@ -253,13 +253,13 @@ class Cut:
         return min(rows * self.vector_c, max(1, SHARED_WORDS // places)) * places
 
     @property
-    def held_bytes(self) -> int:
-        """Of shared memory, from the first tile to the last."""
-        return 4 * (self.patch_words + self.weight_words + self.table_words)
+    def static_bytes(self) -> int:
+        """Of all but the patch."""
+        return 4 * (self.weight_words + self.table_words + self.passed_words)
 
     @property
     def shared_bytes(self) -> int:
-        return self.held_bytes + 4 * self.passed_words
+        return 4 * self.patch_words + self.static_bytes
 
 
 def axes_of(workload: Workload) -> Axes:

@@ -13,6 +13,7 @@ from dwconv.schedules.cuda.block_nhwc.start import preferred
 from dwconv.schedules.cuda.block_nhwc.thread_work import code_size, registers_of
 from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.code_limits import CHANNELS_LAST as MOST_CODE
+from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
 from dwconv.schedules.space import ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis
@@ -126,6 +127,10 @@ def _rules(workload: Workload, target: CudaTarget) -> list[tuple[str, Callable[[
         (
             f"more than {target.shared_bytes_per_block} bytes of shared memory",
             lambda cut: cut.shared_bytes > target.shared_bytes_per_block,
+        ),
+        (
+            f"more than {STATIC_SHARED_BYTES} bytes of shared memory besides the patch",
+            lambda cut: cut.static_bytes > STATIC_SHARED_BYTES,
         ),
         (f"more than {MOST_CODE} instructions unrolled", lambda cut: code_size(cut) > MOST_CODE),
         ("more threads than an SM has", lambda cut: cut.tile_threads * cut.blocks_per_sm > target.threads_per_sm),

@@ -169,19 +169,16 @@ class SharedMemory:
     @classmethod
     def of(cls, place: TilePlace) -> SharedMemory:
         cut = place.cut
-        dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
-
-        def part(name: str, words: int) -> Any:
-            return shared(name, words, dynamic=dynamic) if words else None
-
         thread_h, thread_w = place.thread
         pixel = thread_h * (cut.rows.step * cut.columns.spanned[1]) + thread_w * cut.columns.step
         return cls(
             place=place,
             read_from=in_register("read_from", pixel * cut.threads_c + place.thread_c),
-            patch=part("patch", cut.patch_words),
-            weights=part("weights", cut.weight_words),
-            table=part("table", cut.table_words),
+            # Alone in what is dynamic, which TVM takes for one array: it would have all threads wait between reading
+            # the table and writing the patch, and some of them are not there.
+            patch=shared("patch", cut.patch_words, dynamic=cut.shared_bytes > STATIC_SHARED_BYTES),
+            weights=shared("weights", cut.weight_words),
+            table=shared("table", cut.table_words) if cut.table_words else None,
         )
 
     def table_of(self, number: int, rows: Sequence[str]) -> Table:
