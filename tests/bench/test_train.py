@@ -122,7 +122,9 @@ def test_a_race_is_started_as_the_command_was_and_bounded(monkeypatch, tmp_path)
         train.raced(TINY, ["--autocast", "float16"], steps=3, environment={}, timeout_s=7.0)
     assert seen["timeout"] == 7.0 and seen["command"][-2:] == ["--autocast", "float16"]
     options = train.options_of(
-        argparse.Namespace(contiguous=True, profile=False, compile=True, autocast="bfloat16", device="cuda")
+        argparse.Namespace(
+            contiguous=True, profile=False, compile=True, blocks=False, autocast="bfloat16", device="cuda"
+        )
     )
     assert options == ["--contiguous", "--compile", "--autocast", "bfloat16", "--device", "cuda"]
     assert train.allocators("cuda") == (train.GPU_ALLOCATOR,) and train._environment(train.GPU_ALLOCATOR, None)
@@ -218,7 +220,7 @@ def test_every_step_comes_first_in_its_turn():
     ],
 )
 def test_results_of_other_kinds_have_other_names(options, name):
-    defaults = {"model": None, "dims": "2", "autocast": None, "compile": False, "contiguous": False}
+    defaults = {"model": None, "dims": "2", "autocast": None, "compile": False, "blocks": False, "contiguous": False}
     assert train.results_name(argparse.Namespace(**(defaults | options))) == name
 
 
