@@ -192,16 +192,20 @@ class DwconvBlock(Function):
         ctx.has_y = bool(kept_y)
         ctx.save_for_backward(x, w, *kept_y, *norms, *statistics)
         ctx.mark_non_differentiable(*(tensor for name, tensor in named.items() if name != _first(named)))
+        ctx.set_materialize_grads(False)  # of y that would be an image of zeros
         return tuple(results)
 
     @staticmethod
-    def backward(ctx: Any, dz: Tensor, *others: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, dz: Tensor | None, *others: Any) -> tuple[Any, ...]:
+        if dz is None:
+            return (None,) * int(3 + len(OF_GEOMETRY) + ctx.count)
         x, w, *kept = ctx.saved_tensors
         y, kept = kept[: ctx.has_y], kept[ctx.has_y :]
         pairs, statistics = kept[: ctx.count], kept[ctx.count :]
         norms = [each for at in range(0, ctx.count, 2) for each in (*pairs[at : at + 2], *statistics[at : at + 2])]
         dx, dw, *gradients = block_backward(dz, x, y, w, norms, ctx.block, *ctx.geometry)
-        return dx, dw, None, *OF_GEOMETRY, *gradients
+        found: tuple[Any, ...] = (dx, dw, None, *OF_GEOMETRY, *gradients)
+        return found
 
 
 def _first(named: dict[str, Tensor]) -> str:

@@ -4,6 +4,7 @@ words is that said?"""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget, Target
@@ -19,6 +20,8 @@ CALL_US = 10.0
 """Time that our op adds to the kernel's own call, in Python: half of it where the caches know the interpreter, several
 times as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work
 queued."""
+WAITING_US = 150.0
+"""What a block costs Python in a step besides its ops: its functions are followed, and its tensors wait."""
 _BIAS = ", with a sweep for the bias"
 
 
@@ -54,6 +57,21 @@ def are_faster_together(forward: TuningRecord, gradient: TuningRecord) -> bool:
     others = [record.alternative for record in (forward, gradient)]
     ours_us = sum(_median_us(record) + CALL_US for record in (forward, gradient))
     return all(others) and ours_us < sum(other[1].median_us for other in others if other)
+
+
+def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[TuningRecord]) -> str:
+    """Why a block should not run as one; empty if it should. ``block``: the records of its passes; ``convolution``:
+    those of the passes of the convolution in it that run on dwconv's kernels where the block is not one: then it takes
+    what PyTorch's ops take, without what these kernels win."""
+    ours_us = sum(map(_median_us, block)) + WAITING_US
+    won_us = sum(max(0.0, _alternative_us(record) - _median_us(record)) for record in convolution)
+    others_us = sum(map(_alternative_us, block)) - won_us
+    if ours_us < others_us:
+        return ""
+    return (
+        f"one after the other is faster, with the tuned convolution: {in_us(others_us)}, as one {in_us(ours_us)} with "
+        f"{in_us(WAITING_US)} to wait for the end of the block"
+    )
 
 
 def why_faster(record: TuningRecord, *, where: str, sweeps: bool) -> str:
@@ -135,6 +153,11 @@ def _sweep_us(kernel_us: float, workload: Workload) -> float:
     swept = math.prod(workload.output_shape)
     moved = swept + math.prod(workload.input_shape)
     return kernel_us * 2 * swept / moved
+
+
+def _alternative_us(record: TuningRecord) -> float:
+    assert record.alternative is not None, "asked of what was measured beside PyTorch's op"
+    return record.alternative[1].median_us
 
 
 def _median_us(record: TuningRecord) -> float:

@@ -23,6 +23,7 @@ from dwconv.dispatch.advantage import (
     why_faster,
     why_not_expected_faster,
     why_not_faster,
+    why_not_faster_as_one,
 )
 from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, failed, measured
@@ -91,7 +92,24 @@ def decisions(
     if reason := why_no_kernels(problem, device):
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
     target = target_of(device)
-    return {pass_: decide_on(target, problem.workload(pass_), state=state) for pass_ in problem.passes}, target
+    found = {pass_: decide_on(target, problem.workload(pass_), state=state) for pass_ in problem.passes}
+    if problem.block and (reason := _why_not_as_one(found, problem, target, state=state)):
+        found = {pass_: _pytorch(reason, record=decision.record) for pass_, decision in found.items()}
+    return found, target
+
+
+def _why_not_as_one(
+    found: dict[Pass, DispatchDecision], problem: Problem, target: Target, *, state: KernelState | None
+) -> str:
+    """Why a block runs one after the other although each of its kernels is faster than PyTorch's ops; empty if it does
+    not, or if they are not."""
+    block = [decision.record for decision in found.values() if decision.provider == "dwconv" and decision.record]
+    if len(block) < len(found):
+        return ""
+    alone = dataclasses.replace(problem, block=None)
+    decisions = [decide_on(target, alone.workload(pass_), state=state, predicts=False) for pass_ in alone.passes]
+    tuned = [each.record for each in decisions if each.provider == "dwconv" and each.record]
+    return why_not_faster_as_one(block, tuned)
 
 
 def why_no_kernels(problem: Problem, device: torch.device) -> str:

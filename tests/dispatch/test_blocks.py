@@ -1,0 +1,53 @@
+"""A block runs as one only where that takes less time than PyTorch's ops with the tuned convolution between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import dwconv
+from dwconv.dispatch.advantage import WAITING_US
+from dwconv.dispatch.decide import decisions
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import BLOCK_PASSES
+from tests.planted_records import plant, workload_of
+
+SHAPE = (2, 8, 9, 7)
+OURS_US = 100.0
+"""What planted kernels of both passes take together."""
+
+
+def providers(block: str = "bn+relu6,bn+relu6") -> tuple[list[str], list[str]]:
+    dwconv.reset()
+    found, _ = decisions(Problem.of(workload_of(shape=SHAPE, block=block).for_pass("forward")), torch.device("cpu"))
+    return [found[pass_].provider for pass_ in BLOCK_PASSES], [found[pass_].reason for pass_ in BLOCK_PASSES]
+
+
+@pytest.mark.parametrize(
+    ("others_us", "runs"), [(WAITING_US + OURS_US + 10, "dwconv"), (WAITING_US + OURS_US - 10, "pytorch")]
+)
+def test_waiting_counts(logs: Path, others_us: float, runs: str) -> None:
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], baseline_us=others_us / 2)
+    assert providers()[0] == [runs, runs]
+
+
+def test_what_the_convolution_alone_wins_is_no_merit_of_the_block(logs: Path) -> None:
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], baseline_us=300.0)
+    assert providers()[0] == ["dwconv", "dwconv"]
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE)], baseline_us=200.0)  # three passes of 50 µs: 450 µs won
+    found, reasons = providers()
+    assert found == ["pytorch", "pytorch"]
+    assert reasons[0].startswith("one after the other is faster, with the tuned convolution: 150 µs, as one 250 µs")
+
+
+def test_a_convolution_that_is_slower_takes_nothing_away(logs: Path) -> None:
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], baseline_us=300.0)
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE)], baseline_us=20.0)
+    assert providers()[0] == ["dwconv", "dwconv"]
+
+
+def test_one_pass_alone_is_no_block(logs: Path) -> None:
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], passes=["forward"])
+    assert providers()[0] == ["dwconv", "pytorch"]
