@@ -134,6 +134,28 @@ def test_the_figures_under_torch_compile_are_those_of_the_results(network):
     assert _table_row("docs/benchmarks.md", f"{network}, compiled") == wanted
 
 
+def test_the_figures_of_blocks_are_those_of_the_results():
+    rows = _results("blocks")["rows"]
+    for first, key in (
+        ("times as fast as PyTorch, one by one", "over_eager"),
+        ("times as fast as the best other", "over_best_other"),
+    ):
+        found = [row[key] for row in rows]
+        assert _table_row("docs/benchmarks.md", first) == [f"{geometric_mean(found):.2f}", f"{min(found):.2f}"]
+    kept = geometric_mean(row["kept_bytes"]["as one"] / row["kept_bytes"]["plain"] for row in rows)
+    mean, _ = _table_row("docs/benchmarks.md", "kept for the backward pass, of what PyTorch keeps")
+    assert mean == f"{kept:.2f}"
+    (step,) = (
+        row for row in _results("train-mobilenetv2-compile-blocks-nhwc")["rows"] if row["allocator"] == "memory kept"
+    )
+    faster = {name: f"{ratio['median']:.2f}" for name, ratio in step["blocks"].items()}
+    page = " ".join((ROOT / "docs/benchmarks.md").read_text().split())
+    assert (
+        f"is {faster['plain']} times as fast as the plain one, {faster['converted']} times as the converted one, "
+        f"{faster['converted + inductor']} times as the converted one under inductor"
+    ) in page
+
+
 def test_the_figures_of_untuned_layers_are_those_of_the_results():
     rows = _results("untuned")["rows"]
     sure, won = ([row for row in rows if row["runs"][name] == "dwconv"] for name in ("predicted", "race"))
