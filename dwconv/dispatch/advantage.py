@@ -21,9 +21,9 @@ CALL_US = 10.0
 times as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work
 queued."""
 WAITING_US = 500.0
-"""What a block costs Python in a step besides what is measured: its functions are followed, and its tensors wait. On two
-cores of an AMD EPYC a step of the smallest block takes 860 µs as one, of which the kernels take 40, and 710 one by one,
-of which PyTorch's functions are measured."""
+"""What a block costs Python in a step besides what is measured: its functions are followed, and its tensors wait. On
+two cores of an AMD EPYC a step of the smallest block takes 860 µs as one, of which the kernels take 40, and 710 one by
+one, of which PyTorch's functions are measured."""
 _BIAS = ", with a sweep for the bias"
 
 
