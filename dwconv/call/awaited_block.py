@@ -115,7 +115,7 @@ def started(x: Any, place: Place) -> Any:
         plan = plan_for(place.problem(x.shape), x.device)
     except InvalidWorkload:  # the kernel is larger than the image: its own function says so
         return x
-    if not blocks.is_at_once(plan, trains=True):
+    if not blocks.is_at_once(plan):
         return x
     return _waiting(_Part(place=place, before=None, name="x", given=(x,)))
 

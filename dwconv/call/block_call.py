@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dwconv.call import blocks
 from dwconv.problems.block import Activation
+from dwconv.problems.block_reference import KINDS
 from dwconv.problems.problem import Problem
 
 
@@ -148,16 +149,9 @@ def activation_of(func: Any, args: Any, kwargs: Any) -> tuple[Activation, bool] 
 
 def activated(name: Activation, value: Tensor) -> Tensor:
     """By PyTorch's function, not in place."""
-    return value if name == "identity" else _FUNCTIONS[name](value)
+    return KINDS[name].apply(value)
 
 
-_FUNCTIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "relu6": F.relu6,
-    "hardswish": F.hardswish,
-    "silu": F.silu,
-    "gelu": F.gelu,
-}
 _ACTIVATIONS: dict[Callable[..., Any], tuple[Activation, tuple[str, ...]]] = {
     F.relu: ("relu", ("inplace",)),
     torch.relu: ("relu", ()),

@@ -20,11 +20,11 @@ from torch.autograd import Function
 
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import Plan, plan_for
-from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, Ints, below_autograd
+from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
 from dwconv.problems import pytorch
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import Pass, Workload
+from dwconv.problems.workload import Layout
 
 torch_ops.define(f"block_forward(Tensor x, Tensor w, Tensor[] norms, str block, {GEOMETRY}) -> Tensor[]")
 torch_ops.define(
@@ -35,33 +35,31 @@ block_forward = torch.ops.dwconv.block_forward.default
 block_backward = torch.ops.dwconv.block_backward.default
 
 
+def _problem(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Problem:
+    *sizes, layout = geometry
+    return _problem_of(tuple(x.shape), tuple(w.shape), *map(tuple, sizes), layout, x.dtype, block)
+
+
 @lru_cache(maxsize=1000)
-def problem_of(
-    x_shape: Ints,
-    w_shape: Ints,
-    block: str,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    layout: Any,
+def _problem_of(
+    input_shape: tuple[int, ...],
+    weight_shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    layout: Layout,
     dtype: torch.dtype,
+    block: str,
 ) -> Problem:
     return Problem(
-        input_shape=tuple(x_shape),
-        weight_shape=tuple(w_shape),
-        stride=tuple(stride),
-        padding=tuple(padding),
-        dilation=tuple(dilation),
+        input_shape=input_shape,
+        weight_shape=weight_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
         dtype=dtype,
         layout=layout,
         block=Block.parse(block),
-    )
-
-
-def _problem(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Problem:
-    stride, padding, dilation, layout = geometry
-    return problem_of(
-        tuple(x.shape), tuple(w.shape), block, tuple(stride), tuple(padding), tuple(dilation), layout, x.dtype
     )
 
 
@@ -69,12 +67,12 @@ def plan_of(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Plan:
     return plan_for(_problem(x, w, block, geometry), x.device)
 
 
-def is_at_once(plan: Plan, *, trains: bool) -> bool:
-    """True if kernels that do it at once were measured to be faster than PyTorch's ops, one after the other."""
-    passes: tuple[Pass, ...] = ("forward", "backward") if trains else ("forward",)
+def is_at_once(plan: Plan) -> bool:
+    """True if kernels that do it at once were measured to be faster in training than one op after the other."""
     # A kernel that turned out to be wrong, or could not be built, is None.
     return all(
-        plan.decisions[pass_].provider == "dwconv" and plan.kernels.get(pass_, pass_) is not None for pass_ in passes
+        decision.provider == "dwconv" and plan.kernels.get(pass_, pass_) is not None
+        for pass_, decision in plan.decisions.items()
     )
 
 
@@ -132,7 +130,8 @@ def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor])
 
 def _learnt(problem: Problem, norms: Sequence[Tensor]) -> list[Tensor]:
     """γ and β of each norm, of what the backward pass is given."""
-    names = problem.workload("backward").inputs[-len(norms) :] if norms else ()
+    assert problem.block is not None
+    names = problem.block.inputs("backward")[-len(norms) :] if norms else ()
     return [tensor for name, tensor in zip(names, norms, strict=True) if name.startswith(("gamma", "beta"))]
 
 
@@ -171,10 +170,8 @@ def _backward_fake(
 
 @lru_cache(maxsize=100)
 def results_of(block: str) -> tuple[str, ...]:
-    """The names of what the forward pass of a block gives, whatever its sizes."""
-    return Workload(
-        pass_="forward", batch=1, channels=1, input_size=(1, 1), kernel=(1, 1), layout="nhwc", block=Block.parse(block)
-    ).results
+    """The names of what the forward pass of a block gives."""
+    return Block.parse(block).results("forward")
 
 
 # -- derivatives -------------------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def _why_not_as_one(
     alone = dataclasses.replace(problem, block=None)
     decisions = [decide_on(target, alone.workload(pass_), state=state, predicts=False) for pass_ in alone.passes]
     tuned = [each.record for each in decisions if each.provider == "dwconv" and each.record]
-    return why_not_faster_as_one(block, tuned)
+    return why_not_faster_as_one(block, tuned, target)
 
 
 def why_no_kernels(problem: Problem, device: torch.device) -> str:

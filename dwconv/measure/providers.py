@@ -17,7 +17,7 @@ from dwconv.problems import pytorch
 from dwconv.problems.block import Block
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.problem import Problem
-from dwconv.problems.workload import LAYOUTS, Layout, Workload
+from dwconv.problems.workload import LAYOUTS, Layout, Pass, Workload
 
 # What PyTorch's choice of a backend is called here; the rest goes by the name of PyTorch.
 _LIBRARIES = {"Mkldnn": "onednn", "Cudnn": "cudnn", "CudaDepthwise2d": "aten"}
@@ -42,12 +42,12 @@ def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]
     """PyTorch's operator for the pass on these inputs, in whatever layout they have, as a call runs it where no kernel
     is faster; a causal convolution as its users write it, who save a copy. It returns the result, or dw and dbias. A
     gradient of an activation has its sums from the forward pass, which PyTorch's keeps; so has that of a block."""
-    if workload.block:
-        return _block_call(workload, workload.block, *inputs)
     layout: Layout = "nhwc" if _lies_channels_last(inputs[0]) else "nchw"
     beyond = _padded_beyond(workload)
     problem = dataclasses.replace(Problem.of(_padded_alike(workload, beyond)), layout=layout)
     named = dict(zip(workload.inputs, inputs, strict=True))
+    if workload.block:
+        return _block_call(problem, workload.block, workload.pass_, named)
     given: list[Any] = [named.get(name) for name in ("x", "w", "bias", "dy")]
     x, w, bias, dy = given
     if workload.pass_ == "fprop":
@@ -59,34 +59,21 @@ def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]
     return lambda: wgrad(problem, x, dy)
 
 
-def _block_call(workload: Workload, block: Block, *inputs: torch.Tensor) -> Callable[[], Any]:
+def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, torch.Tensor]) -> Callable[[], Any]:
     """One op after the other, with what autograd keeps for the backward pass."""
-    named = dict(zip(workload.inputs, inputs, strict=True))
-    learnt = ["x", "w", *(name for name in inputs_of_forward(workload) if name.startswith(("gamma", "beta")))]
     with torch.inference_mode(False):
-        given = [named[name].clone(memory_format=torch.preserve_format).requires_grad_() for name in learnt]
-    padding, _ = pytorch.split_padding(Problem.of(workload).padding)
+        copies = {name: tensor.clone(memory_format=torch.preserve_format) for name, tensor in named.items()}
+    given = [copies[name].requires_grad_() for name in block.inputs("forward")]
 
     def forward() -> torch.Tensor:
         x, w, *norms = given
         with torch.inference_mode(False), torch.enable_grad():
-            return pytorch.block_forward(
-                block,
-                lambda a: F.conv2d(a, w, None, workload.stride, padding, workload.dilation, workload.channels),
-                x,
-                *norms,
-            )
+            return pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, w, None), x, *norms)
 
-    if workload.pass_ == "forward":
+    if pass_ == "forward":
         return forward
-    z = forward()
-    with torch.inference_mode(False):
-        dz = named["dz" if block.norm2 else "dy"].clone(memory_format=torch.preserve_format)
+    z, dz = forward(), copies["dz" if block.norm2 else "dy"]
     return lambda: torch.autograd.grad(z, given, dz, retain_graph=True)
-
-
-def inputs_of_forward(workload: Workload) -> tuple[str, ...]:
-    return dataclasses.replace(workload, pass_="forward").inputs
 
 
 def _fprop_call(problem: Problem, x: Any, w: Any, bias: Any, dy: Any, *, beyond: int) -> Callable[[], Any]:
@@ -104,7 +91,7 @@ def _padded_beyond(workload: Workload) -> int:
     """Columns by which a causal convolution pads less after the end. Who writes one with PyTorch pads both sides alike,
     and cuts off what is over, which copies nothing; its gradient comes padded from there."""
     before, after = workload.padding[-1]
-    return max(0, before - after) if workload.is_row and workload.stride[-1] == 1 else 0
+    return max(0, before - after) if workload.is_row and workload.stride[-1] == 1 and not workload.block else 0
 
 
 def _padded_alike(workload: Workload, beyond: int) -> Workload:

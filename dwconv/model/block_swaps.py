@@ -57,7 +57,7 @@ def _runs(block: DiscoveredBlock) -> str:
     plan = plan_for(block.problem, block.device)
     told = f"block {block.problem.block} from {shown_name(block.starts)}"
     left = f"; left out: {block.why_not}" if block.why_not else ""
-    if blocks.is_at_once(plan, trains=True):
+    if blocks.is_at_once(plan):
         why = ", ".join(f"{pass_} {decision.reason}" for pass_, decision in plan.decisions.items())
         return f"{told} runs as one: {why}{left}"
     slow = next((pass_, each) for pass_, each in plan.decisions.items() if each.provider != "dwconv")

@@ -60,6 +60,27 @@ class Block:
         (norm1, act1), (norm2, act2) = parts
         return cls(norm1=norm1, act1=act1, norm2=norm2, act2=act2)
 
+    def inputs(self, pass_: str) -> tuple[str, ...]:
+        """The tensors that ``forward`` or ``backward`` reads: ``x``, ``w``, and γ and β of its norms; ``dz``, ``x``,
+        ``y``, ``w``, and of each norm γ, β, and the mean and the variance that the forward pass gave. Without a second
+        norm z is y."""
+        if pass_ == "forward":
+            return ("x", "w", *self._of_norms("gamma", "beta"))
+        images = ("dz", "x", "y") if self.norm2 else ("dy", "x")
+        return (*images, "w", *self._of_norms("gamma", "beta", "mean", "var"))
+
+    def results(self, pass_: str) -> tuple[str, ...]:
+        """Those that it writes: ``z``, ``y``, and of each norm mean and variance; ``dx``, ``dw``, and of each norm dγ
+        and dβ."""
+        if pass_ == "forward":
+            return (*(("z", "y") if self.norm2 else ("y",)), *self._of_norms("mean", "var"))
+        return ("dx", "dw", *self._of_norms("dgamma", "dbeta"))
+
+    def _of_norms(self, *names: str) -> tuple[str, ...]:
+        """``gamma1``, … of the first norm, ``gamma2``, … of the second, where there are such."""
+        norms = (("1", self.norm1), ("2", self.norm2))
+        return tuple(f"{name}{number}" for number, norm in norms if norm for name in names)
+
 
 _EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001 or none,bn+relu"
 _USUAL = Norm()

@@ -50,8 +50,6 @@ _TENSORS: dict[tuple[Pass, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("wgrad", True): (("x", "dy"), ("dw", "dbias")),
 }
 """Inputs and results of a pass, without a bias and with one, in calling order."""
-_NORM_TENSORS = (("gamma1", "beta1", "mean1", "var1"), ("gamma2", "beta2", "mean2", "var2"))
-"""Of the norm before the convolution, and of that after it: parameters, and the statistics of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +125,9 @@ class Workload:
         """Names of the tensors that the pass reads, in calling order: ``x``, ``w``, ``bias`` if there is one, and
         ``dy`` for the gradient of an activation; …
 
-        Of a block ``x``, ``w`` and γ and β of its norms; for its backward pass ``dz``, ``x``, ``y``, ``w``, and of each
-        norm γ, β, and the mean and the variance that the forward pass gave. Without a second norm z is y."""
+        Of a block ``Block.inputs``."""
         if self.block:
-            return self._block_inputs(self.block)
+            return self.block.inputs(self.pass_)
         of_pass = _TENSORS[self.pass_, self.bias][0]
         return (*of_pass, "dy") if self.epilogue == "silu_gradient" else of_pass
 
@@ -139,23 +136,10 @@ class Workload:
         """Names of the tensors that the pass writes, which follow the inputs: ``y``, or ``dz`` for the gradient of an
         activation; ``dx``; or ``dw``, and ``dbias`` if there is a bias.
 
-        Of a block ``z``, ``y``, and of each norm mean and variance; of its backward pass ``dx``, ``dw``, and of each
-        norm dγ and dβ."""
+        Of a block ``Block.results``."""
         if self.block:
-            return self._block_results(self.block)
+            return self.block.results(self.pass_)
         return ("dz",) if self.epilogue == "silu_gradient" else _TENSORS[self.pass_, self.bias][1]
-
-    def _block_inputs(self, block: Block) -> tuple[str, ...]:
-        if self.pass_ == "forward":
-            return ("x", "w", *(name for norm in _norms_of(block) for name in norm[:2]))
-        outputs = ("dz", "x", "y") if block.norm2 else ("dy", "x")
-        return (*outputs, "w", *(name for norm in _norms_of(block) for name in norm))
-
-    def _block_results(self, block: Block) -> tuple[str, ...]:
-        if self.pass_ == "forward":
-            outputs = ("z", "y") if block.norm2 else ("y",)
-            return (*outputs, *(name for norm in _norms_of(block) for name in norm[2:]))
-        return ("dx", "dw", *(f"d{name}" for norm in _norms_of(block) for name in norm[:2]))
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """PyTorch's shape of a tensor, whatever the layout in memory: (N, C, H, W) of x and dx, (N, C·multiplier, OH,
@@ -325,11 +309,6 @@ class Workload:
             if isinstance(error, InvalidWorkload):
                 raise
             raise InvalidWorkload(f"not a workload: {error}") from error
-
-
-def _norms_of(block: Block) -> list[tuple[str, ...]]:
-    """The names of the tensors of each norm that there is."""
-    return [names for norm, names in zip((block.norm1, block.norm2), _NORM_TENSORS, strict=True) if norm is not None]
 
 
 def layer_of(batchless_key: str) -> str:

@@ -160,7 +160,7 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
 def _runs_as_one(block: DiscoveredBlock) -> bool:
     if block.problem is None or not block.waits:
         return False
-    return blocks.is_at_once(plan_for(block.problem, block.device), trains=True)
+    return blocks.is_at_once(plan_for(block.problem, block.device))
 
 
 def _as_it_runs(

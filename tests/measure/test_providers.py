@@ -1,12 +1,15 @@
 """What candidates are compared to computes the same thing, in both layouts."""
 
+import dataclasses
+
 import pytest
 import torch
 
 from dwconv.measure.clock.timing import Lap
 from dwconv.measure.providers import better_layout, pytorch_calls
+from dwconv.problems.block import Block
 from dwconv.problems.operands import operands
-from dwconv.problems.reference import reference
+from dwconv.problems.reference import reference, right_answers
 from tests.measure.planted_kernels import workload
 
 
@@ -44,6 +47,28 @@ def test_results_lie_as_the_inputs_do():
     of = workload(channels=32)
     nchw, nhwc = pytorch_calls(of, *operands(of, data="normal", seed=0)).values()
     assert nchw().is_contiguous() and nhwc().is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("text", ["bn+relu6,bn+silu", "none,bn+relu", "relu,none"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"padding": ((0, 1), (2, 1)), "stride": (2, 1)},  # as TensorFlow pads
+        {"input_size": (1, 20), "kernel": (1, 4), "padding": ((0, 0), (3, 0))},  # causal
+    ],
+    ids=["2-D", "1-D"],
+)
+def test_blocks_are_those_of_the_workload(changes, text):
+    """Whatever the padding: what is compared with a kernel computes the same."""
+    forward = dataclasses.replace(workload(channels=5, batch=2, **changes), pass_="forward", block=Block.parse(text))
+    inputs = operands(forward, data="normal", seed=1)
+    (answer, *_) = right_answers(forward, *inputs)
+    for call in pytorch_calls(forward, *inputs).values():
+        assert torch.allclose(call().double(), answer.expected, atol=1e-4)
+    backward = forward.for_pass("backward")  # of the y that PyTorch computes, not of the one that kernels are given
+    for call in pytorch_calls(backward, *operands(backward, data="normal", seed=1)).values():
+        dx, dw, *_ = call()
+        assert dx.shape == backward.shape_of("dx") and dw.shape == backward.shape_of("dw")
 
 
 def test_better_layout_is_the_fastest():

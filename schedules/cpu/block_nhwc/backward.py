@@ -10,22 +10,20 @@ The loops go over the pixels of x, so that what the ring holds, once loaded, is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any
 
 from tvm import s_tir, tirx
 
-from dwconv.schedules.cpu.block_nhwc.channels import TABLE_ROWS, NormTensors, norm_arguments
+from dwconv.schedules.cpu.block_nhwc.channels import NormTensors
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
-from dwconv.schedules.cpu.block_nhwc.pixels import Pixels
+from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
 from dwconv.schedules.cpu.block_nhwc.sums import Held, Parts, channel_loop, totals
 from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
 from dwconv.schedules.cpu.emit.activations import with_derivative
-from dwconv.schedules.cpu.emit.channel_weights import PackedWeights
-from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors, sum_in_pairs
-from dwconv.schedules.cpu.emit.words import argument, prefetch, scratch
+from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
+from dwconv.schedules.cpu.emit.words import prefetch, scratch
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
-from dwconv.schedules.gather import Gather
 
 TOTAL, DOT = range(2)
 """Of a norm, Σ d and Σ d · (v − mean)."""
@@ -37,7 +35,7 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
     workspaces. Without a second norm dy in the place of dz and y."""
     n = tirx.Var(BATCH, "int32")
     with kernel() as builder:
-        backward = Backward.arguments(cut, n)
+        backward = Backward.arguments(cut, n, gathers="dgrad", sums=math.prod(cut.axes.taps) + 2)
         backward.set_normalised()
         if backward.norm2:
             backward.outputs.sum_of(backward.terms_of_norm2, backward.partial, rows=2)
@@ -47,84 +45,15 @@ def schedule_backward(cut: Cut) -> s_tir.Schedule:
         backward.add_weights()
         if backward.norm1:
             backward.finish(backward.norm1, parts_of_tasks(cut, n), first=backward.taps)
-            backward.inputs.map(backward.dx, backward.before_norm1)
+            backward.inputs.map(backward.tensors["dx"], backward.before_norm1)
     return s_tir.Schedule(builder.get())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backward:
-    cut: Cut
-    vectors: Vectors
-    n: Expr
-    dz: Any
-    x: Any
-    y: Any
-    dx: Any
-    dw: Any
-    norm1: NormTensors | None
-    norm2: NormTensors | None
-    weights: PackedWeights
-    partial: Any
-
-    @classmethod
-    def arguments(cls, cut: Cut, n: Expr) -> Backward:
-        """Emits the kernel's parameters."""
-        workload, block = cut.workload, cut.block
-        channels, vectors = workload.channels, Vectors(workload.channels, cut.lanes)
-        pixels = [rows * columns for rows, columns in (workload.input_size, workload.output_size)]
-        dz = argument("dz" if block.norm2 else "dy", (n, pixels[1], channels))
-        x = argument("x", (n, pixels[0], channels))
-        y = argument("y", (n, pixels[1], channels)) if block.norm2 else None
-        w = argument("w", (channels, *workload.kernel))
-        norms = {at: norm for at, norm in enumerate((block.norm1, block.norm2), start=1) if norm}
-        given = {at: norm_arguments(tuple(f"{name}{at}" for name in _GIVEN), channels) for at in norms}
-        dx = argument("dx", (n, pixels[0], channels))
-        dw = argument("dw", (channels, *workload.kernel))
-        for at in norms:
-            given[at].update(norm_arguments((f"dgamma{at}", f"dbeta{at}"), channels))
-        slots, taps = vectors.count * vectors.lanes, workload.kernel[0] * workload.kernel[1]
-        packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
-        partial = argument("workspace_1", (n * cut.most_parts, taps + 2, slots))
-        found = {
-            at: NormTensors(
-                norm=norm,
-                vectors=vectors,
-                named=given[at],
-                table=argument(f"workspace_{1 + at}", (TABLE_ROWS, slots)),
-            )
-            for at, norm in norms.items()
-        }
-        work = Gather.of(workload.convolution("dgrad"))
-        return cls(
-            cut=cut,
-            vectors=vectors,
-            n=n,
-            dz=dz,
-            x=x,
-            y=y,
-            dx=dx,
-            dw=dw,
-            norm1=found.get(1),
-            norm2=found.get(2),
-            weights=PackedWeights(work=work, vectors=vectors, w=w, packed=packed),
-            partial=partial,
-        )
-
+class Backward(BlockKernel):
     @property
     def taps(self) -> int:
         """Of a kernel: its rows of the partial sums are the first."""
         return self.cut.axes.rows.taps * self.cut.axes.columns.taps
-
-    @property
-    def inputs(self) -> Pixels:
-        return self._pixels(*self.cut.workload.input_size)
-
-    @property
-    def outputs(self) -> Pixels:
-        return self._pixels(*self.cut.workload.output_size)
-
-    def _pixels(self, rows: int, columns: int) -> Pixels:
-        return Pixels(cut=self.cut, vectors=self.vectors, n=self.n, rows=rows, columns=columns)
 
     def set_normalised(self) -> None:
         """Scales and shifts, from the statistics of the forward pass."""
@@ -136,9 +65,9 @@ class Backward:
         """(the gradient of what the second norm gives, y)"""
         assert self.norm2 is not None
         span = self.vectors.span(vector.start)
-        y = bind("y_value", self.y[image, pixel, span])
+        y = bind("y_value", self.tensors["y"][image, pixel, span])
         _, slope = with_derivative(self.cut.block.act2, self.norm2.normalised(y, vector))
-        return bind("d", self.dz[image, pixel, span] * slope), y
+        return bind("d", self.tensors["dz"][image, pixel, span] * slope), y
 
     def terms_of_norm2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> list[Expr]:
         assert self.norm2 is not None
@@ -148,14 +77,15 @@ class Backward:
     def g2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
         """The gradient of y."""
         if self.norm2 is None:
-            return self.dz[image, pixel, self.vectors.span(vector.start)]
+            return self.tensors["dy"][image, pixel, self.vectors.span(vector.start)]
         return self.norm2.before_norm(*self.d2(image, pixel, vector), vector)
 
     def before_norm1(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
         """dx, from d1, which lies there."""
         assert self.norm1 is not None
         span = self.vectors.span(vector.start)
-        return self.norm1.before_norm(self.dx[image, pixel, span], self.x[image, pixel, span], vector)
+        d1, x = (self.tensors[name][image, pixel, span] for name in ("dx", "x"))
+        return self.norm1.before_norm(d1, x, vector)
 
     def finish(self, norm: NormTensors, parts: Parts, *, first: int) -> None:
         """dγ, dβ and what the gradient before the norm takes, from the sums of parts in rows from ``first`` on."""
@@ -174,9 +104,8 @@ class Backward:
 
             def produce(pixel: Expr, vector: NumberedVector, image: Expr = task.image) -> Expr:
                 if cut.prefetches:
-                    for tensor in (self.dz, self.y):
-                        if tensor is not None:
-                            prefetch(tensor, image, pixel + cut.axes.columns.inputs, vector.start)
+                    for name in ("dz", "y") if self.norm2 else ("dy",):
+                        prefetch(self.tensors[name], image, pixel + cut.axes.columns.inputs, vector.start)
                 return self.g2(image, pixel, vector)
 
             for row in task.rows_in_bands(held):
@@ -188,10 +117,10 @@ class Backward:
         axes, vectors, vector = self.cut.axes, self.vectors, task.vector(v)
         columns, span = axes.columns, vectors.span(vector.start)
         pixel = bind("pixel", row * columns.outputs + left)
-        values = [bind("x_value", self.x[task.image, pixel + out, span]) for out in range(width)]
+        values = [bind("x_value", self.tensors["x"][task.image, pixel + out, span]) for out in range(width)]
         if self.cut.prefetches:
             for out in range(width):
-                prefetch(self.x, task.image, pixel + out + columns.outputs, vector.start)
+                prefetch(self.tensors["x"], task.image, pixel + out + columns.outputs, vector.start)
         activated = []
         for value in values:
             a, slope = with_derivative(
@@ -210,7 +139,7 @@ class Backward:
                 held.add(v, kh * columns.taps + kw, weights[(kw,)])
         d = [bind("d", gradient[(out,)] * activated[out][1]) for out in range(width)]
         for out in range(width):
-            store(self.dx, d[out], task.image, pixel + out, span)
+            store(self.tensors["dx"], d[out], task.image, pixel + out, span)
         if self.norm1:
             held.add(v, self.taps + TOTAL, sum_in_pairs(d))
             centred = [d[out] * self.norm1.centred(values[out], vector) for out in range(width)]
@@ -228,7 +157,4 @@ class Backward:
                     lanes = scratch("lanes", vectors.lanes)
                     store(lanes, total, vectors.span(0))
                     for lane in serial("lane", vector.number * vectors.lanes - vector.start, vectors.lanes):
-                        store(self.dw, lanes[lane], vector.start + lane, kh, kw)
-
-
-_GIVEN = ("gamma", "beta", "mean", "var")
+                        store(self.tensors["dw"], lanes[lane], vector.start + lane, kh, kw)

@@ -13,7 +13,6 @@ from tvm import tirx
 
 from dwconv.problems.block import Norm
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors
-from dwconv.schedules.cpu.emit.words import argument
 from dwconv.schedules.emit import Expr, bind, store
 
 SCALE, SHIFT, SLOPE, OFFSET = range(4)
@@ -71,8 +70,3 @@ class NormTensors:
 
     def centred(self, value: Expr, vector: NumberedVector) -> Expr:
         return value - self.load("mean", vector)
-
-
-def norm_arguments(names: tuple[str, ...], channels: int) -> dict[str, Any]:
-    """Emits parameters of a norm: ``gamma1`` is found as ``gamma``."""
-    return {name.rstrip("12"): argument(name, (channels,)) for name in names}

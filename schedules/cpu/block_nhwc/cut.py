@@ -45,9 +45,7 @@ class Cut:
     @property
     def axes(self) -> Axes:
         """From y to x or, in the backward pass, from dx to dy."""
-        if self.workload.pass_ == "forward":
-            return Axes.of_convolution(self.workload)
-        return Axes.of_input_gradient(self.workload)
+        return axes_of(self.workload)
 
     @property
     def lanes(self) -> int:
@@ -73,11 +71,6 @@ class Cut:
     def pixels(self, rows: int) -> RowBlocks:
         """For what goes from pixel to pixel of images of so many rows."""
         return RowBlocks(rows, -(-rows // self.results.blocks))
-
-    @property
-    def most_parts(self) -> int:
-        """Parts of an image that sums are taken of, at most."""
-        return self.results.blocks
 
     @property
     def prefetches(self) -> bool:
@@ -111,8 +104,7 @@ class Cut:
     @property
     def sums(self) -> int:
         """Vectors that a tile sums, or holds beside its sums, at the same time."""
-        width = int(self.config.tile_w)
-        return width if self.workload.pass_ == "forward" else 2 * width + self.axes.columns.taps
+        return tile_sums(self.axes, int(self.config.tile_w), is_forward=self.workload.pass_ == "forward")
 
     @property
     def code_size(self) -> int:
@@ -129,6 +121,16 @@ class RingCut:
     rows: int
     left: int
     columns: int
+
+
+def axes_of(workload: Workload) -> Axes:
+    """From y to x or, in the backward pass, from dx to dy."""
+    return Axes.of_convolution(workload) if workload.pass_ == "forward" else Axes.of_input_gradient(workload)
+
+
+def tile_sums(axes: Axes, width: int, *, is_forward: bool) -> int:
+    """Vectors that a tile of ``width`` columns sums, or holds beside its sums, at the same time."""
+    return width if is_forward else 2 * width + axes.columns.taps
 
 
 def band_rows(columns: int) -> int:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cpu.block_nhwc.cut import Cut
-from dwconv.schedules.cpu.shared.blocks import block_heights, preferred_block, tile_sizes
-from dwconv.schedules.cpu.shared.registers import channel_lanes, sum_registers, vector_count
+from dwconv.schedules.cpu.block_nhwc.cut import Cut, axes_of, tile_sums
+from dwconv.schedules.cpu.shared.blocks import block_heights, channel_blocks, preferred_block, tile_sizes
+from dwconv.schedules.cpu.shared.registers import sum_registers
 from dwconv.schedules.cpu.shared.rules import code_within_limit, sums_in_registers
 from dwconv.schedules.cpu.shared.threads import thread_knobs
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
-from dwconv.schedules.taps import Axes
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 
 TILE_WIDTHS = (1, 2, 3, 4, 6, 7, 8)
 MOST_RING_BYTES = 1 << 22
-PREFERRED_RING_BYTES = 1 << 18
-"""It stays in the second-level cache of most cores."""
 
 
 def why_unfit(workload: Workload, target: CpuTarget) -> str | None:
@@ -25,21 +22,20 @@ def why_unfit(workload: Workload, target: CpuTarget) -> str | None:
 
 
 def block_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
-    axes = Axes.of_convolution(workload) if workload.pass_ == "forward" else Axes.of_input_gradient(workload)
+    axes, is_forward = axes_of(workload), workload.pass_ == "forward"
     rows, columns = axes.rows, axes.columns
 
     def cut(config: Config) -> Cut:
         return Cut(workload, config, target)
 
-    block_c = channel_blocks(workload.channels, target)
     block_h = preferred_block(rows.outputs, batch=workload.batch, threads=target.threads)
     if workload.batch >= 2 * target.threads:
         block_h = rows.outputs
-    width = max(1, sum_registers(target) // (1 if workload.pass_ == "forward" else 3) // 2 * 2)
+    width = max(1, sum_registers(target) // (1 if is_forward else 3) // 2 * 2)
     return ConfigSpace(
         name,
         Knob("block_h", block_heights(rows.outputs, multiple=rows.down)),
-        Knob("block_c", block_c),
+        Knob("block_c", channel_blocks(workload.channels, target, most_parts=None)),
         Knob("tile_w", tile_sizes(TILE_WIDTHS, columns)),
         Knob("order", ["wc", "cw"]),
         Knob("prefetch", ["none", "next_row"]),
@@ -48,7 +44,7 @@ def block_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace
             sums_in_registers(
                 lambda config: cut(config).sums,
                 registers=sum_registers(target) + 2,
-                smallest_tile=cut_of_least(workload, target),
+                smallest_tile=tile_sums(axes, columns.down, is_forward=is_forward),
             ),
             Rule("the ring of rows is too large", lambda config: cut(config).ring_bytes > MOST_RING_BYTES),
             code_within_limit(lambda config: cut(config).code_size),
@@ -62,17 +58,3 @@ def block_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace
             "prefetch": "next_row",
         },
     )
-
-
-def cut_of_least(workload: Workload, target: CpuTarget) -> int:
-    """What the narrowest tile holds."""
-    columns = (Axes.of_convolution if workload.pass_ == "forward" else Axes.of_input_gradient)(workload).columns
-    return columns.down if workload.pass_ == "forward" else 2 * columns.down + columns.taps
-
-
-def channel_blocks(channels: int, target: CpuTarget) -> list[int]:
-    """Channels of a task: all, or an equal part of the vectors; the last may overlap the one before."""
-    lanes = channel_lanes(channels, target)
-    vectors = vector_count(channels, lanes)
-    parts = [part for part in divisors(vectors) if part > 1 and vectors // part >= 1]
-    return sorted({vectors // part * lanes for part in parts if vectors // part * lanes <= channels} | {channels})

@@ -16,9 +16,11 @@ from tvm import tirx
 
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, Vectors
 from dwconv.schedules.cpu.emit.words import parallel, scratch
-from dwconv.schedules.cpu.shared.threads import PARALLEL_SUMS
 from dwconv.schedules.emit import Expr, bind, least, serial, store
 
+ONE = tirx.FloatImm("float32", 1.0)
+PARALLEL_CHANNELS = 2048
+"""Beyond this number of sums in a part, all threads add up parts; how many parts there are the batch decides."""
 FIRST, SECOND, PIVOT = range(3)
 """Of moments, Σ(v − pivot), Σ(v − pivot)² and the pivot."""
 
@@ -86,7 +88,7 @@ class Parts:
 def channel_loop(vectors: Vectors, partial: Any) -> Any:
     """A loop over vectors of channels, whose sums are added up."""
     _, rows, slots = partial.ty.shape
-    loop = parallel if int(rows) * int(slots) > PARALLEL_SUMS // 8 else serial
+    loop = parallel if int(rows) * int(slots) > PARALLEL_CHANNELS else serial
     for number in loop("vector", vectors.count):
         yield NumberedVector(number, bind("c", vectors.start(number)))
 
@@ -103,7 +105,7 @@ def totals(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector,
 def combined_moments(vectors: Vectors, partial: Any, parts: Parts, vector: NumberedVector) -> tuple[Expr, Expr]:
     """(mean, variance) of all pixels, from the moments of parts."""
     slot, every = vectors.slot(vector.number), vectors.everywhere
-    inverse = bind("inverse", tirx.FloatImm("float32", 1.0) / parts.all_pixels)
+    inverse = bind("inverse", ONE / parts.all_pixels)
     sums = Accumulators(vectors, 2)
     for part in serial("part", parts.count):
         share = bind("share", parts.pixels_of(part) * inverse)
@@ -112,14 +114,12 @@ def combined_moments(vectors: Vectors, partial: Any, parts: Parts, vector: Numbe
     for part in serial("part", parts.count):
         pixels = bind("pixels", parts.pixels_of(part))
         first = bind("first", partial[part, FIRST, slot])
-        own = partial[part, SECOND, slot] - first * first * every(
-            bind("inverse", tirx.FloatImm("float32", 1.0) / pixels)
-        )
+        own = partial[part, SECOND, slot] - first * first * every(bind("inverse", ONE / pixels))
         off = bind("off", _mean(vectors, partial, parts, part, slot) - mean)
         sums.add((1,), tirx.max(own, vectors.zero()) + off * off * every(pixels))
     return mean, bind("variance", sums[(1,)] * every(inverse))
 
 
 def _mean(vectors: Vectors, partial: Any, parts: Parts, part: Expr, slot: Expr) -> Expr:
-    inverse = bind("inverse", tirx.FloatImm("float32", 1.0) / parts.pixels_of(part))
+    inverse = bind("inverse", ONE / parts.pixels_of(part))
     return bind("part_mean", partial[part, PIVOT, slot] + partial[part, FIRST, slot] * vectors.everywhere(inverse))

@@ -9,6 +9,7 @@ from dwconv.schedules.cpu.gather_nhwc.stores import store_knob
 from dwconv.schedules.cpu.shared.blocks import (
     LONG_WIDTH,
     block_heights,
+    channel_blocks,
     preferred_block,
     preferred_width,
     tile_sizes,
@@ -21,12 +22,11 @@ from dwconv.schedules.cpu.shared.registers import (
     sum_registers,
     sums_beside,
     sums_in_flight,
-    vector_count,
 )
 from dwconv.schedules.cpu.shared.rules import TILE_WITHIN_BLOCK, code_within_limit, sums_in_registers
 from dwconv.schedules.cpu.shared.threads import thread_knobs
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 
 ORDERS = ["hwc", "hcw", "chw", "cwh", "wch"]
 """Loops over tiles from the outermost in: rows, columns, vectors of channels."""
@@ -59,13 +59,6 @@ def gather_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpac
             **(preferred_row(work, target, batch=planes) if work.axes.is_row else {}),
         },
     )
-
-
-def channel_blocks(channels: int, target: CpuTarget) -> list[int]:
-    """Channels of a task: all, or an equal part of the vectors; the last may overlap the one before."""
-    lanes = channel_lanes(channels, target)
-    vectors = vector_count(channels, lanes)
-    return sorted({vectors // part * lanes for part in divisors(vectors, most=8) if part > 1} | {channels})
 
 
 def unrolling(work: Gather) -> list[str]:

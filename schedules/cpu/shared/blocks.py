@@ -1,12 +1,14 @@
-"""How rows, or the columns of a single one, are cut into blocks, one for a task, and these into register tiles. No TVM
-here."""
+"""How rows, the columns of a single one, and channels are cut into blocks, one for a task, and rows into register
+tiles. No TVM here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dwconv.schedules.space import Config, Knob
+from dwconv.problems.target import CpuTarget
+from dwconv.schedules.cpu.shared.registers import channel_lanes, vector_count
+from dwconv.schedules.space import Config, Knob, divisors
 from dwconv.schedules.taps import Axes, Axis
 
 LEAST_WIDTH = 64
@@ -37,6 +39,13 @@ def block_heights(rows: int, *, multiple: int = 1) -> list[int]:
     """Rows of a block to choose from: all, a half, a quarter, an eighth, and a few small numbers."""
     sizes = {rows, -(-rows // 2), -(-rows // 4), -(-rows // 8), 4, 8, 14, 28}
     return sorted({-(-size // multiple) * multiple for size in sizes if size <= rows})
+
+
+def channel_blocks(channels: int, target: CpuTarget, *, most_parts: int | None = 8) -> list[int]:
+    """Channels of a task in NHWC: all, or an equal part of the vectors; the last may overlap the one before."""
+    lanes = channel_lanes(channels, target)
+    vectors = vector_count(channels, lanes)
+    return sorted({vectors // part * lanes for part in divisors(vectors, most=most_parts) if part > 1} | {channels})
 
 
 def width_knob(axes: Axes, *, least: int = LEAST_WIDTH) -> Knob:
