@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dwconv.problems.block import Block
 from dwconv.problems.layer_files import Layer as NetworkLayer
 from dwconv.problems.layer_files import shipped_networks
 from dwconv.problems.workload import (
+    BLOCK_PASSES,
     DTYPES,
     LAYOUTS,
     PASSES,
@@ -168,10 +170,29 @@ def odd_workloads() -> list[Workload]:
             "padding": ((2, 0), (2, 2), (1, 3)),
         },
     )  # fmt: skip
-    return [
+    alone = [
         Workload(pass_=pass_, batch=3, channels=20, dtype=dtype, layout=layout, **problem)  # type: ignore[arg-type]
         for problem in problems
         for pass_ in PASSES
         for dtype in DTYPES
         for layout in LAYOUTS
+    ]
+    return [*alone, *odd_blocks(problems[:3])]
+
+
+def odd_blocks(problems: Sequence[dict[str, object]]) -> list[Workload]:
+    """``problems`` with norms and activations around them."""
+    blocks = ("bn+relu6,bn+hardswish", "none,bn+silu", "bn+gelu,none")
+    return [
+        Workload(
+            pass_=pass_,
+            batch=3,
+            channels=20,
+            layout="nhwc",
+            block=Block.parse(block),
+            **problem,  # type: ignore[arg-type]
+        )
+        for problem in problems
+        for block in blocks
+        for pass_ in BLOCK_PASSES
     ]

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from bench.cases import odd_blocks
 from bench.gpu.budget import Interrupted, interrupted_after
 from bench.gpu.device import host_us, warm_up
 from bench.gpu.run import Ended, Run, say
@@ -158,13 +159,14 @@ def small_odd_workloads() -> list[Workload]:
         {"input_size": (13, 10), "kernel": (3, 5), "stride": (2, 2), "padding": ((1, 2), (2, 1))},
         {"input_size": (9, 11), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
     )
-    return [
+    alone = [
         Workload(pass_=pass_, batch=3, channels=20, dtype=dtype, layout=layout, **problem)
         for problem in problems
         for dtype in _TYPES
         for layout in LAYOUTS
         for pass_ in PASSES
     ]
+    return [*alone, *odd_blocks(problems)]
 
 
 # -- what there is ---------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ _CACHES = ("warm", "training")
 _INPUT_DTYPES = ("float32", "int64")
 _GIVEN_BY_A_NETWORK = ("kernel", "stride", "padding", "dilation", "multiplier")
 _GIVEN_BY_A_MODEL = (*_GIVEN_BY_A_NETWORK, "layout", "bias")
-_GIVEN_WITH_A_MODEL = ("input", "input_dtype", "channels_last", "train", "infer")
+_GIVEN_WITH_A_MODEL = ("input", "input_dtype", "channels_last", "blocks", "train", "infer")
 
 
 def parser_of_tune() -> ArgumentParser:
@@ -89,6 +89,7 @@ def _add_model(parser: ArgumentParser) -> None:
     model.add_argument("--input", metavar="N,C,H,W", help="shape of the model's input: any number of sizes")
     model.add_argument("--input-dtype", choices=_INPUT_DTYPES, help="default float32; int64 for tokens")
     model.add_argument("--channels-last", action="store_true", help="model and input lie channels_last")
+    model.add_argument("--blocks", action="store_true", help="its blocks, too, as convert(…, blocks=True) runs them")
     purpose = model.add_mutually_exclusive_group()
     purpose.add_argument("--train", action="store_true", help="tune the passes of a training step, the default")
     purpose.add_argument("--infer", action="store_true", help="tune the forward pass alone")
@@ -219,6 +220,7 @@ class ModelRequest:
     dtype: DType
     """Other than float32: by autocast."""
     channels_last: bool
+    blocks: bool
     trains: bool
     passes: tuple[Pass, ...]
 
@@ -243,12 +245,15 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
         raise InvalidWorkload(
             f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W) or 5 (N,C,D,H,W)"
         )
+    if args.blocks and args.infer:
+        parser.error("--blocks are of training; leave out --infer")
     return ModelRequest(
         spec=args.model,
         input_shape=shape,
         input_dtype=args.input_dtype or "float32",
         dtype=args.dtype,
         channels_last=args.channels_last,
+        blocks=args.blocks,
         trains=not args.infer,
         passes=_passes(args),
     )

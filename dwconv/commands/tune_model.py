@@ -57,13 +57,17 @@ def counts_of(request: ModelRequest, target: Target) -> Mapping[Workload, int]:
     example = _made_up(request).to(device).to(memory_format=lies)
     with _mixed_precision(request, device):
         try:
-            discovery = discover(model, example, trains=request.trains)
+            discovery = discover(model, example, trains=request.trains).with_blocks(all_of_them=request.blocks)
         except DwconvError:
             raise
         except Exception as error:
             raise InvalidWorkload(
                 f"model={request.spec} does not run on an input of {by(request.input_shape)}: {described_error(error)}"
             ) from error
+        if request.blocks and not discovery.counted_blocks:
+            reasons = dict.fromkeys(block.why_not for block in discovery.blocks)
+            why = "; ".join(reasons) or "no norm is next to a layer"
+            raise InvalidWorkload(f"no block of {request.spec} can run as one: {why}")
         counts = _counts(discovery, name=request.spec)
         if target.present:
             _say_what_can_be_won(ExampleStep.of(model, example, trains=request.trains))

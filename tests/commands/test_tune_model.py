@@ -15,10 +15,13 @@ from torch import nn
 import dwconv
 from dwconv import tune
 from dwconv.commands import tune_model
+from dwconv.commands.tune_arguments import model_request, parser_of_tune
+from dwconv.commands.tune_model import counts_of
 from dwconv.dispatch import decide
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.measure.step_share import step_ratio_at_most
 from dwconv.problems.layer_files import read_layers, shipped_layers
+from dwconv.problems.target import cpu_target
 from dwconv.tuner.search import loop
 from tests import fake_tuning as fake
 from tests.models import ConformerConvolution, TinyNet
@@ -96,6 +99,22 @@ def test_inference_layouts_types_and_passes_as_asked(capsys, fakes):
     assert len(workloads) == 3 and all(re.match("fprop-.*-nhwc", workload) for workload in workloads)
     workloads, _ = tuned_by(capsys, *MODEL, "--passes", "dgrad", "--dtype", "bfloat16")
     assert len(workloads) == 3 and all(re.match("dgrad-.*-bfloat16", workload) for workload in workloads)
+
+
+def requested(*options):
+    """What ``--model`` with these options is to tune on this machine."""
+    parser = parser_of_tune()
+    args = parser.parse_args(["--channels-last", "--model", *options])
+    return {workload.key for workload in counts_of(model_request(parser, args), cpu_target())}
+
+
+def test_blocks_are_tuned_where_they_are_asked_for(monkeypatch):
+    monkeypatch.setattr(tune_model, "step_ratio_at_most", lambda step, *, device: 1.25)
+    model = ("tests.model.test_block_swaps:Inverted", "--input", "2,4,9,7")
+    block = "n2-c8-9x7-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc-bn+relu6,bn+hardswish"
+    assert requested(*model, "--blocks") - requested(*model) == {f"backward-{block}", f"forward-{block}"}
+    with pytest.raises(InvalidWorkload, match="no block of .*:Repeats can run as one: no norm is next to a layer"):
+        requested("tests.commands.test_tune_model:Repeats", "--input", "2,8,9,9", "--blocks")
 
 
 def test_models_of_tokens_get_integers(capsys, fakes):
