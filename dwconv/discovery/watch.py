@@ -30,6 +30,7 @@ from dwconv.call.arguments import Arguments, Call
 from dwconv.call.awaited import cuts, is_causal, swaps
 from dwconv.call.causal import causal_conv1d
 from dwconv.discovery.chains import Chains, Link
+from dwconv.discovery.same_padding import SamePadding, pads_the_same, same_padding
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import Pass
@@ -61,6 +62,12 @@ class Watch:
         self.calls: list[WatchedCall] = []
         self._names = {module: name for name, module in model.named_modules()}
         self._layers = {name for name, module in model.named_modules() if isinstance(module, _LAYERS)}
+        self._pad_the_same = {
+            name: module
+            for name, module in model.named_modules()
+            if not isinstance(module, SamePadding) and pads_the_same(module)
+        }
+        """The layers that convert takes together with the padding that they do themselves."""
         self._of_weights: dict[int, str] = {
             id(module.weight): name
             for name, module in model.named_modules()
@@ -106,6 +113,9 @@ class Watch:
 
     def function(self, run: Callable[[], Tensor], given: Arguments, *, is_ours: bool) -> Tensor:
         """A call of ``conv1d``, ``conv2d`` or ``conv3d``, PyTorch's or dwconv's; its result."""
+        layer, inputs = self._pad_the_same.get(self._inside[-1]), self._given[-1]
+        if layer and isinstance(inputs, tuple) and inputs:
+            given = _with_its_padding(layer, given, inputs[0])
         call = Call.of(given) if is_ours else None  # first: it raises what the function itself would
         with self._ops_within() as ops:
             result = run()
@@ -128,6 +138,8 @@ class Watch:
     def other_function(self, run: Callable[[], Any], func: Any, args: Any, kwargs: Any) -> Any:
         """A call of another function, perhaps with the result of a convolution; its result."""
         result = run()
+        if self._inside[-1] in self._pad_the_same:
+            return result
         self.chains.function(func, args, kwargs, result, caller=self._inside[-1], inputs=self._given[-1])
         if args and isinstance(args[0], Tensor) and (known := self._sums.get(args[0])):
             watched, beyond = known
@@ -216,6 +228,12 @@ class _Functions(TorchFunctionMode):
         if func in _OURS:
             return self._watch.function(given.on_pytorch, given, is_ours=True)
         return self._watch.function(lambda: func(*args, **kwargs), given, is_ours=False)
+
+
+def _with_its_padding(layer: nn.Module, given: Arguments, x: Tensor) -> Arguments:
+    """The call of a convolution in a layer that pads by itself, as if it were called with what the layer is given."""
+    assert isinstance(layer, nn.Conv2d)
+    return given._replace(input=x, padding=same_padding(layer, (x.shape[-2], x.shape[-1])))
 
 
 def _problem_of(given: Arguments) -> Problem | None:

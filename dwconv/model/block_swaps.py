@@ -11,7 +11,7 @@ from dwconv.call.call_plan import plan_for
 from dwconv.discovery import DiscoveredBlock, Discovery
 from dwconv.discovery.step import unwrapped
 from dwconv.model.conversion import ConvertedLayer, shown_name
-from dwconv.model.same_padding import SamePadding
+from dwconv.discovery.same_padding import SamePadding
 from dwconv.model.swaps import Swaps
 
 

@@ -16,7 +16,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call.active import active
 from dwconv.call.awaited_block import Place, started
-from dwconv.model.same_padding import SamePadding
+from dwconv.discovery.same_padding import SamePadding
 
 Class = type[nn.Module]
 

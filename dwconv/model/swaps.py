@@ -16,7 +16,7 @@ from dwconv.model.converted_classes import (
     reparametrized,
     same_padding_class,
 )
-from dwconv.model.same_padding import pads_the_same
+from dwconv.discovery.same_padding import pads_the_same
 from dwconv.nn import LAYERS, DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
 from dwconv.problems.workload import by
 

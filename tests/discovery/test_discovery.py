@@ -22,6 +22,7 @@ from dwconv.discovery import DiscoveredLayer, discover
 from dwconv.errors import InvalidWorkload
 from dwconv.nn import DepthwiseConv2d
 from dwconv.problems.workload import PASSES, Workload
+from tests.model.test_subclasses import Conv2dSame
 from tests.models import ConformerConvolution, TinyNet
 
 IMAGE = torch.randn(2, 3, 12, 12)
@@ -157,8 +158,13 @@ class EvenSame(nn.Module):
 
 @pytest.mark.parametrize(
     ("make", "shape"),
-    [(TinyNet, (2, 3, 12, 12)), (ConformerConvolution, (2, 10, 16)), (EvenSame, (2, 3, 9, 9))],
-    ids=["TinyNet", "Conformer", "even padding=same"],
+    [
+        (TinyNet, (2, 3, 12, 12)),
+        (ConformerConvolution, (2, 10, 16)),
+        (EvenSame, (2, 3, 9, 9)),
+        (lambda: nn.Sequential(nn.Conv2d(3, 8, 1), Conv2dSame(8, 8, 3, stride=2, groups=8)), (2, 3, 10, 9)),
+    ],
+    ids=["TinyNet", "Conformer", "even padding=same", "padding as TensorFlow has it"],
 )
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @pytest.mark.filterwarnings("error::dwconv.DwconvWarning")
