@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dwconv.schedules.cpu.emit.words import settled
 from dwconv.schedules.cpu.shared.blocks import RowCut
 from dwconv.schedules.cpu.shared.weight_gradient import RegisterTaps
 from dwconv.schedules.emit import Expr, bind, ceil_div, least, most, serial, when
@@ -40,10 +41,10 @@ def meeting_outputs(axis: Axis, taps: RegisterTaps, among: OutputRange) -> Meeti
     """Those ``among`` outputs that meet kernel columns ``taps``, neighbours the first of which is a turn of a loop."""
     first, last = (live_outputs(axis, tap, among) for tap in (taps.kw, taps.kw + taps.width - 1))
     # A tap that none of them meets has its place beyond all of them.
-    start = bind("any_first", least(least(first.first, last.first), among.stop))
-    stop = bind("any_stop", most(start, least(most(first.stop, last.stop), among.stop)))
-    inner = bind("inner_first", least(most(first.first, last.first), stop))
-    inner_stop = bind("inner_stop", most(inner, least(least(first.stop, last.stop), stop)))
+    start = settled("any_first", least(least(first.first, last.first), among.stop))
+    stop = settled("any_stop", most(start, least(most(first.stop, last.stop), among.stop)))
+    inner = settled("inner_first", least(most(first.first, last.first), stop))
+    inner_stop = settled("inner_stop", most(inner, least(least(first.stop, last.stop), stop)))
     return Meeting(any=OutputRange(start, stop), inner=OutputRange(inner, inner_stop))
 
 

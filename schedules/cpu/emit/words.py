@@ -14,7 +14,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.workload import ITEMSIZE, DType
-from dwconv.schedules.emit import Expr
+from dwconv.schedules.emit import Expr, bind
 
 
 def argument(name: str, shape: Sequence[Expr], dtype: DType = "float32") -> Any:
@@ -31,6 +31,14 @@ def parallel(name: str, extent: Expr) -> Iterator[Expr]:
 def scratch(name: str, *shape: int, dtype: DType = "float32") -> Any:
     """Numbers that belong to one turn of a loop."""
     return IRBuilder.name(name, T.alloc_buffer(shape, dtype, scope="global"))
+
+
+def settled(name: str, value: Expr) -> Expr:
+    """Gives a value a name, as ``bind``, and hides how it came about: at every condition that has it, TVM would take
+    its minima and maxima apart, which takes longer than all else."""
+    held = scratch(name, 1, dtype="int32")
+    T.buffer_store(held, value, [0])
+    return bind(name, held[0])
 
 
 def prefetch(tensor: Any, *at: Expr) -> None:
