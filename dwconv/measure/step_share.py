@@ -82,8 +82,19 @@ def is_convolution(event: Any) -> bool:
 
 
 def convolution_kind(event: Any) -> str | None:
-    """The kind of a convolution. PyTorch's are told apart by the shape of the weight: (C·multiplier, 1, KH, KW) with
-    more than one input channel is depthwise."""
+    """The kind of a convolution; None for one that is a part of another: where PyTorch has no kernel for groups, it
+    runs them one by one."""
+    kind, around = _kind_of(event), event.cpu_parent
+    while kind and around is not None:
+        if is_convolution(around) and _kind_of(around):
+            return None
+        around = around.cpu_parent
+    return kind
+
+
+def _kind_of(event: Any) -> str | None:
+    """PyTorch's convolutions are told apart by the shape of the weight: (C·multiplier, 1, KH, KW) with more than one
+    input channel is depthwise."""
     if event.name in _OURS:
         return _OURS[event.name]
     is_backward = "backward" in event.name

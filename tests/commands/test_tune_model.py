@@ -311,6 +311,9 @@ def test_the_share_is_that_of_the_depthwise_layers():
     alone = step_ratio_at_most(lambda: model(x), device=torch.device("cpu"))
     dense = step_ratio_at_most(lambda: x.sin(), device=torch.device("cpu"))
     assert dense == 1.0 < alone
+    many = torch.randn(2, 128, 24, 24, dtype=torch.float64)  # of which PyTorch runs the groups one by one
+    one_by_one = nn.Conv2d(128, 128, 5, groups=128).double()
+    assert step_ratio_at_most(lambda: one_by_one(many).sum().backward(), device=torch.device("cpu")) > 2
 
 
 def test_the_profiler_is_quiet():
