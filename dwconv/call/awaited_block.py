@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -57,26 +57,21 @@ class Place:
     """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
     dilation: Ints
 
-    @property
+    @cached_property
     def parts(self) -> tuple[str, ...]:
         """What is to come, in order: ``norm1``, ``act1``, ``conv``, ``norm2``, ``act2``, those that there are."""
-        return _parts(self.block)
+        there = {
+            "norm1": self.block.norm1 is not None,
+            "act1": self.block.act1 != "identity",
+            "conv": True,
+            "norm2": self.block.norm2 is not None,
+            "act2": self.block.act2 != "identity",
+        }
+        return tuple(name for name, is_there in there.items() if is_there)
 
     def problem(self, shape: Sequence[int]) -> Problem:
         """For x of (N, C, H, W)."""
         return _problem(self, tuple(shape))
-
-
-@lru_cache(maxsize=100)
-def _parts(block: Block) -> tuple[str, ...]:
-    there = {
-        "norm1": block.norm1 is not None,
-        "act1": block.act1 != "identity",
-        "conv": True,
-        "norm2": block.norm2 is not None,
-        "act2": block.act2 != "identity",
-    }
-    return tuple(name for name, is_there in there.items() if is_there)
 
 
 @lru_cache(maxsize=1000)
@@ -221,7 +216,8 @@ class _Holder:
 
 
 def _waiting(part: _Part) -> Tensor:
-    waiting: Tensor = _Await.apply(_Holder(part), *part.tensors)  # type: ignore[no-untyped-call]
+    apply = _Await.apply if torch._C._are_functorch_transforms_active() else _apply
+    waiting: Tensor = apply(_Holder(part), *part.tensors)  # type: ignore[no-untyped-call]
     return waiting
 
 
@@ -247,6 +243,10 @@ class _Await(Function):
             asked = [each for each, is_wanted in zip(given, wanted, strict=True) if is_wanted]
             found = iter(torch.autograd.grad(value, asked, gradient, create_graph=again))
         return None, *(next(found) if is_wanted else None for is_wanted in wanted)
+
+
+_apply = super(Function, _Await).apply
+"""Function.apply without its check for transforms of torch.func: half of its time."""
 
 
 class AwaitedBlock(Waiting):

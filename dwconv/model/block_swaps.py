@@ -9,9 +9,9 @@ from dwconv.call import blocks
 from dwconv.call.awaited_block import Place
 from dwconv.call.call_plan import plan_for
 from dwconv.discovery import DiscoveredBlock, Discovery
+from dwconv.discovery.same_padding import SamePadding
 from dwconv.discovery.step import unwrapped
 from dwconv.model.conversion import ConvertedLayer, shown_name
-from dwconv.discovery.same_padding import SamePadding
 from dwconv.model.swaps import Swaps
 
 

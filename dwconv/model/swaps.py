@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from dwconv.call.awaited_block import Place
+from dwconv.discovery.same_padding import pads_the_same
 from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.model.converted_classes import (
     block_class,
@@ -16,7 +17,6 @@ from dwconv.model.converted_classes import (
     reparametrized,
     same_padding_class,
 )
-from dwconv.discovery.same_padding import pads_the_same
 from dwconv.nn import LAYERS, DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d
 from dwconv.problems.workload import by
 

@@ -36,7 +36,7 @@ def scratch(name: str, *shape: int, dtype: DType = "float32") -> Any:
 def settled(name: str, value: Expr) -> Expr:
     """Gives a value a name, as ``bind``, and hides how it came about: at every condition that has it, TVM would take
     its minima and maxima apart, which takes longer than all else."""
-    held = scratch(name, 1, dtype="int32")
+    held = IRBuilder.name(name, T.alloc_buffer((1,), "int32", scope="global"))
     T.buffer_store(held, value, [0])
     return bind(name, held[0])
 
