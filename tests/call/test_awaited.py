@@ -72,6 +72,7 @@ OTHERS = {
     "a custom function of the transpose": lambda z: Swish.apply(z[..., :LENGTH].transpose(1, 2)),
     "in place": in_place,
     "an operator": lambda z: torch.ops.aten.silu(z[..., :LENGTH]),
+    "an operator with a keyword": lambda z: torch.ops.aten.add.Tensor(z, z, alpha=2),
     "other axes": lambda z: F.silu(z[..., :LENGTH].transpose(0, 1)),
     "a batch": lambda z: F.silu(torch.cat([z, z])[..., :LENGTH]),
     "without gradients first": lambda z: (z.detach().sum(), F.silu(z[..., :LENGTH]))[1],

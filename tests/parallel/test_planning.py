@@ -77,6 +77,12 @@ def test_interleaved_plans_have_several_stages_a_rank():
     assert not proposal.left_out
 
 
+def test_as_many_stages_as_are_asked_for_are_shared_out_over_the_ranks():
+    shape = Shape(microbatches=8, schedule="interleaved", stages_per_rank=2, stages=8)
+    proposal = propose([layer(parameter_bytes=10**7)] * 8, Cluster(world=4, link=SLOW), shape)
+    assert [each.name for each in proposal.candidates if not each.is_data_parallel] == ["8 stages (2 a rank)"]
+
+
 def test_pipelines_have_no_more_stages_than_layers():
     proposal = propose([layer()] * 2, Cluster(world=4, link=SLOW), SHAPE)
     assert max(len(each.plan.stages) for each in proposal.candidates) == 2

@@ -11,6 +11,7 @@ from torch import nn
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.parallel import Communication, communication, data_parallel
 from dwconv.parallel.data import replicas
+from dwconv.parallel.data.example_steps import TrainingExample
 from dwconv.parallel.data.ways import CommunicationReport
 from tests.parallel.jobs import WAYS, Net, fresh, trained
 from tests.parallel.started_ranks import needs_gloo, ran
@@ -163,6 +164,22 @@ def test_bad_input_is_one_line(one_rank):
         communication(nn.Linear(2, 2))
     with pytest.raises(InvalidChoice, match="seconds=0 leaves no time"):
         data_parallel(Net(), seconds=0)
+
+
+class Masked(nn.Linear):
+    """Gives back a mask of floats, too, which no parameter is behind."""
+
+    def forward(self, x):
+        return super().forward(x), (x > 0).float(), x.argmax()
+
+
+def test_an_example_learns_from_the_outputs_that_have_a_gradient():
+    model = Masked(3, 2)
+    example = TrainingExample.of(model, torch.randn(4, 3), loss=None)
+    example.step(model)
+    model.requires_grad_(False)
+    with pytest.raises(InvalidChoice, match="no output of Masked requires a gradient; give loss="):
+        example.step(model)
 
 
 def test_a_way_that_does_not_exist_is_named():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dwconv.kernels.sass import Instruction
+from dwconv.kernels.sass_integers import action
 from dwconv.kernels.sass_registers import Registers, operand
 from dwconv.tuner.gpu_cost import block_trace
 from dwconv.tuner.gpu_cost.block_trace import BlockTrace, Untraceable, trace_block
@@ -62,6 +64,13 @@ def test_a_word_for_all_is_one_sector() -> None:
     found = trace(f"{TO} = x[0];")
     assert found.read_bytes == {"x": 32}
     assert found.sectors == 1 + 4
+
+
+def test_predicates_come_from_the_byte_that_is_named() -> None:
+    registers, packed = Registers(constants=lambda _: 0, special=lambda _: 0), 0x00002AFF
+    registers.set_word(operand("R5"), packed, True)
+    action(Instruction(0, "R2P", ("PR", "R5.B1", "0x7f")))(registers, True)
+    assert [registers.truth(operand(f"P{i}")) for i in range(7)] == [bool(packed >> 8 >> i & 1) for i in range(7)]
 
 
 def test_threads_that_have_parted_use_a_register_each_in_their_own_way() -> None:

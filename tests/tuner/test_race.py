@@ -228,6 +228,12 @@ def test_a_confirmed_record_that_is_not_legal_any_more_does_not_count(comparison
     assert not is_known(record.workload, fake.TARGET, Database.of([record]), broken={})
 
 
+def test_what_was_raced_is_all_that_was_measured():
+    won, lost, failed, inconclusive = (dataclasses.replace(SMALL, batch=batch) for batch in range(1, 5))
+    result = RaceResult(won=(won,), lost=(lost,), failed=(failed,), inconclusive=(inconclusive,), left=(LARGE,))
+    assert result.raced == 4 and "1 won, 1 lost to PyTorch's op" in str(result)
+
+
 # -- progress --------------------------------------------------------------------------------------------------------
 
 
