@@ -62,6 +62,11 @@ def in_place(z: Tensor) -> Tensor:
     return F.silu(same) * z
 
 
+def below_functions(z: Tensor) -> Tensor:
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.add(z, z, alpha=2)
+
+
 OTHERS = {
     "another slice": lambda z: F.silu(z[..., 1 : LENGTH + 1]),
     "all of it": F.silu,
@@ -72,7 +77,7 @@ OTHERS = {
     "a custom function of the transpose": lambda z: Swish.apply(z[..., :LENGTH].transpose(1, 2)),
     "in place": in_place,
     "an operator": lambda z: torch.ops.aten.silu(z[..., :LENGTH]),
-    "an operator with a keyword": lambda z: torch.ops.aten.add.Tensor(z, z, alpha=2),
+    "an operator with a keyword, below functions": below_functions,
     "other axes": lambda z: F.silu(z[..., :LENGTH].transpose(0, 1)),
     "a batch": lambda z: F.silu(torch.cat([z, z])[..., :LENGTH]),
     "without gradients first": lambda z: (z.detach().sum(), F.silu(z[..., :LENGTH]))[1],
