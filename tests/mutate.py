@@ -15,7 +15,8 @@ with 1 if any survived.
 The matrix tells what tests are worth: how many mutations each sees, and how many no other does. Its file can be
 read both ways: ``seen_by``, the tests that failed by mutation, and ``sees``, the mutations by test, for all that ran.
 
-The tree is changed in place, so it must have no uncommitted changes; every file is put back, after ctrl-C too.
+The tree is changed in place, so it must have no uncommitted changes; every file is put back, after ctrl-C and SIGTERM
+too.
 """
 
 from __future__ import annotations
@@ -342,6 +343,7 @@ def main() -> int:
     status = ["git", "status", "--porcelain", "--", *PRODUCT]
     if subprocess.run(status, cwd=ROOT, capture_output=True, text=True, check=True).stdout:
         sys.exit("the tree has uncommitted changes; commit them first: files are changed in place and put back")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     all_seen: dict[Mutation, Seen] = {}
     for number, mutation in enumerate(_chosen(args), start=1):
         started = time.monotonic()
