@@ -172,7 +172,7 @@ def test_too_many_elements_are_refused_before_the_call(kernels):
 
 
 def test_common_subexpressions_are_left_to_llvm(kernels):
-    """TVM's own pass, which takes them out first, makes longer code, and of NCHW's weight gradient half as much again."""
+    """TVM's own pass for them makes longer code, of NCHW's weight gradient half as long again."""
     assert not [key for key, kernel in kernels.items() if "cse" in kernel.artifact.source]
 
 
