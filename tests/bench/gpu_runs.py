@@ -13,9 +13,9 @@ from bench.gpu.run import Run
 from bench.gpu.state import State
 from dwconv.errors import BuildError, RequestFailed
 from dwconv.kernels.artifact import Argument, Artifact, Extent
-from dwconv.problems.reference import reference
+from dwconv.problems.reference import reference, right_answers
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import Layout, Pass, Workload
+from dwconv.problems.workload import IMAGES, Layout, Pass, Workload
 from dwconv.schedules.template import Candidate
 
 TARGET = CpuTarget(device="made-up-1t", threads=1, vector_bytes=32, cache_bytes=1 << 14)
@@ -42,16 +42,22 @@ class ReferenceKernel:
         if self._fault == "raises":
             raise BuildError("CUDA driver: CUDA_ERROR_INVALID_VALUE")
 
-    def __call__(self, *inputs: Tensor) -> Tensor:
+    def __call__(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        first, *others = self._results(*inputs)
+        return (first, *others) if others else first
+
+    def _results(self, *inputs: Tensor) -> list[Tensor]:
         of = self.artifact.candidate.workload.with_batch(inputs[0].shape[0])
-        (result,) = (each.to(inputs[0].dtype) for each in reference(of, *inputs))
+        found = [each.expected for each in right_answers(of, *inputs)] if of.block else reference(of, *inputs)
+        results = [each.to(inputs[0].dtype) for each in found]
         if self._fault == "wrong":
-            result[(0,) * result.dim()] += 1
-        return result
+            results[0][(0,) * results[0].dim()] += 1
+        return results
 
     def run_into(self, inputs: Sequence[Tensor], results: Sequence[Tensor], workspaces: Sequence[Tensor]) -> None:
-        computed = self(*(self._permuted(tensor, 0, 3, 1, 2) for tensor in inputs))
-        results[0].copy_(self._permuted(computed, 0, 2, 3, 1).reshape(results[0].shape))
+        computed = self._results(*(self._permuted(tensor, 0, 3, 1, 2) for tensor in inputs))
+        for result, tensor in zip(results, computed, strict=True):
+            result.copy_(self._permuted(tensor, 0, 2, 3, 1).reshape(result.shape))
 
     def _permuted(self, tensor: Tensor, *order: int) -> Tensor:
         return tensor.permute(order) if self._nhwc and tensor.dim() == 4 and tensor.shape[1] != 1 else tensor
@@ -65,14 +71,13 @@ def artifact(candidate: Candidate) -> Artifact:
     of = candidate.workload
     channels_last = candidate.template.layout == "nhwc"
 
-    def image(channels: int, size: tuple[int, int]) -> tuple[Any, ...]:
+    def shape(name: str) -> tuple[Any, ...]:
+        if name not in IMAGES:
+            return of.shape_of(name)
+        _, channels, *size = of.shape_of(name)
         return (Extent(), *size, channels) if channels_last else (Extent(), channels, *size)
 
-    shapes: dict[str, tuple[Any, ...]] = {
-        "x": image(of.channels, of.input_size), "y": image(of.out_channels, of.output_size), "w": of.weight_shape
-    }  # fmt: skip
-    shapes |= {f"d{name}": shape for name, shape in shapes.items()}
-    arguments = tuple(Argument(name, of.dtype, shapes[name]) for name in (*of.inputs, *of.results))
+    arguments = tuple(Argument(name, of.dtype, shape(name)) for name in (*of.inputs, *of.results))
     return Artifact(candidate=candidate, kind="cpu", source="", arguments=arguments, resources={})
 
 
