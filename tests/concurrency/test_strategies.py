@@ -179,6 +179,18 @@ def test_s3_leaves_one_task_at_a_time_where_tasks_scale_well_or_handing_over_cos
     assert {placement.worker for placement in dear.placements} == {0}
 
 
+def test_ready_tasks_divide_the_cores_where_changing_one_count_alone_wins_nothing():
+    """Two tasks, then four, three times over: one of the two with half the cores delays the other as much as before."""
+    needs: list[tuple[int, ...]] = []
+    before: tuple[int, ...] = ()
+    for width in (2, 4) * 3:
+        needs += [before] * width
+        before = tuple(range(len(needs) - width, len(needs)))
+    curves = dict.fromkeys(range(len(needs)), curve(100, 60, 47, 40))
+    made = schedules(graph(*needs), curves, strategies=("S3",), machine=Machine(cores=4))
+    assert made.makespan_us == 3 * (60 + 100)
+
+
 def test_a_small_task_fills_a_core_that_the_large_one_leaves():
     tasks = graph((), (), ())
     curves = {0: curve(90, 60, 50, 49), 1: curve(30, 29, 28, 27), 2: curve(20, 18, 17, 16)}

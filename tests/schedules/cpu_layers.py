@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from typing import Any
 
 import torch
+import tvm_ffi
+from tvm import ir, sym, tirx
 
 from dwconv.kernels import build
 from dwconv.kernels.kernel import Kernel
@@ -106,6 +109,36 @@ def assert_right(kernel: Kernel, workload: Workload) -> None:
     for result, answer in zip(results, answers, strict=True):
         assert answer.allowed is None
         assert torch.equal(result, answer.expected)
+
+
+def assert_stores_in_bounds(workload: Workload, config: Config) -> None:
+    """Every store to memory of the kernel's own: sums in registers or on the stack. What is written beyond them is seen
+    in no result, or only sometimes."""
+    analyzer, own, stores = sym.Analyzer(), [], []
+
+    def loop(found: Any) -> None:
+        if isinstance(found.min, tirx.IntImm) and isinstance(found.extent, tirx.IntImm):
+            analyzer.bind(found.loop_var, ir.Range.from_min_extent(found.min, found.extent))
+
+    program = Candidate(workload, config).schedule(TARGET).mod["main"]
+    tvm_ffi.structural_walk(
+        program.body,
+        [
+            (tirx.For, loop),
+            (tirx.Bind, lambda found: analyzer.bind(found.var, found.value)),
+            (tirx.AllocBuffer, lambda found: own.append(found.buffer)),
+            (tirx.BufferStore, stores.append),
+        ],
+        order="pre",
+    )
+    stores = [store for store in stores if any(store.buffer.same_as(buffer) for buffer in own)]
+    assert stores
+    for store in stores:
+        for index, size in zip(store.indices, store.buffer.shape, strict=True):
+            is_vector = isinstance(index, tirx.Ramp)
+            first, last = (index.base, index.base + (index.lanes - 1) * index.stride) if is_vector else (index, index)
+            bounds = analyzer.const_int_bound(first).min_value, analyzer.const_int_bound(last).max_value
+            assert bounds[0] >= 0 and bounds[1] < int(size), f"{store.buffer.name}[{store.indices}]: {bounds} of {size}"
 
 
 WAYS: list[tuple[Layout, Layout]] = [("nhwc", "nhwc"), ("nchw", "nchw"), ("nchw", "nhwc")]

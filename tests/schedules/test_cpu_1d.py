@@ -18,7 +18,17 @@ from dwconv.problems.operands import operands
 from dwconv.problems.workload import LAYOUTS, PASSES, DType, Layout, Pass, Workload
 from dwconv.schedules.cpu.shared.code_size import WIDE_KERNEL
 from dwconv.schedules.space import Config, ConfigSpace
-from tests.schedules.cpu_layers import TARGET, TARGETS, assert_right, built, layer, lying, run, template_of
+from tests.schedules.cpu_layers import (
+    TARGET,
+    TARGETS,
+    assert_right,
+    assert_stores_in_bounds,
+    built,
+    layer,
+    lying,
+    run,
+    template_of,
+)
 from tests.turns import in_turns, slow
 
 
@@ -102,6 +112,13 @@ def test_right(workload: Workload, in_loops: bool) -> None:
 def test_right_in_16_bits(pass_: Pass, layout: Layout, dtype: DType) -> None:
     workload = lying(dataclasses.replace(ROWS["19 taps, same"], dtype=dtype, bias=True).for_pass(pass_), layout)
     assert_right(built(workload, config_of(workload, in_loops=True)), workload)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("taps", [4, 19, 128])
+def test_sums_are_stored_within_their_memory(taps: int, layout: Layout) -> None:
+    workload = lying(row(6, 515, taps, (taps - 1, 0)).for_pass("wgrad"), layout)
+    assert_stores_in_bounds(workload, config_of(workload, in_loops=taps >= WIDE_KERNEL))
 
 
 @cache
