@@ -7,12 +7,14 @@ import importlib
 import itertools
 import math
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from dwconv.errors import InvalidConfig
+from dwconv.problems.block import Block
 from dwconv.problems.target import CacheLevel, CpuTarget, KiB, Limits, MiB
-from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules import estimate
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, row_tiles
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, folded, largest_share, price
@@ -20,6 +22,7 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
 from dwconv.schedules.taps import Axis
 from dwconv.schedules.template import all_templates, templates_for
+from tests.conftest import Golden
 from tests.schedules.cpu_layers import SHAPES, TARGET, TARGETS, WAYS, layer, lying, some_configs, template_of
 
 LIMITS = Limits(
@@ -141,10 +144,44 @@ def test_larger_tiles_load_less(name: str, more: dict[str, int | str], fewer: di
 
 
 def work_of(workload: Workload, config: Config) -> CpuWork:
-    family = {"fprop": "gather", "dgrad": "gather", "wgrad": "weight_gradient"}[workload.pass_]
-    module = importlib.import_module(f"dwconv.schedules.cpu.{family}_{config.template[-4:]}.estimate")
+    templates = all_templates()[config.template].schedule.__module__
+    module = importlib.import_module(templates.replace("templates", "estimate"))
     work: CpuWork = module.cpu_work(workload, config, TARGET)
     return work
+
+
+PINNED = {
+    "one more axis": layer(24, (6, 13, 11), (3, 5, 3), padding=((1, 1), (2, 0), (1, 1)), stride=(1, 2, 1), bias=True),
+    "multiplier": layer(20, (31, 14), (5, 3), padding=((3, 3), (2, 2)), dilation=(2, 1), multiplier=2),
+    "long": layer(40, (1, 4000), (1, 31), padding=((0, 0), (30, 0)), bias=True, dtype="bfloat16"),
+}
+"""All that an estimate counts is in one of them: planes, edges, gathered lanes, partial sums, conversions."""
+
+
+def pinned() -> Iterator[Workload]:
+    for workload, pass_, layout in itertools.product(PINNED.values(), PASSES, LAYOUTS):
+        yield lying(workload.for_pass(pass_), layout)
+    images = layer(40, (14, 15), (3, 3), padding=((1, 1), (1, 1)), stride=(2, 2))
+    for pass_ in BLOCK_PASSES:
+        yield dataclasses.replace(images, pass_=pass_, block=Block.parse("bn+silu,bn+relu6"))
+
+
+def test_golden(golden: Golden) -> None:
+    """What the work of two configurations of each template on each workload is taken to be: each of its terms alone
+    moves few choices, so that nothing else would see it change. ``pytest --update-golden`` rewrites the file."""
+    told: list[str] = []
+    for workload in pinned():
+        for config in some_configs(workload, 1, layout=workload.layout, target=MEASURED):
+            told += [f"{workload.key}: {config}", *map("    {}".format, terms_of(work_of(workload, config)))]
+    golden("cpu_work.txt", "\n".join(told) + "\n")
+
+
+def terms_of(work: CpuWork) -> Iterator[str]:
+    for field in dataclasses.fields(work):
+        value = getattr(work, field.name)
+        for row in [dataclasses.astuple(each) for each in value] if field.name == "traffic" else [(value,)]:
+            if row[0]:
+                yield " ".join((field.name, *(f"{number:.6g}" for number in row)))
 
 
 def test_channels_first_cost_more_where_caches_hold_too_little() -> None:
