@@ -12,8 +12,9 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comme
 
 from dwconv.call.arguments import Arguments
 from dwconv.call.awaited import awaited
-from dwconv.call.awaited_block import Place, started
+from dwconv.call.awaited_block import started
 from dwconv.call.functional import conv1d, conv2d, conv3d
+from dwconv.call.place import Place
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.block import Activation, Block, Norm
 
@@ -142,7 +143,7 @@ class DepthwiseBlock(nn.Module):
         self.bn1, self.act1, self.conv, self.bn2, self.act2 = bn1, act1, conv, bn2, act2
 
     def forward(self, x: Tensor) -> Tensor:
-        begins, place = self._expected() if self.training and not torch.compiler.is_compiling() else (None, None)
+        begins, place = self._expected() if self.training else (None, None)
         for module in (self.bn1, self.act1, self.conv, self.bn2, self.act2):
             if module is None:
                 continue
@@ -166,19 +167,19 @@ class DepthwiseBlock(nn.Module):
         if norm1 is norm2 is None:
             return None, None
         around = norm1, act1, norm2, act2
-        return begins, _place(*around, tuple(conv.weight.shape), conv.stride, conv.padding, conv.dilation)
+        place = _place if torch.compiler.is_compiling() else _known_place  # compilers look through caches, and say so
+        return begins, place(*around, tuple(conv.weight.shape), conv.stride, conv.padding, conv.dilation)
 
 
-@lru_cache(maxsize=1000)
 def _place(
     eps1: float | None,
     act1: Activation,
     eps2: float | None,
     act2: Activation,
     weight_shape: tuple[int, ...],
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    dilation: tuple[int, int],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
 ) -> Place:
     norm1, norm2 = (None if eps is None else Norm(eps=eps) for eps in (eps1, eps2))
     height, width = padding
@@ -189,6 +190,9 @@ def _place(
         padding=(height, height, width, width),
         dilation=dilation,
     )
+
+
+_known_place = lru_cache(maxsize=1000)(_place)
 
 
 def _norm(module: nn.Module | None) -> float | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -30,77 +30,25 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from dwconv.call import block_call, blocks, functional
+from dwconv.call import block_call, blocks, compiled_block, functional
 from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.block_call import NormCall, activation_of, is_plain
 from dwconv.call.call_plan import plan_for
+from dwconv.call.place import Place
 from dwconv.call.waiting import Waiting
 from dwconv.call.watchers import is_watched
 from dwconv.errors import InvalidCall, InvalidWorkload
-from dwconv.problems.block import Block
-from dwconv.problems.problem import Problem
-from dwconv.problems.workload import tensorflow_padding
 
 Ints = tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A block that is expected somewhere: all of it but the size of its input. Plain data."""
-
-    block: Block
-    weight_shape: Ints
-    """(C·multiplier, 1, KH, KW)"""
-    stride: Ints
-    padding: Ints | None
-    """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
-    dilation: Ints
-
-    @cached_property
-    def parts(self) -> tuple[str, ...]:
-        """What is to come, in order: ``norm1``, ``act1``, ``conv``, ``norm2``, ``act2``, those that there are."""
-        there = {
-            "norm1": self.block.norm1 is not None,
-            "act1": self.block.act1 != "identity",
-            "conv": True,
-            "norm2": self.block.norm2 is not None,
-            "act2": self.block.act2 != "identity",
-        }
-        return tuple(name for name, is_there in there.items() if is_there)
-
-    def problem(self, shape: Sequence[int]) -> Problem:
-        """For x of (N, C, H, W)."""
-        return _problem(self, tuple(shape))
-
-
-@lru_cache(maxsize=1000)
-def _problem(place: Place, shape: Ints) -> Problem:
-    padding = place.padding
-    if padding is None:
-        padding = tuple(
-            side
-            for size, kernel, stride, dilation in zip(
-                shape[2:], place.weight_shape[2:], place.stride, place.dilation, strict=True
-            )
-            for side in tensorflow_padding(size, kernel=kernel, stride=stride, dilation=dilation)
-        )
-    return Problem(
-        input_shape=shape,
-        weight_shape=place.weight_shape,
-        stride=place.stride,
-        padding=padding,
-        dilation=place.dilation,
-        dtype=torch.float32,
-        layout="nhwc",
-        block=place.block,
-    )
 
 
 def started(x: Any, place: Place) -> Any:
     """``x``, waiting for a block, if it was measured to be faster as one at these sizes; x itself otherwise, and where
     somebody watches, or nothing learns."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or not is_plain(x) or x.dim() != 4:
+    if torch.compiler.is_compiling():
+        return compiled_block.begun(x, place)
+    if not torch.is_grad_enabled() or not is_plain(x) or x.dim() != 4:
         return x
     if is_watched(x, x, None) or x.is_inference() or not x.is_contiguous(memory_format=torch.channels_last):
         return x
@@ -304,7 +252,7 @@ def _gone_on(part: _Part) -> Tensor:
     chain = (*part.earlier, part)
     norms = [(each.norm, each.learns) for each in chain if each.norm]
     weight = next(each.given[0] for each in chain if each.name == "conv")
-    part.value = block_call.run(place.problem(part.x.shape), part.x, weight, norms)
+    part.value = block_call.run(part.x, weight, norms, str(place.block), *place.problem(part.x.shape).geometry)
     for each in chain:
         each.learns = False
     return part.value

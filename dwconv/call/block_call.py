@@ -17,7 +17,6 @@ from torch import Tensor
 from dwconv.call import blocks
 from dwconv.problems.block import Activation
 from dwconv.problems.block_reference import KINDS
-from dwconv.problems.problem import Problem
 
 
 class NormCall(NamedTuple):
@@ -100,18 +99,13 @@ def is_plain(tensor: Any) -> bool:
     )
 
 
-def run(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[tuple[NormCall, bool]]) -> Tensor:
+def run(x: Tensor, w: Tensor, norms: Sequence[tuple[NormCall, bool]], block: str, *geometry: Any) -> Tensor:
     """z, or y of a block without a second norm. ``norms``: the calls of its norms, and for each whether its running
     statistics are still to learn of it."""
     learnt = [tensor for norm, _ in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
-    block = problem.block
-    assert block is not None
-    named = str(block)
-    results = blocks.forward(x, w, learnt, named, *problem.geometry)
-    found = dict(zip(blocks.results_of(named), results, strict=True))
-    places = [
-        (number, image) for number, image, norm in (("1", x, block.norm1), ("2", results[0], block.norm2)) if norm
-    ]
+    results = blocks.forward(x, w, learnt, block, *geometry)
+    found = dict(zip(blocks.results_of(block), results, strict=True))
+    places = [(number, image) for number, image in (("1", x), ("2", results[0])) if f"mean{number}" in found]
     for (number, image), (norm, learns) in zip(places, norms, strict=True):
         if learns:
             norm.learn(found[f"mean{number}"], found[f"var{number}"], count=values_per_channel(image.shape))

@@ -317,6 +317,11 @@ def implement(op: Any, run: Any, fake: Any, derivative: Any) -> None:
     register_fake(op, fake, lib=_library)
 
 
+def implement_composite(op: Any, run: Any) -> None:
+    """What an op of the library is made of, which has no derivative of its own."""
+    _library.impl(op, run, "CompositeImplicitAutograd")
+
+
 for _of_op in (
     (fprop, _fprop, fprop_fake, DwconvFprop.apply),
     (dgrad, _dgrad, _dgrad_fake, DwconvDgrad.apply),

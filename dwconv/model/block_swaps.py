@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call import blocks
-from dwconv.call.awaited_block import Place
 from dwconv.call.call_plan import plan_for
+from dwconv.call.place import Place
 from dwconv.discovery import DiscoveredBlock, Discovery
 from dwconv.discovery.same_padding import SamePadding
 from dwconv.discovery.step import unwrapped

@@ -15,7 +15,8 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call.active import active
-from dwconv.call.awaited_block import Place, started
+from dwconv.call.awaited_block import started
+from dwconv.call.place import Place
 from dwconv.discovery.same_padding import SamePadding
 
 Class = type[nn.Module]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from dwconv.call.awaited_block import Place
+from dwconv.call.place import Place
 from dwconv.discovery.same_padding import pads_the_same
 from dwconv.model.conversion import ConversionSummary, ConvertedLayer
 from dwconv.model.converted_classes import (

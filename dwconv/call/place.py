@@ -1,0 +1,67 @@
+"""Place: a block that is expected somewhere in a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+
+from dwconv.problems.block import Block
+from dwconv.problems.problem import Problem
+from dwconv.problems.workload import tensorflow_padding
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A block that is expected somewhere: all of it but the size of its input. Plain data."""
+
+    block: Block
+    weight_shape: Ints
+    """(C·multiplier, 1, KH, KW)"""
+    stride: Ints
+    padding: Ints | None
+    """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
+    dilation: Ints
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """What is to come, in order: ``norm1``, ``act1``, ``conv``, ``norm2``, ``act2``, those that there are."""
+        there = {
+            "norm1": self.block.norm1 is not None,
+            "act1": self.block.act1 != "identity",
+            "conv": True,
+            "norm2": self.block.norm2 is not None,
+            "act2": self.block.act2 != "identity",
+        }
+        return tuple(name for name, is_there in there.items() if is_there)
+
+    def problem(self, shape: Sequence[int]) -> Problem:
+        """For x of (N, C, H, W)."""
+        return _problem(self, tuple(shape))
+
+
+@lru_cache(maxsize=1000)
+def _problem(place: Place, shape: Ints) -> Problem:
+    padding = place.padding
+    if padding is None:
+        padding = tuple(
+            side
+            for size, kernel, stride, dilation in zip(
+                shape[2:], place.weight_shape[2:], place.stride, place.dilation, strict=True
+            )
+            for side in tensorflow_padding(size, kernel=kernel, stride=stride, dilation=dilation)
+        )
+    return Problem(
+        input_shape=shape,
+        weight_shape=place.weight_shape,
+        stride=place.stride,
+        padding=padding,
+        dilation=place.dilation,
+        dtype=torch.float32,
+        layout="nhwc",
+        block=place.block,
+    )

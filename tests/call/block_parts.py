@@ -1,0 +1,77 @@
+"""A block as modules, trained a step, and the same in double, in which nothing is one."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+import dwconv
+from dwconv.call.awaited_block import started
+from dwconv.call.call_plan import plans
+from dwconv.call.place import Place
+from dwconv.problems.block import Block
+
+CHANNELS, SIZE = 8, (2, 8, 9, 7)
+WHOLE = "bn+relu6,bn+hardswish"
+ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish, "silu": nn.SiLU, "identity": nn.Identity}
+
+
+class Parts(nn.Module):
+    """The modules of a block, one after the other; ``between`` is done with what each of them gives."""
+
+    def __init__(self, block: str, *, inplace: bool = False) -> None:
+        super().__init__()
+        parsed, given = Block.parse(block), {"inplace": True} if inplace else {}
+        torch.manual_seed(0)
+        self.place = Place(
+            block=parsed, weight_shape=(CHANNELS, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1)
+        )
+        self.bn1 = nn.BatchNorm2d(CHANNELS) if parsed.norm1 else nn.Identity()
+        self.act1 = ACTIVATIONS[parsed.act1](**given)
+        self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(CHANNELS) if parsed.norm2 else nn.Identity()
+        self.act2 = ACTIVATIONS[parsed.act2](**given)
+        for norm in (self.bn1, self.bn2):
+            for parameter in norm.parameters():
+                nn.init.normal_(parameter)
+        self.between = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = started(x, self.place) if self.training and self.conv.weight.dtype is torch.float32 else x
+        for name in ("bn1", "act1", "conv", "bn2", "act2"):
+            x = getattr(self, name)(x)
+            if name in self.between:
+                x = self.between[name](x)
+        return x
+
+
+def drawn(shape: tuple[int, ...] = SIZE) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(shape).to(memory_format=torch.channels_last).requires_grad_()
+
+
+def step(model: nn.Module, x: Tensor) -> list[Tensor]:
+    """The result, every gradient, and every buffer after a step. What the model reads is no leaf, as in models."""
+    z = model(x * 1)
+    weights = torch.linspace(-1, 1, z.numel(), dtype=torch.float64).view(z.shape).to(z.dtype)
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    found = torch.autograd.grad((z * weights).sum(), [x, *parameters])
+    return [z.detach(), *found, *(buffer.clone() for buffer in model.buffers())]
+
+
+def assert_same(model: nn.Module, x: Tensor, *, steps: int = 2) -> None:
+    """The same as in double, in which nothing waits."""
+    exact = copy.deepcopy(model).double()
+    for _ in range(steps):
+        found, expected = step(model, x), step(exact, x.detach().double().requires_grad_())
+        for got, wanted in zip(found, expected, strict=True):
+            assert type(got) is Tensor
+            torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=2e-4)
+
+
+def passes_that_ran() -> dict[str, int]:
+    """Of blocks, by op."""
+    counted = [plan.tally.ops for plan in plans() if plan.problem.block]
+    return {pass_: sum(ops[pass_] for ops in counted) for pass_ in ("forward", "backward")}
