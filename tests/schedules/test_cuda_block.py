@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,12 @@ def test_a_patch_beyond_static_shared_memory(pass_: Pass, objects: Path) -> None
     config = space(workload).check({**SMALL, **tile})
     cut = Cut.of(workload, config)
     assert cut.shared_bytes > STATIC_SHARED_BYTES and cut.idle_channels
+    kernels = artifact_of(workload, config).source.split("__global__")
+    held = re.findall(
+        r"__shared__ \S+ (float4?) \w+\[(\d+)\]", next(each for each in kernels if "patch_shared" in each)
+    )
+    taken = sum({"float": 4, "float4": 16}[kind] * int(count) for kind, count in held)
+    assert taken <= cut.static_bytes < 1.3 * taken, "what has its turn later may lie in the same place"
     assert_right_and_clean(workload, config, objects)
 
 

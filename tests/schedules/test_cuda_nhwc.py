@@ -17,6 +17,7 @@ from dwconv.kernels import build
 from dwconv.kernels.sass import disassemble
 from dwconv.measure.simulator.smaller import source_only
 from dwconv.problems.workload import DTYPES, DType, Pass, Workload
+from dwconv.schedules.cuda.channels_last.patch import row_pitch
 from dwconv.schedules.cuda.channels_last.templates import TEMPLATES as CHANNELS_LAST
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace
@@ -249,3 +250,12 @@ def test_what_cannot_run_is_named() -> None:
 def test_illegal_configurations_say_why(knobs: dict[str, object], reason: str) -> None:
     with pytest.raises(InvalidConfig, match=reason):
         config_of(square(144, 56, 3), **knobs)
+
+
+@pytest.mark.parametrize(("lane_bytes", "turns"), [(2, 1), (4, 1), (8, 2), (16, 4)])
+def test_rows_of_a_patch_are_so_far_apart_that_lanes_meet_in_no_bank(lane_bytes: int, turns: int) -> None:
+    """32 lanes, eight to a row, in rows that without more bytes would all begin in the same bank."""
+    pitch, taken = row_pitch(
+        256, step=16, lane_bytes=lane_bytes, threads=(4, 8, 1), rows_apart=1, bytes_apart=(lane_bytes, 0)
+    )
+    assert pitch >= 256 and taken.taken == taken.least == turns
