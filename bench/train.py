@@ -88,7 +88,7 @@ def _train(argv: Sequence[str] | None) -> int:
             rows.append({"network": network.name, "goal": network.goal, "allocator": allocator, **figures})
             print(line(rows[-1]) if len(rows) > 1 else f"{head}\n{line(rows[-1])}", flush=True)
             if arguments.blocks:
-                print(_line_of_blocks(rows[-1]), flush=True)
+                print(_lines_of_blocks(rows[-1]), flush=True)
             if arguments.profile:
                 print(table(figures["profile_ms"]), flush=True)
     if arguments.dry_run:
@@ -244,12 +244,15 @@ def _compiled_line(row: dict[str, Any]) -> str:
     )
 
 
-def _line_of_blocks(row: dict[str, Any]) -> str:
-    over = ", ".join(f"{ratio['median']:.2f} × {name}" for name, ratio in row["blocks"].items())
+def _lines_of_blocks(row: dict[str, Any]) -> str:
+    lines = []
+    for key, name in (("blocks", WITH_BLOCKS), ("compiled_blocks", WITH_INDUCTOR[WITH_BLOCKS])):
+        if key in row:
+            over = ", ".join(f"{ratio['median']:.2f} × {other}" for other, ratio in row[key].items())
+            lines.append(f"{'':20} {name} {row['median_ms'][name]:9.1f} ms: {over}")
     kept = row["kept_bytes"]
-    return (
-        f"{'':20} blocks as one {row['median_ms'][WITH_BLOCKS]:9.1f} ms: {over}; keeps "
-        f"{kept[WITH_BLOCKS] / 2**20:.0f} of {kept['plain'] / 2**20:.0f} MiB for the backward pass"
+    return "\n".join(lines) + (
+        f"; keeps {kept[WITH_BLOCKS] / 2**20:.0f} of {kept['plain'] / 2**20:.0f} MiB for the backward pass"
     )
 
 

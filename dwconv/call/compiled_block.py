@@ -119,7 +119,7 @@ def _place(block: str, weight_shape: Any, stride: Any, padding: Any, dilation: A
 def _problem(begins: Node, place: Place) -> Problem | None:
     """The problem of the block that is expected, if it is faster as one."""
     x = _value(begins)
-    if not is_plain(x) or x.dim() != 4 or not x.is_contiguous(memory_format=torch.channels_last):
+    if not is_plain(x) or x.dim() != 4:
         return None
     try:
         problem = place.problem(tuple(x.shape))

@@ -200,6 +200,20 @@ def test_ratios_under_torch_compile_are_over_plain_and_over_inductor():
     assert not {"compiled", "inductor"} & paired_steps.summary(laps(plain=[2.0] * 3, converted=[1.0] * 3)).keys()
 
 
+def test_blocks_are_compared_with_all_others_eager_and_compiled():
+    taken = {"plain": 12.0, "blocks": 6.0, "plain + inductor": 8.0, "blocks + inductor": 4.0, "converted": 10.0}
+    taken["converted + inductor"] = 6.0
+    found = paired_steps.summary(laps(**{name: [seconds] * 3 for name, seconds in taken.items()}))
+    assert found["blocks"]["plain"]["median"] == 2 and found["compiled_blocks"]["plain + inductor"]["median"] == 2
+    assert found["compiled_blocks"]["blocks"]["median"] == 1.5 and "blocks + inductor" in found["compiled"]
+    row = {**found, "kept_bytes": {"plain": 4 << 20, "blocks": 2 << 20}}
+    eager, compiled = train._lines_of_blocks(row).splitlines()
+    assert eager.split()[:2] == ["blocks", "6000.0"] and "2.00 × plain" in eager
+    assert compiled.split()[:4] == ["blocks", "+", "inductor", "4000.0"]
+    assert "3.00 × plain, 1.50 × blocks, 2.00 × plain + inductor, 2.50 × converted" in compiled
+    assert compiled.endswith("; keeps 2 of 4 MiB for the backward pass")
+
+
 def test_every_step_comes_first_in_its_turn():
     data = torch.zeros(1)
     order = []

@@ -86,7 +86,9 @@ def test_inductor_and_whoever_looks_at_its_graphs(planted):
     config.pre_grad_custom_pass = looked.append
     assert_same(torch.compile(model), exact, drawn())
     assert passes_that_ran() == {"forward": 2, "backward": 2} and len(looked) == 1
+    shown = config.pre_grad_custom_pass
     compiled_block.show_graphs()
+    assert config.pre_grad_custom_pass is shown
     dwconv.reset()
     torch._dynamo.reset()
     assert_same(torch.compile(Parts(WHOLE)), Parts(WHOLE).double(), drawn(), steps=1)
