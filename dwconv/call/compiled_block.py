@@ -26,7 +26,7 @@ from dwconv.call.call_plan import plan_for
 from dwconv.call.place import Place
 from dwconv.call.watchers import is_recorded_for_elsewhere
 from dwconv.dispatch import knowledge
-from dwconv.errors import InvalidWorkload
+from dwconv.errors import InvalidWorkload, warn
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.records.line import encode
@@ -39,7 +39,9 @@ begins_block = torch.ops.dwconv.begins_block.default
 
 def begun(x: Any, place: Place) -> Any:
     """``x``, marked in what is being compiled."""
-    if is_recorded_for_elsewhere() or not isinstance(x, Tensor) or not torch.is_grad_enabled():
+    if is_recorded_for_elsewhere() or torch._C._are_functorch_transforms_active():
+        return x
+    if not isinstance(x, Tensor) or not torch.is_grad_enabled():
         return x
     return begins_block(x, str(place.block), place.weight_shape, place.stride, place.padding, place.dilation)
 
@@ -57,12 +59,16 @@ torch_ops.implement_composite(begins_block, _begins_block)
 
 def show_graphs() -> None:
     """Have Inductor show its graphs here, after whoever looks at them already."""
-    from torch._inductor import config
+    try:
+        from torch._inductor import config
 
-    before = config.pre_grad_custom_pass
-    if not isinstance(before, _pass_class()):
+        before, ours = config.pre_grad_custom_pass, _pass_class()
+    except (ImportError, AttributeError) as error:
+        warn(f"compiled code has no blocks as one: PyTorch {torch.__version__} shows its graphs to nobody ({error})")
+        return
+    if not isinstance(before, ours):
         several = before if isinstance(before, (list, tuple)) else [] if before is None else [before]
-        config.pre_grad_custom_pass = _pass_class()(several)
+        config.pre_grad_custom_pass = ours(several)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 import dwconv
 from dwconv.call import compiled_block
 from dwconv.call.compiled_block import make_blocks_one
+from dwconv.errors import DwconvWarning
 from tests.call.block_parts import CHANNELS, SIZE, WHOLE, Parts, drawn, passes_that_ran, step
 from tests.planted_records import plant, workload_of
 
@@ -95,6 +97,14 @@ def test_inductor_and_whoever_looks_at_its_graphs(planted):
     assert len(looked) == 2, "it is asked once for each graph, however often it was compiled"
 
 
+def test_a_pytorch_that_shows_its_graphs_to_nobody_is_named(planted, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch._inductor.custom_graph_pass", None)
+    compiled_block._pass_class.cache_clear()
+    with pytest.warns(DwconvWarning, match="compiled code has no blocks as one"):
+        z = torch.compile(Parts(WHOLE), backend="aot_eager")(drawn())
+    torch.testing.assert_close(z.double(), Parts(WHOLE).double()(drawn().double()), rtol=1e-4, atol=1e-4)
+
+
 # -- what stays one by one ---------------------------------------------------------------------------------------------
 
 BETWEEN = {
@@ -171,6 +181,25 @@ def test_what_does_not_train_stays(planted):
     with torch.autocast("cpu", torch.bfloat16):
         assert made.train()(drawn()).dtype is torch.bfloat16
     assert seen and "block_forward" not in seen
+
+
+def test_transforms_of_functions_see_nothing_of_it(planted):
+    model, seen = Parts(WHOLE), []
+    for name in ("bn1", "bn2"):  # no statistics, which a transform may not change
+        setattr(model, name, nn.BatchNorm2d(CHANNELS, track_running_stats=False))
+
+    def loss(weights: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(model, weights, (x,)).square().sum()
+
+    class Transformed(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            weights = {name: weight.detach() for name, weight in model.named_parameters()}
+            return torch.func.grad(loss)(weights, x)["conv.weight"], torch.vmap(model)(x[None])
+
+    x = drawn().detach()
+    for found, expected in zip(compiled(Transformed(), seen)(x), Transformed()(x), strict=True):
+        torch.testing.assert_close(found, expected)
+    assert "block_forward" not in seen
 
 
 @pytest.mark.parametrize("strict", [True, False])
