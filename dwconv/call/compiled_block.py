@@ -182,11 +182,13 @@ def _value(given: Any) -> Any:
     if not isinstance(example, torch._subclasses.FakeTensor):
         return None
     shape, strides = ([_hint(size) for size in sizes] for sizes in (example.shape, example.stride()))
+    if None in (*shape, *strides):  # known only when it runs
+        return None
     return torch.empty_strided(shape, strides, dtype=example.dtype, device="meta")
 
 
-def _hint(size: Any) -> int:
-    return int(size.node.hint) if isinstance(size, torch.SymInt) else size
+def _hint(size: Any) -> Any:
+    return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
 def _are_inputs_known(graph: Graph, begins: Node, parts: dict[str, Node]) -> bool:
