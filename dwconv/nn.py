@@ -123,7 +123,7 @@ class DepthwiseBlock(nn.Module):
     of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise.
 
     One op is for training in float32, channels_last, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
-    Hardswish, SiLU and GELU, and convolutions without a bias. An activation before a convolution needs a norm before.
+    Hardswish, SiLU and GELU. An activation before a convolution needs a norm before, a bias a norm after it.
     """
 
     waits_for_blocks: ClassVar[bool] = True
@@ -162,9 +162,9 @@ class DepthwiseBlock(nn.Module):
         if norm2 is None or act2 is None:
             act2 = "identity"
         conv = self.conv
-        if isinstance(conv.padding, str) or conv.padding_mode != "zeros" or conv.bias is not None:
+        if isinstance(conv.padding, str) or conv.padding_mode != "zeros":
             return None, None
-        if norm1 is norm2 is None:
+        if norm2 is None and (norm1 is None or conv.bias is not None):
             return None, None
         around = norm1, act1, norm2, act2
         place = _place if torch.compiler.is_compiling() else _known_place  # compilers look through caches, and say so

@@ -81,7 +81,7 @@ class _Part:
     ) -> None:
         self.place, self.name = place, name
         self.given = given
-        """x, a weight, or γ and β: what has a gradient."""
+        """x, a weight and perhaps a bias, or γ and β: what has a gradient."""
         self.norm = norm
         self.learns = norm is not None
         """Whether the running statistics do not know of it yet."""
@@ -125,7 +125,8 @@ class _Part:
             # The plan of the convolution alone: as if nothing had waited.
             (top, bottom, left, right) = problem.padding
             padding = ((top, bottom), (left, right))
-            return functional.conv2d(value, given[0], None, problem.stride, padding, problem.dilation)
+            weight, bias = given if len(given) == 2 else (given[0], None)
+            return functional.conv2d(value, weight, bias, problem.stride, padding, problem.dilation)
         act = self.place.block.act1 if self.name == "act1" else self.place.block.act2
         return block_call.activated(act, value)
 
@@ -251,8 +252,8 @@ def _gone_on(part: _Part) -> Tensor:
     part.check()
     chain = (*part.earlier, part)
     norms = [(each.norm, each.learns) for each in chain if each.norm]
-    weight = next(each.given[0] for each in chain if each.name == "conv")
-    part.value = block_call.run(part.x, weight, norms, str(place.block), *place.problem(part.x.shape).geometry)
+    weight, bias = next((*each.given, None)[:2] for each in chain if each.name == "conv")
+    part.value = block_call.run(part.x, weight, bias, norms, str(place.block), *place.problem(part.x.shape).geometry)
     for each in chain:
         each.learns = False
     return part.value
@@ -279,14 +280,17 @@ def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
         given = arguments_of(2, *args, **kwargs)
     else:
         return None
-    weight, numbers = given.weight, given[3:7]
-    if not is_plain(weight) or given.bias is not None or torch._C._is_any_autocast_enabled():
+    weight, bias, numbers = given.weight, given.bias, given[3:7]
+    if not is_plain(weight) or not block_call.takes_bias(part.place.block, bias, weight.shape):
+        return None
+    if torch._C._is_any_autocast_enabled():
         return None
     try:
         is_expected = _is_expected(part.place, part.shape, tuple(weight.shape), *numbers)
     except TypeError:  # numbers that are lists, or tensors
         return None
-    return part.then("conv", (weight,)) if is_expected and weight.device == part.x.device else None
+    learnt = (weight,) if bias is None else (weight, bias)
+    return part.then("conv", learnt) if is_expected and all(each.device == part.x.device for each in learnt) else None
 
 
 @lru_cache(maxsize=1000)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dwconv.call import blocks
-from dwconv.problems.block import Activation
+from dwconv.problems.block import Activation, Block
 from dwconv.problems.block_reference import KINDS
 
 
@@ -99,12 +99,26 @@ def is_plain(tensor: Any) -> bool:
     )
 
 
-def run(x: Tensor, w: Tensor, norms: Sequence[tuple[NormCall, bool]], block: str, *geometry: Any) -> Tensor:
-    """z, or y of a block without a second norm. ``norms``: the calls of its norms, and for each whether its running
-    statistics are still to learn of it."""
+def takes_bias(block: Block, bias: Any, weight_shape: Sequence[int]) -> bool:
+    """Whether the convolution of a block may have that bias, or None."""
+    if bias is None:
+        return True
+    return block.norm2 is not None and is_plain(bias) and tuple(bias.shape) == tuple(weight_shape[:1])
+
+
+def run(
+    x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[tuple[NormCall, bool]], block: str, *geometry: Any
+) -> Tensor:
+    """z, or y of a block without a second norm. ``bias``: of the convolution, before a second norm alone, which takes it
+    away again with the mean. ``norms``: the calls of its norms, and for each whether its running statistics are still
+    to learn of it."""
     learnt = [tensor for norm, _ in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
+    if bias is not None:
+        learnt[-1] = learnt[-1] + (bias - bias)  # zeros, and zero gradients; NaN and infinity of a bias give NaN
     results = blocks.forward(x, w, learnt, block, *geometry)
     found = dict(zip(blocks.results_of(block), results, strict=True))
+    if bias is not None:
+        found["mean2"] = found["mean2"] + bias.detach()
     places = [(number, image) for number, image in (("1", x), ("2", results[0])) if f"mean{number}" in found]
     for (number, image), (norm, learns) in zip(places, norms, strict=True):
         if learns:

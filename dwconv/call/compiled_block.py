@@ -164,7 +164,9 @@ def _is_part(name: str, node: Node, problem: Problem, shape: tuple[int, ...]) ->
             return False
         weight, bias, *geometry = cast(tuple[Any, ...], node.args[1:])
         given = tuple(each if isinstance(each, str) else tuple(each) for each in geometry)
-        return bias is None and is_plain(_value(weight)) and given == tuple(problem.geometry)
+        if not block_call.takes_bias(block, _value(bias), problem.weight_shape):
+            return False
+        return is_plain(_value(weight)) and given == tuple(problem.geometry)
     if node.target is not F.batch_norm:
         return False
     norm, wanted = NormCall.of(*node.args, **node.kwargs), block.norm1 if name == "norm1" else block.norm2
@@ -202,7 +204,8 @@ def _replace(graph: Graph, begins: Node, parts: dict[str, Node], problem: Proble
     norms = [(NormCall.of(*node.args, **node.kwargs), True) for name, node in parts.items() if name.startswith("norm")]
     end = list(parts.values())[-1]
     with graph.inserting_before(begins):
-        given = begins.args[0], parts["conv"].args[1], norms, str(problem.block), *problem.geometry
+        weight, bias = parts["conv"].args[1:3]
+        given = begins.args[0], weight, bias, norms, str(problem.block), *problem.geometry
         one = graph.call_function(block_call.run, given)
     one.meta = dict(end.meta)
     end.replace_all_uses_with(one)

@@ -146,7 +146,7 @@ class Chains:
                 act2=act2.act if act2 else "identity",
             )
             given = "" if first.is_given else f"it does not begin with what {_shown(first)} is given"
-            if why := given or _why_no_kernels(conv, block):
+            if why := given or _why_no_bias(conv, norm2) or _why_no_kernels(conv, block):
                 reasons, block = [why], None
         return SeenBlock(conv=conv, starts=first.caller, block=block, why_not="; ".join(dict.fromkeys(reasons)))
 
@@ -173,9 +173,13 @@ def _why_never(problem: Problem | None) -> str:
     assert problem is not None
     if problem.dtype is not torch.float32:
         return f"blocks are of float32, it is of {problem.dtype_name}"
-    if problem.layout != "nhwc":
-        return "blocks are channels_last, it is contiguous"
-    return "the convolution has a bias" if problem.bias else ""
+    return "" if problem.layout == "nhwc" else "blocks are channels_last, it is contiguous"
+
+
+def _why_no_bias(conv: Link, norm2: Link | None) -> str:
+    """A norm takes a bias away again, with the mean."""
+    assert conv.problem is not None
+    return "the convolution has a bias, and no norm after it" if conv.problem.bias and norm2 is None else ""
 
 
 def _is_first(tensor: Any, inputs: Any) -> bool:
@@ -227,5 +231,5 @@ def _why_no_kernels(conv: Link, block: Block) -> str:
 
 
 def problem_with(problem: Problem, block: Block) -> Problem:
-    """A convolution with a block around it."""
-    return dataclasses.replace(problem, block=block)
+    """A convolution with a block around it, in which a bias makes no difference."""
+    return dataclasses.replace(problem, block=block, bias=False)

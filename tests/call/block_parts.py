@@ -21,7 +21,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish, "s
 class Parts(nn.Module):
     """The modules of a block, one after the other; ``between`` is done with what each of them gives."""
 
-    def __init__(self, block: str, *, inplace: bool = False) -> None:
+    def __init__(self, block: str, *, inplace: bool = False, bias: bool = False) -> None:
         super().__init__()
         parsed, given = Block.parse(block), {"inplace": True} if inplace else {}
         torch.manual_seed(0)
@@ -30,12 +30,12 @@ class Parts(nn.Module):
         )
         self.bn1 = nn.BatchNorm2d(CHANNELS) if parsed.norm1 else nn.Identity()
         self.act1 = ACTIVATIONS[parsed.act1](**given)
-        self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1, bias=False)
+        self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1, bias=bias)
         self.bn2 = nn.BatchNorm2d(CHANNELS) if parsed.norm2 else nn.Identity()
         self.act2 = ACTIVATIONS[parsed.act2](**given)
-        for norm in (self.bn1, self.bn2):
-            for parameter in norm.parameters():
-                nn.init.normal_(parameter)
+        learnt = [parameter for norm in (self.bn1, self.bn2) for parameter in norm.parameters()]
+        for parameter in (*learnt, *([self.conv.bias] if bias else [])):
+            nn.init.normal_(parameter)
         self.between = {}
 
     def forward(self, x: Tensor) -> Tensor:

@@ -37,6 +37,25 @@ def test_a_block_runs_as_one(logs, block, inplace):
     assert not [plan for plan in plans() if not plan.problem.block and plan.problem.dtype is torch.float32]
 
 
+@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none"])
+def test_a_second_norm_takes_a_bias_away_again(logs, block):
+    """The running mean learns of it, and its gradient is zero. Nothing takes it away where there is no such norm."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
+    model = Parts(block, bias=True)
+    assert_same(model, drawn())
+    ran = 0 if block == "bn+silu,none" else 2
+    assert passes_that_ran() == {"forward": ran, "backward": ran}
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_nan_and_infinity_of_a_bias_propagate(planted, number):
+    model = Parts(WHOLE, bias=True)
+    with torch.no_grad():
+        model.conv.bias[3] = number
+    z = model(drawn())
+    assert z[:, 3].isnan().all() and z[:, :3].isfinite().all() and passes_that_ran()["forward"] == 1
+
+
 # -- whatever else is done -------------------------------------------------------------------------------------------
 
 
@@ -119,7 +138,6 @@ CHANGES = {
     "another norm": lambda model: setattr(model, "bn1", nn.GroupNorm(2, CHANNELS)),
     "instance norm": lambda model: setattr(model, "bn2", nn.InstanceNorm2d(CHANNELS, affine=True)),
     "another eps": lambda model: setattr(model.bn2, "eps", 1e-2),
-    "a bias": lambda model: setattr(model.conv, "bias", nn.Parameter(torch.ones(CHANNELS), False)),
     "another dilation": lambda model: setattr(model.conv, "dilation", (2, 2)),
     "another activation": lambda model: setattr(model, "act1", nn.ReLU()),
     "a dense convolution": lambda model: setattr(model, "conv", nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)),
@@ -141,6 +159,7 @@ STILL_ONE = {
     "no momentum": lambda model: [setattr(norm, "momentum", None) for norm in (model.bn1, model.bn2)],
     "all of the last batch": lambda model: setattr(model.bn1, "momentum", 1.0),
     "frozen weights": lambda model: model.bn1.requires_grad_(False),
+    "a frozen bias": lambda model: setattr(model.conv, "bias", nn.Parameter(torch.ones(CHANNELS), False)),
     "a frozen convolution": lambda model: model.conv.requires_grad_(False),
     "no statistics": lambda model: setattr(model, "bn2", nn.BatchNorm2d(CHANNELS, track_running_stats=False)),
     "PyTorch's layer": lambda model: setattr(model.conv, "__class__", nn.Conv2d),

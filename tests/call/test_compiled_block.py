@@ -73,6 +73,15 @@ def test_a_block_is_one_op_each_way(logs, block, inplace):
     assert seen == ONE and passes_that_ran() == {"forward": 2, "backward": 2}
 
 
+@pytest.mark.parametrize("block", [WHOLE, "bn+silu,none"])
+def test_a_second_norm_takes_a_bias_away_again(logs, block):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
+    model, seen = Parts(block, bias=True), []
+    exact = copy.deepcopy(model).double()
+    assert_same(compiled(model, seen, fullgraph=True), exact, drawn())
+    assert (seen == ONE) == (block == WHOLE)
+
+
 def test_other_batches_are_one_op_too(planted):
     model, seen = Parts(WHOLE), []
     exact = copy.deepcopy(model).double()
@@ -142,7 +151,6 @@ OTHERS = {
     "another eps": lambda model: setattr(model.bn1, "eps", 1e-2),
     "another norm": lambda model: setattr(model, "bn1", nn.GroupNorm(2, CHANNELS)),
     "another activation": lambda model: setattr(model, "act1", nn.ReLU()),
-    "a bias": lambda model: setattr(model.conv, "bias", nn.Parameter(torch.ones(CHANNELS), False)),
     "another stride": lambda model: setattr(model.conv, "stride", (2, 2)),
     "a norm twice": twice,
     "a weight that is computed": of_a_weight_that_is_computed,

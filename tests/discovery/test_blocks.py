@@ -123,7 +123,10 @@ CHANGES = {
         lambda net: setattr(net, "bn1", nn.SyncBatchNorm(CHANNELS)), "none,bn@0.001+relu6",
         "bn1 is a SyncBatchNorm, whose statistics are of all ranks",
     ),
-    "a bias": (with_bias, None, "the convolution has a bias"),
+    "a bias": (with_bias, "bn+relu6,bn@0.001+relu6", ""),
+    "a bias, and no norm after it": (
+        lambda net: (with_bias(net), net.bn2.eval()), None, "the convolution has a bias, and no norm after it",
+    ),
     "no momentum": (lambda net: setattr(net.bn1, "momentum", None), "bn+relu6,bn@0.001+relu6", ""),
 }  # fmt: skip
 

@@ -96,14 +96,14 @@ def test_nothing_else_of_the_model_changes():
 
 def test_the_summary_names_blocks_and_what_keeps_others():
     model = nn.ModuleDict({"one": Inverted(), "other": Inverted(), "hooked": Inverted(), "slow": Inverted()})
-    model["other"][1][0].bias = nn.Parameter(torch.zeros(CHANNELS))
+    model["other"][1][0].register_forward_hook(lambda *_: None)
     model["hooked"][1][1].register_forward_hook(lambda *_: None)
     model["slow"][1][2] = nn.ReLU()
     model.forward = lambda x: sum(each(x) for each in model.values())
     dwconv.convert(model, example(), blocks=True)
     rows = {row.name: row.text for row in dwconv.summary(model).blocks}
     assert rows["one.1.0"].startswith(f"block {WHOLE} from one.0.1 runs as one: forward 20.00× as fast as")
-    assert rows["other.1.0"] == "no block: the convolution has a bias"
+    assert rows["other.1.0"] == "no block: other.1.0 has a hook"
     assert "bn+relu6,none" in rows["hooked.1.0"] and "left out: hooked.1.1 has a hook" in rows["hooked.1.0"]
     assert rows["slow.1.0"].startswith(
         "block bn+relu6,bn+relu from slow.0.1 runs one after the other: forward: untuned"
@@ -303,9 +303,12 @@ WRITTEN = {
     "another activation": ({"act1": nn.ELU()}, False),
     "other norms": ({"bn1": nn.GroupNorm(2, CHANNELS), "bn2": nn.InstanceNorm2d(CHANNELS)}, False),
     "nothing around": ({"bn1": None, "act1": None, "bn2": None, "act2": None}, False),
-    "a bias": ({"conv": dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1)}, False),
+    "a bias": ({"conv": dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1)}, True),
+    "a bias, and no norm after it": (
+        {"conv": dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1), "bn2": None, "act2": None}, False,
+    ),
     "padded by a name": ({"conv": dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding="same", bias=False)}, False),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRITTEN)
