@@ -26,7 +26,7 @@ from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.block import Activation, Norm
 from dwconv.problems.target import CpuTarget, cpu_target
-from dwconv.problems.workload import BLOCK_PASSES, PASSES, Workload
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, PASSES, DType, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import Measurement
@@ -51,6 +51,7 @@ def _blocks(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench blocks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--network", choices=BLOCK_NETWORKS, action="append", help="default all; may be repeated")
     parser.add_argument("--batch", type=whole, default=8, help="default 8")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of images and weights, default float32")
     parser.add_argument("--seconds", type=from_0, default=10, help="to tune an untuned pass, default 10; 0: none")
     parser.add_argument("--compile", action="store_true", help="race them under torch.compile as well")
     add_log_argument(parser)
@@ -64,7 +65,7 @@ def _blocks(argv: Sequence[str] | None) -> int:
     known = Database.behind_log(log.path, alone=arguments.log is not None)
     log.followers.append(known.add)
     layers = listed_layers(arguments.network or BLOCK_NETWORKS)[: arguments.first]
-    workloads = [each for layer in layers for each in _workloads(layer, batch=arguments.batch)]
+    workloads = [each for layer in layers for each in _workloads(layer, batch=arguments.batch, dtype=arguments.dtype)]
     if arguments.dry_run:
         measuring_s = 2 * MEASURING_S * len(layers)
         print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
@@ -80,22 +81,23 @@ def _blocks(argv: Sequence[str] | None) -> int:
     dwconv.reset()
     rows = []
     for layer in layers:
-        rows.append(row_of(layer, target, batch=arguments.batch, compiles=arguments.compile))
+        rows.append(row_of(layer, target, batch=arguments.batch, dtype=arguments.dtype, compiles=arguments.compile))
         print(line_of(rows[-1]), flush=True)
     print(means_of(rows))
-    write_results("blocks-compile" if arguments.compile else "blocks", target=target, rows=rows, folder=arguments.out)
+    words = ["blocks", *["compile"] * arguments.compile, *[arguments.dtype] * (arguments.dtype != "float32")]
+    write_results("-".join(words), target=target, rows=rows, folder=arguments.out)
     return 0
 
 
-def _workloads(layer: ListedLayer, *, batch: int) -> Iterator[Workload]:
+def _workloads(layer: ListedLayer, *, batch: int, dtype: DType) -> Iterator[Workload]:
     """The passes of a block, and those of the convolution in it, which runs alone where the block is not one."""
-    first = layer.layer.workload("forward", batch=batch, dtype="float32", layout="nhwc", bias=False)
+    first = layer.layer.workload("forward", batch=batch, dtype=dtype, layout="nhwc", bias=False)
     yield from (first.for_pass(pass_) for pass_ in BLOCK_PASSES)
     yield from (first.convolution(pass_) for pass_ in PASSES)
 
 
 def region_of(workload: Workload) -> nn.Sequential:
-    """What a block stands for, as a network has it."""
+    """What a block stands for, as a network has it: norms hold float32, whatever the images are."""
     block, channels = workload.block, workload.channels
     assert block is not None
 
@@ -105,21 +107,31 @@ def region_of(workload: Workload) -> nn.Sequential:
     above, left = (before for before, _ in workload.padding)
     stride_h, stride_w = workload.stride
     height, width = workload.kernel
+    dtype: torch.dtype = getattr(torch, workload.dtype)
     convolution = nn.Conv2d(
-        channels, channels, (height, width), (stride_h, stride_w), (above, left), groups=channels, bias=False
+        channels,
+        channels,
+        (height, width),
+        (stride_h, stride_w),
+        (above, left),
+        groups=channels,
+        bias=False,
+        dtype=dtype,
     )
     return nn.Sequential(
         norm(block.norm1), ACTIVATIONS[block.act1](), convolution, norm(block.norm2), ACTIVATIONS[block.act2]()
     )
 
 
-def row_of(layer: ListedLayer, target: CpuTarget, *, batch: int, compiles: bool) -> dict[str, Any]:
+def row_of(layer: ListedLayer, target: CpuTarget, *, batch: int, dtype: DType, compiles: bool) -> dict[str, Any]:
     """The times of all rivals, and what they keep."""
-    workload = layer.layer.workload("forward", batch=batch, dtype="float32", layout="nhwc", bias=False)
+    workload = layer.layer.workload("forward", batch=batch, dtype=dtype, layout="nhwc", bias=False)
     torch.manual_seed(0)
     plain = region_of(workload).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    x = torch.randn(workload.input_shape).to(memory_format=torch.channels_last)
-    dz = torch.randn(workload.output_shape).to(memory_format=torch.channels_last)
+    x, dz = (
+        torch.randn(shape).to(getattr(torch, dtype), memory_format=torch.channels_last)
+        for shape in (workload.input_shape, workload.output_shape)
+    )
     converted = dwconv.convert(copy.deepcopy(plain), x, seconds=0)
     as_one = dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=True)
     models: dict[str, nn.Module] = {PLAIN: plain, CONVERTED: converted, AS_ONE: as_one}

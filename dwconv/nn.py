@@ -122,8 +122,9 @@ class DepthwiseBlock(nn.Module):
     activations as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks
     of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise.
 
-    One op is for training in float32, channels_last, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
-    Hardswish, SiLU and GELU. An activation before a convolution needs a norm before, a bias a norm after it.
+    One op is for training, channels_last, in float32 or, but for the norms, in 16 bits, of BatchNorms with weight and
+    bias, the activations ReLU, ReLU6, Hardswish, SiLU and GELU. An activation before a convolution needs a norm before
+    it, a bias a norm after it.
     """
 
     waits_for_blocks: ClassVar[bool] = True

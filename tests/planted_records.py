@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dwconv.problems.block import Block
 from dwconv.problems.target import cpu_target
-from dwconv.problems.workload import BLOCK_PASSES, PASSES, Layout, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Layout, Pass, Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
@@ -26,6 +26,7 @@ def workload_of(
     layout: Layout = "nhwc",
     bias: bool = False,
     block: str | None = None,
+    dtype: DType = "float32",
 ) -> Workload:
     """A workload, from its input shape, (N, C, H, W) or (N, C, D, H, W), and what the test cares for."""
     strides, paddings = (each if isinstance(each, tuple) else (each,) * len(kernel) for each in (stride, padding))
@@ -39,6 +40,7 @@ def workload_of(
         stride=strides,
         padding=tuple((each, each) for each in paddings),
         dilation=(1,) * len(kernel),
+        dtype=dtype,
         layout=layout,
         bias=bias,
         block=Block.parse(block) if block else None,

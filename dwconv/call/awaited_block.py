@@ -33,11 +33,11 @@ from torch.autograd import Function
 from dwconv.call import block_call, blocks, compiled_block, functional
 from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
-from dwconv.call.block_call import NormCall, activation_of, is_plain
+from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of, is_plain
 from dwconv.call.call_plan import plan_for
 from dwconv.call.place import Place
 from dwconv.call.waiting import Waiting
-from dwconv.call.watchers import is_watched
+from dwconv.call.watchers import is_watched_beside_autocast
 from dwconv.errors import InvalidCall, InvalidWorkload
 
 Ints = tuple[int, ...]
@@ -48,19 +48,29 @@ def started(x: Any, place: Place) -> Any:
     somebody watches, or nothing learns."""
     if torch.compiler.is_compiling():
         return compiled_block.begun(x, place)
-    if not torch.is_grad_enabled() or not is_plain(x) or x.dim() != 4:
+    if not torch.is_grad_enabled() or not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4:
         return x
-    if is_watched(x, x, None) or x.is_inference() or not x.is_contiguous(memory_format=torch.channels_last):
+    if torch._C._is_any_autocast_enabled() and not _is_lowered(x):
+        return x
+    if is_watched_beside_autocast(x, x, None) or x.is_inference():
+        return x
+    if not x.is_contiguous(memory_format=torch.channels_last):
         return x
     if x.shape[1] * (place.weight_shape[0] // max(1, x.shape[1])) != place.weight_shape[0] or not x.numel():
         return x
     try:
-        plan = plan_for(place.problem(x.shape), x.device)
+        plan = plan_for(place.problem(x.shape, x.dtype), x.device)
     except InvalidWorkload:  # the kernel is larger than the image: its own function says so
         return x
     if not blocks.is_at_once(plan):
         return x
     return _waiting(_Part(place=place, before=None, name="x", given=(x,)))
+
+
+def _is_lowered(x: Tensor) -> bool:
+    """Whether ``torch.autocast`` convolves in the type that x has."""
+    kind = x.device.type
+    return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) is x.dtype
 
 
 def waits_for_blocks(module: object) -> bool:
@@ -125,7 +135,8 @@ class _Part:
             # The plan of the convolution alone: as if nothing had waited.
             (top, bottom, left, right) = problem.padding
             padding = ((top, bottom), (left, right))
-            weight, bias = given if len(given) == 2 else (given[0], None)
+            weight, *others = (each.to(value.dtype) for each in given)
+            bias = others[0] if others else None
             return functional.conv2d(value, weight, bias, problem.stride, padding, problem.dilation)
         act = self.place.block.act1 if self.name == "act1" else self.place.block.act2
         return block_call.activated(act, value)
@@ -210,7 +221,7 @@ class AwaitedBlock(Waiting):
         _, channels, height, width = shape
         strides = (height * width * channels, 1, width * channels, channels)
         made: AwaitedBlock = Tensor._make_wrapper_subclass(
-            cls, shape, strides=strides, dtype=torch.float32, device=holder.part.x.device
+            cls, shape, strides=strides, dtype=holder.part.x.dtype, device=holder.part.x.device
         )
         made._holder = holder
         return made
@@ -281,10 +292,13 @@ def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
     else:
         return None
     weight, bias, numbers = given.weight, given.bias, given[3:7]
-    if not is_plain(weight) or not block_call.takes_bias(part.place.block, bias, weight.shape):
+    if not block_call.takes(part.place.block, part.x.dtype, weight, bias):
         return None
     if torch._C._is_any_autocast_enabled():
-        return None
+        if not _is_lowered(part.x):
+            return None
+    elif any(each is not None and each.dtype is not part.x.dtype for each in (weight, bias)):
+        return None  # which the function itself refuses
     try:
         is_expected = _is_expected(part.place, part.shape, tuple(weight.shape), *numbers)
     except TypeError:  # numbers that are lists, or tensors

@@ -69,7 +69,9 @@ class NormCall(NamedTuple):
         if not isinstance(self.momentum, (float, int)):
             return f"its momentum is {self.momentum}"
         for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
-            if tensor is not None and not (is_plain(tensor) and tuple(tensor.shape) == tuple(shape[1:2])):
+            if tensor is not None and not (
+                is_plain(tensor, torch.float32) and tuple(tensor.shape) == tuple(shape[1:2])
+            ):
                 return "it holds other tensors than float32 ones with a number for each channel"
         return "" if values_per_channel(shape) > 1 else "there is one value per channel"
 
@@ -88,34 +90,41 @@ def values_per_channel(shape: Sequence[int]) -> int:
     return shape[0] * math.prod(shape[2:])
 
 
-def is_plain(tensor: Any) -> bool:
-    """True for float32 numbers at strides, of PyTorch's own classes, on any device."""
+IMAGE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""Of images and weights; what norms hold is float32."""
+
+
+def is_plain(tensor: Any, *dtypes: torch.dtype) -> bool:
+    """True for numbers of ``dtypes`` at strides, of PyTorch's own classes, on any device."""
     return (
         type(tensor) in (Tensor, torch.nn.Parameter)
-        and tensor.dtype is torch.float32
+        and tensor.dtype in dtypes
         and tensor.layout is torch.strided
         and not tensor.is_neg()
         and not tensor._is_zerotensor()
     )
 
 
-def takes_bias(block: Block, bias: Any, weight_shape: Sequence[int]) -> bool:
-    """Whether the convolution of a block may have that bias, or None."""
+def takes(block: Block, image: torch.dtype, weight: Any, bias: Any) -> bool:
+    """Whether the convolution of a block of images of that type may have that weight and bias, which may be None. A
+    weight in float32 is rounded, as ``torch.autocast`` does."""
+    if not is_plain(weight, image, torch.float32):
+        return False
     if bias is None:
         return True
-    return block.norm2 is not None and is_plain(bias) and tuple(bias.shape) == tuple(weight_shape[:1])
+    return block.norm2 is not None and is_plain(bias, *IMAGE_DTYPES) and tuple(bias.shape) == tuple(weight.shape[:1])
 
 
 def run(
     x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[tuple[NormCall, bool]], block: str, *geometry: Any
 ) -> Tensor:
-    """z, or y of a block without a second norm. ``bias``: of the convolution, before a second norm alone, which takes it
-    away again with the mean. ``norms``: the calls of its norms, and for each whether its running statistics are still
-    to learn of it."""
+    """z, or y of a block without a second norm. ``bias``: of the convolution, only where a second norm takes it away
+    again, with the mean. ``norms``: the calls of its norms, and for each whether its running statistics are still to
+    learn of it."""
     learnt = [tensor for norm, _ in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
     if bias is not None:
         learnt[-1] = learnt[-1] + (bias - bias)  # zeros, and zero gradients; NaN and infinity of a bias give NaN
-    results = blocks.forward(x, w, learnt, block, *geometry)
+    results = blocks.forward(x, w.to(x.dtype), learnt, block, *geometry)
     found = dict(zip(blocks.results_of(block), results, strict=True))
     if bias is not None:
         found["mean2"] = found["mean2"] + bias.detach()

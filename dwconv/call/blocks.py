@@ -124,7 +124,7 @@ def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor])
     found["z"] = z.contiguous(memory_format=problem.memory_format)
     for number, norm, image in (("1", block.norm1, x), ("2", block.norm2, found["y"])):
         if norm:
-            variance, mean = torch.var_mean(image, (0, 2, 3), correction=0)
+            variance, mean = torch.var_mean(image.to(_of_channels(image)), (0, 2, 3), correction=0)
             found[f"mean{number}"], found[f"var{number}"] = mean, variance
     return found
 
@@ -156,7 +156,8 @@ def _gradients(
 def _forward_fake(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
     y = torch_ops.fprop_fake(x, w, None, *geometry)
     results = results_of(block)
-    return [torch.empty_like(y) if name in ("y", "z") else x.new_empty(x.shape[1]) for name in results]
+    of_channels = x.new_empty(x.shape[1], dtype=_of_channels(x))
+    return [torch.empty_like(y if name in ("y", "z") else of_channels) for name in results]
 
 
 def _backward_fake(
@@ -166,7 +167,13 @@ def _backward_fake(
         x.shape, dtype=x.dtype, device=x.device,
         memory_format=torch.channels_last if geometry[-1] == "nhwc" else torch.contiguous_format,
     )  # fmt: skip
-    return [like, w.new_empty(w.shape), *(x.new_empty(x.shape[1]) for _ in range(len(norms) // 2))]
+    of_channels = x.new_empty(x.shape[1], dtype=_of_channels(x))
+    return [like, w.new_empty(w.shape), *(torch.empty_like(of_channels) for _ in range(len(norms) // 2))]
+
+
+def _of_channels(image: Tensor) -> torch.dtype:
+    """The type of what norms have of each channel."""
+    return torch.promote_types(image.dtype, torch.float32)
 
 
 @lru_cache(maxsize=100)

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from dwconv.call import block_call, blocks, torch_ops
-from dwconv.call.block_call import NormCall, activation_of, is_plain
+from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of, is_plain
 from dwconv.call.call_plan import plan_for
 from dwconv.call.place import Place
 from dwconv.call.watchers import is_recorded_for_elsewhere
@@ -125,10 +125,10 @@ def _place(block: str, weight_shape: Any, stride: Any, padding: Any, dilation: A
 def _problem(begins: Node, place: Place) -> Problem | None:
     """The problem of the block that is expected, if it is faster as one."""
     x = _value(begins)
-    if not is_plain(x) or x.dim() != 4:
+    if not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4:
         return None
     try:
-        problem = place.problem(tuple(x.shape))
+        problem = place.problem(tuple(x.shape), x.dtype)
         plan = plan_for(problem, begins.meta["example_value"].device)
     except InvalidWorkload:
         return None
@@ -143,7 +143,7 @@ def _parts(begins: Node, place: Place, problem: Problem) -> dict[str, Node]:
         if len(last.users) != 1:
             return {}
         (following,) = last.users
-        if following.args[:1] != (last,) or not is_plain(_value(following)):  # under autocast it has another type
+        if following.args[:1] != (last,) or not is_plain(_value(following), problem.dtype):
             return {}
         if not _is_part(name, following, problem, tuple(_value(last).shape)):
             return {}
@@ -164,9 +164,8 @@ def _is_part(name: str, node: Node, problem: Problem, shape: tuple[int, ...]) ->
             return False
         weight, bias, *geometry = cast(tuple[Any, ...], node.args[1:])
         given = tuple(each if isinstance(each, str) else tuple(each) for each in geometry)
-        if not block_call.takes_bias(block, _value(bias), problem.weight_shape):
-            return False
-        return is_plain(_value(weight)) and given == tuple(problem.geometry)
+        takes = block_call.takes(block, problem.dtype, _value(weight), _value(bias))
+        return takes and given == tuple(problem.geometry)
     if node.target is not F.batch_norm:
         return False
     norm, wanted = NormCall.of(*node.args, **node.kwargs), block.norm1 if name == "norm1" else block.norm2

@@ -39,13 +39,13 @@ class Place:
         }
         return tuple(name for name, is_there in there.items() if is_there)
 
-    def problem(self, shape: Sequence[int]) -> Problem:
+    def problem(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Problem:
         """For x of (N, C, H, W)."""
-        return _problem(self, tuple(shape))
+        return _problem(self, tuple(shape), dtype)
 
 
 @lru_cache(maxsize=1000)
-def _problem(place: Place, shape: Ints) -> Problem:
+def _problem(place: Place, shape: Ints, dtype: torch.dtype) -> Problem:
     padding = place.padding
     if padding is None:
         padding = tuple(
@@ -61,7 +61,7 @@ def _problem(place: Place, shape: Ints) -> Problem:
         stride=place.stride,
         padding=padding,
         dilation=place.dilation,
-        dtype=torch.float32,
+        dtype=dtype,
         layout="nhwc",
         block=place.block,
     )

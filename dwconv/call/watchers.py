@@ -19,7 +19,14 @@ def is_watched(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
     return bool(
         torch.compiler.is_compiling()  # first: a compiler understands nothing of the rest
         or _is_any_autocast_enabled()
-        or _len_torch_dispatch_stack()
+        or is_watched_beside_autocast(x, w, bias)
+    )
+
+
+def is_watched_beside_autocast(x: Tensor, w: Tensor, bias: Tensor | None) -> bool:
+    """The same of code that is not compiled, whether or not autocast is active."""
+    return bool(
+        _len_torch_dispatch_stack()
         or _are_functorch_transforms_active()
         or forward_ad._current_level >= 0
         or _get_tracing_state() is not None

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from dwconv.call.awaited_block import AwaitedBlock
-from dwconv.call.block_call import NormCall, activation_of
+from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of
 from dwconv.discovery.step import tensors_in
 from dwconv.dispatch.decide import target_of, why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
@@ -44,6 +44,8 @@ class Link:
     problem: Problem | None = None
     """Of a convolution."""
     device: torch.device | None = None
+    dtype: torch.dtype | None = None
+    """Of its input."""
     why_not: str = ""
     """Why it cannot be a part of a block."""
     after: Link | None = None
@@ -86,7 +88,7 @@ class Chains:
             norm = NormCall.of(*args, **kwargs)
             link = Link(
                 kind="norm", caller=caller, before=before, is_given=_is_first(args[0], inputs), eps=float(norm.eps),
-                why_not=norm.why_not(args[0].shape, eps=norm.eps),
+                why_not=norm.why_not(args[0].shape, eps=norm.eps), dtype=args[0].dtype,
             )  # fmt: skip
             self._add(link, result)
 
@@ -94,7 +96,7 @@ class Chains:
         """A depthwise convolution."""
         link = Link(
             kind="conv", caller=caller, before=self._links.get(x), is_given=_is_first(x, inputs), problem=problem,
-            device=x.device,
+            device=x.device, dtype=x.dtype,
         )  # fmt: skip
         self.used(x)
         self._add(link, result)
@@ -146,7 +148,8 @@ class Chains:
                 act2=act2.act if act2 else "identity",
             )
             given = "" if first.is_given else f"it does not begin with what {_shown(first)} is given"
-            if why := given or _why_no_bias(conv, norm2) or _why_no_kernels(conv, block):
+            why = given or _why_not_alike(first, conv) or _why_no_bias(conv, norm2) or _why_no_kernels(conv, block)
+            if why:
                 reasons, block = [why], None
         return SeenBlock(conv=conv, starts=first.caller, block=block, why_not="; ".join(dict.fromkeys(reasons)))
 
@@ -171,9 +174,16 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 def _why_never(problem: Problem | None) -> str:
     """Why there can be no block around a convolution, whatever is next to it."""
     assert problem is not None
-    if problem.dtype is not torch.float32:
-        return f"blocks are of float32, it is of {problem.dtype_name}"
+    if problem.dtype not in IMAGE_DTYPES:
+        return f"blocks are of float32 or 16 bits, it is of {problem.dtype_name}"
     return "" if problem.layout == "nhwc" else "blocks are channels_last, it is contiguous"
+
+
+def _why_not_alike(first: Link, conv: Link) -> str:
+    assert conv.problem is not None
+    if first.dtype is conv.problem.dtype:
+        return ""
+    return f"{_shown(first)} is given {str(first.dtype)[6:]}, the convolution is in {conv.problem.dtype_name}"
 
 
 def _why_no_bias(conv: Link, norm2: Link | None) -> str:

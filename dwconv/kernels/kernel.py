@@ -261,9 +261,9 @@ class _Operand:
             pitch=pitch,
             lies=lies,
             given=given,
-            dtype=getattr(torch, workload.dtype),
+            dtype=getattr(torch, workload.dtype_of(name)),
             device=device,
-            alignment=alignment_bytes(artifact.kind, workload.dtype),
+            alignment=alignment_bytes(artifact.kind, workload.dtype_of(name)),
         )
 
     @property
@@ -303,7 +303,8 @@ class _Operand:
         return all(size == 1 or stride == own for size, stride, own in lying)
 
     def empty(self, batch: int, like: torch.Tensor) -> torch.Tensor:
-        return like.new_empty_strided((batch, *self.shape) if self.is_image else self.shape, self.strides)
+        shape = (batch, *self.shape) if self.is_image else self.shape
+        return like.new_empty_strided(shape, self.strides, dtype=self.dtype)
 
 
 def _freed(tensor: torch.Tensor) -> InvalidCall:

@@ -42,7 +42,7 @@ def misfit(candidate: Candidate, artifact: object, *, target: Target) -> str:
             return f"a kernel without {name}"
         for batch in (1, 2):
             elements = math.prod(workload.with_batch(batch).shape_of(name))
-            if argument.dtype != workload.dtype or math.prod(argument.shape_at(batch)) != elements:
+            if argument.dtype != workload.dtype_of(name) or math.prod(argument.shape_at(batch)) != elements:
                 return f"a kernel of {argument} for {workload.key}"
     others = [argument.name for argument in artifact.workspaces if not argument.name.startswith("workspace")]
     return f"a kernel of {', '.join(others)}" if others else ""

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dwconv.problems.block import Activation, Norm
-from dwconv.problems.workload import Pass, Workload
+from dwconv.problems.workload import DType, Pass, Workload
 
 ROUNDING = 2.0**-24
 """The relative error of one float32 operation."""
@@ -29,7 +29,11 @@ _SHORT_SUM = 8.0
 """Rounding errors of a sum of n terms grow like sqrt(n), if they are independent; the constant covers short sums."""
 _FEW = 8.0
 """Roundings of what is no sum."""
-_SMALLEST_STEP = 2.0**-149
+_STORE_ROUNDING: dict[DType, float] = {"float32": ROUNDING, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""The relative error of storing a number."""
+SMALLEST_STEP: dict[DType, float] = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
+"""What numbers below the smallest normal one of a type are rounded to."""
+_SMALLEST_STEP = SMALLEST_STEP["float32"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,11 @@ class About:
         return self.value.abs() + self.error
 
 
+def stored(dtype: DType, value: Tensor, error: Tensor) -> Tensor:
+    """The error of numbers that are rounded to a type when they already have ``error``."""
+    return error + _STORE_ROUNDING[dtype] * (value.abs() + error) + SMALLEST_STEP[dtype]
+
+
 def results(workload: Workload, *inputs: Tensor, convolve: Callable[..., Tensor]) -> dict[str, About]:
     """Every result by its name. ``convolve``: the pass of a convolution's workload in float64."""
     given = {name: tensor.double() for name, tensor in zip(workload.inputs, inputs, strict=True)}
@@ -114,7 +123,7 @@ class _Block:
         y = found["y"] = self._convolved("fprop", a, _exact(given["w"]), terms=math.prod(self.workload.kernel))
         if block.norm2:
             found["mean2"], found["var2"] = _moments(y)
-            z2 = self._normalised(y, block.norm2, "2", found["mean2"], found["var2"])
+            z2 = self._normalised(self._kept(y), block.norm2, "2", found["mean2"], found["var2"])
             found["z"] = _activated(block.act2, z2)
         return found
 
@@ -125,7 +134,7 @@ class _Block:
         if block.norm2:
             y, mean, var = _exact(given["y"]), _exact(given["mean2"]), _exact(given["var2"])
             d2 = _through(block.act2, self._normalised(y, block.norm2, "2", mean, var), _exact(given["dz"]))
-            g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, y, block.norm2, "2")
+            g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, d2, y, block.norm2, "2")
         else:
             g2 = _exact(given["dy"])
         z1 = x = _exact(given["x"])
@@ -136,7 +145,7 @@ class _Block:
         found["dw"] = self._convolved("wgrad", a, g2, terms=math.prod(workload.output_size) * workload.batch)
         d1 = found["dx"] = _through(block.act1, z1, t)
         if block.norm1:
-            found["dx"], found["dgamma1"], found["dbeta1"] = self._before_norm(d1, x, block.norm1, "1")
+            found["dx"], found["dgamma1"], found["dbeta1"] = self._before_norm(d1, self._kept(d1), x, block.norm1, "1")
         return found
 
     def _convolved(self, pass_: Pass, first: About, second: About, *, terms: int) -> About:
@@ -149,6 +158,12 @@ class _Block:
         own = ROUNDING * (_SHORT_SUM + math.sqrt(terms)) * (magnitude + carried) + terms * _SMALLEST_STEP
         return About(value, carried + own)
 
+    def _kept(self, image: About) -> About:
+        """As it is read again from memory."""
+        if self.workload.dtype == "float32":
+            return image
+        return About(image.value, stored(self.workload.dtype, image.value, image.error))
+
     def _normalised(self, x: About, norm: Norm, number: str, mean: About, var: About) -> About:
         """γ · (x − mean) / √(var + eps) + β, which kernels compute as x · scale + shift."""
         gamma, beta = (_over_space(self.given[f"{name}{number}"], x) for name in ("gamma", "beta"))
@@ -160,8 +175,9 @@ class _Block:
         terms = (scale * x.value).abs() + (scale * mean.value).abs() + beta.abs()
         return About(scale * centred + beta, moved + _FEW * ROUNDING * terms + _SMALLEST_STEP)
 
-    def _before_norm(self, d: About, x: About, norm: Norm, number: str) -> tuple[About, About, About]:
-        """The gradient of a norm's input, of γ and of β; ``d``: the gradient of its result.
+    def _before_norm(self, d: About, kept: About, x: About, norm: Norm, number: str) -> tuple[About, About, About]:
+        """The gradient of a norm's input, of γ and of β; ``d``: the gradient of its result, of which sums are taken;
+        ``kept``: the same as it is read again.
 
         scale · (d − Σd / N − (x − mean) · Σ(d · (x − mean)) / (var + eps) / N)"""
         gamma, mean, var = (self.given[f"{name}{number}"] for name in ("gamma", "mean", "var"))
@@ -177,7 +193,7 @@ class _Block:
         scale, inverse = _over_space(gamma * inverse, x), _over_space(inverse, x)
         first, second = _spread_out(dbeta, x), _spread_out(dot, x)
         value = scale * (d.value - first.value / count - centred * inverse**2 * second.value / count)
-        carried = d.error + first.error / count + centred.abs() * inverse**2 * second.error / count
+        carried = kept.error + first.error / count + centred.abs() * inverse**2 * second.error / count
         terms = d.value.abs() + first.value.abs() / count + size * inverse**2 * second.value.abs() / count
         return About(value, scale.abs() * (carried + 2 * _FEW * ROUNDING * terms) + _SMALLEST_STEP), dgamma, dbeta
 

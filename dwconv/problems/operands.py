@@ -49,7 +49,7 @@ def operands(
     elif data == "extreme":
         _make_extreme(workload, drawn, seed=seed, generator=generator)
     return tuple(
-        _in_layout(workload, name, values.to(device, dtype_of(workload)))
+        _in_layout(workload, name, values.to(device, getattr(torch, workload.dtype_of(name))))
         for name, values in zip(workload.inputs, drawn, strict=True)
     )
 
@@ -96,7 +96,8 @@ def _make_block(workload: Workload, named: dict[str, torch.Tensor], *, extreme: 
             continue
         image = named[name]
         kind = (torch.arange(image.shape[1]) + seed) % 5
-        image *= over_space(workload, torch.tensor([1.0, 1e-4, 1e12, 1.0, 0.0])[kind])
+        large = 1e3 if workload.dtype == "float16" else 1e12
+        image *= over_space(workload, torch.tensor([1.0, 1e-4, large, 1.0, 0.0])[kind])
         image += over_space(workload, torch.tensor([1000.0, 0.0, 0.0, 0.0, 3.0])[kind])
         if name == "x":
             image.view(*image.shape[:2], -1)[-1, kind == _NOT_FINITE, -1] = math.nan

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 
 from dwconv.problems import block_reference, epilogue
+from dwconv.problems.block_reference import SMALLEST_STEP, stored
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES, Workload
 
@@ -30,11 +31,8 @@ EXACT = 2**24
 # Rounding errors of a sum of n terms grow like sqrt(n) if they are independent; the constant covers short sums,
 # where they are not, and the few roundings outside the sum.
 _SHORT_SUM = 8.0
-# Relative rounding error of one float32 operation, and of storing a result. Kernels sum in float32.
+# Relative rounding error of one float32 operation. Kernels sum in float32.
 _SUM_ROUNDING = 2.0**-24
-_STORE_ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-# Results below the smallest normal number of a type are rounded to a fixed step, products in float32 as well.
-_SMALLEST_STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 # Elements to work on at once: on a CPU they stay in the caches. With several threads there are so few that PyTorch runs
 # them on one: waiting for other threads at every tap would take milliseconds on a busy machine.
 _AT_ONCE, _AT_ONCE_ON_ONE_THREAD, _AT_ONCE_ON_A_GPU = 1 << 15, 1 << 17, 1 << 26
@@ -109,7 +107,7 @@ def _after_epilogue(workload: Workload, *inputs: torch.Tensor, kind: str | None)
     result = epilogue.apply(workload, z, dy)
     error = epilogue.allowed_error(workload, z, dy, of_z=of_z, rounding=_SUM_ROUNDING)
     overflows |= result.abs() >= torch.finfo(dtype_of(workload)).max
-    allowed = _stored(workload, result, error).where(~overflows, math.inf)
+    allowed = stored(workload.dtype, result, error).where(~overflows, math.inf)
     return Answer(expected=result, allowed=allowed, may_be_nan=nan)
 
 
@@ -120,7 +118,6 @@ def _of_block(workload: Workload, *inputs: torch.Tensor) -> tuple[Answer, ...]:
     order = repeated(workload.batch, len(inputs[0])).to(inputs[0].device)
     whole = [tensor[order] if name in IMAGES else tensor for name, tensor in named]
     found = block_reference.results(workload, *whole, convolve=lambda *given: reference(*given)[0])
-    largest = torch.finfo(dtype_of(workload)).max
     finite = torch.ones(workload.channels, dtype=torch.bool, device=inputs[0].device)
     for name, tensor in zip(workload.inputs, inputs, strict=True):
         by_channel = tensor.movedim(1, 0) if name in IMAGES else tensor
@@ -128,7 +125,9 @@ def _of_block(workload: Workload, *inputs: torch.Tensor) -> tuple[Answer, ...]:
     answers = []
     for name in workload.results:
         about = found[name]
-        allowed = _stored(workload, about.value, about.error).where(about.magnitude < largest, math.inf)
+        dtype = workload.dtype_of(name)
+        largest = torch.finfo(getattr(torch, dtype)).max
+        allowed = stored(dtype, about.value, about.error).where(about.magnitude < largest, math.inf)
         shape = [1] * about.value.dim()
         shape[1 if name in IMAGES else 0] = -1
         answers.append(
@@ -148,19 +147,14 @@ def _exact(workload: Workload, result: torch.Tensor) -> Answer:
 
 def _allowed(workload: Workload, result: torch.Tensor, magnitude: torch.Tensor) -> torch.Tensor:
     """The error allowed in each element; ``magnitude`` is the sum of the absolute values of its terms."""
-    allowed = _stored(workload, result, _sum_error(workload, magnitude))
+    allowed = stored(workload.dtype, result, _sum_error(workload, magnitude))
     return allowed.where(magnitude < torch.finfo(dtype_of(workload)).max, math.inf)
 
 
 def _sum_error(workload: Workload, magnitude: torch.Tensor) -> torch.Tensor:
     """That of a float32 sum."""
     count = terms(workload)
-    return _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(count)) * magnitude + count * _SMALLEST_STEP["float32"]
-
-
-def _stored(workload: Workload, result: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
-    """The error of a result that is rounded to the workload's type when it already has ``error``."""
-    return error + _STORE_ROUNDING[workload.dtype] * (result.abs() + error) + _SMALLEST_STEP[workload.dtype]
+    return _SUM_ROUNDING * (_SHORT_SUM + math.sqrt(count)) * magnitude + count * SMALLEST_STEP["float32"]
 
 
 def _of_the_batch(workload: Workload, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -151,6 +151,10 @@ class Workload:
             return self.output_shape
         return (self.out_channels, 1, *self.kernel) if name in ("w", "dw") else (self.out_channels,)
 
+    def dtype_of(self, name: str) -> DType:
+        """The type of a tensor: what norms have of each channel is float32, whatever images and weights are."""
+        return self.dtype if self.block is None or name in IMAGES or name in ("w", "dw") else "float32"
+
     # -- sizes -------------------------------------------------------------------------------------------------
 
     @property
@@ -215,7 +219,7 @@ class Workload:
         if self.block:  # statistics come before what they normalise; gradients of norms are sums
             again = {"forward": (["x"], ["y"]), "backward": (["x", "dx", "dx"], ["dz", "y"])}[self.pass_]
             moved += [*(again[0] if self.block.norm1 else []), *(again[1] if self.block.norm2 else [])]
-        return ITEMSIZE[self.dtype] * sum(math.prod(self.shape_of(name)) for name in moved)
+        return sum(ITEMSIZE[self.dtype_of(name)] * math.prod(self.shape_of(name)) for name in moved)
 
     def _taps_in_bounds(self, axis: int) -> int:
         """Pairs of (output position, tap) along ``axis`` that read inside the input."""

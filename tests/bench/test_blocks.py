@@ -36,7 +36,7 @@ SMALL = ListedLayer(
 def test_networks_list_blocks():
     layers = listed_layers(BLOCK_NETWORKS)
     assert len(layers) > 30 and all(each.layer.block for each in layers)
-    first, *_ = blocks._workloads(layers[0], batch=4)
+    first, *_ = blocks._workloads(layers[0], batch=4, dtype="float32")
     assert first.pass_ == "forward" and first.batch == 4
 
 

@@ -39,7 +39,7 @@ class Parts(nn.Module):
         self.between = {}
 
     def forward(self, x: Tensor) -> Tensor:
-        x = started(x, self.place) if self.training and self.conv.weight.dtype is torch.float32 else x
+        x = started(x, self.place) if self.training and self.conv.weight.dtype is not torch.float64 else x
         for name in ("bn1", "act1", "conv", "bn2", "act2"):
             x = getattr(self, name)(x)
             if name in self.between:

@@ -17,7 +17,7 @@ from dwconv.call import blocks
 from dwconv.call.awaited_block import AwaitedBlock, started
 from dwconv.call.call_plan import plans
 from dwconv.errors import InvalidCall
-from tests.call.block_parts import CHANNELS, SIZE, WHOLE, Parts, assert_same, drawn, passes_that_ran
+from tests.call.block_parts import CHANNELS, SIZE, WHOLE, Parts, assert_same, drawn, passes_that_ran, step
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
@@ -54,6 +54,50 @@ def test_nan_and_infinity_of_a_bias_propagate(planted, number):
         model.conv.bias[3] = number
     z = model(drawn())
     assert z[:, 3].isnan().all() and z[:, :3].isfinite().all() and passes_that_ran()["forward"] == 1
+
+
+DTYPES = {"bfloat16": (torch.bfloat16, 2e-2), "float16": (torch.float16, 3e-3)}
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("is_autocast", [True, False], ids=["autocast", "as they are"])
+@pytest.mark.parametrize("name", DTYPES)
+def test_images_of_16_bits(logs, name, is_autocast, bias):
+    """Norms hold float32; a weight does under autocast. Half of the bits are kept for the backward pass."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=name)])
+    dtype, allowed = DTYPES[name]
+    model, x = Parts(WHOLE, bias=bias), drawn().detach().to(dtype).requires_grad_()
+    exact = copy.deepcopy(model).double()
+    if not is_autocast:
+        model.conv.to(dtype)
+        exact.conv.load_state_dict(model.conv.state_dict())
+    with torch.autocast("cpu", dtype, enabled=is_autocast):
+        found = step(model, x)
+    expected = step(exact, x.detach().double().requires_grad_())
+    assert found[0].dtype is dtype and passes_that_ran() == {"forward": 1, "backward": 1}
+    for got, wanted in zip(found, expected, strict=True):
+        scale = float(wanted.abs().max())
+        torch.testing.assert_close(got.double(), wanted.double(), rtol=allowed, atol=allowed * max(1.0, scale))
+
+
+@pytest.mark.parametrize(
+    "case", ["looked at inside, used outside", "autocast in another type", "float32 under autocast"]
+)
+def test_images_of_16_bits_one_by_one(logs, case):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=dtype) for dtype in ("bfloat16", "float32")])
+    model, x = Parts(WHOLE, bias=True), drawn()
+    exact = copy.deepcopy(model).double()
+    kept = []
+    if case == "looked at inside, used outside":
+        model.between = {"conv": lambda y: (kept.append(y), y * 2)[1]}
+        exact.between = {"conv": lambda y: y * 2}
+    x = x if case == "float32 under autocast" else x.detach().bfloat16().requires_grad_()
+    lowered = torch.float16 if case == "autocast in another type" else torch.bfloat16
+    with torch.autocast("cpu", lowered):
+        z = model(x)
+    expected = exact(x.detach().double())
+    torch.testing.assert_close(z.double(), expected, rtol=3e-2, atol=0.1)
+    assert passes_that_ran()["forward"] == 0
 
 
 # -- whatever else is done -------------------------------------------------------------------------------------------

@@ -82,6 +82,21 @@ def test_a_second_norm_takes_a_bias_away_again(logs, block):
     assert (seen == ONE) == (block == WHOLE)
 
 
+@pytest.mark.parametrize("is_autocast", [True, False], ids=["autocast", "as they are"])
+def test_images_of_16_bits(logs, is_autocast):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype="bfloat16")])
+    model, seen, x = Parts(WHOLE), [], drawn().detach().bfloat16().requires_grad_()
+    if not is_autocast:
+        model.conv.bfloat16()
+    exact = copy.deepcopy(model).double()
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast):
+        found = step(compiled(model, seen, fullgraph=True), x)
+    expected = step(exact, x.detach().double().requires_grad_())
+    assert seen == ONE and found[0].dtype is torch.bfloat16
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted.double(), rtol=2e-2, atol=2e-2 * float(wanted.abs().max()))
+
+
 def test_other_batches_are_one_op_too(planted):
     model, seen = Parts(WHOLE), []
     exact = copy.deepcopy(model).double()

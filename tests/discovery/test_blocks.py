@@ -150,6 +150,20 @@ def test_what_has_no_kernels_says_so(why):
     assert block.problem is None and why in block.why_not
 
 
+def test_under_autocast_it_has_the_type_of_the_convolution():
+    with torch.autocast("cpu", torch.bfloat16):
+        (block,) = discover(Net(whole), example()).blocks
+    assert block.problem.dtype is torch.bfloat16 and str(block.problem.block) == "bn+relu6,bn@0.001+relu6"
+
+
+def test_what_begins_in_another_type_says_so():
+    net = Net(lambda net, x: whole(net, x.float()))
+    with torch.autocast("cpu", torch.bfloat16):
+        (block,) = discover(net, example()).blocks
+    assert block.problem is None
+    assert block.why_not == "bn1 is given float32, the convolution is in bfloat16"
+
+
 @pytest.mark.parametrize("trains", [True, False])
 def test_only_what_trains_is_a_block(trains):
     assert len(discover(Net(whole), example(), trains=trains).blocks) == trains

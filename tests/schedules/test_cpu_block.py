@@ -17,7 +17,7 @@ from dwconv.problems import block_reference
 from dwconv.problems.block import ACTIVATIONS, Activation, Block, Norm
 from dwconv.problems.reference import reference
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import BLOCK_PASSES, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from tests.conftest import Golden
@@ -39,17 +39,21 @@ BLOCKS = (
 )  # fmt: skip
 
 
-def block(workload: Workload, pass_: Pass, text: str) -> Workload:
-    return dataclasses.replace(workload, pass_=pass_, block=Block.parse(text))
+def block(workload: Workload, pass_: Pass, text: str, dtype: DType = "float32") -> Workload:
+    return dataclasses.replace(workload, pass_=pass_, block=Block.parse(text), dtype=dtype)
 
 
 def cases() -> Iterator[Any]:
-    """Every layer, block and pass, in turns. A third is quick."""
+    """Every layer, block and pass, in turns, in float32 and in one of the types of 16 bits. A third is quick, of those
+    of 16 bits a sixth."""
     for turn, (name, workload) in enumerate(LAYERS.items()):
         for number, pass_ in enumerate(BLOCK_PASSES):
-            text = BLOCKS[(turn + 3 * number) % len(BLOCKS)]
-            marks = () if (turn + number) % 3 == 0 else pytest.mark.slow
-            yield pytest.param(block(workload, pass_, text), id=f"{name}-{pass_}-{text}", marks=marks)
+            narrow = DTYPES[1 + (turn + number) // 3 % 2]
+            for dtype, step, later in (("float32", 3, 0), (narrow, 6, 5)):
+                text = BLOCKS[(turn + 3 * number + later) % len(BLOCKS)]
+                marks = () if (turn + number) % step == 0 else pytest.mark.slow
+                case = block(workload, pass_, text, dtype)  # type: ignore[arg-type]
+                yield pytest.param(case, id=f"{name}-{pass_}-{text}-{dtype}", marks=marks)
 
 
 @pytest.mark.parametrize("workload", list(cases()))
@@ -119,6 +123,10 @@ def test_activations_are_right_for_every_value(act: Activation) -> None:
     assert (difference.abs() <= 1e-12).all(), "the reference is PyTorch's; at kinks that differs between versions"
 
 
+def stored(workload: Workload, name: str, value: torch.Tensor) -> torch.Tensor:
+    return value.to(getattr(torch, workload.dtype_of(name)))
+
+
 def wrong_forward(workload: Workload, case: Case) -> dict[str, Callable[[], list[torch.Tensor]]]:
     """The results of kernels with a fault."""
     x, w, *norms = case.inputs
@@ -128,7 +136,7 @@ def wrong_forward(workload: Workload, case: Case) -> dict[str, Callable[[], list
     ) -> list[torch.Tensor]:
         changed = dataclasses.replace(workload, **other)  # type: ignore[arg-type]
         found = block_reference.results(changed, x, w, *norms, convolve=lambda *given: reference(*given)[0])
-        return [found[name].value.float() for name in workload.results]
+        return [stored(workload, name, found[name].value) for name in workload.results]
 
     assert workload.block is not None
     padded_before = dataclasses.replace(workload.block, norm1=Norm(eps=1.0))
@@ -145,6 +153,7 @@ def wrong_forward(workload: Workload, case: Case) -> dict[str, Callable[[], list
         "no β": lambda: of(norms=[norms[0], norms[1] * 0, *norms[2:]]),
         "no second activation": lambda: of(block=dataclasses.replace(workload.block, act2="identity")),
         "a row of halo missing": lambda: [_without_a_row(results[0]), *results[1:]],
+        "statistics of 16 bits": lambda: [*results[:-1], variance.bfloat16().float()],
     }
 
 
@@ -154,37 +163,46 @@ def _without_a_row(z: torch.Tensor) -> torch.Tensor:
     return changed
 
 
-def test_wrong_forward_passes_are_found() -> None:
-    workload = block(LAYERS["ragged channels"], "forward", "bn+relu6,bn+hardswish")
+def right(workload: Workload, case: Case) -> list[torch.Tensor]:
+    pairs = zip(workload.results, case.answers, strict=True)
+    return [stored(workload, name, answer.expected) for name, answer in pairs]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_wrong_forward_passes_are_found(dtype: DType) -> None:
+    workload = block(LAYERS["ragged channels"], "forward", "bn+relu6,bn+hardswish", dtype)
     case = make_case(workload, data="integers", seed=3)
-    right = [answer.expected.float() for answer in case.answers]
-    assert judge_all(right, case).right
+    assert judge_all(right(workload, case), case).right
     for fault, results in wrong_forward(workload, case).items():
         assert not judge_all(results(), case).right, fault
 
 
-def test_wrong_backward_passes_are_found() -> None:
-    workload = block(LAYERS["ragged channels"], "backward", "bn+relu6,bn+hardswish")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_wrong_backward_passes_are_found(dtype: DType) -> None:
+    workload = block(LAYERS["ragged channels"], "backward", "bn+relu6,bn+hardswish", dtype)
     case = make_case(workload, data="integers", seed=3)
-    right = [answer.expected.float() for answer in case.answers]
-    assert judge_all(right, case).right
+    found = right(workload, case)
+    assert judge_all(found, case).right
     named = dict(zip(workload.inputs, case.inputs, strict=True))
 
     def of(**changed: Any) -> list[torch.Tensor]:
         inputs = [changed.get(name, tensor) for name, tensor in named.items()]
         changed_workload = dataclasses.replace(workload, block=changed.get("block", workload.block))
         found = block_reference.results(changed_workload, *inputs, convolve=lambda *given: reference(*given)[0])
-        return [found[name].value.float() for name in workload.results]
+        return [stored(workload, name, found[name].value) for name in workload.results]
 
     faults = {
-        "statistics as constants": [right[0] + 0.01 * named["gamma1"].view(-1, 1, 1), *right[1:]],
+        "statistics as constants": [
+            stored(workload, "dx", found[0] + 0.03 * named["gamma1"].view(-1, 1, 1)), *found[1:],
+        ],
         "another image's dz": of(dz=named["dz"].roll(1, 0)),
         "mean of the other norm": of(mean2=named["mean1"]),
         "the derivative of another activation": of(block=dataclasses.replace(workload.block, act1="silu")),  # type: ignore[type-var]
         "dw of x, not of its activation": of(x=named["x"] * 1.01),
-        "dγ and dβ exchanged": [*right[:2], right[3], right[2], *right[4:]],
+        "dγ and dβ exchanged": [*found[:2], found[3], found[2], *found[4:]],
         "β left out": of(beta1=named["beta1"] * 0),
-    }
+        "dγ of 16 bits": [*found[:2], found[2].bfloat16().float(), *found[3:]],
+    }  # fmt: skip
     for fault, results in faults.items():
         assert not judge_all(results, case).right, fault
 
@@ -200,8 +218,8 @@ def test_golden(pass_: Pass, golden: Golden) -> None:
 
 def test_what_no_template_runs_says_why() -> None:
     workload = block(LAYERS["stride"], "forward", "bn+relu,bn+relu")
-    with pytest.raises(NoTemplate, match="blocks are float32, the workload is bfloat16"):
-        templates_for(dataclasses.replace(workload, dtype="bfloat16"), TARGET)
+    with pytest.raises(NoTemplate, match="blocks have no channel multiplier"):
+        templates_for(dataclasses.replace(workload, multiplier=2), TARGET)
     with pytest.raises(NoTemplate, match="it is for 2-D"):
         volume = layer(4, (3, 4, 5), (3, 3, 3))
         templates_for(dataclasses.replace(volume, pass_="forward", block=workload.block), TARGET)

@@ -21,6 +21,7 @@ from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
 from dwconv.schedules.cpu.block_nhwc.sums import Held, Parts, channel_loop, totals
 from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
 from dwconv.schedules.cpu.emit.activations import with_derivative
+from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import prefetch, scratch
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
@@ -65,9 +66,9 @@ class Backward(BlockKernel):
         """(the gradient of what the second norm gives, y)"""
         assert self.norm2 is not None
         span = self.vectors.span(vector.start)
-        y = bind("y_value", self.tensors["y"][image, pixel, span])
+        y = bind("y_value", load(self.tensors["y"], image, pixel, span))
         _, slope = with_derivative(self.cut.block.act2, self.norm2.normalised(y, vector))
-        return bind("d", self.tensors["dz"][image, pixel, span] * slope), y
+        return bind("d", load(self.tensors["dz"], image, pixel, span) * slope), y
 
     def terms_of_norm2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> list[Expr]:
         assert self.norm2 is not None
@@ -77,14 +78,14 @@ class Backward(BlockKernel):
     def g2(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
         """The gradient of y."""
         if self.norm2 is None:
-            return self.tensors["dy"][image, pixel, self.vectors.span(vector.start)]
+            return load(self.tensors["dy"], image, pixel, self.vectors.span(vector.start))
         return self.norm2.before_norm(*self.d2(image, pixel, vector), vector)
 
     def before_norm1(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
         """dx, from d1, which lies there."""
         assert self.norm1 is not None
         span = self.vectors.span(vector.start)
-        d1, x = (self.tensors[name][image, pixel, span] for name in ("dx", "x"))
+        d1, x = (load(self.tensors[name], image, pixel, span) for name in ("dx", "x"))
         return self.norm1.before_norm(d1, x, vector)
 
     def finish(self, norm: NormTensors, parts: Parts, *, first: int) -> None:
@@ -117,7 +118,7 @@ class Backward(BlockKernel):
         axes, vectors, vector = self.cut.axes, self.vectors, task.vector(v)
         columns, span = axes.columns, vectors.span(vector.start)
         pixel = bind("pixel", row * columns.outputs + left)
-        values = [bind("x_value", self.tensors["x"][task.image, pixel + out, span]) for out in range(width)]
+        values = [bind("x_value", load(self.tensors["x"], task.image, pixel + out, span)) for out in range(width)]
         if self.cut.prefetches:
             for out in range(width):
                 prefetch(self.tensors["x"], task.image, pixel + out + columns.outputs, vector.start)
@@ -139,7 +140,7 @@ class Backward(BlockKernel):
                 held.add(v, kh * columns.taps + kw, weights[(kw,)])
         d = [bind("d", gradient[(out,)] * activated[out][1]) for out in range(width)]
         for out in range(width):
-            store(self.tensors["dx"], d[out], task.image, pixel + out, span)
+            store_rounded(self.tensors["dx"], d[out], task.image, pixel + out, span)
         if self.norm1:
             held.add(v, self.taps + TOTAL, sum_in_pairs(d))
             centred = [d[out] * self.norm1.centred(values[out], vector) for out in range(width)]
@@ -157,4 +158,4 @@ class Backward(BlockKernel):
                     lanes = scratch("lanes", vectors.lanes)
                     store(lanes, total, vectors.span(0))
                     for lane in serial("lane", vector.number * vectors.lanes - vector.start, vectors.lanes):
-                        store(self.tensors["dw"], lanes[lane], vector.start + lane, kh, kw)
+                        store_rounded(self.tensors["dw"], lanes[lane], vector.start + lane, kh, kw)

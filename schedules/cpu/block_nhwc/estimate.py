@@ -8,7 +8,16 @@ from dwconv.problems.block import Activation
 from dwconv.problems.target import CpuTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
-from dwconv.schedules.cpu.shared.cost import ACTIVATED, LINE_BYTES, CpuWork, Traffic, folded, largest_share, price
+from dwconv.schedules.cpu.shared.cost import (
+    ACTIVATED,
+    LINE_BYTES,
+    CpuWork,
+    Traffic,
+    conversions,
+    folded,
+    largest_share,
+    price,
+)
 from dwconv.schedules.cpu.shared.registers import vector_registers
 from dwconv.schedules.cpu.shared.threads import threads_of
 from dwconv.schedules.space import Config
@@ -44,13 +53,16 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     if is_forward:
         swept = 2 * (x if block.norm1 else 0) + (y if block.norm2 else 0)
         activated = ringed * APPLIED[block.act1] + (y * APPLIED[block.act2] if block.norm2 else 0)
-        loads, stores = reads + taps + swept, ringed + y * (2 if block.norm2 else 1)
+        written = y * (2 if block.norm2 else 1)
+        loads, stores, widened = reads + taps + swept, ringed + written, ringed + swept
     else:
         swept = (2 * y if block.norm2 else 0) + (2 * x if block.norm1 else 0)
         activated = x * DIFFERENTIATED[block.act1] + (ringed + y) * DIFFERENTIATED[block.act2] * (
             block.norm2 is not None
         )
-        loads, stores = reads + 3 * taps + swept + 2 * ringed + x, ringed + taps + x * (2 if block.norm1 else 1)
+        written = x * (2 if block.norm1 else 1)
+        loads, stores = reads + 3 * taps + swept + 2 * ringed + x, ringed + taps + written
+        widened = ringed * (2 if block.norm2 else 1) + x + swept
         products *= 2
     lines = 1 + (ITEMSIZE[workload.dtype] * cut.lanes / LINE_BYTES if workload.channels % cut.lanes else 0.0)
     threads, tasks = threads_of(config, target), workload.batch * cut.results.blocks * cut.channel_blocks
@@ -62,7 +74,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         multiply_adds=products + 2 * swept + 2 * ringed,
         loads=loads * lines,
         stores=stores * lines,
-        others=activated + 3 * tiles,
+        others=activated + 3 * tiles + conversions(workload.dtype, loaded=widened, stored=written),
         turns=tiles + each * met * sum(count for count, _ in tiles_w),
         live=(cut.sums + 2) / vector_registers(target),
         chain=float(columns.taps * rows.taps) / (rows.down * columns.down),
@@ -75,19 +87,21 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
 
 def _traffic(cut: Cut, *, threads: int) -> tuple[Traffic, ...]:
     workload, block = cut.workload, cut.block
+    itemsize = float(ITEMSIZE[workload.dtype])
     of_x, of_y = (
-        4.0 * workload.batch * workload.channels * math.prod(size)
+        itemsize * workload.batch * workload.channels * math.prod(size)
         for size in (workload.input_size, workload.output_size)
     )
     mine = workload.bytes / threads
-    run = 4.0 * cut.lanes * (cut.block_vectors if cut.config.order == "wc" else 1)
-    fold = folded(4 * workload.channels, run)
-    row = 4.0 * cut.lanes * cut.block_vectors * cut.axes.columns.inputs * fold
+    run = itemsize * cut.lanes * (cut.block_vectors if cut.config.order == "wc" else 1)
+    fold = folded(ITEMSIZE[workload.dtype] * workload.channels, run)
+    row = itemsize * cut.lanes * cut.block_vectors * cut.axes.columns.inputs * fold
 
     def moved(size: float, held: float) -> Traffic:
         return Traffic(bytes=size, held_bytes=held, run_bytes=run, neighbour_bytes=0.0 if run > 256 else row)
 
-    ring = Traffic(bytes=(of_x if workload.pass_ == "forward" else of_y) * 2, held_bytes=float(cut.ring_bytes))
+    ringed = (of_x if workload.pass_ == "forward" else of_y) * 4 / itemsize  # in float32
+    ring = Traffic(bytes=2 * ringed, held_bytes=float(cut.ring_bytes))
     if workload.pass_ == "forward":
         found = [moved(of_x, mine), moved(2 * of_y, mine), ring]
         found += [moved(of_x, of_x / threads)] if block.norm1 else []

@@ -15,6 +15,7 @@ from dwconv.schedules.cpu.block_nhwc.kernel import BlockKernel
 from dwconv.schedules.cpu.block_nhwc.sums import FIRST, PIVOT, SECOND, Held, Parts, channel_loop, combined_moments
 from dwconv.schedules.cpu.block_nhwc.tasks import Task, parts_of_tasks, tasks
 from dwconv.schedules.cpu.emit.activations import activation
+from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.vectors import Accumulators, NumberedVector, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import prefetch
 from dwconv.schedules.emit import BATCH, Expr, bind, kernel, planes_met, serial, store
@@ -49,12 +50,12 @@ class Forward(BlockKernel):
     def activated(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
         """What is made of y."""
         assert self.norm2 is not None
-        y = self.tensors["y"][image, pixel, self.vectors.span(vector.start)]
+        y = load(self.tensors["y"], image, pixel, self.vectors.span(vector.start))
         return activation(self.cut.block.act2, self.norm2.normalised(y, vector))
 
     def read(self, image: Expr, pixel: Expr, vector: NumberedVector) -> Expr:
         """What the convolution reads."""
-        x = self.tensors["x"][image, pixel, self.vectors.span(vector.start)]
+        x = load(self.tensors["x"], image, pixel, self.vectors.span(vector.start))
         return activation(self.cut.block.act1, self.norm1.normalised(x, vector) if self.norm1 else x)
 
     def convolve(self) -> None:
@@ -89,7 +90,7 @@ class Forward(BlockKernel):
         pixel = bind("pixel", row * self.cut.axes.columns.outputs + left)
         values = [bind("sum", each) for each in sums]
         for at, value in enumerate(values):
-            store(self.tensors["y"], value, task.image, pixel + at, self.vectors.span(vector.start))
+            store_rounded(self.tensors["y"], value, task.image, pixel + at, self.vectors.span(vector.start))
         if held:
             pivot = bind("pivot", self.partial[task.part, PIVOT, self.vectors.slot(vector.number)])
             off = [bind("off", value - pivot) for value in values]

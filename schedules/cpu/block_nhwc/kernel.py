@@ -43,7 +43,8 @@ class BlockKernel:
         for name in (*workload.inputs, *workload.results):
             _, _, *size = workload.shape_of(name) if name in IMAGES else (0, 0)
             of_weights = (channels, *workload.kernel) if name in ("w", "dw") else (channels,)
-            tensors[name] = argument(name, (n, math.prod(size), channels) if name in IMAGES else of_weights)
+            shape = (n, math.prod(size), channels) if name in IMAGES else of_weights
+            tensors[name] = argument(name, shape, workload.dtype_of(name))
         packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
         partial = argument("workspace_1", (n * cut.results.blocks, sums, slots))
         norms = {

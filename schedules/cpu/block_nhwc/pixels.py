@@ -9,6 +9,7 @@ from typing import Any
 
 from dwconv.schedules.cpu.block_nhwc.cut import BAND_PIXELS, Cut
 from dwconv.schedules.cpu.block_nhwc.sums import FIRST, PIVOT, SECOND, Held, Parts
+from dwconv.schedules.cpu.emit.storage import load, store_rounded
 from dwconv.schedules.cpu.emit.vectors import NumberedVector, Vectors, sum_in_pairs
 from dwconv.schedules.cpu.emit.words import parallel
 from dwconv.schedules.emit import Expr, bind, least, serial, store
@@ -54,12 +55,12 @@ class Pixels:
         span = self.vectors.span
         for part, image, first, stop in self.tasks():
             for vector in self.all_vectors():
-                pivot = image_of[image, first, span(vector.start)]
+                pivot = load(image_of, image, first, span(vector.start))
                 store(partial, pivot, part, PIVOT, self.vectors.slot(vector.number))
 
             def moments(pixel: Expr, vector: NumberedVector, image: Expr = image, part: Expr = part) -> list[Expr]:
                 pivot = partial[part, PIVOT, self.vectors.slot(vector.number)]
-                off = bind("off", image_of[image, pixel, span(vector.start)] - pivot)
+                off = bind("off", load(image_of, image, pixel, span(vector.start)) - pivot)
                 return [off, off * off]
 
             self._sum(partial, part, first, stop, [FIRST, SECOND], moments)
@@ -108,6 +109,6 @@ class Pixels:
                 kept = bind("kept", of(image, pixel, last)) if overlaps else None
                 for number in serial("vector", vectors.count - overlaps):
                     vector = NumberedVector(number, bind("c", number * vectors.lanes))
-                    store(result, of(image, pixel, vector), image, pixel, vectors.span(vector.start))
+                    store_rounded(result, of(image, pixel, vector), image, pixel, vectors.span(vector.start))
                 if overlaps:
-                    store(result, kept, image, pixel, vectors.span(last.start))
+                    store_rounded(result, kept, image, pixel, vectors.span(last.start))

@@ -16,8 +16,6 @@ MOST_RING_BYTES = 1 << 22
 
 
 def why_unfit(workload: Workload, target: CpuTarget) -> str | None:
-    if workload.dtype != "float32":
-        return f"blocks are float32, the workload is {workload.dtype}"
     return "blocks have no channel multiplier" if workload.multiplier > 1 else None
 
 
