@@ -28,9 +28,9 @@ from dwconv.kernels.library import check_linker, shared_library
 from dwconv.native.compile import Extension, bound_to
 from dwconv.packs.contents import Choice, choose
 from dwconv.packs.manifest import MANIFEST, RECORDS, File, MadeFor, Manifest, Native, PackedKernel, encode
-from dwconv.problems.memory_format import memory_format
+from dwconv.problems.operands import operands
 from dwconv.problems.target import CpuTarget, Target
-from dwconv.problems.workload import IMAGES, Workload
+from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
 from dwconv.records.line import encode as encode_record
 from dwconv.schedules.template import Candidate
@@ -123,9 +123,10 @@ def _put(folder: Path, path: str, content: bytes) -> File:
 
 def _path_of(candidate: Candidate) -> str:
     """Readable, and different for every candidate."""
-    digest = hashlib.sha256(str(candidate.config.to_dict()).encode()).hexdigest()[:8]
+    key = candidate.workload.key
+    digest = hashlib.sha256(f"{key} {candidate.config.to_dict()}".encode()).hexdigest()[:8]
     suffix = "cubin" if candidate.config.template.startswith("cuda.") else "so"
-    return f"kernels/{candidate.workload.key}-{digest}.{suffix}"
+    return f"kernels/{re.sub('[,@]', '_', key)}-{digest}.{suffix}"
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
@@ -146,12 +147,7 @@ def _built(candidate: Candidate, target: Target) -> Artifact:
 def _check_same(kernel: Kernel, packed: Kernel) -> None:
     """Raises BuildError unless both give the same bits."""
     workload = kernel.workload
-    lies = memory_format(workload.layout, axes=workload.axes)
-    generator = torch.Generator().manual_seed(settings.SEED)
-    inputs = []
-    for name in workload.inputs:
-        tensor = torch.randn(workload.shape_of(name), generator=generator).to(getattr(torch, workload.dtype))
-        inputs.append(tensor.contiguous(memory_format=lies) if name in IMAGES else tensor)
+    inputs = operands(workload, data="normal", seed=settings.SEED)
     results = [each if isinstance(each, tuple) else (each,) for each in (kernel(*inputs), packed(*inputs))]
     if not all(torch.equal(one, other) for one, other in zip(*results, strict=True)):
         raise BuildError(f"{workload.key}: the linked kernel computes something else than the one that was tuned")

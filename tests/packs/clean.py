@@ -1,15 +1,18 @@
-"""A clean environment: a Python that finds neither TVM nor a compiler, with empty folders of the user."""
+"""A clean environment: a Python that finds no compiler, and no packages but those that docs/packs.md installs to train
+without TVM, with empty folders of the user."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-import sysconfig
+from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).resolve().parents[2]
-_LEFT_OUT = ("tvm", "apache_tvm", "cuda", "nvidia", "xgboost", "_dwconv", "__editable__", "dwconv", "rich", "psutil")
 
 
 def run_clean(folder: Path, program: str, *, path: str = "") -> subprocess.CompletedProcess[str]:
@@ -32,16 +35,43 @@ def run_clean(folder: Path, program: str, *, path: str = "") -> subprocess.Compl
 
 
 def _packages(folder: Path) -> Path:
-    """Links to the installed packages but TVM, what comes with it, and what only tuning needs; and to dwconv."""
+    """Links to the packages, and to dwconv."""
     folder.mkdir()
-    for installed in dict.fromkeys(sysconfig.get_paths()[kind] for kind in ("purelib", "platlib")):
-        for each in Path(installed).iterdir():
-            if not each.name.startswith(_LEFT_OUT) and not (folder / each.name).exists():
-                (folder / each.name).symlink_to(each)
+    for name in _with_what_they_need(documented()):
+        installed = metadata.distribution(name)
+        tops = {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}
+        for top in tops:
+            (folder / top).symlink_to(installed.locate_file(top))
     (folder / "dwconv").symlink_to(ROOT / "dwconv")
     info = folder / "dwconv-0.dist-info"
     info.mkdir()
-    from importlib.metadata import version
-
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: dwconv\nVersion: {version('dwconv')}\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: dwconv\nVersion: {metadata.version('dwconv')}\n")
     return folder
+
+
+def documented() -> list[str]:
+    """The packages that docs/packs.md installs beside dwconv."""
+    text = (ROOT / "docs" / "packs.md").read_text()
+    (line,) = re.findall(r"pip install --no-deps \.\npip install ([a-z ]+)", text)
+    return line.split()
+
+
+def _with_what_they_need(names: list[str]) -> set[str]:
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name in found or not _is_installed(name):
+            continue
+        found.add(name)
+        needs = [Requirement(line) for line in metadata.requires(name) or ()]
+        left += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+    return found
+
+
+def _is_installed(name: str) -> bool:
+    """A CPU build of PyTorch lists what it does not need."""
+    try:
+        return bool(metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return False

@@ -12,18 +12,19 @@ from dwconv import settings
 from dwconv.dispatch import packed
 from dwconv.packs.make import MadePack, make_pack
 from dwconv.problems.target import cpu_target
-from dwconv.problems.workload import PASSES
+from dwconv.problems.workload import BLOCK_PASSES, PASSES
 from dwconv.records.database import Database
 from tests import planted_records
 
 LAYER = planted_records.workload_of(shape=(4, 8, 9, 7), bias=True)
 SMALL = planted_records.workload_of(shape=(2, 8, 4, 6, 5), kernel=(3, 3, 3))
+BLOCK = planted_records.workload_of(shape=(2, 8, 9, 7), block="bn+relu6,bn+relu")
 
 
 @pytest.fixture(scope="session")
 def planted_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("planted") / "log.jsonl"
-    planted_records.plant(path, [LAYER, SMALL])
+    planted_records.plant(path, [LAYER, SMALL, BLOCK])
     return path
 
 
@@ -32,6 +33,7 @@ def made(planted_log: Path, tmp_path_factory: pytest.TempPathFactory) -> MadePac
     if shutil.which(settings.linker()) is None:
         pytest.skip("packs for a CPU are linked by a C++ compiler")
     workloads = [layer.for_pass(pass_) for layer in (LAYER, SMALL) for pass_ in PASSES]
+    workloads += [BLOCK.for_pass(pass_) for pass_ in BLOCK_PASSES]
     folder = tmp_path_factory.mktemp("packs") / "pack"
     return make_pack(workloads, cpu_target(), folder=folder, known=Database.load([planted_log]))
 

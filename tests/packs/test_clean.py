@@ -71,6 +71,30 @@ def test_a_step_runs_the_packs_kernels_with_the_same_bits(pack, planted_log, no_
     assert all(map(torch.equal, torch.load(results), numbers_here(planted_log, logs)))
 
 
+BLOCK = """
+import torch, dwconv
+dwconv.load_pack({pack!r})
+torch.set_num_threads({threads})
+torch.manual_seed(0)
+norms, acts = [torch.nn.BatchNorm2d(8) for _ in range(2)], [torch.nn.ReLU6(), torch.nn.ReLU()]
+conv = torch.nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
+block = dwconv.nn.DepthwiseBlock(bn1=norms[0], act1=acts[0], conv=conv, bn2=norms[1], act2=acts[1])
+block(x).square().sum().backward()
+from dwconv.call.call_plan import plans
+print(*(dict(plan.tally.ops) for plan in plans()))
+z = acts[1](norms[1](conv(acts[0](norms[0](x)))))
+torch.testing.assert_close(block(x), z, rtol=1e-4, atol=1e-4)
+"""
+
+
+@pytest.mark.slow
+def test_a_block_of_a_pack_runs_as_one(pack, tmp_path):
+    done = run_clean(tmp_path, BLOCK.format(pack=str(pack), threads=torch.get_num_threads()))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "{'forward': 1, 'backward': 1}\n"
+
+
 @pytest.mark.slow
 def test_so_does_the_wheels_package(made, planted_log, no_packs, logs, tmp_path):
     wheel = write_wheel(made.folder, made.manifest, name="my_kernels", folder=tmp_path)

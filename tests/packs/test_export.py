@@ -24,13 +24,13 @@ from dwconv.packs.make import make_pack
 from dwconv.packs.manifest import MANIFEST, decode
 from dwconv.packs.wheel import write_wheel
 from dwconv.problems.target import cpu_target, parse_target
-from dwconv.problems.workload import PASSES
+from dwconv.problems.workload import BLOCK_PASSES, PASSES
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from tests import planted_records
-from tests.packs.conftest import LAYER, SMALL
+from tests.packs.conftest import BLOCK, LAYER, SMALL
 
 SHAPE = ("--shape", "2,8,4,6,5", "--kernel", "3", "--layout", "nhwc")
 
@@ -87,7 +87,9 @@ def test_a_whole_log_without_naming_a_layer(made, planted_log, tmp_path):
     assert run("--log", planted_log, "-o", tmp_path / "pack") == 0
     manifest = decode((tmp_path / "pack" / MANIFEST).read_bytes())
     keys = {kernel.candidate().workload.key for kernel in manifest.kernels}
-    assert keys == {layer.for_pass(pass_).key for layer in (LAYER, SMALL) for pass_ in PASSES}
+    known = [(layer, pass_) for layer in (LAYER, SMALL) for pass_ in PASSES]
+    known += [(BLOCK, pass_) for pass_ in BLOCK_PASSES]
+    assert keys == {layer.for_pass(pass_).key for layer, pass_ in known}
 
 
 def test_a_model_s_layers(made, tmp_path, monkeypatch, capsys):
