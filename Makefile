@@ -8,7 +8,7 @@ KERNEL ?= 3
 # Threads of OpenMP that wait must not take the cores from the tests beside them.
 PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: tune test test-all lint format clean
+.PHONY: tune test test-all dist lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -47,6 +47,20 @@ test-torch-%: .venv-torch-%/installed
 	OMP_WAIT_POLICY=passive $(<D)/bin/python -m pytest -n logical --maxprocesses 8 --dist worksteal $(TESTS_OF_PYTORCH)
 
 .PRECIOUS: .venv-torch-%/installed
+
+PYTHONS ?= python3
+
+dist: $(VENV)/installed  ## the sdist, the wheel made from it, both checked, and the wheel in a new environment of each of PYTHONS
+	rm -rf dist
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
+	$(PY) -m build --quiet
+	$(VENV)/bin/twine check --strict dist/*
+	for python in $(PYTHONS); do \
+	  rm -rf .venv-dist && $$python -m venv .venv-dist && \
+	  .venv-dist/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl && \
+	  (cd dist && ../.venv-dist/bin/dwconv --version) || exit 1; \
+	done
+	rm -rf .venv-dist
 
 lint: $(VENV)/installed  ## style, types, and who may import whom
 	$(VENV)/bin/ruff check

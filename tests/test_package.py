@@ -104,6 +104,13 @@ def test_console_script_and_module_print_help(clean_python, tmp_path, command, o
     assert by_script.stdout == by_module.stdout
 
 
+def test_the_version_is_that_of_the_changelog():
+    done = subprocess.run([sys.executable, "-m", "dwconv", "--version"], capture_output=True, text=True, check=True)
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert done.stdout.startswith(f"dwconv {version}, torch 2.")
+    assert re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version
+
+
 def test_unknown_command_is_one_line():
     done = subprocess.run([sys.executable, "-m", "dwconv", "fly"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")

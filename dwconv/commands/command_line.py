@@ -34,6 +34,7 @@ from dwconv.problems.workload import (
     by,
     resolve_padding,
 )
+from dwconv.system import versions
 from dwconv.system.new_file import check_name
 
 if TYPE_CHECKING:
@@ -104,12 +105,15 @@ def _told(message: str) -> str:
 
 def run_one_of(commands: Mapping[str, str], argv: list[str] | None, *, prog: str, package: str) -> int:
     """Run the command that ``argv`` begins with: ``main`` of the module of that name in ``package``. ``commands``: what
-    each does, by name. Returns the exit code: 2 for bad input."""
+    each does, by name. ``--version`` names what is installed. Returns the exit code: 2 for bad input."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] in ("-h", "--help"):
         print(f"usage: {prog} COMMAND …\n\ncommands (each has --help):")
         for name, purpose in commands.items():
             print(f"  {name:11}{purpose}")
+        return 0
+    if arguments == ["--version"]:
+        print(*(f"{name} {version}" for name, version in versions.installed().items()), sep=", ")
         return 0
     if not arguments or arguments[0] not in commands:
         given = f"command={arguments[0]} is unknown" if arguments else "no command given"
