@@ -156,7 +156,7 @@ class _Part:
                 what = "x" if not part.earlier else f"the weight of its {part.name}"
                 raise InvalidCall(
                     f"a result inside a block is used after {what} changed in place; clone() it where it is kept, or "
-                    "convert without blocks=True"
+                    "convert with blocks=False"
                 )
 
     def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | None = None) -> _Part:
@@ -263,8 +263,9 @@ def _gone_on(part: _Part) -> Tensor:
     part.check()
     chain = (*part.earlier, part)
     norms = [(each.norm, each.learns) for each in chain if each.norm]
-    weight, bias = next((*each.given, None)[:2] for each in chain if each.name == "conv")
-    part.value = block_call.run(part.x, weight, bias, norms, str(place.block), *place.problem(part.x.shape).geometry)
+    weight, *others = next(each.given for each in chain if each.name == "conv")
+    bias, geometry = others[0] if others else None, place.problem(part.x.shape).geometry
+    part.value = block_call.run(part.x, weight, bias, norms, str(place.block), *geometry)
     for each in chain:
         each.learns = False
     return part.value

@@ -30,6 +30,7 @@ from dwconv.errors import InvalidWorkload, warn
 from dwconv.problems.block import Block
 from dwconv.problems.problem import Problem
 from dwconv.records.line import encode
+from dwconv.system import versions
 
 _OF_PLACE = "str block, int[] weight_shape, int[] stride, int[]? padding, int[] dilation"
 torch_ops.define(f"begins_block(Tensor(a) x, {_OF_PLACE}) -> Tensor(a)")
@@ -94,8 +95,8 @@ def _pass_class() -> Any:
 
 
 def _what_decides() -> str:
-    """A digest of what says whether a block is faster as one."""
-    digest = hashlib.sha256(repr((torch.__version__, torch.get_num_threads())).encode())
+    """A digest of what says whether a block is faster as one, and of what makes it one."""
+    digest = hashlib.sha256(repr((versions.installed(), torch.get_num_threads())).encode())
     for record in knowledge.database():
         digest.update(encode(record))
     return digest.hexdigest()

@@ -11,12 +11,15 @@ from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor import config
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nn import functional as F
 
 import dwconv
 from dwconv.call import compiled_block
 from dwconv.call.compiled_block import make_blocks_one
 from dwconv.errors import DwconvWarning
+from dwconv.system import versions
 from tests.call.block_parts import CHANNELS, SIZE, WHOLE, Parts, drawn, passes_that_ran, step
 from tests.planted_records import plant, workload_of
 
@@ -231,7 +234,9 @@ def test_what_is_exported_knows_nothing_of_it(planted, strict):
     assert not [node for node in exported.graph.nodes if "dwconv" in str(node.target)]
 
 
-def test_graphs_are_kept_under_what_decided(planted, logs):
+def test_graphs_are_kept_under_what_decided(planted, logs, monkeypatch):
+    installed = versions.installed()
+
     def kept_under():
         dwconv.reset()
         return compiled_block._pass_class()([]).uuid()
@@ -239,8 +244,20 @@ def test_graphs_are_kept_under_what_decided(planted, logs):
     before = kept_under()
     assert before and before == kept_under()
     plant(logs / "more.jsonl", [workload_of(shape=(5, *SIZE[1:]), block=WHOLE)])
-    assert before != kept_under()
+    with_more = kept_under()
+    assert before != with_more
+    monkeypatch.setattr(versions, "installed", lambda: {**installed, "dwconv": "0.0.1"})
+    assert kept_under() not in (before, with_more)
     assert compiled_block._pass_class()([print]).uuid() is None
+
+
+def test_a_size_that_is_known_only_when_the_graph_runs_is_no_block():
+    shapes = ShapeEnv()
+    with FakeTensorMode(shape_env=shapes):
+        image = torch.empty(shapes.create_unbacked_symint(), *SIZE[1:])
+    node = torch.fx.Graph().placeholder("x")
+    node.meta["example_value"] = image
+    assert compiled_block._value(node) is None
 
 
 def test_a_block_that_is_written_is_one_op(planted):
