@@ -15,20 +15,27 @@ from dwconv.model.conversion import ConvertedLayer, shown_name
 from dwconv.model.swaps import Swaps
 
 
-def swap_blocks(model: nn.Module, discovery: Discovery, swaps: Swaps) -> tuple[ConvertedLayer, ...]:
-    """Lets every block wait that was seen in the example. A row for each convolution with a norm next to it."""
+def swap_blocks(
+    model: nn.Module, discovery: Discovery, swaps: Swaps, *, only_faster: bool = False
+) -> tuple[ConvertedLayer, ...]:
+    """Lets every block wait that was seen in the example; or those that run as one at its sizes. A row for each
+    convolution with a norm next to it."""
     modules = dict(unwrapped(model).named_modules())
     rows = []
     for block in discovery.blocks:
-        why = _swap(modules, block, swaps)
+        is_left = only_faster and not _is_faster(block)
+        why = block.why_not if block.problem is None else "" if is_left else _swap(modules, block, swaps)
         rows.append(ConvertedLayer(block.name, f"no block: {why}" if why else _runs(block)))
     return tuple(rows)
 
 
+def _is_faster(block: DiscoveredBlock) -> bool:
+    return block.problem is not None and blocks.is_at_once(plan_for(block.problem, block.device))
+
+
 def _swap(modules: dict[str, nn.Module], block: DiscoveredBlock, swaps: Swaps) -> str:
     """Empty, or why the block does not wait."""
-    if block.problem is None:
-        return block.why_not
+    assert block.problem is not None
     module = modules[block.starts]
     if block.waits and not hasattr(type(module), "block_place"):
         return ""  # as it was written: dwconv.nn.DepthwiseBlock
@@ -57,7 +64,7 @@ def _runs(block: DiscoveredBlock) -> str:
     plan = plan_for(block.problem, block.device)
     told = f"block {block.problem.block} from {shown_name(block.starts)}"
     left = f"; left out: {block.why_not}" if block.why_not else ""
-    if blocks.is_at_once(plan):
+    if _is_faster(block):
         why = ", ".join(f"{pass_} {decision.reason}" for pass_, decision in plan.decisions.items())
         return f"{told} runs as one: {why}{left}"
     slow = next((pass_, each) for pass_, each in plan.decisions.items() if each.provider != "dwconv")

@@ -33,7 +33,7 @@ def convert(
     *,
     seconds: float | None = None,
     functional: bool | None = None,
-    blocks: bool = False,
+    blocks: bool | None = None,
 ) -> Model:
     """Let the depthwise ``nn.Conv1d``, ``Conv2d`` and ``Conv3d`` of ``model`` run on tuned kernels, in place.
 
@@ -56,7 +56,9 @@ def convert(
     ``blocks``: a norm before such a layer, an activation between them, and norm and activation after it train as one op
     from then on, forward and backward, where the example shows that each hands its result to the next one alone, and
     where one op was measured to be faster, in the race or before. Layers, names, hooks and statistics stay as they are.
-    The summary names each block, or why there is none. It needs the example.
+    The summary names each block, or why there is none. None, the default: those of the example that are faster at its
+    sizes; without an example none. True: those as well that may be faster at other sizes; it needs the example. False:
+    none.
 
     Raises the model's own error if it fails on the example, InvalidWorkload for an example on another device, and
     InvalidChoice for ``seconds`` that are no time and for ``blocks`` without an example. Then, and after ctrl-C,
@@ -83,10 +85,10 @@ def convert(
             discovery = discover(model, example_inputs)
             called = _called(discovery, model, swaps, functional=functional)
             raced = discovery if functional is not False else discovery.without_functional()
-            raced = raced.with_blocks(all_of_them=blocks)
+            raced = raced.with_blocks(all_of_them=blocks is not False)
             races = race_for(raced.counts_by_device(), seconds=seconds, state=kernel_state())
             reset()  # the next call decides anew
-            whole = swap_blocks(model, discovery, swaps) if blocks else ()
+            whole = swap_blocks(model, discovery, swaps, only_faster=blocks is None) if blocks is not False else ()
             skipped = tuple(layer for layer in told.skipped if without_wrappers(layer.name) not in called)
             told = dataclasses.replace(
                 told, skipped=skipped, called=tuple(called.values()), discovery=discovery, races=tuple(races),

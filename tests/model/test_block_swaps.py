@@ -114,9 +114,24 @@ def test_the_summary_names_blocks_and_what_keeps_others():
 
 
 def test_without_blocks_nothing_waits():
-    model = dwconv.convert(Inverted(), example())
+    model = dwconv.convert(Inverted(), example(), blocks=False)
     learn(model)
     assert ran() == (0, 0) and dwconv.summary(model).blocks == ()
+    assert dwconv.summary(dwconv.convert(Inverted())).blocks == ()
+
+
+@pytest.mark.parametrize("is_faster", [True, False])
+def test_by_default_those_wait_that_are_faster(logs, is_faster):
+    """Nothing of the others changes; the summary names them."""
+    if not is_faster:
+        (logs / "cpu.jsonl").unlink()
+        plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], baseline_us=1.0)
+    model = dwconv.convert(Inverted(), example())
+    assert (type(model[0][1]) is nn.BatchNorm2d) != is_faster
+    assert_learns_the_same(model)
+    assert ran() == ((3, 3) if is_faster else (0, 0))
+    (row,) = dwconv.summary(model).blocks
+    assert ("runs as one" in row.text) == is_faster and WHOLE in row.text
 
 
 def test_blocks_need_an_example():
@@ -127,7 +142,7 @@ def test_blocks_need_an_example():
 def test_what_fails_changes_nothing(monkeypatch):
     monkeypatch.setattr("dwconv.model.convert.remember", lambda *_: 1 / 0)
     model, classes = Inverted(), [type(module) for module in Inverted().modules()]
-    monkeypatch.setattr("dwconv.model.convert.swap_blocks", lambda model, discovery, swaps: 1 / 0)
+    monkeypatch.setattr("dwconv.model.convert.swap_blocks", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         converted(model)
     assert [type(module) for module in model.modules()] == classes
