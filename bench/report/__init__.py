@@ -35,7 +35,9 @@ def main(argv: Sequence[str]) -> int:
 
 def _report(argv: Sequence[str] | None) -> int:
     parser = ArgumentParser(prog="bench report", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="JSON that benchmarks wrote: bench/results/*")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="JSON that benchmarks wrote: bench/results/*"
+    )
     parser.add_argument("--out", type=Path, help=f"the page, default {PAGE}, or none with --pictures alone")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write speedups.svg and roofline.svg there")
     arguments = parser.parse_args(argv)

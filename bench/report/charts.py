@@ -10,6 +10,7 @@ from typing import TypeVar
 from bench.report.contests import Contest, group_of, of_all, of_blocks, of_layers
 from bench.report.files import ResultFile
 from bench.report.layers import Sized, sizes_of
+from dwconv.problems.workload import PASSES
 from dwconv.reporting.drawing import LogAxis, axis_row, name, row, text
 from dwconv.reporting.frame import HEAT_FROM, heat
 
@@ -35,14 +36,15 @@ def worst(files: Sequence[ResultFile]) -> str:
     found = sorted(of_all(files), key=lambda contest: contest.ratio)
     losses = [contest for contest in found if contest.ratio < 1]
     failed = [(file, each) for file in files for each in file.layer_rows if each.failed is not None]
-    said = f"{_count(len(losses), 'row')} of {len(found)} {'is' if len(losses) == 1 else 'are'} slower than the other side"
+    are = "is" if len(losses) == 1 else "are"
+    said = f"{counted(len(losses), 'row')} of {len(found)} {are} slower than the other side"
     sure = sum(contest.dot.kind == "loss" for contest in losses)
     said += f", {sure} of them beyond the noise." if losses else "."
     parts = ["<h2>Losses, and the ten worst rows</h2>", f"<p>{said}</p>"]
     if found:
         parts.append(_rows(found[: max(WORST, len(losses))], _with_its_file))
     if failed:
-        parts.append(f"<h3>Without a time: {_count(len(failed), 'row')}</h3><ul>")
+        parts.append(f"<h3>Without a time: {counted(len(failed), 'row')}</h3><ul>")
         parts += [
             f'<li class="name">{name(f"{each.layer} {group_of(each)}")}<small>{text(file.title)}: '
             f"{text(each.failed or '')}</small></li>"
@@ -52,7 +54,8 @@ def worst(files: Sequence[ResultFile]) -> str:
     return "\n".join(parts)
 
 
-def _count(count: int, thing: str) -> str:
+def counted(count: int, thing: str) -> str:
+    """``no rows``, ``1 row``, ``2 rows``"""
     return f"{count or 'no'} {thing}{'' if count == 1 else 's'}"
 
 
@@ -68,12 +71,13 @@ def speedups(files: Sequence[ResultFile]) -> str:
         contests = list(of_layers(file))
         if not contests:
             continue
-        parts.append(f"<h3>{text(file.title)}</h3><p class='dim'>{text(_where(file))}</p>")
+        parts.append(f"<details open><summary><b>{text(file.title)}</b> {text(_where(file))}</summary>")
         axis = axis_of(contests)
         for group, members in grouped(contests, lambda contest: contest.group).items():
             mean = geometric_mean(contest.ratio for contest in members)
-            parts.append(f"<h3>{text(group)}: {shown(mean)}× on average, {_count(len(members), 'layer')}</h3>")
+            parts.append(f"<h3>{text(group)}: {shown(mean)}× on average, {counted(len(members), 'layer')}</h3>")
             parts.append(_rows(members, _with_its_times, axis=axis))
+        parts.append("</details>")
     return "\n".join(parts) if len(parts) > 2 else ""
 
 
@@ -127,14 +131,16 @@ def networks(files: Sequence[ResultFile]) -> str:
 def _networks_of(file: ResultFile) -> str:
     contests = [*of_layers(file), *of_blocks(file)]
     rows = [each for each in file.layer_rows if each.failed is None] or list(file.block_rows)
-    by_network = grouped(zip(rows, contests, strict=True), lambda pair: pair[0].network or pair[0].layer.partition(" ")[0])
+    by_network = grouped(
+        zip(rows, contests, strict=True), lambda pair: pair[0].network or pair[0].layer.partition(" ")[0]
+    )
     groups = list(grouped(contests, lambda contest: contest.group))
     head = "".join(f'<th class="n">{text(group)}</th>' for group in (*groups, "least"))
     bodies = []
     for network, pairs in by_network.items():
         counts = {each.layer: each.count for each, _ in pairs}
         known = [count for count in counts.values() if count is not None]
-        said = _count(len(counts), "layer") + (f", {sum(known)} in the network" if len(known) == len(counts) else "")
+        said = counted(len(counts), "layer") + (f", {sum(known)} in the network" if len(known) == len(counts) else "")
         cells = []
         for group in groups:
             ratios = [contest.ratio for _, contest in pairs if contest.group == group]
@@ -142,7 +148,8 @@ def _networks_of(file: ResultFile) -> str:
         cells.append(_heat(min(contest.ratio for _, contest in pairs)))
         bodies.append(f'<tr><th class="name">{name(network)}<small>{said}</small></th>{"".join(cells)}</tr>')
     return (
-        f'<div><h3>{text(file.title)}</h3><table class="heat"><thead><tr><th>network</th>{head}</tr></thead>'
+        f'<div><h3>{text(file.title)}</h3><table class="heat wide networks" style="--columns: {len(groups) + 1}">'
+        f'<thead><tr><th class="first">network</th>{head}</tr></thead>'
         f"<tbody>{''.join(bodies)}</tbody></table></div>"
     )
 
@@ -160,21 +167,14 @@ def winners(files: Sequence[ResultFile]) -> str:
     tables = [_winners_of(file) for file in files if file.layer_rows]
     if not tables:
         return ""
-    steps = ["", *(f"{start:g}" for start in HEAT_FROM), ""]
-    key = "".join(
-        f'<td class="{heat((float(low or 0) + float(high or 99)) / 2)}">{_between(low, high)}</td>'
-        for low, high in zip(steps, steps[1:], strict=False)
-    )
+    labels = [f"&lt; {HEAT_FROM[0]:g}", *(f"≥ {start:g}" for start in HEAT_FROM)]
+    key = "".join(f'<td class="h{place}">{label}</td>' for place, label in enumerate(labels))
     return (
         "<h2>Who wins where</h2>\n<p>Kernel and size of the map, by pass: blue where ours is faster, orange where "
         "PyTorch's is. Where several layers have the same sizes it is their geometric mean, with the least and the "
         f'greatest below.</p><table class="heat legend"><tbody><tr>{key}</tr></tbody></table>\n'
         f'<div class="tables">{"".join(tables)}</div>'
     )
-
-
-def _between(low: str, high: str) -> str:
-    return f"&lt; {high}" if not low else f"≥ {low}" if not high else f"≥ {low}"
 
 
 def _winners_of(file: ResultFile) -> str:
@@ -185,13 +185,15 @@ def _winners_of(file: ResultFile) -> str:
     groups = list(dict.fromkeys(contest.group for contest in of_layers(file)))
     head = "".join(f'<th class="n">{text(group)}</th>' for group in groups)
     bodies = "".join(
-        f'<tr><th class="name">{name(sized.kernel)}</th><td class="name">{name(sized.size)}</td>'
+        f'<tr><th class="name">{name(sized.kernel)}</th><td class="name size">{name(sized.size)}</td>'
         + "".join(_mean_cell([each.ratio for _, each in pairs if each.group == group]) for group in groups)
         + "</tr>"
         for sized, pairs in sorted(contests.items(), key=_order)
     )
+    wide = " wide" if len(groups) > len(PASSES) else ""
     return (
-        f'<div><h3>{text(file.title)}</h3><table class="heat"><thead><tr><th>K</th><th>size</th>{head}</tr></thead>'
+        f'<div><h3>{text(file.title)}</h3><table class="heat{wide}" style="--columns: {len(groups)}">'
+        f'<thead><tr><th class="first">K</th><th class="first">size</th>{head}</tr></thead>'
         f"<tbody>{bodies}</tbody></table></div>"
     )
 

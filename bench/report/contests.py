@@ -1,4 +1,4 @@
-"""Contests: every comparison with somebody else that the files hold, in the same words, whatever benchmark it is from."""
+"""Contests: every comparison with somebody else that the files hold, in the same words, whatever it is of."""
 
 from __future__ import annotations
 

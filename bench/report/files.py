@@ -1,4 +1,4 @@
-"""Result files as they are read: checked against what the report needs, so that nothing fails half-way through a page."""
+"""Result files as they are read: checked for what the report needs, so that nothing fails half-way through a page."""
 
 from __future__ import annotations
 

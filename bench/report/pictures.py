@@ -15,10 +15,10 @@ from dwconv.reporting.drawing import LogAxis, axis_numbers, dot, grid, lines_of,
 from dwconv.reporting.frame import DRAWN, colours
 
 WIDTH_PX = 720
-_NAMES_PX = 236
-_LINE_PX = 15
+_NAMES_PX = 216
+_LINE_PX = 16
 _MARK_PX = 11
-_CHARACTER_PX = 6.6
+_CHARACTER_PX = 7.2
 """A wide one: what a line of names has room for."""
 _EDGE_PX = 12
 _KEY_PX = 50
@@ -53,7 +53,9 @@ def speedups(files: Sequence[ResultFile]) -> str:
     heights = [_height(members) for members in by_layer.values()]
     width, whole = WIDTH_PX - _NAMES_PX - _EDGE_PX, sum(heights)
     parts.append(f'<svg x="{_NAMES_PX}" y="{y_px:g}" width="{width}" height="{whole + 20:g}">')
-    parts.append(f'{axis_numbers(axis, y_px=12, unit="×")}<svg y="18" height="{whole:g}">{grid(axis, height_px=whole)}</svg>')
+    parts.append(
+        f'{axis_numbers(axis, y_px=12, unit="×")}<svg y="18" height="{whole:g}">{grid(axis, height_px=whole)}</svg>'
+    )
     parts.append("</svg>")
     y_px += 18
     for members, height in zip(by_layer.values(), heights, strict=True):
@@ -128,7 +130,7 @@ def _key(kinds: Sequence[tuple[str, str]], *, y_px: float) -> str:
 
 def _svg(parts: Sequence[str], *, height_px: float) -> str:
     size = f'width="{WIDTH_PX}" height="{height_px:g}" viewBox="0 0 {WIDTH_PX} {height_px:g}"'
-    own = ".ink { fill: var(--ink); }\n.title { fill: var(--ink); font-size: 15px; font-weight: 600; }"
+    own = "text { font-size: 12px; }\n.ink, .title { fill: var(--ink); }\n.title { font-size: 15px; font-weight: 600; }"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>\n{colours("svg")}{DRAWN}{own}\n</style>\n'
         '<rect width="100%" height="100%" rx="8" style="fill: var(--ground)"/>\n' + "\n".join(parts) + "\n</svg>\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.report.files import ResultFile, one_of
 from dwconv.records.record import CONTENDED
-from dwconv.reporting.drawing import name, text
+from dwconv.reporting.drawing import text
 
 _OWN = ("cpu", "train", "blocks")
 """Benchmarks whose rows are shown above."""
@@ -31,7 +31,9 @@ def _of(file: ResultFile) -> str:
         "machine": _said(file.machine),
         "rows": len(file.rows),
     }
-    lines = "<br>\n".join(f'<span class="dim">{label}</span> {text(str(said))}' for label, said in facts.items() if said)
+    lines = "<br>\n".join(
+        f'<span class="dim">{label}</span> {text(str(said))}' for label, said in facts.items() if said
+    )
     command = f"<p><code>{text(file.command)}</code></p>" if file.command else ""
     return f"<h3>{text(file.name)}</h3>\n{command}<p>{lines}</p>"
 
@@ -85,7 +87,7 @@ def _row(row: Mapping[str, Any]) -> str:
     """Its texts in bold; then its numbers, and those of what is right inside of it."""
     words = [each for each in row.values() if isinstance(each, str)]
     numbers = [f"{label.replace('_', ' ')} {_number(each)}" for label, each in _numbers(row)]
-    return f'<b class="name">{name(" ".join(words))}</b> <small>{text("; ".join(numbers))}</small>'
+    return f"<b>{text(' '.join(words))}</b> <small>{text('; '.join(numbers))}</small>"
 
 
 def _numbers(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -93,9 +95,9 @@ def _numbers(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
     for label, value in row.items():
         if isinstance(value, Mapping):
             found += [(f"{label}, {inner}", each) for inner, each in value.items() if _is_plain(each)]
-        elif isinstance(value, list) and value and all(map(_is_plain, value)):
-            found.append((label, value))
-        elif _is_plain(value) and not isinstance(value, str):
+        elif (isinstance(value, list) and value and all(map(_is_plain, value))) or (
+            _is_plain(value) and not isinstance(value, str)
+        ):
             found.append((label, value))
     return found
 

@@ -1,4 +1,4 @@
-"""Rooflines: every kernel of a device by what it computes for each byte, under what memory, caches and arithmetic allow."""
+"""Rooflines: every kernel of a device by what it computes for each byte, under the limits of the device."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.report.charts import grouped
+from bench.report.charts import counted, grouped
 from bench.report.contests import group_of
 from bench.report.files import ResultFile
 from bench.report.layers import workload_of
 from dwconv.problems.target import CacheLevel, Limits
-from dwconv.reporting.drawing import marked, text
+from dwconv.reporting.drawing import marked, round_numbers, text
 
 HEIGHT_PX = 340
 _LEFT, _RIGHT = 13.0, 99.0
 """Where the plot begins and ends, in percent of the width."""
 _TOP_PX, _BOTTOM_PX = 14.0, 40.0
-_TAG_PX = 13.0
+_APART = 0.13
+"""The least distance of two numbers along the lower edge, as a share of it; along the left one half of that."""
+_TAG_PX = 15.0
 """The least distance of two tags, one below the other."""
 
 
@@ -107,14 +109,16 @@ def section(files: Sequence[ResultFile]) -> str:
         "<h2>How near to the limits of the device</h2>",
         "<p>Each mark is one of our kernels: what it computes for each byte that it must move at least, and how "
         "fast it was. The slanted lines are what main memory and the caches can bring, the level one what "
-        "arithmetic in float32 can do; both were measured. A kernel whose data stay in a cache may lie above the line of memory.</p>",
+        "arithmetic in float32 can do; both were measured. A kernel whose data stay in a cache may lie above the line "
+        "of memory.</p>",
     ]
     for line in lines:
         parts.append(f"<h3>{text(line.device)}</h3>")
         if line.points:
             parts += [f'<svg class="chart" height="{HEIGHT_PX}" role="img">{drawn(line)}</svg>', _key(line)]
-        left_out = f"{line.left_out} rows are left out, whose sizes are not known." if line.left_out else ""
-        parts.append(f'<p class="dim">{len(line.points)} kernels. {left_out}</p>')
+        is_one = line.left_out == 1
+        left_out = f" {counted(line.left_out, 'row')} {'is' if is_one else 'are'} left out: their sizes are not known."
+        parts.append(f'<p class="dim">{counted(len(line.points), "kernel")}.{left_out if line.left_out else ""}</p>')
     return "\n".join(parts)
 
 
@@ -162,22 +166,17 @@ def drawn(line: Roofline) -> str:
 def _axes(plot: _Plot) -> str:
     parts = []
     low, high = plot.top(plot.y[0]), plot.top(plot.y[1])
-    for value in _decades(plot.x):
+    for value in round_numbers(*plot.x, apart=_APART):
         at = f"{plot.left(value):.2f}%"
         parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{low:.1f}" y2="{high:.1f}"/>')
         parts.append(f'<text x="{at}" y="{low + 14:.1f}" text-anchor="middle">{value:g}</text>')
-    for value in _decades(plot.y):
+    for value in round_numbers(*plot.y, apart=_APART / 2):
         at = f"{plot.top(value):.1f}"
         parts.append(f'<line class="grid" x1="{_LEFT}%" x2="{_RIGHT}%" y1="{at}" y2="{at}"/>')
         parts.append(f'<text x="{_LEFT - 1.5}%" y="{plot.top(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
     parts.append(f'<text x="{_RIGHT}%" y="{HEIGHT_PX - 8}" text-anchor="end">FLOP per byte</text>')
     parts.append(f'<text x="{_LEFT + 1}%" y="{_TOP_PX - 3:g}">GFLOP/s</text>')
     return "".join(parts)
-
-
-def _decades(ends: tuple[float, float]) -> list[float]:
-    first, last = math.ceil(math.log10(ends[0])), math.floor(math.log10(ends[1]))
-    return [10.0**decade for decade in range(first, last + 1)]
 
 
 def _roofs(line: Roofline, plot: _Plot) -> str:

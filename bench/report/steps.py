@@ -36,7 +36,8 @@ def section(files: Sequence[ResultFile]) -> str:
         "<h2>Training steps</h2>\n<p>All models take their steps in turns; the bar through a dot is the middle half of "
         "the turns.</p>\n"
         f"{steps(files, of_steps)}\n<h3>Medians</h3>\n"
-        '<p class="dim">×: converted over plain; at most: if depthwise convolution cost nothing; kept: for the backward pass.</p>\n'
+        '<p class="dim">×: converted over plain; at most: if depthwise convolution cost nothing; '
+        "kept: for the backward pass.</p>\n"
         f'<table class="cards"><thead><tr><th>network</th>{head}</tr></thead>\n<tbody>{lines}</tbody></table>\n'
         f"{_profiles(rows)}"
     )
@@ -72,7 +73,8 @@ def _profiles(rows: Sequence[tuple[ResultFile, StepRow]]) -> str:
     key = "".join(f'<span><i class="p{place}"></i>{text(part)}</span>' for place, part in enumerate(_PARTS))
     bars = "\n".join(_bars(file, row) for file, row in profiled)
     return (
-        f"{heading}\n<p class='dim'>Milliseconds of the fastest profiled step; the profiler slows all models alike.</p>\n"
+        f'{heading}\n<p class="dim">Milliseconds of the fastest profiled step; the profiler slows all models alike.'
+        "</p>\n"
         f'<p class="key">{key}</p>\n{bars}'
     )
 
@@ -82,7 +84,9 @@ def _bars(file: ResultFile, row: StepRow) -> str:
     lines = []
     for model, profile in row.profile_ms.items():
         parts = parts_of(profile)
-        bar = stacked([(f"p{place}", parts[part] / longest_ms) for place, part in enumerate(_PARTS)] if longest_ms else [])
+        bar = stacked(
+            [(f"p{place}", parts[part] / longest_ms) for place, part in enumerate(_PARTS)] if longest_ms else []
+        )
         told = ", ".join(f"{part} {ms:.1f}" for part, ms in parts.items() if ms >= 0.05)
         lines.append(
             f'<div class="row"><div class="name">{name(model)}<small>{text(told)}</small></div>'

@@ -3,8 +3,10 @@
 report        the layers of a model, in its order
   ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
   ├─ rows         who runs them and how long that takes, by the tuning log; and what there is to win
+  ├─ other_work   what a step on an example takes beside them
   ├─ sums         the rows with their sums
   └─ result       the report: as a table (text) for a terminal, as HTML (page); both in the same words
+       └─ frame, drawing    what pages look like, and are drawn with; benchmarks use them, too
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dwconv.model.conversion import ConvertedLayer, without_wrappers
 from dwconv.model.converted_classes import is_functional
 from dwconv.model.swaps import Convolution, why_left
 from dwconv.nn import LAYERS
+from dwconv.reporting.other_work import other_us
 from dwconv.reporting.ran import in_an_example, so_far
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
@@ -36,7 +39,8 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
 
     Calls are counted since decisions were last made anew (by ``dwconv.reset``, by ``convert`` with an example, or by
     ``tune``), in this process, and not timed: times are the medians of the tuning log. With ``example_inputs`` (as for
-    ``convert``) the model takes one step on them, which changes nothing in it, and the report is of such a step.
+    ``convert``) the model takes a few steps on them, which change nothing in it, and the report is of such a step; it
+    then also says which share of the step depthwise convolution is.
 
     Raises InvalidWorkload for a model without layers of dwconv, and the model's own error if it fails on the example.
     """
@@ -53,6 +57,7 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
         left=left,
         is_compiled=any(hasattr(each, "_orig_mod") or each._compiled_call_impl for each in model.modules()),
         of_an_example=example_inputs is not None,
+        other_us=None if example_inputs is None else other_us(model, example_inputs),
     )
 
 

@@ -7,6 +7,7 @@ Drawings of rows hold no text: names and numbers are HTML beside them, which wra
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -20,6 +21,7 @@ _ENDS = 5.0
 _APART = 0.13
 """The least distance of two numbers along an axis, as a share of it: on a phone, room for five characters."""
 _SERIES = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+_UNITS = re.compile(r"(?<=\d) (?=[µm]s|%|×|[GMK]i?B|GFLOP)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +45,21 @@ class LogAxis:
     @property
     def ticks(self) -> list[float]:
         """Round numbers, as many as have room."""
-        first, last = (math.floor(math.log10(end)) for end in (self.low, self.high))
-        decades = range(first, last + 1)
-        room = _APART * math.log10(self.high / self.low) / (1 - 2 * _ENDS / 100)
-        for series in _SERIES:
-            if all(
-                math.log10(after / before) >= room for before, after in zip(series, (*series[1:], 10.0), strict=True)
-            ):
-                return self._within([step * 10.0**decade for decade in decades for step in series])
-        every = math.ceil(room)
-        return self._within([10.0**decade for decade in decades if decade % every == 0])
+        return round_numbers(self.low, self.high, apart=_APART / (1 - 2 * _ENDS / 100))
 
-    def _within(self, values: Sequence[float]) -> list[float]:
-        return [value for value in values if self.low <= value <= self.high]
+
+def round_numbers(low: float, high: float, *, apart: float) -> list[float]:
+    """Numbers from ``low`` to ``high`` to write along a logarithmic axis: as 1, 2, 5, 10, or 1, 3, 10, or 1, 10, or
+    fewer powers of ten; the most that lie apart by this share of the axis."""
+    room = apart * math.log10(high / low)
+    decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
+    series, every = (1.0,), math.ceil(room)
+    for dense in _SERIES:
+        if all(math.log10(after / before) >= room for before, after in zip(dense, (*dense[1:], 10.0), strict=True)):
+            series, every = dense, 1
+            break
+    values = [step * 10.0**decade for decade in decades if decade % every == 0 for step in series]
+    return [float(f"{value:.6g}") for value in values if low <= value <= high]
 
 
 # -- rows of dots ------------------------------------------------------------------------------------------------------
@@ -96,7 +100,7 @@ def dot(axis: LogAxis, shown: Dot, *, y_px: float, mark: str = "fprop", kind: st
 
 
 def marked(x: str, y: str, *, mark: str, kind: str = "", told: str = "") -> str:
-    """A mark of the shape that its pass has: a circle, a square, a triangle. ``told`` is shown where one points at it."""
+    """A mark of the shape of its pass: a circle, a square, a triangle. ``told`` is shown where one points at it."""
     title = f"<title>{text(told)}</title>" if told else ""
     named = f' class="{kind}"' if kind else ""
     if mark not in _SHAPES:
@@ -138,8 +142,9 @@ def stacked(parts: Sequence[tuple[str, float]]) -> str:
 
 
 def text(said: str) -> str:
-    """``said`` as text of a page or a picture: one line, with nothing in it that a browser would take for its own."""
-    return escape(one_line(said))
+    """``said`` as text of a page or a picture: one line, with nothing in it that a browser would take for its own. A
+    number stays with its unit."""
+    return escape(_UNITS.sub("\u00a0", one_line(said)))
 
 
 def name(said: str) -> str:
@@ -152,8 +157,9 @@ def name(said: str) -> str:
 def _parts(word: str) -> list[str]:
     """``features.``, ``1.``, ``conv``; what is no name of a module stays whole."""
     *before, last = word.split(".")
-    is_name = all(part.isidentifier() or part.isdigit() for part in (*before, last)) and not word.replace(".", "").isdigit()
-    return [*(f"{part}." for part in before), last] if is_name else [word]
+    parts = word.rstrip(":,;").split(".")
+    is_module = all(part.isidentifier() or part.isdigit() for part in parts) and any(map(str.isidentifier, parts))
+    return [*(f"{part}." for part in before), last] if is_module else [word]
 
 
 def lines_of(said: str, *, most: int) -> list[str]:

@@ -54,9 +54,11 @@ _STYLE = """
 .dwconv .dim, .dwconv small { color: var(--dim); font-weight: 400; }
 .dwconv small { display: block; font-size: 12px; }
 .dwconv code { font: 13px ui-monospace, monospace; overflow-wrap: anywhere; }
+.dwconv .name { min-width: 0; overflow-x: auto; }
 .dwconv .name span { white-space: nowrap; }
 .dwconv .n { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap; }
 .dwconv summary { cursor: pointer; }
+.dwconv summary b { font-size: 1.05em; }
 .dwconv ul { padding-left: 1.2em; }
 .dwconv li { margin: .3em 0; overflow-wrap: anywhere; }
 
@@ -72,26 +74,41 @@ _STYLE = """
 .dwconv th, .dwconv td { padding: .2em .6em; text-align: left; border: 0; vertical-align: top; }
 .dwconv th.n, .dwconv td.n { text-align: right; }
 .dwconv thead th { border-bottom: 2px solid var(--line); font-weight: 600; }
+.dwconv .cards .n, .dwconv .heat th.n { white-space: normal; }
 .dwconv tbody th { font-weight: 600; }
 .dwconv tbody { border-bottom: 1px solid var(--line); }
 .dwconv tr { break-inside: avoid; }
-.dwconv .tables { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: 0 2rem;
-  align-items: start; }
+.dwconv .tables { display: flex; flex-wrap: wrap; gap: 0 2.5rem; align-items: start; }
+.dwconv .tables > div { max-width: 100%; overflow-x: auto; }
 .dwconv .heat td { text-align: right; border: 1px solid var(--ground); }
-.dwconv .heat td small { color: inherit; white-space: nowrap; }
+.dwconv .heat td small { color: inherit; }
 
-.dwconv .bar { display: flex; height: .9em; min-width: 6em; background: var(--line); border-radius: 3px; overflow: hidden; }
+.dwconv .bar { display: flex; height: .9em; min-width: 6em; background: var(--line); border-radius: 3px;
+  overflow: hidden; }
 .dwconv .bar i { height: 100%; }
 .dwconv .key { display: flex; flex-wrap: wrap; gap: .1em 1.2em; }
 .dwconv .key i { display: inline-block; width: .8em; height: .8em; border-radius: 3px; margin-right: .4em; }
 .dwconv .key svg { width: 14px; height: 12px; vertical-align: -1px; margin-right: .3em; }
 """
 
-_PHONE = """
+_NARROW = """
 @media (max-width: 45rem) {
 .dwconv .row { grid-template-columns: minmax(0, 1fr) auto; }
 .dwconv .row .at { grid-column: 1 / -1; grid-row: 2; }
 .dwconv .row.axis .name { display: none; }
+.dwconv .heat { font-size: 12px; }
+.dwconv .heat th, .dwconv .heat td { padding: .2em .3em; }
+.dwconv .heat.wide tr { display: grid; grid-template-columns: repeat(var(--columns), minmax(0, 1fr)); }
+.dwconv .heat.wide tbody th { grid-column: 1 / span 2; }
+.dwconv .heat.wide td.size { grid-column: 3 / -1; text-align: left; }
+.dwconv .heat.wide:not(.networks) tbody th::before { content: "K\\a0"; }
+.dwconv .heat.wide td.size::before { content: "size\\a0"; }
+.dwconv .heat.wide thead th.first { display: none; }
+.dwconv .heat.networks tbody th { grid-column: 1 / -1; }
+.dwconv .heat.networks tbody th small { display: inline; margin-left: .5em; }
+.dwconv .heat small { font-size: 10px; }
+}
+@media (max-width: 70rem) {
 .dwconv .cards, .dwconv .cards tbody, .dwconv .cards tr, .dwconv .cards th, .dwconv .cards td { display: block; }
 .dwconv .cards thead { display: none; }
 .dwconv .cards tr { padding: .3em 0; }
@@ -126,7 +143,7 @@ def style() -> str:
         ".dwconv td.h{} {{ background: {}; color: {}; }}".format(place, *colour.split("/"))
         for place, colour in enumerate(_HEAT)
     )
-    return f"<style>\n{colours('.dwconv')}{_STYLE}{drawn}\n{parts}\n{heat}\n{_PHONE}</style>"
+    return f"<style>\n{colours('.dwconv')}{_STYLE}{drawn}\n{parts}\n{heat}\n{_NARROW}</style>"
 
 
 def whole(title: str, body: str) -> str:
@@ -137,7 +154,8 @@ def whole(title: str, body: str) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(title)}</title>\n<style>{ground} {dark}\n@media print {{ body {{ background: #fff; }} }}</style>\n"
+        f"<title>{escape(title)}</title>\n"
+        f"<style>\n{ground}\n{dark}\n@media print {{ body {{ background: #fff; }} }}\n</style>\n"
         f"</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 

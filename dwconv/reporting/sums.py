@@ -34,6 +34,8 @@ class ReportSums:
     """True if torch.compile compiles the model or a part of it."""
     of_an_example: bool
     """True if a step is one on the example; else it is taken from what was counted."""
+    other_us: float | None = None
+    """The time of all else in a step on the example, without the optimizer; None if it was not measured."""
 
     # -- sums ------------------------------------------------------------------------------------------------------
 
@@ -46,6 +48,13 @@ class ReportSums:
     def depthwise_us(self) -> float:
         """The time of depthwise convolution in a step, as far as it is known."""
         return sum(each.step_us or 0.0 for each in self.passes)
+
+    @property
+    def share(self) -> float | None:
+        """The share of a whole step that depthwise convolution takes; None if either is not known."""
+        if self.other_us is None or not self.depthwise_us:
+            return None
+        return self.depthwise_us / (self.depthwise_us + self.other_us)
 
     @property
     def saved_us(self) -> float:

@@ -44,6 +44,12 @@ def sums(report: ReportSums) -> list[str]:
             f"a step: {in_ms(now_us)} of depthwise convolution, {in_ms(without_us)} on PyTorch's op: "
             f"{in_ms(report.saved_us)} saved ({report.saved_us / without_us:.0%})"
         ]
+    if report.share is not None and report.other_us is not None:
+        least = "at least " if report.unknown else ""
+        lines.append(
+            f"of a whole step, without the optimizer, that is {least}{report.share:.0%}: all else takes "
+            f"{in_ms(report.other_us)}"
+        )
     if report.unknown:
         passes = "1 pass" if report.unknown == 1 else f"{report.unknown} passes"
         lines.append(f"without {passes} whose time is not known")
@@ -53,6 +59,13 @@ def sums(report: ReportSums) -> list[str]:
     else:
         lines.append("still to win by tuning: nothing that can be expected")
     return lines
+
+
+def without_share(report: ReportSums) -> list[str]:
+    """How to learn which share of a whole step it is."""
+    if report.of_an_example:
+        return []
+    return ["which share of a whole step that is, an example tells: dwconv.report(model, example_inputs)"]
 
 
 def commands(report: ReportSums) -> list[str]:

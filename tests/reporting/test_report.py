@@ -13,6 +13,8 @@ import dwconv
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
+from dwconv.reporting import other_work
+from dwconv.reporting.other_work import other_us
 from tests.models import TinyNet
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
@@ -150,6 +152,35 @@ def test_a_kernel_that_could_not_be_built_is_not_said_to_run(logs, monkeypatch):
     assert fprop.provider == "pytorch" and "could not be built: division by zero" in fprop.why
 
 
+def test_what_share_of_a_step_they_are(logs, monkeypatch):
+    plant_one(logs, "fprop")
+    ran = []
+    profile = {"step": 5.0, "depthwise fprop": 1.5, "depthwise backward": 0.5, "others": 2.0}
+    monkeypatch.setattr(other_work, "fastest_profile", lambda step, device: (ran.append(step()), profile)[1])
+    monkeypatch.setattr("dwconv.call.call_plan._kernel", lambda *_: pytest.fail("PyTorch's op runs, nothing is built"))
+    model = layer()
+    model[1].weight.grad = torch.ones_like(model[1].weight)
+    report = dwconv.report(model, X)
+    assert ran and report.other_us == 3000 and report.share == 50 / 3050
+    assert "that is at least 2%: all else takes 3 ms" in str(report)
+    assert model[1].weight.grad.eq(1).all() and not any(each.calls for each in dwconv.report(model, X).passes)
+    assert "which share of a whole step that is, an example tells" in dwconv.report(model_that_ran()).to_html()
+
+
+def model_that_ran():
+    model = layer()
+    model(X)
+    return model
+
+
+def test_all_else_is_what_is_not_depthwise(logs):
+    few, many = layer(), layer()
+    many.extend([nn.Conv2d(8, 8, 3, padding=1) for _ in range(40)])
+    assert 0 < other_us(few, X) < other_us(many, X)
+    with torch.profiler.profile():
+        assert other_us(few, X) is None
+
+
 # -- what there is to win ----------------------------------------------------------------------------------------------
 
 
@@ -244,14 +275,14 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text += data
+        self.text += data.replace("\xa0", " ")
 
 
 def parsed(html):
@@ -262,7 +293,8 @@ def parsed(html):
     return tags
 
 
-def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path):
+def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path, monkeypatch):
+    monkeypatch.setattr("dwconv.reporting.other_us", lambda *_: 450.0)
     plant(logs / "log.jsonl", [workload_of()])
     report = dwconv.report(layer(), X)
     html = report.to_html(tmp_path / "report.html")
@@ -273,7 +305,8 @@ def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path):
     for shown in ("2×8×9×7 k3 s1 f32 nhwc", "cpu.fprop_nhwc", "20.00", "minutes=2", "2.85 ms saved (95%)"):
         assert shown in tags.text
     widths = [attrs["style"] for tag, attrs in tags.seen if tag == "i" and "style" in attrs]
-    assert widths == ["width:95.0%", "width:5.0%"] * 3, "all take as long, and may win a twentieth"
+    step, passes = ["width:25.0%", "width:75.0%"], ["width:95.0%", "width:5.0%"] * 3
+    assert widths == step + passes, "all take as long, and may win a twentieth"
 
 
 def test_names_are_text_in_the_page(logs):
