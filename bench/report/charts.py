@@ -8,14 +8,15 @@ from statistics import geometric_mean
 from typing import TypeVar
 
 from bench.report.contests import Contest, group_of, of_all, of_blocks, of_layers
-from bench.report.files import ResultFile
+from bench.report.files import BlockRow, LayerRow, ResultFile
 from bench.report.layers import Sized, sizes_of
 from dwconv.problems.workload import PASSES
 from dwconv.reporting.drawing import LogAxis, axis_row, name, row, text
 from dwconv.reporting.frame import HEAT_FROM, heat
 
 WORST = 10
-_T, _K = TypeVar("_T"), TypeVar("_K")
+_T = TypeVar("_T")
+_K = TypeVar("_K")
 
 
 def grouped(items: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
@@ -130,7 +131,8 @@ def networks(files: Sequence[ResultFile]) -> str:
 
 def _networks_of(file: ResultFile) -> str:
     contests = [*of_layers(file), *of_blocks(file)]
-    rows = [each for each in file.layer_rows if each.failed is None] or list(file.block_rows)
+    rows: list[LayerRow | BlockRow] = [each for each in file.layer_rows if each.failed is None]
+    rows += file.block_rows
     by_network = grouped(
         zip(rows, contests, strict=True), lambda pair: pair[0].network or pair[0].layer.partition(" ")[0]
     )

@@ -3,7 +3,7 @@
 report        the layers of a model, in its order
   ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
   ├─ rows         who runs them and how long that takes, by the tuning log; and what there is to win
-  ├─ other_work   what a step on an example takes beside them
+  ├─ whole_step   how much of a step on an example they are
   ├─ sums         the rows with their sums
   └─ result       the report: as a table (text) for a terminal, as HTML (page); both in the same words
        └─ frame, drawing    what pages look like, and are drawn with; benchmarks use them, too
@@ -21,10 +21,10 @@ from dwconv.model.conversion import ConvertedLayer, without_wrappers
 from dwconv.model.converted_classes import is_functional
 from dwconv.model.swaps import Convolution, why_left
 from dwconv.nn import LAYERS
-from dwconv.reporting.other_work import other_us
 from dwconv.reporting.ran import in_an_example, so_far
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
+from dwconv.reporting.whole_step import share_on_pytorch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
         left=left,
         is_compiled=any(hasattr(each, "_orig_mod") or each._compiled_call_impl for each in model.modules()),
         of_an_example=example_inputs is not None,
-        other_us=None if example_inputs is None else other_us(model, example_inputs),
+        share_on_pytorch=None if example_inputs is None else share_on_pytorch(model, example_inputs),
     )
 
 

@@ -18,9 +18,7 @@ ROW_PX = 18
 """Height of a row, and of an axis."""
 _ENDS = 5.0
 """Percent of an axis that is left free at both ends, for the numbers there."""
-_APART = 0.13
-"""The least distance of two numbers along an axis, as a share of it: on a phone, room for five characters."""
-_SERIES = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+_SERIES: tuple[tuple[float, ...], ...] = ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
 _UNITS = re.compile(r"(?<=\d) (?=[µm]s|%|×|[GMK]i?B|GFLOP)")
 
 
@@ -30,12 +28,14 @@ class LogAxis:
 
     low: float
     high: float
+    apart: float = 0.13
+    """The least distance of two numbers, as a share of the axis: by default, room for five characters on a phone."""
 
     @classmethod
-    def around(cls, values: Iterable[float]) -> LogAxis:
+    def around(cls, values: Iterable[float], *, apart: float = 0.13) -> LogAxis:
         """One on which all ``values`` have room."""
         found = list(values) or [1.0]
-        return cls(low=min(found) / 1.25, high=max(found) * 1.25)
+        return cls(low=min(found) / 1.25, high=max(found) * 1.25, apart=apart)
 
     def percent(self, value: float) -> float:
         """Where ``value`` lies; what is outside lies at the end."""
@@ -45,7 +45,7 @@ class LogAxis:
     @property
     def ticks(self) -> list[float]:
         """Round numbers, as many as have room."""
-        return round_numbers(self.low, self.high, apart=_APART / (1 - 2 * _ENDS / 100))
+        return round_numbers(self.low, self.high, apart=self.apart / (1 - 2 * _ENDS / 100))
 
 
 def round_numbers(low: float, high: float, *, apart: float) -> list[float]:
@@ -53,7 +53,8 @@ def round_numbers(low: float, high: float, *, apart: float) -> list[float]:
     fewer powers of ten; the most that lie apart by this share of the axis."""
     room = apart * math.log10(high / low)
     decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
-    series, every = (1.0,), math.ceil(room)
+    series: tuple[float, ...] = (1.0,)
+    every = math.ceil(room)
     for dense in _SERIES:
         if all(math.log10(after / before) >= room for before, after in zip(dense, (*dense[1:], 10.0), strict=True)):
             series, every = dense, 1
@@ -148,18 +149,17 @@ def text(said: str) -> str:
 
 
 def name(said: str) -> str:
-    """A name that wraps at spaces, and after the dots of a module's name, but never inside a word."""
+    """A name that wraps at spaces, and a module's after its dots and underscores, but never inside a word."""
     return " ".join(
         "<wbr>".join(f"<span>{escape(part)}</span>" for part in _parts(word)) for word in one_line(said).split(" ")
     )
 
 
 def _parts(word: str) -> list[str]:
-    """``features.``, ``1.``, ``conv``; what is no name of a module stays whole."""
-    *before, last = word.split(".")
+    """``features.``, ``1.``, ``long_``, ``name``; what is no name of a module stays whole."""
     parts = word.rstrip(":,;").split(".")
     is_module = all(part.isidentifier() or part.isdigit() for part in parts) and any(map(str.isidentifier, parts))
-    return [*(f"{part}." for part in before), last] if is_module else [word]
+    return re.findall(r".+?(?:[._](?![._])|$)", word) if is_module else [word]
 
 
 def lines_of(said: str, *, most: int) -> list[str]:

@@ -83,6 +83,7 @@ _STYLE = """
 .dwconv .heat td { text-align: right; border: 1px solid var(--ground); }
 .dwconv .heat td small { color: inherit; }
 
+.dwconv .drawn { min-width: 8em; }
 .dwconv .bar { display: flex; height: .9em; min-width: 6em; background: var(--line); border-radius: 3px;
   overflow: hidden; }
 .dwconv .bar i { height: 100%; }
@@ -115,7 +116,7 @@ _NARROW = """
 .dwconv .cards td { text-align: left; padding: 0 .4em; white-space: normal; }
 .dwconv .cards td:empty { display: none; }
 .dwconv .cards td[data-label]::before { content: attr(data-label) "\\a0"; color: var(--dim); }
-.dwconv .cards td.n { display: inline-block; }
+.dwconv .cards td.n, .dwconv .cards td.said { display: inline-block; }
 }
 @media print {
 .dwconv { --ground: #fff; --ink: #000; --dim: #444; --line: #bbb; --one: #000; font-size: 11px; max-width: none; }

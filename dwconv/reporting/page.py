@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _KINDS = {"on dwconv": "p0", "on PyTorch": "p6", "of it tuning may win": "p5", "all else in a step": "p7"}
 """Parts of a bar, and their colours."""
+_APART = 0.3
+"""Of the numbers along the axis of a narrow column."""
 _NUMBERS = {"calls", "dwconv µs", "PyTorch µs", "×", "µs a step", "to win"}
 """Columns whose text stands on the right."""
 
@@ -43,15 +45,14 @@ def _step(report: ReportSums) -> str:
     """A whole step as one bar, where all of it is known."""
     if report.share is None:
         return ""
-    whole_us = report.depthwise_us / report.share
     ours_us = sum(each.step_us or 0.0 for each in report.passes if each.provider == "dwconv")
-    parts = {
-        "on dwconv": ours_us,
-        "on PyTorch": report.depthwise_us - ours_us,
-        "all else in a step": whole_us - report.depthwise_us,
-    }
-    key = "".join(f'<span><i class="{_KINDS[said]}"></i>{said}: {words.in_ms(us)}</span>' for said, us in parts.items())
-    return stacked([(_KINDS[said], us / whole_us) for said, us in parts.items()]) + f'\n<p class="key dim">{key}</p>'
+    ours = report.share * ours_us / report.depthwise_us
+    parts = {"on dwconv": ours, "on PyTorch": report.share - ours, "all else in a step": 1 - report.share}
+    key = "".join(
+        f'<span><i class="{_KINDS[said]}"></i>{said}: {words.percent(share)}</span>' for said, share in parts.items()
+    )
+    bar = stacked([(_KINDS[said], share) for said, share in parts.items()])
+    return f'<p class="dim">a whole step:</p>\n{bar}\n<p class="key dim">{key}</p>'
 
 
 def _commands(report: ReportSums) -> str:
@@ -66,10 +67,12 @@ def _table(report: ReportSums) -> str:
         f'<span><i class="{_KINDS[said]}"></i>{said}</span>'
         for said in ("on dwconv", "on PyTorch", "of it tuning may win")
     )
-    axis = LogAxis.around([1.0, *(each.times for shown in report.shown for each in shown.passes if each.times)])
+    axis = LogAxis.around(
+        [1.0, *(each.times for shown in report.shown for each in shown.passes if each.times)], apart=_APART
+    )
     headings = {
         "layer": "", "pass": "", "runs on": "", "calls": "", "dwconv µs": "", "PyTorch µs": "", "×": "",
-        "times as fast": axis_row(axis), "basis": "", "µs a step": "", "share": "", "to win": "",
+        "times as fast": axis_row(axis), "basis": "", "µs a step": "", " ": "", "to win": "",
     }  # fmt: skip
     cells = "".join(
         f'<th class="{"n" if name in _NUMBERS else "drawn" if drawn else ""}">{drawn or name}</th>'

@@ -34,8 +34,9 @@ class ReportSums:
     """True if torch.compile compiles the model or a part of it."""
     of_an_example: bool
     """True if a step is one on the example; else it is taken from what was counted."""
-    other_us: float | None = None
-    """The time of all else in a step on the example, without the optimizer; None if it was not measured."""
+    share_on_pytorch: float | None = None
+    """The share of a whole step on the example that they would take on PyTorch's op, without the optimizer; None if it
+    was not measured."""
 
     # -- sums ------------------------------------------------------------------------------------------------------
 
@@ -51,10 +52,11 @@ class ReportSums:
 
     @property
     def share(self) -> float | None:
-        """The share of a whole step that depthwise convolution takes; None if either is not known."""
-        if self.other_us is None or not self.depthwise_us:
+        """The share of a whole step that depthwise convolution takes; None if that is not known."""
+        if self.share_on_pytorch is None or not self.depthwise_us:
             return None
-        return self.depthwise_us / (self.depthwise_us + self.other_us)
+        now = self.share_on_pytorch * self.depthwise_us / (self.depthwise_us + self.saved_us)
+        return now / (now + 1 - self.share_on_pytorch)
 
     @property
     def saved_us(self) -> float:

@@ -379,6 +379,7 @@ def test_names_wrap_at_spaces_alone():
         name("R(2+1)D-18 64×16×56×56 k1×3×3") == "<span>R(2+1)D-18</span> <span>64×16×56×56</span> <span>k1×3×3</span>"
     )
     assert name("features.1.conv") == "<span>features.</span><wbr><span>1.</span><wbr><span>conv</span>"
+    assert name("long_name") == "<span>long_</span><wbr><span>name</span>"
     assert name("a.b: c") == "<span>a.</span><wbr><span>b:</span> <span>c</span>"
     assert name("0.5 v2-0.25") == "<span>0.5</span> <span>v2-0.25</span>"
     assert lines_of("a long name of words", most=9) == ["a long", "name of", "words"]

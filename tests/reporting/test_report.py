@@ -13,8 +13,8 @@ import dwconv
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
-from dwconv.reporting import other_work
-from dwconv.reporting.other_work import other_us
+from dwconv.reporting import whole_step
+from dwconv.reporting.whole_step import share_on_pytorch
 from tests.models import TinyNet
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
@@ -156,29 +156,28 @@ def test_what_share_of_a_step_they_are(logs, monkeypatch):
     plant_one(logs, "fprop")
     ran = []
     profile = {"step": 5.0, "depthwise fprop": 1.5, "depthwise backward": 0.5, "others": 2.0}
-    monkeypatch.setattr(other_work, "fastest_profile", lambda step, device: (ran.append(step()), profile)[1])
-    monkeypatch.setattr("dwconv.call.call_plan._kernel", lambda *_: pytest.fail("PyTorch's op runs, nothing is built"))
+    monkeypatch.setattr("dwconv.reporting.share_on_pytorch", share_on_pytorch)
+    monkeypatch.setattr(whole_step, "fastest_profile", lambda step, device: (ran.append(step()), profile)[1])
     model = layer()
     model[1].weight.grad = torch.ones_like(model[1].weight)
-    report = dwconv.report(model, X)
-    assert ran and report.other_us == 3000 and report.share == 50 / 3050
-    assert "that is at least 2%: all else takes 3 ms" in str(report)
+    with monkeypatch.context() as patched:
+        patched.setattr("dwconv.call.call_plan._kernel", lambda *_: pytest.fail("PyTorch's op runs, nothing is built"))
+        report = dwconv.report(model, X)
+    assert ran and report.share_on_pytorch == 0.4, "2 of 5 ms"
+    assert report.share == pytest.approx(0.25), "half of these are 1 of 4 ms"
+    assert "of a whole step, without the optimizer, it is 25%, on PyTorch's op 40%" in str(report)
     assert model[1].weight.grad.eq(1).all() and not any(each.calls for each in dwconv.report(model, X).passes)
-    assert "which share of a whole step that is, an example tells" in dwconv.report(model_that_ran()).to_html()
-
-
-def model_that_ran():
-    model = layer()
     model(X)
-    return model
+    assert "which share of a whole step it is, an example tells" in dwconv.report(model).to_html()
 
 
-def test_all_else_is_what_is_not_depthwise(logs):
+def test_more_of_all_else_makes_it_a_smaller_share(logs):
     few, many = layer(), layer()
     many.extend([nn.Conv2d(8, 8, 3, padding=1) for _ in range(40)])
-    assert 0 < other_us(few, X) < other_us(many, X)
+    share = share_on_pytorch(few, X)
+    assert share is not None and 0 < share_on_pytorch(many, X) < share < 1
     with torch.profiler.profile():
-        assert other_us(few, X) is None
+        assert share_on_pytorch(few, X) is None
 
 
 # -- what there is to win ----------------------------------------------------------------------------------------------
@@ -294,7 +293,7 @@ def parsed(html):
 
 
 def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path, monkeypatch):
-    monkeypatch.setattr("dwconv.reporting.other_us", lambda *_: 450.0)
+    monkeypatch.setattr("dwconv.reporting.share_on_pytorch", lambda *_: 0.8)
     plant(logs / "log.jsonl", [workload_of()])
     report = dwconv.report(layer(), X)
     html = report.to_html(tmp_path / "report.html")
@@ -305,7 +304,7 @@ def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path, monkeypatch):
     for shown in ("2×8×9×7 k3 s1 f32 nhwc", "cpu.fprop_nhwc", "20.00", "minutes=2", "2.85 ms saved (95%)"):
         assert shown in tags.text
     widths = [attrs["style"] for tag, attrs in tags.seen if tag == "i" and "style" in attrs]
-    step, passes = ["width:25.0%", "width:75.0%"], ["width:95.0%", "width:5.0%"] * 3
+    step, passes = ["width:16.7%", "width:83.3%"], ["width:95.0%", "width:5.0%"] * 3
     assert widths == step + passes, "all take as long, and may win a twentieth"
 
 

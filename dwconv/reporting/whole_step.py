@@ -1,4 +1,4 @@
-"""Other work: what a step takes beside its depthwise convolutions, which says how much they matter."""
+"""The whole step: how much of it depthwise convolution is, which says what all that is won there is worth."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dwconv.measure.step_share import depthwise_ms, fastest_profile
 _AXES: dict[object, int] = {functional.conv1d: 1, functional.conv2d: 2, functional.conv3d: 3}
 
 
-def other_us(model: nn.Module, example_inputs: Any) -> float | None:
-    """The time of a step on the example, forward and backward, without the optimizer and without its depthwise
-    convolutions, by the fastest of a few profiled ones. None where somebody profiles already.
+def share_on_pytorch(model: nn.Module, example_inputs: Any) -> float | None:
+    """The share of a step on the example, forward and backward, without the optimizer, that depthwise convolution takes
+    on PyTorch's op, by the fastest of a few profiled steps. None where somebody profiles already.
 
-    PyTorch's op takes all calls, so that none is counted and nothing is built; what else a step does is the same.
-    Nothing in the model changes."""
-    if torch.autograd._profiler_enabled():
+    A share, since other work on the machine slows all of a step alike. PyTorch's op takes all calls, so that none is
+    counted and nothing is built; nothing in the model changes."""
+    if torch._C._autograd._profiler_enabled():
         return None
     step = ExampleStep.of(model, example_inputs, trains=None)
     with unchanged(step.model, step.tensors), _OnPyTorch():
         profile = fastest_profile(step, device=step.device)
-    return 1e3 * (profile["step"] - depthwise_ms(profile))
+    return depthwise_ms(profile) / profile["step"]
 
 
 class _OnPyTorch(TorchFunctionMode):
