@@ -241,6 +241,12 @@ def test_kernels_stand_where_their_work_puts_them(made_up):
     flops, moved = 2 * 8 * 144 * 166**2, 4 * (2 * 8 * 144 * 56**2 + 144 * 9)
     first, _ = line.points
     assert (first.flop_per_byte, first.gflop_per_s) == pytest.approx((flops / moved, flops / 100 / 1e3))
+    silu = made_up(
+        layer_row("Mamba-130M 1536×1×2048 k1×4 silu_gradient", epilogue="silu_gradient"), benchmark="cpu-1d-nhwc"
+    )
+    ((point,),) = (line.points for line in roofline.of_devices([silu]))
+    taps, image = 1536 * sum(min(4, place + 1) for place in range(2048)), 1536 * 2048  # causal, with a bias
+    assert point.flop_per_byte == pytest.approx((2 * taps + image) / (4 * (3 * image + 1536 * 5))), "x, dy and dz"
     assert line.left_out == 1 and "1 row is left out" in roofline.section([file])
     html = roofline.section([file])
     marks = Tags(html).seen
@@ -474,6 +480,7 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(tmp_path):
             step_row(
                 "a network with a long name", profile_ms=profile, kept_bytes={"plain": 5 << 20, "blocks": 2 << 20}
             ),
+            step_row("words-with-hyphens-in-them another-hyphenated-word yet-another-one-of-them"),
             step_row("another.module.path.that.is.long.with.Many.Parts"),
         ],
         benchmark="train-nhwc",
