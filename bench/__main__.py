@@ -23,6 +23,7 @@ BENCHMARKS = {
     "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
     "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
     "communication": "how gradients get from rank to rank, and how long steps wait for data",
+    "report": "one page made from result files: losses first, every layer, rooflines, steps; or pictures",
     "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
 }
 """Benchmarks by name, with a description."""

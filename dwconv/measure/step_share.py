@@ -37,15 +37,19 @@ KindOf = Callable[[Any], str | None]
 def step_ratio_at_most(step: Callable[[], object], *, device: torch.device) -> float:
     """How many times as fast ``step`` would be if its depthwise convolutions cost nothing: by the fastest of a few
     profiled steps after a first one, since slower ones say more about other work on the machine."""
+    return ratio_at_most(fastest_profile(step, device=device))
+
+
+def fastest_profile(step: Callable[[], object], *, device: torch.device) -> dict[str, float]:
+    """Milliseconds by kind, convolutions and all else, of the fastest of a few profiled steps after a first one."""
     step()  # what is made on first use is no part of it
     started_s = time.perf_counter()
-    ratios: list[tuple[float, float]] = []
+    found: list[dict[str, float]] = []
     for _ in range(FEW_STEPS):
-        profile = profiled(step, kind=_convolutions_only, on_gpu=device.type == "cuda")
-        ratios.append((profile["step"], ratio_at_most(profile)))
+        found.append(profiled(step, kind=_convolutions_only, on_gpu=device.type == "cuda"))
         if time.perf_counter() - started_s > _LONG_S:
             break
-    return min(ratios)[1]
+    return min(found, key=lambda profile: profile["step"])
 
 
 def profiled(step: Callable[[], object], *, kind: KindOf, on_gpu: bool) -> dict[str, float]:
@@ -71,8 +75,12 @@ def profiled(step: Callable[[], object], *, kind: KindOf, on_gpu: bool) -> dict[
 
 def ratio_at_most(profile: Mapping[str, float]) -> float:
     """How many times as fast the step would be if its depthwise convolutions cost nothing."""
-    depthwise_ms = sum(profile.get(kind, 0.0) for kind in _DEPTHWISE)
-    return profile["step"] / max(profile["step"] - depthwise_ms, 1e-9)
+    return profile["step"] / max(profile["step"] - depthwise_ms(profile), 1e-9)
+
+
+def depthwise_ms(profile: Mapping[str, float]) -> float:
+    """What the depthwise convolutions take of it."""
+    return sum(profile.get(kind, 0.0) for kind in _DEPTHWISE)
 
 
 def is_convolution(event: Any) -> bool:

@@ -3,8 +3,10 @@
 report        the layers of a model, in its order
   ├─ ran          which sizes each layer ran, and how often: as counted, or in a step on an example
   ├─ rows         who runs them and how long that takes, by the tuning log; and what there is to win
+  ├─ whole_step   how much of a step on an example they are
   ├─ sums         the rows with their sums
   └─ result       the report: as a table (text) for a terminal, as HTML (page); both in the same words
+       └─ frame, drawing    what pages look like, and are drawn with; benchmarks use them, too
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dwconv.nn import LAYERS
 from dwconv.reporting.ran import in_an_example, so_far
 from dwconv.reporting.result import Report
 from dwconv.reporting.rows import rows_of
+from dwconv.reporting.whole_step import share_on_pytorch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +39,8 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
 
     Calls are counted since decisions were last made anew (by ``dwconv.reset``, by ``convert`` with an example, or by
     ``tune``), in this process, and not timed: times are the medians of the tuning log. With ``example_inputs`` (as for
-    ``convert``) the model takes one step on them, which changes nothing in it, and the report is of such a step.
+    ``convert``) the model takes a few steps on them, which change nothing in it, and the report is of such a step; it
+    then also says which share of the step depthwise convolution is.
 
     Raises InvalidWorkload for a model without layers of dwconv, and the model's own error if it fails on the example.
     """
@@ -53,6 +57,7 @@ def report(model: nn.Module, example_inputs: Any = None) -> Report:
         left=left,
         is_compiled=any(hasattr(each, "_orig_mod") or each._compiled_call_impl for each in model.modules()),
         of_an_example=example_inputs is not None,
+        share_on_pytorch=None if example_inputs is None else share_on_pytorch(model, example_inputs),
     )
 
 

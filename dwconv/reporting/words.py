@@ -44,6 +44,11 @@ def sums(report: ReportSums) -> list[str]:
             f"a step: {in_ms(now_us)} of depthwise convolution, {in_ms(without_us)} on PyTorch's op: "
             f"{in_ms(report.saved_us)} saved ({report.saved_us / without_us:.0%})"
         ]
+    if report.share_on_pytorch is not None:
+        ours = f"it is {percent(report.share)}, " if report.share is not None else ""
+        lines.append(
+            f"of a whole step, without the optimizer, {ours}on PyTorch's op {percent(report.share_on_pytorch)}"
+        )
     if report.unknown:
         passes = "1 pass" if report.unknown == 1 else f"{report.unknown} passes"
         lines.append(f"without {passes} whose time is not known")
@@ -53,6 +58,13 @@ def sums(report: ReportSums) -> list[str]:
     else:
         lines.append("still to win by tuning: nothing that can be expected")
     return lines
+
+
+def without_share(report: ReportSums) -> list[str]:
+    """How to learn which share of a whole step it is."""
+    if report.of_an_example:
+        return []
+    return ["which share of a whole step it is, an example tells: dwconv.report(model, example_inputs)"]
 
 
 def commands(report: ReportSums) -> list[str]:
@@ -101,6 +113,11 @@ def basis(each: PassRow) -> str:
 def numbered(reasons: Sequence[str]) -> dict[str, int]:
     """Each different reason, and its number among them."""
     return {reason: place for place, reason in enumerate(dict.fromkeys(reasons), start=1)}
+
+
+def percent(share: float) -> str:
+    """``25%``, ``0.4%``"""
+    return f"{share:.0%}" if share >= 0.095 or not share else f"{100 * share:.2g}%"
 
 
 def in_ms(time_us: float) -> str:

@@ -13,6 +13,8 @@ import dwconv
 from dwconv.errors import InvalidChoice, InvalidWorkload
 from dwconv.problems.target import cpu_target
 from dwconv.records.log import TuningLog
+from dwconv.reporting import whole_step
+from dwconv.reporting.whole_step import share_on_pytorch
 from tests.models import TinyNet
 from tests.planted_gain import default_of, plant_gain
 from tests.planted_records import plant, record_of, workload_of
@@ -150,6 +152,35 @@ def test_a_kernel_that_could_not_be_built_is_not_said_to_run(logs, monkeypatch):
     assert fprop.provider == "pytorch" and "could not be built: division by zero" in fprop.why
 
 
+def test_what_share_of_a_step_they_are(logs, monkeypatch):
+    plant_one(logs, "fprop")
+    ran = []
+    profile = {"step": 5.0, "depthwise fprop": 1.5, "depthwise backward": 0.5, "others": 2.0}
+    monkeypatch.setattr("dwconv.reporting.share_on_pytorch", share_on_pytorch)
+    monkeypatch.setattr(whole_step, "fastest_profile", lambda step, device: (ran.append(step()), profile)[1])
+    model = layer()
+    model[1].weight.grad = torch.ones_like(model[1].weight)
+    with monkeypatch.context() as patched:
+        patched.setattr("dwconv.call.call_plan._kernel", lambda *_: pytest.fail("PyTorch's op runs, nothing is built"))
+        report = dwconv.report(model, X)
+    assert ran and report.share_on_pytorch == 0.4, "2 of 5 ms"
+    assert report.share == pytest.approx(0.25), "half of these are 1 of 4 ms"
+    assert "of a whole step, without the optimizer, it is 25%, on PyTorch's op 40%" in str(report)
+    assert model[1].weight.grad.eq(1).all() and not any(each.calls for each in dwconv.report(model, X).passes)
+    model(X)
+    assert "which share of a whole step it is, an example tells" in dwconv.report(model).to_html()
+
+
+def test_the_share_is_that_of_the_depthwise_layers_alone(logs):
+    model = layer()
+    share = share_on_pytorch(model, X)
+    assert share is not None and 0 < share < 1
+    with torch.profiler.profile():
+        assert share_on_pytorch(model, X) is None
+    model.forward = lambda x: model[0](x)
+    assert share_on_pytorch(model, X) == 0
+
+
 # -- what there is to win ----------------------------------------------------------------------------------------------
 
 
@@ -244,14 +275,14 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text += data
+        self.text += data.replace("\xa0", " ")
 
 
 def parsed(html):
@@ -262,7 +293,8 @@ def parsed(html):
     return tags
 
 
-def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path):
+def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path, monkeypatch):
+    monkeypatch.setattr("dwconv.reporting.share_on_pytorch", lambda *_: 0.8)
     plant(logs / "log.jsonl", [workload_of()])
     report = dwconv.report(layer(), X)
     html = report.to_html(tmp_path / "report.html")
@@ -273,7 +305,8 @@ def test_the_page_is_whole_and_needs_nothing_else(logs, tmp_path):
     for shown in ("2×8×9×7 k3 s1 f32 nhwc", "cpu.fprop_nhwc", "20.00", "minutes=2", "2.85 ms saved (95%)"):
         assert shown in tags.text
     widths = [attrs["style"] for tag, attrs in tags.seen if tag == "i" and "style" in attrs]
-    assert widths == ["width:95.0%", "width:5.0%"] * 3, "all take as long, and may win a twentieth"
+    step, passes = ["width:16.7%", "width:83.3%"], ["width:95.0%", "width:5.0%"] * 3
+    assert widths == step + passes, "all take as long, and may win a twentieth"
 
 
 def test_names_are_text_in_the_page(logs):

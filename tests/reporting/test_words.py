@@ -11,7 +11,15 @@ class Sums:
     """A report's sums, those that a sentence reads."""
 
     def __init__(self, **sums) -> None:
-        usual = {"model": "TinyNet", "rows": (), "converted": 1, "of_an_example": False, "unknown": 0}
+        usual = {
+            "model": "TinyNet",
+            "rows": (),
+            "converted": 1,
+            "of_an_example": False,
+            "unknown": 0,
+            "share": None,
+            "share_on_pytorch": None,
+        }
         self.__dict__.update({**usual, "depthwise_us": 0.0, "saved_us": 0.0, "to_win_us": 0.0, **sums})
 
 
@@ -43,6 +51,15 @@ def test_what_to_do_where_nothing_ran():
                 "a step: 3 ms of depthwise convolution, 3 ms on PyTorch's op: 0 µs saved (0%)",
                 "without 1 pass whose time is not known",
                 "still to win by tuning: about 300 µs a step",
+            ],
+        ),
+        (
+            {"depthwise_us": 3000.0, "unknown": 1, "share": 0.25, "share_on_pytorch": 0.004},
+            [
+                "a step: 3 ms of depthwise convolution, 3 ms on PyTorch's op: 0 µs saved (0%)",
+                "of a whole step, without the optimizer, it is 25%, on PyTorch's op 0.4%",
+                "without 1 pass whose time is not known",
+                "still to win by tuning: nothing that can be expected",
             ],
         ),
     ],

@@ -1,0 +1,211 @@
+"""Ratios: what is worst, every layer by its pass, the means of networks, and who wins at which sizes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from statistics import geometric_mean
+from typing import TypeVar
+
+from bench.report.contests import Contest, group_of, of_all, of_blocks, of_layers
+from bench.report.files import BlockRow, LayerRow, ResultFile
+from bench.report.layers import Sized, sizes_of
+from dwconv.problems.workload import PASSES
+from dwconv.reporting.drawing import LogAxis, axis_row, name, row, text
+from dwconv.reporting.frame import HEAT_FROM, heat
+
+WORST = 10
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+
+
+def grouped(items: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
+    """In the order in which the keys come."""
+    found: dict[_K, list[_T]] = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return found
+
+
+def shown(ratio: float) -> str:
+    """Three digits, without an exponent: ``0.98``, ``2.19``, ``29.4``, ``354``"""
+    return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.3g}"
+
+
+def worst(files: Sequence[ResultFile]) -> str:
+    """The losses, and what is next to them."""
+    found = sorted(of_all(files), key=lambda contest: contest.ratio)
+    losses = [contest for contest in found if contest.ratio < 1]
+    failed = [(file, each) for file in files for each in file.layer_rows if each.failed is not None]
+    are = "is" if len(losses) == 1 else "are"
+    said = f"{counted(len(losses), 'row')} of {len(found)} {are} slower than the other side"
+    sure = sum(contest.dot.kind == "loss" for contest in losses)
+    said += f", {sure} of them beyond the noise." if losses else "."
+    parts = ["<h2>Losses, and the ten worst rows</h2>", f"<p>{said}</p>"]
+    if found:
+        parts.append(_rows(found[: max(WORST, len(losses))], _with_its_file))
+    if failed:
+        parts.append(f"<h3>Without a time: {counted(len(failed), 'row')}</h3><ul>")
+        parts += [
+            f'<li class="name">{name(f"{each.layer} {group_of(each)}")}<small>{text(file.title)}: '
+            f"{text(each.failed or '')}</small></li>"
+            for file, each in failed
+        ]
+        parts.append("</ul>")
+    return "\n".join(parts)
+
+
+def counted(count: int, thing: str) -> str:
+    """``no rows``, ``1 row``, ``2 rows``"""
+    return f"{count or 'no'} {thing}{'' if count == 1 else 's'}"
+
+
+def speedups(files: Sequence[ResultFile]) -> str:
+    """Every layer, by file and pass; one axis for each file."""
+    parts = ["<h2>Layer by layer</h2>"]
+    parts.append(
+        "<p>How many times as fast as PyTorch's better layout, on a logarithmic axis; the strong line is 1×. The bar "
+        "through a dot is the interval that was measured, or the spread of both times. "
+        "A grey dot has 1× inside of its interval.</p>"
+    )
+    for file in files:
+        contests = list(of_layers(file))
+        if not contests:
+            continue
+        parts.append(f"<details open><summary><b>{text(file.title)}</b> {text(_where(file))}</summary>")
+        axis = axis_of(contests)
+        for group, members in grouped(contests, lambda contest: contest.group).items():
+            mean = geometric_mean(contest.ratio for contest in members)
+            parts.append(f"<h3>{text(group)}: {shown(mean)}× on average, {counted(len(members), 'layer')}</h3>")
+            parts.append(_rows(members, _with_its_times, axis=axis))
+        parts.append("</details>")
+    return "\n".join(parts) if len(parts) > 2 else ""
+
+
+def _where(file: ResultFile) -> str:
+    return f"{file.device or 'device not said'}, {file.created or 'time not said'}"
+
+
+def axis_of(contests: Sequence[Contest]) -> LogAxis:
+    """One with room for all dots, their intervals, and 1."""
+    return LogAxis.around(
+        [1.0, *(end for each in contests for end in (each.ratio, max(each.dot.low, each.ratio / 4), each.dot.high))]
+    )
+
+
+def _with_its_file(contest: Contest) -> str:
+    return f"{contest.group}, over {contest.over}; {contest.times}; {contest.file.title}"
+
+
+def _with_its_times(contest: Contest) -> str:
+    return "; ".join((contest.times, *contest.notes))
+
+
+def _rows(contests: Sequence[Contest], said: Callable[[Contest], str], *, axis: LogAxis | None = None) -> str:
+    axis = axis or axis_of(contests)
+    lines = [f'<div class="row axis"><div class="name"></div><div class="at">{axis_row(axis)}</div><div></div></div>']
+    lines += [
+        f'<div class="row"><div class="name">{name(contest.name)}<small>{text(said(contest))}</small></div>'
+        f'<div class="at">{row(axis, contest.dot)}</div>'
+        f'<div class="n"><b>{shown(contest.ratio)}×</b>'
+        f"<small>{shown(contest.dot.low)}–{shown(contest.dot.high)}</small></div></div>"
+        for contest in contests
+    ]
+    return '<div class="rows">' + "\n".join(lines) + "</div>"
+
+
+def steps(files: Sequence[ResultFile], of: Callable[[ResultFile], Iterable[Contest]]) -> str:
+    """The rows of one kind of contest, of all files, on one axis."""
+    contests = [contest for file in files for contest in of(file)]
+    return _rows(contests, lambda contest: f"over {contest.over}; {contest.times}") if contests else ""
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+def networks(files: Sequence[ResultFile]) -> str:
+    """Geometric means by network and pass, and how often its layers occur where the file says so."""
+    tables = [_networks_of(file) for file in files if file.layer_rows or file.block_rows]
+    return f'<h2>By network</h2>\n<div class="tables">{"".join(tables)}</div>' if tables else ""
+
+
+def _networks_of(file: ResultFile) -> str:
+    contests = [*of_layers(file), *of_blocks(file)]
+    rows: list[LayerRow | BlockRow] = [each for each in file.layer_rows if each.failed is None]
+    rows += file.block_rows
+    by_network = grouped(
+        zip(rows, contests, strict=True), lambda pair: pair[0].network or pair[0].layer.partition(" ")[0]
+    )
+    groups = list(grouped(contests, lambda contest: contest.group))
+    head = "".join(f'<th class="n">{text(group)}</th>' for group in (*groups, "least"))
+    bodies = []
+    for network, pairs in by_network.items():
+        counts = {each.layer: each.count for each, _ in pairs}
+        known = [count for count in counts.values() if count is not None]
+        said = counted(len(counts), "layer") + (f", {sum(known)} in the network" if len(known) == len(counts) else "")
+        cells = []
+        for group in groups:
+            ratios = [contest.ratio for _, contest in pairs if contest.group == group]
+            cells.append(_heat(geometric_mean(ratios)) if ratios else "<td></td>")
+        cells.append(_heat(min(contest.ratio for _, contest in pairs)))
+        bodies.append(f'<tr><th class="name">{name(network)}<small>{said}</small></th>{"".join(cells)}</tr>')
+    return (
+        f'<div><h3>{text(file.title)}</h3><table class="heat wide networks" style="--columns: {len(groups) + 1}">'
+        f'<thead><tr><th class="first">network</th>{head}</tr></thead>'
+        f"<tbody>{''.join(bodies)}</tbody></table></div>"
+    )
+
+
+def _heat(ratio: float, note: str = "") -> str:
+    small = f"<small>{note}</small>" if note else ""
+    return f'<td class="{heat(ratio)}">{shown(ratio)}{small}</td>'
+
+
+# -- who wins where ----------------------------------------------------------------------------------------------------
+
+
+def winners(files: Sequence[ResultFile]) -> str:
+    """A table for each file, which has one type and layout: kernel and size down, passes across."""
+    tables = [_winners_of(file) for file in files if file.layer_rows]
+    if not tables:
+        return ""
+    labels = [f"&lt; {HEAT_FROM[0]:g}", *(f"≥ {start:g}" for start in HEAT_FROM)]
+    key = "".join(f'<td class="h{place}">{label}</td>' for place, label in enumerate(labels))
+    return (
+        "<h2>Who wins where</h2>\n<p>Kernel and size of the map, by pass: blue where ours is faster, orange where "
+        "PyTorch's is. Where several layers have the same sizes it is their geometric mean, with the least and the "
+        f'greatest below.</p><table class="heat legend"><tbody><tr>{key}</tr></tbody></table>\n'
+        f'<div class="tables">{"".join(tables)}</div>'
+    )
+
+
+def _winners_of(file: ResultFile) -> str:
+    contests = grouped(
+        zip((sizes_of(each) for each in file.layer_rows if each.failed is None), of_layers(file), strict=True),
+        lambda pair: pair[0],
+    )
+    groups = list(dict.fromkeys(contest.group for contest in of_layers(file)))
+    head = "".join(f'<th class="n">{text(group)}</th>' for group in groups)
+    bodies = "".join(
+        f'<tr><th class="name">{name(sized.kernel)}</th><td class="name size">{name(sized.size)}</td>'
+        + "".join(_mean_cell([each.ratio for _, each in pairs if each.group == group]) for group in groups)
+        + "</tr>"
+        for sized, pairs in sorted(contests.items(), key=_order)
+    )
+    wide = " wide" if len(groups) > len(PASSES) else ""
+    return (
+        f'<div><h3>{text(file.title)}</h3><table class="heat{wide}" style="--columns: {len(groups)}">'
+        f'<thead><tr><th class="first">K</th><th class="first">size</th>{head}</tr></thead>'
+        f"<tbody>{bodies}</tbody></table></div>"
+    )
+
+
+def _order(item: tuple[Sized, object]) -> tuple[object, ...]:
+    return item[0].order
+
+
+def _mean_cell(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "<td></td>"
+    note = f"{shown(min(ratios))}–{shown(max(ratios))}" if len(ratios) > 1 else ""
+    return _heat(geometric_mean(ratios), note)

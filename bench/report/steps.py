@@ -1,0 +1,140 @@
+"""Training steps and blocks: who takes how long, what a step is spent on, and what is kept for the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bench.report.charts import shown, steps
+from bench.report.contests import in_us, of_blocks, of_steps
+from bench.report.files import BlockRow, ResultFile, StepRow
+from dwconv.reporting.drawing import name, stacked, text
+
+_PARTS = {
+    "depthwise": ("depthwise",),
+    "pointwise, dense": ("pointwise",),
+    "normalisation": ("normalisation",),
+    "activation": ("activation",),
+    "copies, layouts": ("copies",),
+    "sums, products": ("sums",),
+    "optimizer": ("optimizer",),
+    "all else": (),
+}
+"""What a step is spent on, and what the names of its kinds begin with; each is a part of a bar."""
+
+
+def section(files: Sequence[ResultFile]) -> str:
+    """The steps of all files."""
+    rows = [(file, row) for file in files for row in file.step_rows]
+    if not rows:
+        return ""
+    names = _names(rows)
+    lines = "\n".join(_line(file, row, names) for file, row in rows)
+    head = "".join(
+        f'<th class="n">{text(each)}</th>' for each in (*(f"{each} ms" for each in names), "×", "at most", "kept")
+    )
+    return (
+        "<h2>Training steps</h2>\n<p>All models take their steps in turns; the bar through a dot is the middle half of "
+        "the turns.</p>\n"
+        f"{steps(files, of_steps)}\n<h3>Medians</h3>\n"
+        '<p class="dim">×: converted over plain; at most: if depthwise convolution cost nothing; '
+        "kept: for the backward pass.</p>\n"
+        f'<table class="cards"><thead><tr><th>network</th>{head}</tr></thead>\n<tbody>{lines}</tbody></table>\n'
+        f"{_profiles(rows)}"
+    )
+
+
+def _names(rows: Sequence[tuple[ResultFile, StepRow]]) -> list[str]:
+    """Of the models that any row has, in the order in which they come."""
+    return list(dict.fromkeys(each for _, row in rows for each in row.median_ms))
+
+
+def _line(file: ResultFile, row: StepRow, names: Sequence[str]) -> str:
+    cells = [_cell(f"{each} ms", f"{row.median_ms[each]:.4g}" if each in row.median_ms else "") for each in names]
+    cells.append(_cell("×", shown(row.ratio.median)))
+    cells.append(_cell("at most", shown(row.ratio.at_most) if row.ratio.at_most else ""))
+    kept = ", ".join(f"{each} {size / 2**20:.0f}" for each, size in row.kept_bytes.items())
+    cells.append(_cell("kept", f"{kept} MiB" if kept else ""))
+    said = f"{row.allocator}; {file.title}"
+    return f'<tr><th class="name">{name(row.network)}<small>{text(said)}</small></th>{"".join(cells)}</tr>'
+
+
+def _cell(label: str, said: str) -> str:
+    return f'<td class="n" data-label="{text(label)}">{text(said)}</td>' if said else "<td></td>"
+
+
+# -- what a step is spent on -------------------------------------------------------------------------------------------
+
+
+def _profiles(rows: Sequence[tuple[ResultFile, StepRow]]) -> str:
+    profiled = [(file, row) for file, row in rows if row.profile_ms]
+    heading = "<h3>What a step is spent on</h3>"
+    if not profiled:
+        return f'{heading}\n<p class="dim">No file says: run bench train with --profile.</p>'
+    key = "".join(f'<span><i class="p{place}"></i>{text(part)}</span>' for place, part in enumerate(_PARTS))
+    bars = "\n".join(_bars(file, row) for file, row in profiled)
+    return (
+        f'{heading}\n<p class="dim">Milliseconds of the fastest profiled step; the profiler slows all models alike.'
+        "</p>\n"
+        f'<p class="key">{key}</p>\n{bars}'
+    )
+
+
+def _bars(file: ResultFile, row: StepRow) -> str:
+    longest_ms = max(whole_ms(profile) for profile in row.profile_ms.values())
+    lines = []
+    for model, profile in row.profile_ms.items():
+        parts = parts_of(profile)
+        bar = stacked(
+            [(f"p{place}", parts[part] / longest_ms) for place, part in enumerate(_PARTS)] if longest_ms else []
+        )
+        told = ", ".join(f"{part} {ms:.1f}" for part, ms in parts.items() if ms >= 0.05)
+        lines.append(
+            f'<div class="row"><div class="name">{name(model)}<small>{text(told)}</small></div>'
+            f'<div class="at">{bar}</div><div class="n"><b>{whole_ms(profile):.4g} ms</b></div></div>'
+        )
+    said = f"{row.network}, {row.allocator}; {file.title}"
+    return f'<h3>{text(said)}</h3><div class="rows">{"".join(lines)}</div>'
+
+
+def whole_ms(profile: Mapping[str, float]) -> float:
+    """The step; the sum of its parts if nothing says it."""
+    return profile.get("step") or sum(profile.values())
+
+
+def parts_of(profile: Mapping[str, float]) -> dict[str, float]:
+    """Milliseconds by the parts of a bar. Together they are the step: Python between the ops is part of all else."""
+    found = dict.fromkeys(_PARTS, 0.0)
+    for kind, ms in profile.items():
+        if kind != "step":
+            part = next((part for part, starts in _PARTS.items() if kind.startswith(starts)), "all else")
+            found[part] += max(ms, 0.0)
+    return found
+
+
+# -- blocks ------------------------------------------------------------------------------------------------------------
+
+
+def blocks(files: Sequence[ResultFile]) -> str:
+    """Blocks as one against all others."""
+    rows = [(file, row) for file in files for row in file.block_rows]
+    if not rows:
+        return ""
+    names = list(dict.fromkeys(each for _, row in rows for each in row.median_us))
+    head = "".join(f'<th class="n">{text(each)}</th>' for each in (*names, "× eager", "× best other", "kept"))
+    lines = "\n".join(_block_line(file, row, names) for file, row in rows)
+    return (
+        "<h2>Blocks</h2>\n<p>Norm, activation, convolution, norm, activation in training, forward and backward pass, "
+        "as one against one by one.</p>\n"
+        f"{steps(files, of_blocks)}\n"
+        f'<p class="dim">kept: of what PyTorch keeps for the backward pass.</p>\n'
+        f'<table class="cards"><thead><tr><th>block</th>{head}</tr></thead>\n<tbody>{lines}</tbody></table>'
+    )
+
+
+def _block_line(file: ResultFile, row: BlockRow, names: Sequence[str]) -> str:
+    cells = [_cell(each, in_us(row.median_us[each]) if each in row.median_us else "") for each in names]
+    cells += [_cell("× eager", shown(row.over_eager)), _cell("× best other", shown(row.over_best_other))]
+    ours, theirs = row.kept_bytes.get("as one"), row.kept_bytes.get("plain")
+    cells.append(_cell("kept", f"{ours / theirs:.0%}" if ours is not None and theirs else ""))
+    said = f"{row.block}; {row.count} in the network; {file.title}"
+    return f'<tr><th class="name">{name(row.layer)}<small>{text(said)}</small></th>{"".join(cells)}</tr>'
