@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from collections.abc import Mapping
@@ -134,6 +133,7 @@ def _tune(argv: list[str] | None) -> int:
     parser = parser_of_tune()
     args = parser.parse_args(argv)
     check_refresh(parser, args)
+    check_ray(parser, args)
     check_can_build()
     request = model_request(parser, args)
     counts: Mapping[Workload, int] = {} if request else workloads_from(parser, args)
@@ -144,7 +144,6 @@ def _tune(argv: list[str] | None) -> int:
         TuningLog(args.log)  # checked first: to know the target takes importing PyTorch
 
     if args.ray is not None:
-        check_ray(parser, args)
         from dwconv.tuner.cluster.on_ray import check_ray_is_here
 
         check_ray_is_here()
@@ -197,8 +196,8 @@ def _on_ray(
     from dwconv.tuner.cluster.messages import Setup
     from dwconv.tuner.cluster.on_ray import RayCluster
 
-    jobs = 0 if choices.jobs == cores() else choices.jobs
-    setup = Setup(target=target, fast_math=fast_math, choices=dataclasses.replace(choices, jobs=jobs))
+    jobs = None if choices.jobs == cores() else choices.jobs
+    setup = Setup(target=target, fast_math=fast_math, choices=choices, jobs=jobs)
     with RayCluster(address, kind=target.partition(":")[0]) as cluster:
         return tune_on(cluster, counts, setup, network=network)
 

@@ -20,6 +20,7 @@ from dwconv.commands.command_line import (
     workload_from,
 )
 from dwconv.errors import InvalidWorkload
+from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, PASSES, DType, Pass, Workload
 from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
 
@@ -186,10 +187,13 @@ def check_refresh(parser: ArgumentParser, args: argparse.Namespace) -> None:
 
 def check_ray(parser: ArgumentParser, args: argparse.Namespace) -> None:
     """Ends with an error if ``--ray`` comes with what nodes do not do: compute costs instead of measuring."""
+    if args.ray is None:
+        return
     if args.runner == "predict" or args.search == "analytic" or args.no_check:
         parser.error("--ray measures on devices; leave out --runner predict, --search analytic and --no-check")
-    if args.target.startswith("cuda:"):
-        parser.error(f"--ray measures on devices that are there; use --target cuda instead of {args.target}")
+    targets = ("auto", "cpu", "cuda", *(f"cpu:{vector_set}" for vector_set in FORCED_VECTOR_SETS))
+    if args.target not in targets:
+        parser.error(f"--ray measures on devices that are there, not on {args.target}; use {', '.join(targets)}")
     if args.fast_math and args.target != "cuda":
         parser.error("--fast-math is for CUDA; with --ray it goes with --target cuda")
 

@@ -18,10 +18,11 @@ class Setup:
     """What each node is told before it begins."""
 
     target: str
-    """As after ``--target``; ``auto`` is a GPU, if the node was given one."""
+    """As after ``--target``; ``auto`` is the kind of device that the node was given."""
     fast_math: bool
     choices: Choices
-    """``jobs`` are those of a node; 0 for all cores that it has."""
+    jobs: int | None = None
+    """Builds at a time on each node, whatever ``choices`` say; None for as many as it has cores."""
 
 
 @dataclass(frozen=True, kw_only=True)

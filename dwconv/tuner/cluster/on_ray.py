@@ -105,11 +105,11 @@ class _Place:
 class Actor:
     """Runs in a process that Ray starts on a node."""
 
-    def __init__(self, worker: str, *, position: int, cpus: int) -> None:
+    def __init__(self, worker: str, *, kind: str, position: int, cpus: int) -> None:
         settings.forget_threads_of_ray()
         if cpus and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, share_of_cores(os.sched_getaffinity(0), position=position, count=cpus))
-        self._worker = locate(worker)()
+        self._worker = locate(worker)(kind)
 
     def call(self, method: str, *arguments: object) -> object:
         return getattr(self._worker, method)(*arguments)
@@ -179,7 +179,9 @@ def _started(place: _Place, worker: str) -> RayLink:
             scheduling_strategy=NodeAffinitySchedulingStrategy(place.node_id, soft=False),
         )
     )
-    return RayLink(place.name, actor.remote(worker, position=place.position, cpus=place.cpus))
+    return RayLink(
+        place.name, actor.remote(worker, kind="cuda" if place.gpus else "cpu", position=place.position, cpus=place.cpus)
+    )
 
 
 def _answer(reference: Any) -> object:

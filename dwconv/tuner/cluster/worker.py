@@ -43,9 +43,11 @@ _TOGETHER_S = 0.5
 
 
 class Worker:
-    """Tunes on the device that this process was given. Its methods are called by the driver, one at a time."""
+    """Tunes on the device that this process was given, a ``cpu`` or a ``cuda``. Its methods are called by the driver,
+    one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._setup: Setup | None = None
         self._target: Target | None = None
         self._reference: Reference | None = None
@@ -58,12 +60,12 @@ class Worker:
 
     def start(self, setup: Setup) -> Facts:
         """Get ready. Raises a DwconvError if nothing can be measured here."""
-        target = parse_target(setup.target)
+        target = parse_target(self._kind if setup.target == "auto" else setup.target)
         if isinstance(target, CpuTarget):
             target = prepared_cpu(target)
         elif setup.fast_math:
             target = dataclasses.replace(target, fast_math=True)
-        choices = dataclasses.replace(setup.choices, jobs=setup.choices.jobs or cores())
+        choices = dataclasses.replace(setup.choices, jobs=setup.jobs or cores())
         self._setup, self._target = dataclasses.replace(setup, choices=choices), target
         self._workers = Workers(target, jobs=choices.jobs, caches=choices.caches)
         self._reference = Reference(target)
