@@ -39,7 +39,7 @@ class Clock:
 
 class FakeNode:
     """A node that takes ``takes_s`` for each workload. ``reference_us`` of the time at which its kernel is timed.
-    ``dies_s``, ``silent_s``: from then on it answers with an error, or nothing. ``sends``: what it makes of its records.
+    ``dies_s``, ``silent_s``: from then on it answers with an error, or nothing. ``sends``: what it makes of a record.
     ``failure``: why it cannot end its first task."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Workers that search over a fake template and sleep instead of measuring, so that one machine can be a whole cluster."""
+"""Workers that search over a fake template and sleep instead of measuring, so that a machine can be a cluster."""
 
 from __future__ import annotations
 

@@ -66,6 +66,12 @@ def test_workloads_with_most_to_win_go_first_to_whoever_is_free(tune, logs, cloc
     assert len(records_in(logs)) == len(LAYERS) * RECORDS
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_nothing_waits_while_a_node_is_free(tune, clock, size):
+    tune(*(FakeNode(f"node {number}") for number in range(size)))
+    assert clock.now_s == pytest.approx(10.0 * len(LAYERS) / size)
+
+
 def test_a_node_is_told_what_is_known_of_its_workload_and_of_others(tune):
     node = FakeNode("node")
     tune(node, seconds=7)
@@ -107,7 +113,7 @@ def test_a_record_is_acknowledged_when_it_is_on_disk(tune, logs, clock, monkeypa
         usual(log, line)
 
     monkeypatch.setattr(TuningLog, "append_line", append_line)
-    tuned = tune(FakeNode("node"))
+    tuned = tune(FakeNode("node", takes_s=100.0))
     assert lines[5] == lines[6] == lines[7]
     assert clock.slept_s == list(settings.RETRY_PAUSES_S)
     records = records_in(logs)
@@ -217,13 +223,14 @@ def test_two_nodes_of_one_machine_do_not_measure_side_by_side(tune, capsys):
 # -- nodes that are slow ---------------------------------------------------------------------------------------------
 
 
-def test_a_slow_node_rests_until_it_is_as_fast_as_the_others(tune, capsys):
+def test_a_slow_node_rests_until_it_is_as_fast_as_the_others(tune, clock, capsys):
     slow = FakeNode("slow", reference_us=[(0.0, 182.0), (15.0, 104.0)])
     one, two = FakeNode("one"), FakeNode("two")
     tune(one, slow, two)
     assert len(slow.tasks) == 0 and len(one.tasks) == len(two.tasks) == 2, "all was done before it could be timed again"
     (note,) = notes_in(capsys)
     assert note.startswith("note: slow is slow: the reference kernel takes 1.82 times as long there as on other nodes")
+    clock.now_s = 0.0
     one, slow = FakeNode("one", takes_s=20.0), FakeNode("slow", reference_us=[(0.0, 182.0), (15.0, 104.0)])
     tune(one, slow, resume=False)
     assert 0 < len(slow.tasks) < len(LAYERS)

@@ -183,9 +183,10 @@ class _Driver:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _judge(self, node: Node, measured: Measurement) -> None:
-        if measured is node.reference or measured == node.reference:
+        node.timed_s = time.monotonic()
+        if measured == node.reference:  # as most lines say: it was timed a while ago
             return
-        was_busy, node.reference, node.timed_s = node.busy, measured, time.monotonic()
+        was_busy, node.reference = node.busy, measured
         if node.busy and not was_busy:
             print(
                 f"note: {node.name} is busy: other work takes {node.busy:.0%} of the time of the reference kernel; it "

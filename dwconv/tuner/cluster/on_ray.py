@@ -151,11 +151,11 @@ def _places(kind: str) -> list[_Place]:
     seen: Counter[str] = Counter()
     places = []
     for node in sorted(alive, key=lambda node: (node["NodeManagerHostname"], node["NodeID"])):
+        cpus, gpus = (int(node["Resources"].get(resource, 0)) for resource in ("CPU", "GPU"))
         name = node["NodeManagerHostname"]
-        seen[name] += 1
+        seen[name] += bool(cpus or gpus)
         if seen[name] > 1:  # several nodes of Ray on one machine
             name = f"{name} ({seen[name]})"
-        cpus, gpus = (int(node["Resources"].get(resource, 0)) for resource in ("CPU", "GPU"))
         if gpus and kind != "cpu":
             places += [
                 _Place(name=f"{name} GPU {each}", node_id=node["NodeID"], cpus=cpus // gpus, gpus=1, position=each)
