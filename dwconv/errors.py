@@ -104,6 +104,14 @@ class RankLost(DwconvError):
     """Communication between the ranks of a job failed: another rank has ended, or does not answer."""
 
 
+class NodeLost(DwconvError):
+    """A node of a cluster that has ended, does not answer, or cannot measure; the message says why."""
+
+
+class NoCluster(DwconvError):
+    """A cluster that cannot be reached, or has no node that can tune."""
+
+
 class StageFailed(DwconvError, RuntimeError):
     """The code of a model raised in a step of a pipeline; the message names the stage, and the error that is its
     cause."""

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -41,6 +41,10 @@ ALLOCATOR_ENVIRONMENT = {
 
 # PyTorch's profiler writes a line to stderr at every start and stop, unless its log level is above all that it knows.
 PROFILER_ENVIRONMENT = {"KINETO_LOG_LEVEL": "6"}
+
+
+# Ray tells its makers how it is used, unless this is set before it starts.
+RAY_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @contextmanager
@@ -89,6 +93,22 @@ def worker_environment(*, threads: int, vector_set: str | None = None) -> dict[s
         "OMP_NUM_THREADS": str(threads),
         "TVM_NUM_THREADS": str(threads),
     }
+
+
+def quiet_ray() -> None:
+    """Have a Ray that this process starts tell nobody of it, unless the user has said what it may tell."""
+    for name, value in RAY_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+def forget_threads_of_ray() -> None:
+    """In a worker of Ray, which sets ``OMP_NUM_THREADS`` to the CPUs that it was given: PyTorch is to use as many
+    threads as it does without Ray, since a device's name counts them. What the user has set stays."""
+    started_with = Path("/proc/self/environ")
+    with suppress(OSError):
+        if any(each.startswith(b"OMP_NUM_THREADS=") for each in started_with.read_bytes().split(b"\0")):
+            return
+    os.environ.pop("OMP_NUM_THREADS", None)
 
 
 def tuning_log_paths() -> list[Path]:

@@ -11,22 +11,31 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithmetic
-from dwconv.commands.tune_arguments import check_refresh, cores, model_request, parser_of_tune, workloads_from
+from dwconv.commands.tune_arguments import (
+    check_ray,
+    check_refresh,
+    cores,
+    model_request,
+    parser_of_tune,
+    workloads_from,
+)
 from dwconv.system.versions import check_can_build
 
 if TYPE_CHECKING:
     from torch import nn
 
     from dwconv.problems.workload import Workload
-    from dwconv.tuner.campaign import Choices
-    from dwconv.tuner.tuned import Tuned
+    from dwconv.tuner.device_campaign import Choices
+    from dwconv.tuner.tuned import Tuned, TunedDevices
 
 NOTHING_WORKED_EXIT_CODE = 1
+NO_NODE_EXIT_CODE = 1
 
 
+@overload
 def tune(
     model: nn.Module,
     example_inputs: Any,
@@ -36,7 +45,31 @@ def tune(
     seconds: float | None = None,
     trains: bool | None = None,
     log: Path | str | None = None,
-) -> Tuned:
+    ray: Literal[False] = False,
+) -> Tuned: ...
+@overload
+def tune(
+    model: nn.Module,
+    example_inputs: Any,
+    *,
+    minutes: float | None = None,
+    trials: int | None = None,
+    seconds: float | None = None,
+    trains: bool | None = None,
+    log: Path | str | None = None,
+    ray: Literal[True] | str,
+) -> TunedDevices: ...
+def tune(
+    model: nn.Module,
+    example_inputs: Any,
+    *,
+    minutes: float | None = None,
+    trials: int | None = None,
+    seconds: float | None = None,
+    trains: bool | None = None,
+    log: Path | str | None = None,
+    ray: bool | str = False,
+) -> Tuned | TunedDevices:
     """Tune every pass of every depthwise layer that ``model`` runs on an example, on the device that it is on.
 
     ``example_inputs`` and ``trains`` are those of ``dwconv.discovery.discover``: a tensor, a tuple of arguments or a
@@ -44,24 +77,37 @@ def tune(
     for all layers: each gets a share by what there is to win in it, and what is confirmed already is left out.
     ``trials`` and ``seconds`` are for each pass. ``log`` is written instead of the user's own. Progress goes to stderr.
 
+    ``ray``: on all devices of the Ray cluster at this address; True for the one that this machine belongs to, or for
+    the devices of this machine. Devices of each name are tuned for themselves.
+
     Calls in this process use what was found. The result prints as the table of the command. Ctrl-C raises
     KeyboardInterrupt; what was measured is kept, and the same call goes on from there.
 
-    Raises InvalidWorkload if no depthwise convolution ran, BrokenInstallation without TVM.
+    Raises InvalidWorkload if no depthwise convolution ran, BrokenInstallation without TVM, or without Ray where that is
+    asked for, NoCluster if no node of it can tune.
     """
     check_can_build()  # first: what is imported next may be missing, too
     from dwconv.call.functional import reset
     from dwconv.commands.tune_model import counts_and_target
     from dwconv.records.log import TuningLog
-    from dwconv.tuner.campaign import Choices, tune_all
+    from dwconv.tuner.campaign import tune_all
+    from dwconv.tuner.device_campaign import Choices
 
     choices = Choices(
         minutes=minutes, trials=trials, seconds=seconds, jobs=cores(), log=None if log is None else Path(log)
     )
     if choices.log is not None:
         TuningLog(choices.log)  # checked first: a step of the model may take long
-    counts, target = counts_and_target(model, example_inputs, trains=trains)
-    tuned = tune_all(counts, target, choices, network=True)
+    if ray is False:
+        counts, target = counts_and_target(model, example_inputs, trains=trains)
+        tuned: Tuned | TunedDevices = tune_all(counts, target, choices, network=True)
+    else:
+        from dwconv.tuner.cluster.on_ray import check_ray_is_here
+
+        check_ray_is_here()
+        counts, _ = counts_and_target(model, example_inputs, trains=trains)
+        address = None if ray is True else ray
+        tuned = _on_ray(counts, address, target="auto", choices=choices, network=True)
     reset()
     if tuned.interrupted:
         raise KeyboardInterrupt
@@ -87,6 +133,7 @@ def _tune(argv: list[str] | None) -> int:
     parser = parser_of_tune()
     args = parser.parse_args(argv)
     check_refresh(parser, args)
+    check_ray(parser, args)
     check_can_build()
     request = model_request(parser, args)
     counts: Mapping[Workload, int] = {} if request else workloads_from(parser, args)
@@ -96,28 +143,67 @@ def _tune(argv: list[str] | None) -> int:
     if args.log:
         TuningLog(args.log)  # checked first: to know the target takes importing PyTorch
 
+    if args.ray is not None:
+        from dwconv.tuner.cluster.on_ray import check_ray_is_here
+
+        check_ray_is_here()
+
     from dwconv.problems.target import parse_target
 
-    target = with_arithmetic(args, parse_target(args.target))
+    # On a cluster the target is that of the nodes; this machine only runs the model.
+    target = parse_target("auto") if args.ray is not None else with_arithmetic(args, parse_target(args.target))
     if request:
         from dwconv.commands.tune_model import counts_of
 
         counts = counts_of(request, target)
 
-    from dwconv.tuner.campaign import tune_all
+    network = bool(args.network or args.layers or args.model)
+    if args.ray is None:
+        from dwconv.tuner.campaign import tune_all
 
-    tuned = tune_all(counts, target, _choices(args), network=bool(args.network or args.layers or args.model))
+        tuned: Tuned | TunedDevices = tune_all(counts, target, _choices(args), network=network)
+    else:
+        tuned = _on_ray(
+            counts,
+            args.ray or None,
+            target=args.target,
+            fast_math=args.fast_math,
+            choices=_choices(args),
+            network=network,
+        )
     _print(args, tuned)
     if tuned.interrupted:
         print("interrupted: run the same command to continue", file=sys.stderr)
         return INTERRUPTED_EXIT_CODE
+    if tuned.lost:
+        return NO_NODE_EXIT_CODE
     if tuned.left:
         print(f"time is up, {tuned.left} passes are left: run the same command to continue", file=sys.stderr)
     return 0 if tuned.worked else NOTHING_WORKED_EXIT_CODE
 
 
+def _on_ray(
+    counts: Mapping[Workload, int],
+    address: str | None,
+    *,
+    target: str,
+    choices: Choices,
+    network: bool,
+    fast_math: bool = False,
+) -> TunedDevices:
+    """Tune on the devices of a cluster. Builds take the cores of a node, not as many as there are here."""
+    from dwconv.tuner.cluster.driver import tune_on
+    from dwconv.tuner.cluster.messages import Setup
+    from dwconv.tuner.cluster.on_ray import RayCluster
+
+    jobs = None if choices.jobs == cores() else choices.jobs
+    setup = Setup(target=target, fast_math=fast_math, choices=choices, jobs=jobs)
+    with RayCluster(address, kind=target.partition(":")[0]) as cluster:
+        return tune_on(cluster, counts, setup, network=network)
+
+
 def _choices(args: argparse.Namespace) -> Choices:
-    from dwconv.tuner.campaign import Choices
+    from dwconv.tuner.device_campaign import Choices
 
     return Choices(
         search=args.search,
@@ -136,7 +222,7 @@ def _choices(args: argparse.Namespace) -> Choices:
     )
 
 
-def _print(args: argparse.Namespace, tuned: Tuned) -> None:
+def _print(args: argparse.Namespace, tuned: Tuned | TunedDevices) -> None:
     from dwconv.tuner.results_table import busy_note
 
     if args.json:

@@ -20,6 +20,7 @@ from dwconv.commands.command_line import (
     workload_from,
 )
 from dwconv.errors import InvalidWorkload
+from dwconv.problems.target import FORCED_VECTOR_SETS
 from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, PASSES, DType, Pass, Workload
 from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
 
@@ -51,6 +52,7 @@ def parser_of_tune() -> ArgumentParser:
         "confirmed record of the versions installed, the best few configurations, and nothing else",
     )
     _add_measuring(search)
+    _add_cluster(parser)
     _add_output(parser)
     return parser
 
@@ -149,6 +151,18 @@ def _add_measuring(search: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_cluster(parser: ArgumentParser) -> None:
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        nargs="?",
+        const="",
+        help="on every device of a Ray cluster; without ADDRESS, of the one that this machine belongs to, or of this "
+        "machine alone. --target cpu or cuda chooses among them, default the GPUs of a node that has some",
+    )
+
+
 def _add_output(parser: ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument(
@@ -169,6 +183,19 @@ def check_refresh(parser: ArgumentParser, args: argparse.Namespace) -> None:
             parser.error(f"--refresh tries the best known configurations and no others; leave out --{option}")
     if args.refresh and args.runner == "predict":
         parser.error("--refresh measures, --runner predict computes; leave one out")
+
+
+def check_ray(parser: ArgumentParser, args: argparse.Namespace) -> None:
+    """Ends with an error if ``--ray`` comes with what nodes do not do: compute costs instead of measuring."""
+    if args.ray is None:
+        return
+    if args.runner == "predict" or args.search == "analytic" or args.no_check:
+        parser.error("--ray measures on devices; leave out --runner predict, --search analytic and --no-check")
+    targets = ("auto", "cpu", "cuda", *(f"cpu:{vector_set}" for vector_set in FORCED_VECTOR_SETS))
+    if args.target not in targets:
+        parser.error(f"--ray measures on devices that are there, not on {args.target}; use {', '.join(targets)}")
+    if args.fast_math and args.target != "cuda":
+        parser.error("--fast-math is for CUDA; with --ray it goes with --target cuda")
 
 
 def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[Workload]:

@@ -13,8 +13,10 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from dwconv import settings
 from dwconv.errors import LogError, one_line
@@ -64,6 +66,16 @@ class LoadedLog(Damage):
     """The content of a log: records in the order they were written, and the lines that could not be read."""
 
     records: list[TuningRecord] = field(default_factory=list)
+
+
+class RecordWriter(Protocol):
+    """What a search writes its records to."""
+
+    def locked(self) -> AbstractContextManager[object]:
+        """Inside the block ``append`` does not wait for others."""
+        ...
+
+    def append(self, record: TuningRecord) -> None: ...
 
 
 class TuningLog:

@@ -44,27 +44,78 @@ class Agenda:
     nothing."""
 
     def __iter__(self) -> Iterator[tuple[Workload, float | None]]:
-        """Each workload with the seconds for its search, until the time is up. The others get time that one leaves."""
-        started = time.monotonic()
-        searched_s = 0.0
-        for position, workload in enumerate(self.workloads):
-            seconds = self.seconds
-            if self.total_s is not None:
-                taken_s = time.monotonic() - started
-                left_s = self.total_s - taken_s
-                overhead_s = (taken_s - searched_s) / position if position else _USUAL_OVERHEAD_S
-                if left_s < LEAST_S + min(overhead_s, _USUAL_OVERHEAD_S):  # the first few also start the workers
-                    return
-                seconds = self._share_s(position, left_s=left_s, overhead_s=overhead_s)
-            before_s = time.monotonic()
-            yield workload, seconds
-            searched_s += min(time.monotonic() - before_s, seconds or 0.0)
+        """Each workload with the seconds for its search on one machine, until the time is up. The others get time that
+        one leaves."""
+        sharing, here = Sharing(self), "here"
+        sharing.join(here)
+        while (given := sharing.next(here)) is not None:
+            yield given
+            sharing.ended(here)
 
-    def _share_s(self, position: int, *, left_s: float, overhead_s: float) -> float:
-        """The seconds for the search of a workload, if it and those after it take ``left_s``."""
-        expected_gains = [self.expected_gains_us.get(workload, 0.0) for workload in self.workloads[position:]]
+
+class Sharing:
+    """Hands the workloads of an agenda out to machines that tune side by side, as each of them asks for one. The time
+    of the agenda is the time of the wall clock, from now on: each machine has that much."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        self._left = list(agenda.workloads)
+        self._started_s = time.monotonic()
+        self._free_s: dict[object, float] = {}
+        """When each machine is expected to ask again; a moment of the past if it has nothing to do."""
+        self._given: dict[object, tuple[float, float]] = {}
+        """When each machine that searches began, and the seconds for its search."""
+        self._ended = 0
+        self._overheads_s = 0.0
+
+    @property
+    def left(self) -> int:
+        """Workloads that nobody has been given yet."""
+        return len(self._left)
+
+    def join(self, machine: object) -> None:
+        """``machine`` takes part from now on; its time counts when time is shared."""
+        self._free_s[machine] = time.monotonic()
+
+    def leave(self, machine: object) -> None:
+        """``machine`` takes part no more."""
+        self._free_s.pop(machine, None)
+        self._given.pop(machine, None)
+
+    def back(self, workload: Workload) -> None:
+        """``workload`` was given, but not tuned: it is the next one."""
+        self._left.insert(0, workload)
+
+    def next(self, machine: object) -> tuple[Workload, float | None] | None:
+        """The workload for ``machine``, and the seconds for its search; None if there is nothing left, or no time."""
+        if not self._left:
+            return None
+        seconds = self._agenda.seconds
+        if self._agenda.total_s is not None:
+            now_s, until_s = time.monotonic(), self._started_s + self._agenda.total_s
+            overhead_s = self._overheads_s / self._ended if self._ended else _USUAL_OVERHEAD_S
+            left_s = until_s - now_s
+            if left_s < LEAST_S + min(overhead_s, _USUAL_OVERHEAD_S):  # the first few also start the workers
+                return None
+            all_left_s = sum(max(0.0, until_s - max(now_s, free_s)) for free_s in self._free_s.values())
+            seconds = min(self._share_s(left_s=all_left_s, overhead_s=overhead_s), max(LEAST_S, left_s - overhead_s))
+            self._free_s[machine] = now_s + seconds + overhead_s
+        self._given[machine] = time.monotonic(), seconds or 0.0
+        return self._left.pop(0), seconds
+
+    def ended(self, machine: object) -> None:
+        """The search of ``machine`` has ended."""
+        now_s = time.monotonic()
+        began_s, seconds = self._given.pop(machine)
+        self._ended += 1
+        self._overheads_s += now_s - began_s - min(now_s - began_s, seconds)
+        self._free_s[machine] = now_s
+
+    def _share_s(self, *, left_s: float, overhead_s: float) -> float:
+        """The seconds for the search of the next workload, if it and those after it take ``left_s``."""
+        expected_gains = [self._agenda.expected_gains_us.get(workload, 0.0) for workload in self._left]
         return in_proportion(
-            expected_gains, total=left_s - len(expected_gains) * overhead_s, least=LEAST_S, most=self.seconds
+            expected_gains, total=left_s - len(expected_gains) * overhead_s, least=LEAST_S, most=self._agenda.seconds
         )[0]
 
 

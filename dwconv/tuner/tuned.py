@@ -50,6 +50,8 @@ class Tuned:
     gain: Gain | None = None
     """What tuning may gain of a step of the network; None if there is none."""
 
+    lost = False
+
     def __str__(self) -> str:
         from rich.console import Console
 
@@ -107,3 +109,40 @@ class Tuned:
         for what in ("source",) if self.target.kind == "cpu" else ("source", "cost", "sass"):
             lines.append(f"see:  {show} --what {what}")
         return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedDevices:
+    """What a campaign found on the devices of a cluster. Prints as one table for each name of a device."""
+
+    devices: tuple[Tuned, ...]
+    """One for each name."""
+    left: int
+    """Workloads that were not tuned, of all devices: there was no time, or no node."""
+    lost: bool
+    """True if that is because no node of a name was left."""
+    interrupted: bool
+    """By ctrl-C."""
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Of all devices."""
+        return tuple(outcome for tuned in self.devices for outcome in tuned.outcomes)
+
+    @property
+    def worked(self) -> bool:
+        """False if there were workloads, and no candidate of any worked."""
+        return any(tuned.worked for tuned in self.devices)
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"{tuned.target.device}\n{tuned}" for tuned in self.devices)
+
+    def print_to(self, console: Console) -> None:
+        """The tables, each under the name of its device."""
+        for tuned in self.devices:
+            console.print(f"\n{tuned.target.device}", style="bold", markup=False, soft_wrap=True)
+            tuned.print_to(console)
+
+    def as_data(self) -> dict[str, Any]:
+        """What the command prints with ``--json``."""
+        return {"devices": [tuned.as_data() for tuned in self.devices]}

@@ -92,6 +92,9 @@ def layers(tmp_path):
         (["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--infer", "--train"], "not allowed with argument"),
         (["--layers", "layers.json", "--network", "Net@32", "--batch", "8", "--stride", "2"], "--stride goes with"),
         (["--layers", "absent.json", "--network", "Net@32", "--batch", "8"], "layers=absent.json: No such file"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--ray", "--runner", "predict"], "leave out --runner predict"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--ray", "--target", "cuda:sm_90"], "use auto, cpu, cuda, cpu:avx512"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--ray", "--fast-math"], "with --ray it goes with --target cuda"),
     ],
 )
 def test_bad_input_is_one_clear_line(capsys, options, words):
@@ -103,6 +106,11 @@ def test_a_log_that_is_a_folder_or_not_writable_is_one_clear_line(capsys, fakes,
     (tmp_path / "file").touch()
     assert "cannot be written" in error_of(capsys, *SHAPE, "--log", tmp_path / "file" / "log.jsonl")
     assert not fakes
+
+
+def test_a_cluster_without_ray_names_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "run: pip install 'dwconv[ray]'" in error_of(capsys, *SHAPE, "--ray")
 
 
 def test_cuda_without_a_gpu_names_what_works_without_one(capsys, monkeypatch):

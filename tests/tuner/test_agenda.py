@@ -8,7 +8,7 @@ import pytest
 
 from dwconv.records.database import Database
 from dwconv.tuner import agenda as agenda_module
-from dwconv.tuner.agenda import Agenda, in_proportion, without_searched
+from dwconv.tuner.agenda import Agenda, Sharing, in_proportion, without_searched
 from tests import fake_tuning as fake
 
 SMALL = dataclasses.replace(fake.WORKLOAD, channels=16)
@@ -84,6 +84,31 @@ def test_a_slow_start_does_not_end_it(clock):
         given.append(share_s)
         clock.now_s += next(takes)
     assert len(given) == 3
+
+
+def test_machines_side_by_side_share_the_time_of_all_of_them(clock):
+    first, second, third, fourth = [dataclasses.replace(SMALL, channels=channels) for channels in (1, 2, 3, 4)]
+    sharing = Sharing(Agenda(workloads=[first, second, third, fourth], seconds=None, total_s=46))
+    sharing.join("a")
+    sharing.join("b")
+    assert sharing.next("a") == (first, pytest.approx(20)) and sharing.next("b") == (second, pytest.approx(20))
+    clock.now_s = 23
+    sharing.ended("a")
+    assert sharing.next("a") == (third, pytest.approx(20)), "the other one is about to be free"
+    sharing.leave("b")
+    sharing.back(second)
+    clock.now_s = 30
+    sharing.ended("a")
+    assert sharing.left == 2 and sharing.next("a") == (second, pytest.approx((16 - 2 * 1.5) / 2)), (
+        "what is left of its own"
+    )
+
+
+def test_no_search_of_several_machines_goes_on_beyond_the_end(clock):
+    sharing = Sharing(Agenda(workloads=[SMALL], seconds=None, total_s=23))
+    for machine in range(8):
+        sharing.join(machine)
+    assert sharing.next(0) == (SMALL, 20)
 
 
 # -- in proportion -----------------------------------------------------------------------------------------------------

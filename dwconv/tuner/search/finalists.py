@@ -13,7 +13,7 @@ from dwconv.tuner.search.search_state import SearchState
 
 if TYPE_CHECKING:
     from dwconv.measure.runner import Runner
-    from dwconv.records.log import TuningLog
+    from dwconv.records.log import RecordWriter
 
 FINALISTS = 4
 _MOST_GROUPS = 4
@@ -26,7 +26,7 @@ _WAIT_S = 30.0
 timed again."""
 
 
-def confirm(state: SearchState, log: TuningLog, runner: Callable[[], Runner]) -> None:
+def confirm(state: SearchState, log: RecordWriter, runner: Callable[[], Runner]) -> None:
     """Verify and time the finalists once more, side by side; if none of them passes, the next best.
 
     It gives up, and leaves the rest to the next run, if many are wrong in a row, or if they have taken as long as the
@@ -50,7 +50,7 @@ def confirm(state: SearchState, log: TuningLog, runner: Callable[[], Runner]) ->
 
 
 def _confirm_together(
-    finalists: Sequence[Config], state: SearchState, log: TuningLog, runner: Callable[[], Runner]
+    finalists: Sequence[Config], state: SearchState, log: RecordWriter, runner: Callable[[], Runner]
 ) -> list[TuningRecord]:
     """The records of the last attempt."""
     for attempt in range(1, _ATTEMPTS + 1):

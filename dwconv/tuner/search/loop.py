@@ -12,6 +12,7 @@ from dwconv import settings
 from dwconv.dispatch.knowledge import is_current
 from dwconv.problems.target import Target
 from dwconv.records.database import Database
+from dwconv.records.log import RecordWriter, TuningLog
 from dwconv.records.record import Status, TuningRecord
 from dwconv.schedules.space import Config
 from dwconv.tuner.choices import Search
@@ -29,7 +30,6 @@ from dwconv.untuned.starts import starts
 if TYPE_CHECKING:
     from dwconv.measure.runner import Runner
     from dwconv.problems.workload import Workload
-    from dwconv.records.log import TuningLog
 
 BATCH = 8
 """Candidates asked for at a time: enough to keep the builders busy, few enough to learn often."""
@@ -54,7 +54,7 @@ class SearchPlan:
     """Only what was best with other versions is tried, whatever the strategy."""
     known: Database | None = None
     """What is known, of any device: evolve starts from the best of this workload and similar ones. Its first place is
-    the log, which is read if this is None."""
+    the log, which is read if this is None and it is a file."""
 
 
 USUAL_PLAN = SearchPlan()
@@ -64,7 +64,7 @@ def tune_workload(
     workload: Workload,
     target: Target,
     *,
-    log: TuningLog,
+    log: RecordWriter,
     plan: SearchPlan = USUAL_PLAN,
     budget: Budget = USUAL_BUDGET,
     runner: RunnerChoice = USUAL_RUNNER,
@@ -80,7 +80,7 @@ def tune_workload(
     Raises NoTemplate if nothing can run the workload on the target, LogError if the log cannot be written.
     """
     spaces = SpaceUnion.of(workload, target)
-    known = plan.known or Database.behind_log(log.path, alone=True)
+    known = plan.known or (Database.behind_log(log.path, alone=True) if isinstance(log, TuningLog) else Database.of([]))
     searching = None if plan.refresh else _strategy(workload, target, spaces, plan, known)
     again = bests_of_other_versions(workload, _comparable(workload, known, target), spaces)
     strategy = WarmStart(spaces, again, then=searching)
@@ -118,7 +118,7 @@ def _strategy(workload: Workload, target: Target, spaces: SpaceUnion, plan: Sear
     return make_strategy(plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=found)
 
 
-def _search(state: SearchState, strategy: Strategy, log: TuningLog, runner: Callable[[], Runner]) -> Stop:
+def _search(state: SearchState, strategy: Strategy, log: RecordWriter, runner: Callable[[], Runner]) -> Stop:
     again: list[Config] = []
     while (stopped := state.spent()) is None:
         configs = [*again, *strategy.ask(state.room(BATCH))]

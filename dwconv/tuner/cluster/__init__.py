@@ -1,0 +1,6 @@
+"""Tuning on the nodes of a cluster, from one machine, which has the logs.
+
+on_ray ──► node: link ──► worker, on each node ──► search
+  ▲                          │ messages
+driver ──► device_work: one for each name of a device ──► log
+"""

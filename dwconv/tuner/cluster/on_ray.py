@@ -1,0 +1,203 @@
+"""A cluster of Ray: an actor for each device. The only file that imports Ray.
+
+A node with GPUs has an actor for each of them, any other node one for its cores, which Ray then gives to nobody else.
+Actors are told what to do by name and data (``worker.Worker``); dwconv is installed on every node.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dwconv import settings
+from dwconv.errors import BrokenInstallation, DwconvError, NoCluster, NodeLost, described_error, one_line
+from dwconv.measure.processes.worker import locate
+from dwconv.tuner.cluster.node import Link
+
+if TYPE_CHECKING:
+    import ray
+
+WORKER = "dwconv.tuner.cluster.worker:Worker"
+_MOST_SAID = 300
+
+
+class RayCluster:
+    """The nodes of the cluster at ``address``; without one, of that which runs on this machine, or of a Ray that is
+    started here. A context manager: at its end the actors end, and what was started here with them.
+
+    ``kind``: ``cpu`` or ``cuda`` devices; ``auto`` are GPUs where a node has some. ``worker``: ``module:name`` of the
+    class that tunes on a node. Raises BrokenInstallation without Ray, NoCluster if none answers or has such devices."""
+
+    def __init__(self, address: str | None, *, kind: str, worker: str = WORKER) -> None:
+        ray = _ray()
+        self._is_ours = not ray.is_initialized()
+        if self._is_ours:
+            _connect(address)
+        self.links: Sequence[RayLink] = []
+        try:
+            self.links = [_started(place, worker) for place in _places(kind)]
+            if not self.links:
+                wanted = "GPUs" if kind == "cuda" else "cores or GPUs"
+                raise NoCluster(f"ray={address or 'local'}: no node has {wanted}; see ray status")
+        except BaseException:
+            self.close()
+            raise
+
+    def answers(self, *, timeout_s: float) -> list[tuple[Link, object]]:
+        """What was answered; see ``node.Cluster``."""
+        ray = _ray()
+        asked = {link.answer: link for link in self.links if link.answer is not None}
+        if not asked:
+            return []
+        ready, _ = ray.wait(list(asked), num_returns=1, timeout=timeout_s)
+        found: list[tuple[Link, object]] = []
+        for reference in ready:
+            link = asked[reference]
+            link.answer = None
+            found.append((link, _answer(reference)))
+        return found
+
+    def close(self) -> None:
+        """End the actors."""
+        for link in self.links:
+            link.end()
+        if self._is_ours:
+            _ray().shutdown()
+
+    def __enter__(self) -> RayCluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class RayLink:
+    """An actor, and the answer that it owes."""
+
+    def __init__(self, name: str, actor: Any) -> None:
+        self.name = name
+        self.answer: ray.ObjectRef[object] | None = None
+        self._actor = actor
+
+    def ask(self, method: str, *arguments: object) -> None:
+        self.answer = self._actor.call.remote(method, *arguments)
+
+    def end(self) -> None:
+        self.answer = None
+        _ray().kill(self._actor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A device of a node, and its share of the cores."""
+
+    name: str
+    node_id: str
+    cpus: int
+    gpus: int
+    position: int
+    """Among the devices of its node."""
+
+
+class Actor:
+    """Runs in a process that Ray starts on a node."""
+
+    def __init__(self, worker: str, *, kind: str, position: int, cpus: int) -> None:
+        settings.forget_threads_of_ray()
+        if cpus and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, share_of_cores(os.sched_getaffinity(0), position=position, count=cpus))
+        self._worker = locate(worker)(kind)
+
+    def call(self, method: str, *arguments: object) -> object:
+        return getattr(self._worker, method)(*arguments)
+
+
+def share_of_cores(cores: set[int], *, position: int, count: int) -> set[int]:
+    """``count`` of the ``cores`` of a machine, others for each position; all if there are too few for that."""
+    share = sorted(cores)[position * count : (position + 1) * count]
+    return set(share) if len(share) == count else cores
+
+
+def check_ray_is_here() -> None:
+    """Raises BrokenInstallation without Ray."""
+    _ray()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise BrokenInstallation("--ray needs Ray, which is not installed; run: pip install 'dwconv[ray]'") from error
+    return ray
+
+
+def _connect(address: str | None) -> None:
+    settings.quiet_ray()
+    try:
+        _ray().init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise NoCluster(
+            f"ray={address or 'local'}: no cluster answers: {one_line(str(error), most=_MOST_SAID)}; start one with "
+            "ray start --head, or leave the address out"
+        ) from error
+
+
+def _places(kind: str) -> list[_Place]:
+    """The devices of the cluster, node by node."""
+    alive = [node for node in _ray().nodes() if node["Alive"]]
+    seen: Counter[str] = Counter()
+    places = []
+    for node in sorted(alive, key=lambda node: (node["NodeManagerHostname"], node["NodeID"])):
+        cpus, gpus = (int(node["Resources"].get(resource, 0)) for resource in ("CPU", "GPU"))
+        name = node["NodeManagerHostname"]
+        seen[name] += bool(cpus or gpus)
+        if seen[name] > 1:  # several nodes of Ray on one machine
+            name = f"{name} ({seen[name]})"
+        if gpus and kind != "cpu":
+            places += [
+                _Place(name=f"{name} GPU {each}", node_id=node["NodeID"], cpus=cpus // gpus, gpus=1, position=each)
+                for each in range(gpus)
+            ]
+        elif cpus and kind != "cuda":
+            places.append(_Place(name=name, node_id=node["NodeID"], cpus=cpus, gpus=0, position=0))
+    return places
+
+
+def _started(place: _Place, worker: str) -> RayLink:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    actor = (
+        _ray()
+        .remote(Actor)
+        .options(
+            num_cpus=place.cpus,
+            num_gpus=place.gpus,
+            max_restarts=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(place.node_id, soft=False),
+        )
+    )
+    return RayLink(
+        place.name, actor.remote(worker, kind="cuda" if place.gpus else "cpu", position=place.position, cpus=place.cpus)
+    )
+
+
+def _answer(reference: Any) -> object:
+    """The answer, or a NodeLost that says why there is none."""
+    ray = _ray()
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        return NodeLost(str(cause) if isinstance(cause, DwconvError) else described_error(cause))
+    except ray.exceptions.RayError as error:
+        return NodeLost(_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    """The line of a message of Ray's that tells most: the last one of a traceback, else the first one."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    told = lines[-1] if any(line.startswith("ray::") or "Traceback" in line for line in lines) else lines[0]
+    return one_line(told, most=_MOST_SAID)

@@ -1,0 +1,185 @@
+"""Worker: the side of a node. It tunes one workload after the other on its own device, as it is told.
+
+start(setup) ─► facts       begin(task) ─► report(acknowledged) ─► report(acknowledged) ─► … ─► ended
+                                 │                ▲
+                                 └─► a search in a thread: each record waits here until the driver has it on disk
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from dwconv.errors import DwconvError, NoTemplate, described_error
+from dwconv.measure.clock.contention import cores
+from dwconv.measure.runner import Workers
+from dwconv.problems.target import CpuTarget, CudaTarget, Target, parse_target
+from dwconv.records.database import Database
+from dwconv.records.line import decode, encode
+from dwconv.records.record import Measurement, TuningRecord
+from dwconv.system import versions
+from dwconv.tuner.campaign import check_limits, prepared_cpu
+from dwconv.tuner.cluster.messages import Facts, Line, Report, Setup, Task
+from dwconv.tuner.cluster.reference import Reference
+from dwconv.tuner.results_table import Outcome
+from dwconv.tuner.search import loop
+from dwconv.tuner.search.search_result import TuningResult
+
+if TYPE_CHECKING:
+    from dwconv.tuner.device_campaign import Choices
+
+_REFERENCE_EVERY_S = 10.0
+"""While a search goes on; and each time after finalists were measured."""
+_TOGETHER_S = 0.5
+"""Finalists that were measured together come within this time of each other, and no others."""
+
+
+class Worker:
+    """Tunes on the device that this process was given, a ``cpu`` or a ``cuda``. Its methods are called by the driver,
+    one at a time."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._setup: Setup | None = None
+        self._target: Target | None = None
+        self._reference: Reference | None = None
+        self._workers: Workers | None = None
+        self._outbox = Outbox()
+
+    def versions(self) -> dict[str, str]:
+        """Of the packages on which times depend. The only call that another version of dwconv must understand."""
+        return versions.installed()
+
+    def start(self, setup: Setup) -> Facts:
+        """Get ready. Raises a DwconvError if nothing can be measured here."""
+        target = parse_target(self._kind if setup.target == "auto" else setup.target)
+        if isinstance(target, CpuTarget):
+            target = prepared_cpu(target)
+        elif setup.fast_math:
+            target = dataclasses.replace(target, fast_math=True)
+        choices = dataclasses.replace(setup.choices, jobs=setup.jobs or cores())
+        self._setup, self._target = dataclasses.replace(setup, choices=choices), target
+        self._workers = Workers(target, jobs=choices.jobs, caches=choices.caches)
+        self._reference = Reference(target)
+        return Facts(target=target, place=place_of(target), reference=self._reference.measure())
+
+    def time_reference(self) -> Measurement:
+        """How long the reference kernel takes now. Asked for while nothing is tuned."""
+        assert self._reference
+        return self._reference.measure()
+
+    def begin(self, task: Task) -> None:
+        """Tune a workload from now on; ``report`` tells how it stands."""
+        self._outbox = Outbox()
+        threading.Thread(target=self._tune, args=(task, self._outbox), daemon=True).start()
+
+    def report(self, acknowledged: int, wait_s: float) -> Report:
+        """How the task stands. The driver has ``acknowledged`` so many of its records; unless there are others, or it
+        has ended, the answer comes after ``wait_s``."""
+        return self._outbox.report(acknowledged, wait_s=wait_s)
+
+    def _tune(self, task: Task, outbox: Outbox) -> None:
+        assert self._setup and self._target and self._reference and self._workers
+        try:
+            log = SentLog(outbox, self._reference.measure)
+            result = _search(task, self._target, self._setup.choices, log=log, workers=self._workers, outbox=outbox)
+        except NoTemplate as error:
+            outbox.end(Report(ended=True, reason=str(error)))
+        except DwconvError as error:
+            outbox.end(Report(ended=True, failure=str(error)))
+        except Exception as error:  # noqa: BLE001  nobody else would hear of it
+            outbox.end(Report(ended=True, failure=described_error(error)))
+        else:
+            if isinstance(self._target, CpuTarget):
+                check_limits([Outcome(workload=task.workload, result=result)], self._target)
+            outbox.end(Report(ended=True, state=result))
+
+
+def _search(
+    task: Task, target: Target, choices: Choices, *, log: SentLog, workers: Workers, outbox: Outbox
+) -> TuningResult:
+    known = Database.of(map(decode, task.others)).behind(map(decode, task.records), [])
+    return loop.tune_workload(
+        task.workload,
+        target,
+        log=log,
+        plan=choices.plan_on(target, known),
+        budget=choices.budget(search=choices.search_on(target), seconds=task.seconds),
+        runner=dataclasses.replace(choices.runner_choice, workers=workers),
+        progress=outbox.tell,
+    )
+
+
+class Outbox:
+    """What the thread of a search leaves for the driver."""
+
+    def __init__(self) -> None:
+        self._news = threading.Condition()
+        self._lines: list[Line] = []
+        self._acknowledged = 0
+        self._now = Report()
+
+    def add(self, line: Line) -> None:
+        with self._news:
+            self._lines.append(line)
+            self._news.notify_all()
+
+    def tell(self, state: TuningResult) -> None:
+        with self._news:
+            self._now = Report(state=state)
+
+    def end(self, report: Report) -> None:
+        with self._news:
+            self._now = report
+            self._news.notify_all()
+
+    def report(self, acknowledged: int, *, wait_s: float) -> Report:
+        """Forgets what is acknowledged."""
+        with self._news:
+            del self._lines[: max(0, acknowledged - self._acknowledged)]
+            self._acknowledged = max(acknowledged, self._acknowledged)
+            self._news.wait_for(lambda: self._lines or self._now.ended, timeout=wait_s)
+            return dataclasses.replace(self._now, lines=tuple(self._lines))
+
+
+class SentLog:
+    """A log whose records go to the driver, each with how long the reference kernel took last."""
+
+    def __init__(self, outbox: Outbox, measure: Callable[[], Measurement]) -> None:
+        self._outbox = outbox
+        self._measure = measure
+        self._reference = measure()
+        self._measured_s = time.monotonic()
+        self._last_confirmed = False
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else writes here."""
+        yield
+
+    def append(self, record: TuningRecord) -> None:
+        """Hand it on. Nothing else is measured meanwhile, so this is when the reference kernel is timed."""
+        since_s = time.monotonic() - self._measured_s
+        measured_together = self._last_confirmed and since_s < _TOGETHER_S
+        if since_s > _REFERENCE_EVERY_S or (record.confirmed and not measured_together):
+            self._reference = self._measure()
+            self._measured_s = time.monotonic()
+        self._last_confirmed = record.confirmed
+        self._outbox.add(Line(record=encode(record), reference=self._reference))
+
+
+def place_of(target: Target) -> str:
+    """The machine that this is, as long as it runs; of a GPU, also which one."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    machine = boot.read_text().strip() if boot.exists() else platform.node()
+    if not isinstance(target, CudaTarget):
+        return machine
+    return f"{machine} {torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"

@@ -1,0 +1,231 @@
+"""DeviceCampaign: what is tuned on the devices of one name, in which order, with their log and what is known.
+
+Notes go to stderr.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dwconv import settings
+from dwconv.errors import InvalidChoice, NoDevice, NoTemplate, UnknownTarget
+from dwconv.problems.target import CpuTarget, Target, check_present
+from dwconv.problems.workload import Workload
+from dwconv.records.database import Database
+from dwconv.records.log import TuningLog, log_path
+from dwconv.schedules.template import templates_for
+from dwconv.tuner.agenda import Agenda, without_searched
+from dwconv.tuner.choices import ENDS_BY_ITSELF, RunnerKind, Search
+from dwconv.tuner.expected_gain import expected_gains_us, most_to_win_first
+from dwconv.tuner.results_table import Outcome
+from dwconv.tuner.search.loop import SearchPlan
+from dwconv.tuner.search.runners import RunnerChoice
+from dwconv.tuner.search.search_result import Budget
+from dwconv.tuner.search.warm_start import to_race_again
+from dwconv.tuner.step_time import StepTime, ToGain
+from dwconv.tuner.tuned import Gain, Tuned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """How to tune. None leaves a choice to the tuner."""
+
+    search: Search | None = None
+    """Evolve by default; analytic where nothing can be measured, so that computed costs decide."""
+    runner: RunnerKind = "auto"
+    check: bool = True
+    """Run candidates whose cost is computed in the simulator too."""
+    trials: int | None = None
+    """Of each workload, those known from the log included."""
+    seconds: float | None = None
+    """For each workload."""
+    minutes: float | None = None
+    """For all of them together. What was searched before is left out then."""
+    patience: int | None = None
+    """Trials without improvement."""
+    seed: int = settings.SEED
+    jobs: int = 1
+    """Builds at a time."""
+    caches: Literal["warm", "training"] = "warm"
+    log: Path | None = None
+    """To read and extend; by default the user's own."""
+    resume: bool = True
+    """Measure nothing that the log knows."""
+    refresh: bool = False
+    """Race again what was measured with other versions, and search nothing."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidChoice."""
+        for name in ("trials", "seconds", "minutes", "patience", "jobs"):
+            limit = getattr(self, name)
+            if limit is not None and not 0 < limit < math.inf:
+                raise InvalidChoice(f"{name}={limit} must be above 0 and finite; leave it out for the default")
+
+    def search_on(self, target: Target) -> Search:
+        """The search; the usual one for ``target`` if none was chosen."""
+        return self.search or ("evolve" if target.present else "analytic")
+
+    def plan_on(self, target: Target, known: Database) -> SearchPlan:
+        """Which configurations are tried on ``target``, and where the search starts."""
+        return SearchPlan(
+            strategy=self.search_on(target), seed=self.seed, resume=self.resume, refresh=self.refresh, known=known
+        )
+
+    @property
+    def runner_choice(self) -> RunnerChoice:
+        return RunnerChoice(kind=self.runner, jobs=self.jobs, check=self.check)
+
+    def budget(self, *, search: Search, seconds: float | None) -> Budget:
+        """The budget of a workload that may take so many seconds."""
+        chosen = (self.trials, self.seconds, self.minutes) != (None, None, None) or search == "exhaustive"
+        ends_by_itself = self.refresh or search in ENDS_BY_ITSELF
+        return Budget(
+            trials=self.trials if chosen or self.refresh else settings.TRIALS,
+            seconds=seconds,
+            patience=self.patience or (None if ends_by_itself else settings.PATIENCE),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceCampaign:
+    """The workloads of one device's name, as a user chose to tune them."""
+
+    target: Target
+    choices: Choices
+    log: TuningLog
+    """What is appended to it counts as known at once."""
+    known: Database
+    agenda: Agenda
+    step: StepTime | None
+    """Of a network; None if there are no steps."""
+    before: ToGain | None
+    """What tuning could gain of a step before it began."""
+
+    @classmethod
+    def of(
+        cls,
+        counts: Mapping[Workload, int],
+        target: Target,
+        choices: Choices,
+        *,
+        log: TuningLog,
+        known: Database,
+        network: bool,
+    ) -> DeviceCampaign:
+        """``counts`` says how often a step runs each workload. ``network``: those with most to win come first. ``log``
+        and ``known`` are those of ``opened_log``. Says what is left out."""
+        step = StepTime(counts, target, known) if network else None
+        return cls(
+            target=target,
+            choices=choices,
+            log=log,
+            known=known,
+            agenda=_agenda(counts, choices, target, known=known, log=log, network=network),
+            step=step,
+            before=step.to_gain if step else None,
+        )
+
+    def tuned(self, outcomes: Sequence[Outcome], *, interrupted: bool) -> Tuned:
+        """What was found, if it ends with these outcomes."""
+        return Tuned(
+            outcomes=tuple(outcomes),
+            target=self.target,
+            log=self.log.path,
+            is_own_log=self.choices.log is None,
+            left=len(self.agenda.workloads) - len(outcomes),
+            interrupted=interrupted,
+            gain=Gain(before=self.before, after=self.step.to_gain) if self.step and self.before else None,
+        )
+
+
+def opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
+    """The log to write, and what is known: what it holds, and behind that the usual places. What one search finds, the
+    next one knows. Says which files are damaged. Raises LogError if it cannot be written."""
+    log = TuningLog(choices.log or log_path(target))
+    log.check_writable()
+    known = Database.behind_log(log.path, alone=choices.log is not None)
+    log.followers.append(known.add)
+    for problem in known.problems:
+        print(f"note: {problem}", file=sys.stderr)
+    return log, known
+
+
+def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload]) -> None:
+    """Raises a DwconvError if nothing of what was asked for can be tuned on ``target`` as it was chosen."""
+    if isinstance(target, CpuTarget):
+        check_present(target)
+    _check_search(choices, target)
+    _check_templates(workloads, target)
+
+
+def _check_search(choices: Choices, target: Target) -> None:
+    """Raises a DwconvError if the search or the runner that was asked for cannot work."""
+    if choices.search_on(target) == "analytic" and target.kind != "cuda":
+        raise UnknownTarget(
+            f"--search analytic computes what a kernel costs a GPU, the target is {target}; use --target cuda:sm_90, "
+            "or --search evolve"
+        )
+    if choices.runner == "predict" and target.kind != "cuda":
+        raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
+    if choices.runner == "local" and not target.present:
+        raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
+    if choices.refresh and not target.present:
+        raise NoDevice(f"--refresh measures, and {target} is not in this machine; leave it out")
+
+
+def _check_templates(workloads: Sequence[Workload], target: Target) -> None:
+    """Raises NoTemplate if nothing of what was asked for can be tuned."""
+    reasons: list[NoTemplate] = []
+    for workload in workloads:
+        try:
+            templates_for(workload, target)
+        except NoTemplate as error:
+            reasons.append(error)
+        else:
+            return
+    raise reasons[0]
+
+
+def _agenda(
+    counts: Mapping[Workload, int],
+    choices: Choices,
+    target: Target,
+    *,
+    known: Database,
+    log: TuningLog,
+    network: bool,
+) -> Agenda:
+    """The workloads in the order in which they are tuned, and how long each may take; says what is left out."""
+    workloads = most_to_win_first(counts, target, known) if network else list(counts)
+    if choices.refresh:
+        return _agenda_of_refresh(workloads, choices, target, known=known)
+    if choices.minutes is not None:
+        left = without_searched(workloads, known.of_first_place, target)
+        if searched := len(workloads) - len(left):
+            print(
+                f"note: {searched} of {len(workloads)} passes were searched before, by {log.path}, and are left out",
+                file=sys.stderr,
+            )
+        return Agenda(
+            workloads=left,
+            seconds=choices.seconds or settings.SECONDS,
+            total_s=60 * choices.minutes,
+            expected_gains_us=expected_gains_us({each: counts[each] for each in left}, target, known),
+        )
+    endless = choices.trials is not None or choices.search_on(target) in ENDS_BY_ITSELF
+    return Agenda(workloads=workloads, seconds=choices.seconds or (None if endless else settings.SECONDS))
+
+
+def _agenda_of_refresh(workloads: list[Workload], choices: Choices, target: Target, *, known: Database) -> Agenda:
+    """The workloads to race again; says how many are left out."""
+    left = to_race_again(workloads, known, target)
+    if others := len(workloads) - len(left):
+        print(
+            f"note: {others} of {len(workloads)} passes have nothing to race again, and are left out", file=sys.stderr
+        )
+    return Agenda(workloads=left, seconds=choices.seconds, total_s=60 * choices.minutes if choices.minutes else None)

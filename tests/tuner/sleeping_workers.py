@@ -1,0 +1,55 @@
+"""Workers that search over a fake template and sleep instead of measuring, so that a machine can be a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+
+import ray
+
+from dwconv.problems.workload import PASSES
+from dwconv.records.record import Measurement, TuningRecord
+from dwconv.schedules import template as template_module
+from dwconv.schedules.template import Candidate
+from dwconv.tuner.cluster.messages import Facts, Setup
+from dwconv.tuner.cluster.worker import Worker
+from dwconv.tuner.search import loop, search_state
+from tests import fake_tuning as fake
+
+TRIALS = 4
+REFERENCE = Measurement(median_us=100.0, spread_us=1.0, rounds=9)
+TEMPLATES = {f"fake.{pass_}": fake.template(pass_=pass_) for pass_ in PASSES}
+
+
+class SleepingRunner(fake.FakeRunner):
+    """Takes ``trial_s`` for each candidate, whatever it is."""
+
+    def __init__(self, device: str, *, trial_s: float) -> None:
+        super().__init__()
+        self._device, self._trial_s = device, trial_s
+
+    def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        for record in super().measure(candidates):
+            time.sleep(self._trial_s)
+            yield dataclasses.replace(record, device=self._device)
+
+    def confirm(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        return (dataclasses.replace(record, device=self._device) for record in super().confirm(candidates))
+
+
+class SleepingWorker(Worker):
+    """A worker on a machine of its own, as it says."""
+
+    device = fake.TARGET.device
+    trial_s = 0.25
+
+    def start(self, setup: Setup) -> Facts:
+        template_module.all_templates = lambda: TEMPLATES
+        loop.make_runner = lambda *_, **__: SleepingRunner(self.device, trial_s=self.trial_s)
+        search_state.Quiet = lambda **_: SimpleNamespace(busy=0.0, look=lambda: True, wait=lambda timeout_s: True)
+        self._setup, self._target = setup, dataclasses.replace(fake.TARGET, device=self.device)
+        self._reference = SimpleNamespace(measure=lambda: REFERENCE)
+        self._workers = SimpleNamespace(measurer=SimpleNamespace(running=True))
+        return Facts(target=self._target, place=ray.get_runtime_context().get_node_id(), reference=REFERENCE)

@@ -1,0 +1,137 @@
+"""Clusters of Ray on one machine: nodes that come and go, and how much sooner several of them are done."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from dwconv.problems.layer_files import read_layers, shipped_layers
+from dwconv.problems.workload import PASSES
+from dwconv.records.log import TuningLog
+from dwconv.schedules import template as template_module
+from dwconv.tuner.cluster import driver
+from dwconv.tuner.cluster.messages import Setup
+from dwconv.tuner.cluster.node_table import NodeTable
+from dwconv.tuner.device_campaign import Choices
+from tests import fake_tuning as fake
+
+ray = pytest.importorskip("ray", reason="tuning on a cluster needs Ray")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+from dwconv.tuner.cluster.on_ray import RayCluster, share_of_cores  # noqa: E402
+from tests.tuner.sleeping_workers import TEMPLATES, TRIALS, SleepingWorker  # noqa: E402
+
+WORKER = "tests.tuner.sleeping_workers:SleepingWorker"
+PASS_S = TRIALS * SleepingWorker.trial_s
+
+
+@pytest.fixture
+def cluster():
+    """A head without cores, to which tests add nodes."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = cluster_utils.Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.fixture
+def watched(monkeypatch, logs):
+    """When each pass began and ended on which node."""
+    monkeypatch.setattr(template_module, "all_templates", lambda: TEMPLATES)
+    seen = SimpleNamespace(begun=[], ended=[])
+    begin, finish = NodeTable.begin, NodeTable.finish
+
+    def begun(table, node):
+        seen.begun.append((time.monotonic(), node.name))
+        begin(table, node)
+
+    def ended(table, node, *arguments):
+        seen.ended.append((time.monotonic(), node.name))
+        finish(table, node, *arguments)
+
+    monkeypatch.setattr(NodeTable, "begin", begun)
+    monkeypatch.setattr(NodeTable, "finish", ended)
+    return seen
+
+
+def passes_of(network, *, batch):
+    layers = read_layers(shipped_layers(), network=network)
+    usual = {"dtype": "float32", "layout": "nhwc", "bias": False}
+    return {layer.workload(pass_, batch=batch, **usual): layer.count for layer in layers for pass_ in PASSES}
+
+
+def tune(address, counts):
+    setup = Setup(target="cpu", fast_math=False, choices=Choices(trials=TRIALS))
+    with RayCluster(address, kind="cpu", worker=WORKER) as nodes:
+        return driver.tune_on(nodes, counts, setup, network=True)
+
+
+def ideal_end_s(begun, *, passes):
+    """When nodes that join at their first ``begun`` are done, if nothing but the passes takes time."""
+    joined_s = [min(at_s for at_s, each in begun if each == name) for name in {name for _, name in begun}]
+    ends_s = sorted(at_s + (number + 1) * PASS_S for at_s in joined_s for number in range(passes))
+    return ends_s[passes - 1]
+
+
+def test_devices_of_one_machine_share_its_cores():
+    shares = [share_of_cores({1, 3, 5, 7}, position=position, count=2) for position in range(3)]
+    assert shares == [{1, 3}, {5, 7}, {1, 3, 5, 7}]
+
+
+@pytest.mark.slow
+def test_a_node_is_killed_while_it_measures(cluster, watched, logs, capsys):
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    counts = dict(list(passes_of("MobileNetV3-L@224", batch=8).items())[:8])
+
+    def kill_one_of_them():
+        path = logs / f"{fake.TARGET.device}.jsonl"
+        while not path.exists() or len(TuningLog(path).load().records) < TRIALS + 2:
+            time.sleep(0.05)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+
+    killer = threading.Thread(target=kill_one_of_them)
+    killer.start()
+    tuned = tune(cluster.address, counts)
+    killer.join()
+    err = capsys.readouterr().err
+    assert err.count(" is lost: ") == 1 and err.count(" goes to another node") == 1
+    assert len({name for _, name in watched.begun}) == 2, "both have measured"
+    assert tuned.left == 0 and not tuned.lost
+    assert {outcome.workload for outcome in tuned.outcomes} == set(counts)
+    records = TuningLog(logs / f"{fake.TARGET.device}.jsonl").load()
+    assert records.damaged == 0
+    confirmed = [record.workload for record in records.records if record.confirmed]
+    assert set(confirmed) == set(counts)
+    trials = [(record.workload, record.config) for record in records.records if not record.confirmed]
+    assert len(trials) == len(set(trials)), "what was on disk when the node was killed was not measured again"
+
+
+@pytest.mark.slow
+def test_twice_the_nodes_take_half_the_time(cluster, watched, logs, capsys):
+    counts = passes_of("MobileNetV3-L@224", batch=8)
+    rows = []
+    for size in (1, 2, 4):
+        while len(cluster.worker_nodes) < size:
+            cluster.add_node(num_cpus=1)
+        watched.begun.clear()
+        watched.ended.clear()
+        for log in logs.iterdir():
+            log.unlink()
+        tuned = tune(cluster.address, counts)
+        assert tuned.left == 0 and len(tuned.outcomes) == len(counts) == 36
+        assert len({name for _, name in watched.begun}) == size
+        began_s = min(watched.begun)[0]
+        took_s, ideal_s = max(watched.ended)[0] - began_s, ideal_end_s(watched.begun, passes=len(counts)) - began_s
+        rows.append((size, took_s, ideal_s, ideal_s / took_s))
+    with capsys.disabled():
+        print("\nnodes  makespan s  ideal s  of ideal")
+        for size, took_s, ideal_s, share in rows:
+            print(f"{size:5}  {took_s:10.1f}  {ideal_s:7.1f}  {share:8.0%}")
+    assert all(share > 0.6 for *_, share in rows), "one after the other, two nodes would reach 0.5"
