@@ -35,6 +35,7 @@ from dwconv.problems.workload import (
     resolve_padding,
 )
 from dwconv.system.new_file import check_name
+from dwconv.system.remote_files import is_url
 
 if TYPE_CHECKING:
     from dwconv.problems.target import Target
@@ -323,6 +324,11 @@ def _path(text: str) -> Path:
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
     return Path(text)
+
+
+def path_or_url(text: str) -> Path | str:
+    """The type of an option that takes the name of a file or folder, or a URL, which stays text."""
+    return text if is_url(text) else _path(text)
 
 
 def integers(name: str, text: str) -> tuple[int, ...]:

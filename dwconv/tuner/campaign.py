@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -33,6 +33,7 @@ from dwconv.tuner.search import loop
 from dwconv.tuner.search.runners import RunnerChoice
 from dwconv.tuner.search.search_result import Budget, Stop
 from dwconv.tuner.search.warm_start import to_race_again
+from dwconv.tuner.sharing import shared
 from dwconv.tuner.step_time import StepTime
 from dwconv.tuner.tuned import Gain, Tuned
 
@@ -112,7 +113,10 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     agenda = _agenda(counts, choices, target, known=known, log=log, network=network)
     step = StepTime(counts, target, known) if network else None
     before = step.to_gain if step else None
-    outcomes, interrupted = _outcomes(agenda, choices, target, known=known, log=log, step=step)
+    with shared(log, target, is_own_log=choices.log is None) as share_if_due:
+        outcomes, interrupted = _outcomes(
+            agenda, choices, target, known=known, log=log, step=step, between=share_if_due
+        )
     if isinstance(target, CpuTarget):
         _check_limits(outcomes, target)
     return Tuned(
@@ -182,10 +186,11 @@ def _agenda(
     if choices.refresh:
         return _agenda_of_refresh(workloads, choices, target, known=known)
     if choices.minutes is not None:
-        left = without_searched(workloads, known.of_first_place, target)
+        left = without_searched(workloads, known.of_own_places, target)
         if searched := len(workloads) - len(left):
             print(
-                f"note: {searched} of {len(workloads)} passes were searched before, by {log.path}, and are left out",
+                f"note: {searched} of {len(workloads)} passes were searched before, by {log.path}"
+                f"{' or the team' * (known.own > 1)}, and are left out",
                 file=sys.stderr,
             )
         return Agenda(
@@ -212,9 +217,17 @@ def _agenda_of_refresh(workloads: list[Workload], choices: Choices, target: Targ
 
 
 def _outcomes(
-    agenda: Agenda, choices: Choices, target: Target, *, known: Database, log: TuningLog, step: StepTime | None
+    agenda: Agenda,
+    choices: Choices,
+    target: Target,
+    *,
+    known: Database,
+    log: TuningLog,
+    step: StepTime | None,
+    between: Callable[[], None],
 ) -> tuple[list[Outcome], bool]:
-    """Tune one workload after the other. After ctrl-C, the outcomes so far, and True. ``step`` learns what is found."""
+    """Tune one workload after the other. After ctrl-C, the outcomes so far, and True. ``step`` learns what is found;
+    ``between`` is called after each workload, while nothing is timed."""
     search = choices.search_on(target)
     plan = loop.SearchPlan(
         strategy=search,
@@ -249,6 +262,7 @@ def _outcomes(
                     progress.to_gain = str(step.to_gain)
                 progress.finish(result)
                 outcomes.append(Outcome(workload=workload, result=result))
+                between()
                 if result.stopped is Stop.INTERRUPTED:
                     return outcomes, True
     except KeyboardInterrupt:  # between two workloads, or once more
