@@ -8,6 +8,7 @@ import re
 import pytest
 
 from dwconv import settings
+from dwconv.errors import EnvironmentFailure
 from dwconv.records.log import TuningLog
 from dwconv.records.shared import SharedRun
 from dwconv.system import remote_files
@@ -67,6 +68,18 @@ def test_a_log_of_its_own_is_neither_shared_nor_filled_from_what_is(fakes, team)
 def test_what_is_interrupted_is_shared(capsys, fakes, team):
     fakes.factory = lambda: fake.FakeRunner(interrupt_after=3)
     assert run(*TUNE) == 130
+    (shared,) = team.iterdir()
+    assert len(TuningLog(shared).load().records) == 3
+
+
+def test_what_was_measured_before_an_error_is_shared(capsys, fakes, team):
+    class Failing(fake.FakeRunner):
+        def measure(self, candidates):
+            yield from list(super().measure(candidates))[:3]
+            raise EnvironmentFailure("the machine is short of patience")
+
+    fakes.factory = Failing
+    assert run(*TUNE) == 2
     (shared,) = team.iterdir()
     assert len(TuningLog(shared).load().records) == 3
 
