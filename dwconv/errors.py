@@ -74,6 +74,10 @@ class NoPlan(DwconvError, ValueError):
     """Devices, microbatches or memory that no plan of a pipeline fits; or a plan that cannot be run."""
 
 
+class RemoteError(DwconvError):
+    """What is at a URL cannot be reached, read or written, or not in time; the message is the reason."""
+
+
 class PackError(DwconvError):
     """A kernel pack that cannot be made, or that must not be loaded here."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dwconv.commands.command_line import ArgumentParser, run, with_arithmetic
 from dwconv.commands.tune_arguments import add_passes, add_what_to_tune, model_request, workloads_from
 from dwconv.errors import LogError
+from dwconv.system.remote_files import shown
 from dwconv.system.versions import check_can_build
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def parser_of_export() -> ArgumentParser:
         "--log", type=Path, nargs="+", metavar="PATH", help="logs, or folders of logs, to choose from; default your own"
     )
     output.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the pack; it must not exist")
+    output.add_argument(
+        "--put", metavar="URL", help="also put the pack there, among others, and list it in their index"
+    )
     output.add_argument("--wheel", metavar="NAME", help="also write a wheel of the package NAME, beside the pack")
     return parser
 
@@ -54,6 +58,7 @@ def _export(argv: list[str] | None) -> int:
         parser.error("--fast-math: packs hold kernels with IEEE arithmetic only; leave it out")
     check_can_build()
     from dwconv.packs.make import make_pack
+    from dwconv.packs.remote import put_pack
     from dwconv.packs.wheel import check_wheel_name, write_wheel
     from dwconv.problems.target import parse_target
 
@@ -67,6 +72,10 @@ def _export(argv: list[str] | None) -> int:
     _print(made)
     if args.wheel:
         print(f"wheel: {write_wheel(args.out, made.manifest, name=args.wheel, folder=args.out.absolute().parent)}")
+    if args.put is not None:
+        put = put_pack(args.out, made.manifest, args.put)
+        print(f"put: {shown(put.url)}")
+        print(f"sha256 of the index: {put.index_sha256}")
     return 0
 
 

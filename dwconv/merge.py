@@ -6,8 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser, path_or_url, run
 from dwconv.errors import LogError
+from dwconv.system.remote_files import shown
 
 _KEPT = 3
 
@@ -23,8 +24,14 @@ def _merge(argv: list[str] | None) -> int:
         description="Write one small log out of several: of each workload on each device the best measured records, "
         "which are all that dispatch looks at.",
     )
-    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="a log, or a folder of logs")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the log to write; it must not exist")
+    parser.add_argument("logs", type=path_or_url, nargs="+", metavar="LOG", help="a log, or a folder of logs; or a URL")
+    parser.add_argument(
+        "--out",
+        type=path_or_url,
+        required=True,
+        metavar="FILE",
+        help="the log to write, or its URL; it must not exist",
+    )
     parser.add_argument("--keep", type=int, default=_KEPT, metavar="N", help=f"records a workload, default {_KEPT}")
     args = parser.parse_args(argv)
     if args.keep < 1:
@@ -32,27 +39,41 @@ def _merge(argv: list[str] | None) -> int:
 
     from dwconv.records.condense import condensed
     from dwconv.records.database import Database
+    from dwconv.records.shared import fetched, put_merged
     from dwconv.records.whole import write_whole
 
     for path in args.logs:
-        try:
-            path.stat()
-        except FileNotFoundError:
-            raise LogError(f"log={path} does not exist; name one that does") from None
-        except OSError as error:
-            raise LogError(f"log={path} cannot be read: {error.strerror}; name another") from error
-    if os.path.lexists(args.out):
+        _check(path)
+    if isinstance(args.out, Path) and os.path.lexists(args.out):
         raise LogError(f"out={args.out} exists already; name another file")
-    database = Database.load(args.logs)
+    database = Database.load(path if isinstance(path, Path) else fetched(path) for path in args.logs)
     for problem in database.problems:
         print(f"note: {problem}", file=sys.stderr)
     records = condensed(database, keep=args.keep)
     if not records:
-        raise LogError(f"nothing measured is in {', '.join(map(str, args.logs))}; nothing was written")
-    write_whole(args.out, records)
+        raise LogError(f"nothing measured is in {', '.join(map(_named, args.logs))}; nothing was written")
+    if isinstance(args.out, Path):
+        write_whole(args.out, records)
+    else:
+        put_merged(args.out, records)
     workloads = len({(record.device, record.workload) for record in records})
-    print(f"{args.out}: {len(records)} of {sum(1 for _ in database)} records, {workloads} workloads")
+    print(f"{_named(args.out)}: {len(records)} of {sum(1 for _ in database)} records, {workloads} workloads")
     return 0
+
+
+def _check(path: Path | str) -> None:
+    """Raises LogError for a path that cannot be looked at; a URL is looked at when it is read."""
+    try:
+        if isinstance(path, Path):
+            path.stat()
+    except FileNotFoundError:
+        raise LogError(f"log={path} does not exist; name one that does") from None
+    except OSError as error:
+        raise LogError(f"log={path} cannot be read: {error.strerror}; name another") from error
+
+
+def _named(path: Path | str) -> str:
+    return str(path) if isinstance(path, Path) else shown(path)
 
 
 if __name__ == "__main__":

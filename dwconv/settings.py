@@ -31,6 +31,17 @@ WORKER_START_TIMEOUT_S = 120.0
 # A candidate that failed because the machine was short of memory, disk space or the like is tried again after these.
 RETRY_PAUSES_S = (1.0, 5.0)
 
+# A copy of the shared records is as new as this when a process first needs records, or, if they could not be read, when
+# that was tried. Whoever needs them waits for a server this long at most; to share what was measured may take longer,
+# and is done that often while tuning.
+SHARED_AGE_S = 900.0
+SHARED_RETRY_S = 300.0
+SHARED_READ_TIMEOUT_S = 5.0
+SHARED_WRITE_TIMEOUT_S = 20.0
+SHARED_EVERY_S = 120.0
+# What a user asks for by its URL, a pack or logs to merge, has to arrive within this time.
+FETCH_TIMEOUT_S = 300.0
+
 # glibc gives big buffers back to the system after every call; the page faults that follow cost more than
 # a depthwise convolution. Both sides of every comparison run under these settings.
 ALLOCATOR_ENVIRONMENT = {
@@ -118,6 +129,12 @@ def tuning_log_paths() -> list[Path]:
     if listed is not None:
         return [Path(entry) for entry in listed.split(os.pathsep) if entry]
     return [own_log_folder(), Path("tuning_logs"), shipped_log_folder()]
+
+
+def shared_records() -> str | None:
+    """Where a team keeps the records of all of its machines: ``DWCONV_SHARED_RECORDS``, a URL of fsspec or a folder;
+    None if it is not set."""
+    return os.environ.get("DWCONV_SHARED_RECORDS") or None
 
 
 def written_log_path() -> Path:

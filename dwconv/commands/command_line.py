@@ -36,6 +36,7 @@ from dwconv.problems.workload import (
 )
 from dwconv.system import versions
 from dwconv.system.new_file import check_name
+from dwconv.system.remote_files import is_url
 
 if TYPE_CHECKING:
     from dwconv.problems.target import Target
@@ -327,6 +328,11 @@ def _path(text: str) -> Path:
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
     return Path(text)
+
+
+def path_or_url(text: str) -> Path | str:
+    """The type of an option that takes the name of a file or folder, or a URL, which stays text."""
+    return text if is_url(text) else _path(text)
 
 
 def integers(name: str, text: str) -> tuple[int, ...]:

@@ -6,6 +6,7 @@
                       pack/native/….so       the C++ of calls, for one PyTorch and one Python
                         │
                       wheel                  the same as a Python package
+                        │   remote           the same at a URL, found by an index, pinned by a digest
                         │
     load ◄──────────────┘                    refuses it, or adds it to ``dwconv.dispatch.packed``
 

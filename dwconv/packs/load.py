@@ -19,15 +19,15 @@ from dwconv.dispatch import packed
 from dwconv.errors import DwconvError, LogError, PackError, one_line
 from dwconv.kernels.load import openmp_is_here
 from dwconv.native.compile import bound_to
-from dwconv.packs.manifest import MANIFEST, File, MadeFor, Manifest, decode
+from dwconv.packs.manifest import MANIFEST, MOST_MANIFEST_BYTES, File, MadeFor, Manifest, decode
+from dwconv.packs.remote import get_pack
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.records.line import decode as decode_record
 from dwconv.records.record import TuningRecord
 from dwconv.records.validity import made_with
 from dwconv.system import cpu_facts, versions
 from dwconv.system.new_file import check_name
-
-_MOST_MANIFEST_BYTES = 2**24
+from dwconv.system.remote_files import is_url, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,23 +50,32 @@ class Pack:
         return line + (f"; calls go through Python: {self.without_native}" if self.without_native else "")
 
 
-def load_pack(path: str | os.PathLike[str], *, sha256: str | None = None, unmeasured: bool = False) -> Pack:
+def load_pack(
+    path: str | os.PathLike[str], *, sha256: str | None = None, unmeasured: bool = False, trust: bool = False
+) -> Pack:
     """Let this process run the kernels of the pack at ``path``, wherever they are faster than PyTorch's op.
 
     A pack is code that is run: load only packs from people you trust. ``sha256`` is the digest that
     ``python -m dwconv.export`` printed; no other pack is loaded then. ``unmeasured`` accepts kernels that were chosen
     by computed costs and never measured.
 
-    Raises PackError if the pack is damaged, or made for another device or other versions."""
-    folder = Path(path)
+    ``path`` may be a URL, of a pack or of a folder of packs with an index, which names the one for this machine. Then
+    ``sha256`` has to be given, the pack's or the index's; ``trust`` loads whatever is there without it.
+
+    Raises PackError if the pack is damaged, or made for another device or other versions; if it cannot be fetched, or
+    comes from a URL without a digest."""
+    url = str(path) if is_url(str(path)) else None
     try:
-        return _load(folder, sha256=sha256, unmeasured=unmeasured)
+        if url is None:
+            return _load(Path(path), sha256=sha256, unmeasured=unmeasured)
+        got = get_pack(url, sha256=sha256, trust=trust, unmeasured=unmeasured)
+        return _load(got.folder, sha256=got.sha256, unmeasured=unmeasured)
     except DwconvError as error:
-        raise PackError(one_line(f"pack={folder}: {error}")) from error
+        raise PackError(one_line(f"pack={shown(url) if url else Path(path)}: {error}")) from error
 
 
 def _load(folder: Path, *, sha256: str | None, unmeasured: bool) -> Pack:
-    manifest = decode(_content(folder / MANIFEST, most_bytes=_MOST_MANIFEST_BYTES))
+    manifest = decode(_content(folder / MANIFEST, most_bytes=MOST_MANIFEST_BYTES))
     if not manifest.is_whole():
         raise PackError("its manifest was changed after it was made; get the pack again")
     if sha256 is not None and manifest.sha256 != sha256.lower():

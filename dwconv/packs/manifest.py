@@ -18,9 +18,10 @@ FORMAT: Literal[1] = 1
 """Version of the format. A pack of any other is refused."""
 MANIFEST = "manifest.json"
 RECORDS = "records.jsonl"
+MOST_MANIFEST_BYTES = 2**24
 
-_Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.\-+ ():/]{1,200}\Z")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.\-+ ():/]{1,200}\Z")]
 _Path = Annotated[str, msgspec.Meta(pattern=r"^(kernels/|native/)?[A-Za-z0-9_\-][A-Za-z0-9_.\-+]{0,199}\Z")]
 """Of a file in the pack: no way leads out of it."""
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -35,7 +36,7 @@ class File(_Struct, frozen=True, kw_only=True):
     """A file of the pack."""
 
     path: _Path
-    sha256: _Digest
+    sha256: Digest
     bytes: _Bytes
 
 
@@ -43,11 +44,11 @@ class MadeFor(_Struct, frozen=True, kw_only=True):
     """The device that the kernels run on."""
 
     kind: Literal["cpu", "cuda"]
-    device: _Name
+    device: Name
     """As in records; of a GPU that was not there, its architecture."""
-    arch: _Name
+    arch: Name
     """``sm_90``; of a CPU ``x86_64`` or the like."""
-    instructions: list[_Name] = []
+    instructions: list[Name] = []
     """All that the CPU had."""
     measured: bool
     """False if the kernels were chosen by computed costs."""
@@ -64,7 +65,7 @@ _AnySize = _Count | Size
 
 
 class Tensor(_Struct, frozen=True, kw_only=True):
-    name: _Name
+    name: Name
     dtype: Literal["float32", "float16", "bfloat16", "int32"]
     shape: list[_AnySize]
 
@@ -72,16 +73,16 @@ class Tensor(_Struct, frozen=True, kw_only=True):
 class Number(_Struct, frozen=True, kw_only=True):
     """A number that a CUDA kernel takes."""
 
-    name: _Name
+    name: Name
     value: Size
 
 
 class CudaLaunch(_Struct, frozen=True, kw_only=True):
-    kernel: _Name
+    kernel: Name
     grid: tuple[_AnySize, _AnySize, _AnySize]
     block: tuple[_Count, _Count, _Count]
     shared_bytes: _Count
-    arguments: list[_Name | Number]
+    arguments: list[Name | Number]
     """Names of tensors, and numbers."""
 
 
@@ -93,7 +94,7 @@ class PackedKernel(_Struct, frozen=True, kw_only=True):
     config: dict[str, int | str]
     arguments: list[Tensor]
     launches: list[CudaLaunch] = []
-    resources: dict[_Name, dict[_Name, _Count]] = {}
+    resources: dict[Name, dict[Name, _Count]] = {}
     """Of each CUDA kernel, as the compiler reported them."""
 
     def candidate(self) -> Candidate:
@@ -164,20 +165,20 @@ class Native(_Struct, frozen=True, kw_only=True):
 
 class Manifest(_Struct, frozen=True, kw_only=True):
     format: Literal[1] = FORMAT
-    name: _Name
-    created: _Name
+    name: Name
+    created: Name
     """The time, ISO 8601, UTC."""
     needs: str
     """What a reader has to have, in words."""
     made_for: MadeFor
-    versions: dict[_Name, _Name]
+    versions: dict[Name, Name]
     """Of dwconv, PyTorch, TVM, and what compiled or linked the kernels."""
     bytes: _Count
     """Of all files beside the manifest."""
     records: File
     kernels: list[PackedKernel]
     native: Native | None = None
-    sha256: _Digest = "0" * 64
+    sha256: Digest = "0" * 64
     """Of the manifest without it."""
 
     @property
@@ -224,7 +225,7 @@ def _extent(size: _AnySize) -> int | Extent:
     return Extent(times=size.times, over=max(1, size.over)) if isinstance(size, Size) else size
 
 
-def _taken(argument: Argument | Scalar) -> _Name | Number:
+def _taken(argument: Argument | Scalar) -> Name | Number:
     if isinstance(argument, Argument):
         return str(argument.name)  # TVM's strings are a subclass, which JSON does not take
     return Number(name=str(argument.name), value=Size(times=argument.value.times, over=argument.value.over))

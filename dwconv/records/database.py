@@ -5,6 +5,7 @@ It only reads. A file that cannot be read is noted among ``problems`` and passed
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections import defaultdict
@@ -15,11 +16,13 @@ from pathlib import Path
 from dwconv import settings
 from dwconv.errors import LogError, one_line
 from dwconv.problems.workload import Workload, kind_of, layer_of
+from dwconv.records import shared
 from dwconv.records.held import HeldLog, HeldRecords
 from dwconv.records.line import encode
 from dwconv.records.log import Damage, TuningLog
 from dwconv.records.record import Rank, Status, TuningRecord
 from dwconv.system.forks import cached_property
+from dwconv.system.remote_files import shown
 
 IsCurrent = Callable[[TuningRecord], bool]
 """Was a record made with what is installed here? See ``validity``."""
@@ -45,6 +48,8 @@ class Database:
     """The files that were read."""
     problems: list[str]
     """One line for every file with damaged lines, and for every file that could not be read."""
+    own: int = 1
+    """How many of the first places count as measured here: the user's own log, and what the team shares."""
 
     @classmethod
     def load(cls, *places: Iterable[Path]) -> Database:
@@ -68,21 +73,40 @@ class Database:
 
     @classmethod
     def behind_log(cls, log: Path, *, alone: bool) -> Database:
-        """The records in ``log``, which may be missing; and, unless it is ``alone``, those in the usual places behind
-        them."""
-        others = () if alone else settings.tuning_log_paths()
-        return cls.load([log], *([path] for path in others))
+        """The records in ``log``, which may be missing; and, unless it is ``alone``, those that the team shares, as
+        they are now, and those in the usual places behind them."""
+        if alone:
+            return cls.load([log])
+        return cls._with_shared([log], settings.tuning_log_paths(), age_s=0, retry_s=0)
 
     @property
-    def of_first_place(self) -> Database:
-        """The records of the first place alone."""
-        return Database(places=self.places[:1], logs=self.logs, problems=self.problems)
+    def of_own_places(self) -> Database:
+        """The records of the places that count as measured here alone."""
+        return Database(places=self.places[: self.own], logs=self.logs, problems=self.problems, own=self.own)
 
     @classmethod
     def usual(cls, log: Path | None = None) -> Database:
         """The records in ``log``, or by default those in the places that the settings name. There, the user's own
-        measurements go before the records that ship, which were taken on another machine of the same name."""
-        return cls.load([log]) if log else cls.load(*([path] for path in settings.tuning_log_paths()))
+        measurements go before those of the team, and these before the records that ship, which were taken on another
+        machine of the same name."""
+        if log:
+            return cls.load([log])
+        paths = settings.tuning_log_paths()
+        age_s, retry_s = settings.SHARED_AGE_S, settings.SHARED_RETRY_S
+        return cls._with_shared(paths[:1], paths[1:], age_s=age_s, retry_s=retry_s)
+
+    @classmethod
+    def _with_shared(cls, own: Sequence[Path], others: Sequence[Path], *, age_s: float, retry_s: float) -> Database:
+        """The records in ``own``, then those that the team shares, then those in each of ``others``."""
+        url = settings.shared_records()
+        if url is None:
+            return cls.load(own, *([path] for path in others))
+        copy = shared.copy_of(url, age_s=age_s, retry_s=retry_s, limit_s=settings.SHARED_READ_TIMEOUT_S)
+        database = cls.load(own, [copy.folder], *([path] for path in others))
+        if copy.problem:
+            told = f"shared records {shown(url)} cannot be read: {copy.problem}"
+            database.problems.append(one_line(f"{told}; the last copy, and the logs of this machine, count"))
+        return dataclasses.replace(database, own=2)
 
     @classmethod
     def of(cls, records: Iterable[TuningRecord]) -> Database:
@@ -95,7 +119,7 @@ class Database:
     def behind(self, records: Iterable[TuningRecord], logs: Iterable[Path]) -> Database:
         """The same, behind a place with ``records``, which came from ``logs``."""
         places = [[_by_key(records)], *self.places]
-        return Database(places=places, logs=[*logs, *self.logs], problems=self.problems)
+        return Database(places=places, logs=[*logs, *self.logs], problems=self.problems, own=self.own + 1)
 
     def __iter__(self) -> Iterator[TuningRecord]:
         """Every record, place by place and file by file."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dwconv import native
 from dwconv.errors import BrokenInstallation, NoTemplate
@@ -24,6 +24,7 @@ from dwconv.tuner.results_table import Outcome
 from dwconv.tuner.search import loop
 from dwconv.tuner.search.runners import RunnerChoice
 from dwconv.tuner.search.search_result import Stop
+from dwconv.tuner.sharing import shared
 from dwconv.tuner.tuned import Tuned
 
 
@@ -37,7 +38,8 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     if isinstance(target, CpuTarget):
         target = prepared_cpu(target)
     campaign = DeviceCampaign.of(counts, target, choices, log=log, known=known, network=network)
-    outcomes, interrupted = _outcomes(campaign)
+    with shared(log, target, is_own_log=choices.log is None) as share_if_due:
+        outcomes, interrupted = _outcomes(campaign, between=share_if_due)
     if isinstance(target, CpuTarget):
         check_limits(outcomes, target)
     return campaign.tuned(outcomes, interrupted=interrupted)
@@ -57,8 +59,9 @@ def prepared_cpu(target: CpuTarget) -> CpuTarget:
 # -- while it runs ---------------------------------------------------------------------------------------------------
 
 
-def _outcomes(campaign: DeviceCampaign) -> tuple[list[Outcome], bool]:
-    """Tune one workload after the other. After ctrl-C, the outcomes so far, and True."""
+def _outcomes(campaign: DeviceCampaign, *, between: Callable[[], None]) -> tuple[list[Outcome], bool]:
+    """Tune one workload after the other. After ctrl-C, the outcomes so far, and True. ``between`` is called after each
+    workload, while nothing is timed."""
     choices, target, step = campaign.choices, campaign.target, campaign.step
     search = choices.search_on(target)
     plan = choices.plan_on(target, campaign.known)
@@ -88,6 +91,7 @@ def _outcomes(campaign: DeviceCampaign) -> tuple[list[Outcome], bool]:
                     progress.to_gain = str(step.to_gain)
                 progress.finish(result)
                 outcomes.append(Outcome(workload=workload, result=result))
+                between()
                 if result.stopped is Stop.INTERRUPTED:
                     return outcomes, True
     except KeyboardInterrupt:  # between two workloads, or once more

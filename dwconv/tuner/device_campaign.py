@@ -205,10 +205,11 @@ def _agenda(
     if choices.refresh:
         return _agenda_of_refresh(workloads, choices, target, known=known)
     if choices.minutes is not None:
-        left = without_searched(workloads, known.of_first_place, target)
+        left = without_searched(workloads, known.of_own_places, target)
         if searched := len(workloads) - len(left):
             print(
-                f"note: {searched} of {len(workloads)} passes were searched before, by {log.path}, and are left out",
+                f"note: {searched} of {len(workloads)} passes were searched before, by {log.path}"
+                f"{' or the team' * (known.own > 1)}, and are left out",
                 file=sys.stderr,
             )
         return Agenda(

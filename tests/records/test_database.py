@@ -339,4 +339,4 @@ def test_a_record_that_is_added_is_known_as_if_it_had_been_read(tmp_path):
 def test_a_log_that_is_missing_can_be_added_to(tmp_path):
     database = Database.behind_log(tmp_path / "log.jsonl", alone=True)
     database.add(known(config=A))
-    assert configs_of(database) == [A] == configs_of(database.of_first_place)
+    assert configs_of(database) == [A] == configs_of(database.of_own_places)

@@ -65,7 +65,7 @@ class DeviceWork:
         workload, seconds = given
         node.workload, node.state, node.acknowledged, node.doubted = workload, None, 0, 1.0
         known, device = self.campaign.known, self.campaign.target.device
-        records = known.of_first_place.records(workload, device)
+        records = known.of_own_places.records(workload, device)
         others = {id(each): each for each in (*known.records(workload, device), *known.bests_of_kind(workload))}
         return Task(workload=workload, seconds=seconds, records=_lines(records), others=_lines(others.values()))
 

@@ -48,13 +48,13 @@ class SearchPlan:
     strategy: Search = "evolve"
     seed: int = settings.SEED
     resume: bool = True
-    """Records of this workload in the log count as tried, failures included, and are not measured again, if they were
-    made with the versions of PyTorch, TVM and the template that are here."""
+    """Records of this workload in the log, and those of the team, count as tried, failures included, and are not
+    measured again, if they were made with the versions of PyTorch, TVM and the template that are here."""
     refresh: bool = False
     """Only what was best with other versions is tried, whatever the strategy."""
     known: Database | None = None
     """What is known, of any device: evolve starts from the best of this workload and similar ones. Its first place is
-    the log, which is read if this is None and it is a file."""
+    the log, which is read if this is None and it is a file; its own places are what counts as measured here."""
 
 
 USUAL_PLAN = SearchPlan()
@@ -88,7 +88,7 @@ def tune_workload(
     state = SearchState(workload, target, budget=budget, spaces=spaces, progress=progress, analytic=analytic)
     if plan.resume:
         checks = runner.check and runner.predicts(target, strategy=plan.strategy)
-        for record in filter(is_current, _comparable(workload, known.of_first_place, target)):
+        for record in filter(is_current, _comparable(workload, known.of_own_places, target)):
             if checks and record.status is Status.OK and record.verdict is None:
                 continue  # its cost was computed, but it was never run: this time it is checked
             state.add(record, known=True)
