@@ -124,6 +124,15 @@ def test_a_record_is_acknowledged_when_it_is_on_disk(tune, logs, clock, monkeypa
     ]
 
 
+def test_what_the_nodes_measure_is_shared_with_the_team(tune, logs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DWCONV_SHARED_RECORDS", str(tmp_path / "team"))
+    tune(FakeNode("node"))
+    count = len(LAYERS) * RECORDS
+    assert any(note.startswith(f"note: {count} records shared: ") for note in notes_in(capsys))
+    (there,) = (tmp_path / "team").glob("*.jsonl")
+    assert TuningLog(there).load().records == records_in(logs)
+
+
 def test_a_log_that_cannot_be_written_ends_it(tune, monkeypatch, logs):
     def append_line(log, line):
         raise LogError("log=full: no space for a record")

@@ -9,6 +9,7 @@ node        driver                                         log of the device's n
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from dwconv.tuner.cluster.messages import Facts, Report, Setup
 from dwconv.tuner.cluster.node import Cluster, Link, Node, judge
 from dwconv.tuner.cluster.node_table import NodeTable, task_label
 from dwconv.tuner.search.interrupts import ctrl_c_waits
+from dwconv.tuner.sharing import shared
 from dwconv.tuner.tuned import TunedDevices
 
 PATIENCE_S = {
@@ -57,6 +59,9 @@ class _Driver:
         self._network = network
         self._nodes: dict[Link, Node] = {link: Node(link=link) for link in cluster.links}
         self._devices: dict[str, DeviceWork] = {}
+        self._sharing = contextlib.ExitStack()
+        self._share_if_due: list[Callable[[], None]] = []
+        """Of each log, its records with the team."""
         self._failed_writes = 0
         self._lost = False
         self._last_words = "it has no nodes"
@@ -65,7 +70,7 @@ class _Driver:
     def run(self) -> TunedDevices:
         interrupted = False
         try:
-            with self._table:
+            with self._sharing, self._table:
                 self._tune()
         except KeyboardInterrupt:
             interrupted = True
@@ -90,6 +95,8 @@ class _Driver:
                     self._take(node, answer)
             self._look()
             self._hand_out()
+            for share in self._share_if_due:
+                share()
 
     # -- questions and answers -----------------------------------------------------------------------------------
 
@@ -130,10 +137,13 @@ class _Driver:
             raise NodeLost(f"it is in the same place as {there.name}, and only one may measure there")
         name = facts.target.device
         if name not in self._devices:
+            choices = self._setup.choices
             try:
-                self._devices[name] = DeviceWork(self._counts, facts.target, self._setup.choices, network=self._network)
+                work = self._devices[name] = DeviceWork(self._counts, facts.target, choices, network=self._network)
             except NoTemplate as error:
                 raise NodeLost(str(error)) from error
+            sharing = shared(work.campaign.log, facts.target, is_own_log=choices.log is None)
+            self._share_if_due.append(self._sharing.enter_context(sharing))
         node.device, node.place = name, facts.place
         self._devices[name].join(node)
         self._judge(node, facts.reference)
