@@ -93,7 +93,7 @@ def _race(argv: Sequence[str] | None) -> int:
     models = {**raced, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
-    losses = compare_losses(steps, image, count=arguments.warmup, seed=arguments.seed)
+    losses = compare_losses(steps, image, count=arguments.warmup)
     laps = _take_turns({name: steps[name] for name in raced}, image, count=arguments.steps, lies=lies)
     figures: dict[str, Any] = {
         "layers": where_layers_run(converted, image, autocast=arguments.autocast),
@@ -173,16 +173,15 @@ def not_trainable(models: Mapping[str, nn.Module], image: torch.Tensor, *, autoc
     return refused
 
 
-def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int, seed: int = 0) -> dict[str, float]:
+def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, float]:
     """The largest difference from the plain loss: of the converted model, of the one that was only rounded, and of
     whichever else there is. All drop the same, if they drop anything; but torch.compile draws in its own way."""
     worst = dict.fromkeys((name for name in steps if name != PLAIN), 0.0)
-    for turn in range(count):
+    for _ in range(count):
         data = made_up(image)
         losses = {}
         for name, step in steps.items():
-            with torch.random.fork_rng():
-                torch.manual_seed(seed + turn)
+            with torch.random.fork_rng():  # the next one draws the same
                 losses[name] = step(*data)
         worst = {name: max(before, abs(losses[name] - losses[PLAIN])) for name, before in worst.items()}
     return worst

@@ -78,6 +78,7 @@ def test_blocks_and_steps_have_their_own_ratios(compared):
     old, new = {**block, "spread_us": {"plain": 1.2, "as one": 0.8}}, {**block, "over_eager": 1.7}
     new |= {"over_eager_interval": [1.6, 1.79], "spread_us": old["spread_us"]}  # 2 - 2 * hypot(0.06, 0.08) = 1.8
     assert compared([old], [new], benchmark="blocks")[0] == 1
+    assert compared([old], [new | {"over_eager_interval": [1.6, 1.82]}], benchmark="blocks")[0] == 0
     step = {"network": "N", "allocator": "memory kept", "ratio": {"median": 1.1, "quartiles": [1.05, 1.15]}}
     better = {**step, "ratio": {"median": 1.2, "quartiles": [1.1, 1.3]}, "ratio_interval": [1.16, 1.24]}
     code, out, _ = compared([step], [better], benchmark="train-nhwc")

@@ -215,7 +215,7 @@ def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, 
     measured = [row for row in rows if "failed" not in row]  # on a busy machine a candidate may run out of time
     assert measured
     for row in measured:
-        assert row["dwconv_us"] > 0 and len(row["pytorch_us"]) == 2 and "onednn-blocked" in row["others_us"]
+        assert row["dwconv_us"] > 0 and len(row["pytorch_us"]) == 2
     assert out.count("Tiny 16×8² k3") >= 2  # in the table and among the worst
 
 

@@ -52,8 +52,8 @@ def rivals(monkeypatch):
 def test_all_who_can_run_a_pass_race_and_compute_the_same(racer, pass_):
     times = racer(LayerRace(candidate=candidate(pass_), caches="warm"))
     names = list(times.measurements)
-    assert names[0] == "dwconv" and "onednn-blocked" in names
-    assert {name.rpartition("-")[2] for name in names[1:]} == {"nhwc", "nchw", "blocked"}
+    own = ["blocked"] * torch.backends.mkldnn.is_available()
+    assert names[0] == "dwconv" and [name.rpartition("-")[2] for name in names[1:]] == ["nhwc", "nchw", *own]
     assert times.refused == {} and times.rounds_us.keys() == times.measurements.keys()
     assert len({len(rounds) for rounds in times.rounds_us.values()}) == 1
     assert decode(encode(times)) == times, "it passes between processes"
