@@ -116,6 +116,8 @@ class LayerRacer:
         if isinstance(request, ControlRace):
             calls[AGAIN] = ours(kernel)
         else:
+            if request.compiled:  # or, after a few workloads, it would run all others as they are and say nothing
+                torch._dynamo.reset()
             for provider in providers(workload, case.inputs, compiled=request.compiled):
                 try:
                     calls[provider.name] = _rival(provider, case, copies, held=held)

@@ -123,6 +123,16 @@ def test_cold_calls_are_on_copies_that_fill_the_cache(racer, clock, rivals):
     assert list(racer(LayerRace(candidate=candidate(), caches="warm")).measurements)[-1] == "inductor-nhwc"
 
 
+def test_what_was_compiled_for_other_workloads_does_not_count_against_this_one(racer, rivals, monkeypatch):
+    """torch.compile compiles one piece of code for a few shapes, and then no more."""
+    rivals()
+    resets = []
+    monkeypatch.setattr(torch._dynamo, "reset", lambda: resets.append(1))
+    for compiled in (True, False, True):
+        racer(LayerRace(candidate=candidate(), caches="warm", compiled=compiled))
+    assert len(resets) == 2
+
+
 def test_a_kernel_of_16_bits_races_our_own_in_float32(racer, rivals):
     rivals()
     half = candidate(dtype="bfloat16")
