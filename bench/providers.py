@@ -61,7 +61,7 @@ def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> 
         if compiled:
             make = partial(_inductor, workload, layout)
             yield Provider(name=f"inductor-{layout}", make=make, settings=_as_chosen, slow=True)
-    if inputs[0].device.type == "cpu" and torch.backends.mkldnn.is_available():
+    if inputs[0].device.type == "cpu" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         yield Provider(name="onednn-blocked", make=partial(onednn_blocked, workload))
     if inputs[0].device.type == "cuda" and workload.is_row and importlib.util.find_spec("causal_conv1d") is not None:
         for layout in own:
