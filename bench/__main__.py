@@ -8,25 +8,40 @@ import sys
 
 from dwconv import settings
 
-BENCHMARKS = {
-    "cpu": "tuned kernels against PyTorch's own op, over layers of well-known networks",
-    "train": "training steps of four networks, converted and not, interleaved",
-    "blocks": "norm, activation, convolution, norm, activation in training, as one and one by one",
-    "threads": "our kernels and PyTorch's, one after the other, against each alone",
-    "cliffs": "awkward shapes against the nearest even one",
-    "compile": "how long candidates for the CPU take to build",
-    "search": "the default search against the best of many random candidates",
-    "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
-    "coverage": "of well-known models, which depthwise layers are converted, and which run",
-    "spaces": "hundreds of configurations of every pass, timed once, for searches to be replayed on",
-    "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",
-    "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
-    "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
-    "communication": "how gradients get from rank to rank, and how long steps wait for data",
-    "report": "one page made from result files: losses first, every layer, rooflines, steps; or pictures",
-    "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
+GROUPS = {
+    "layers": {
+        "cpu": "tuned kernels against all others who can run them, over layers of well-known networks",
+        "blocks": "norm, activation, convolution, norm, activation in training, as one and one by one",
+        "cliffs": "awkward shapes against the nearest even one",
+        "threads": "our kernels and PyTorch's, one after the other, against each alone",
+        "untuned": "layers that nobody tuned for: what is predicted and what a race finds, against a search",
+    },
+    "steps": {
+        "train": "training steps of four networks, converted and not, eager and compiled, in turns",
+        "coverage": "of well-known models, which depthwise layers are converted, and which run",
+    },
+    "search": {
+        "search": "the default search against the best of many random candidates",
+        "spaces": "hundreds of configurations of every pass, timed once, for searches to be replayed on",
+        "compile": "how long candidates for the CPU take to build",
+    },
+    "systems": {
+        "concurrency": "training steps run op by op, by every strategy alone and combined, against one op at a time",
+        "parallel": "ResNets as pipelines on 2 and 4 processes, against data parallelism and the simulator",
+        "communication": "how gradients get from rank to rank, and how long steps wait for data",
+    },
+    "gpu": {
+        "cuda": "on a machine with a GPU, in stages: smoke, verify, tune, race, train, rank",
+        "instructions": "how lean the CUDA kernels are, counted in their machine code; no GPU needed",
+    },
 }
-"""Benchmarks by name, with a description."""
+"""Benchmarks by group and name, with a description."""
+BENCHMARKS = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
+READERS = {
+    "compare": "what got faster or slower from one result of a benchmark to another",
+    "report": "one page made from result files: losses first, every layer, rooflines, steps; or pictures",
+}
+"""What reads results that benchmarks wrote."""
 _IN_FOLDERS = {
     "communication": "parallel.communication",
     "concurrency": "concurrency.bench",
@@ -42,11 +57,23 @@ def module_of(name: str) -> str:
 
 
 def main(argv: list[str]) -> int:
-    if not argv or argv[0] not in BENCHMARKS:
-        listed = "\n".join(f"  {name:13}  {purpose}" for name, purpose in BENCHMARKS.items())
-        print(f"usage: python -m bench NAME …\n\nbenchmarks (each has --help):\n{listed}", file=sys.stderr)
-        return 0 if argv and argv[0] in ("-h", "--help") else 2
-    return int(importlib.import_module(module_of(argv[0])).main(argv[1:]))
+    name = argv[0] if argv else ""
+    if name in BENCHMARKS or name in READERS:
+        return int(importlib.import_module(module_of(name)).main(argv[1:]))
+    if name in ("-h", "--help"):
+        print("\n".join(["usage: python -m bench NAME …", *_described(), "\neach has --help"]))
+        return 0
+    lines = [f"  {group:8} {' '.join(names)}" for group, names in (*GROUPS.items(), ("results", READERS))]
+    print("\n".join(["usage: python -m bench NAME …, or --help to read what each does\n", *lines]), file=sys.stderr)
+    return 2
+
+
+def _described() -> list[str]:
+    """Each group with its benchmarks, and what they do."""
+    lines = []
+    for group, names in (*GROUPS.items(), ("results", READERS)):
+        lines += [f"\n{group}:", *(f"  {name:13}  {purpose}" for name, purpose in names.items())]
+    return lines
 
 
 def _with_allocator_settings() -> None:

@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 from collections import Counter
 from contextlib import AbstractContextManager
+from functools import partial
 
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from bench.models import NETWORKS, Network
 from dwconv.call.call_plan import decisions_for
 from dwconv.discovery import discover
 from dwconv.errors import InvalidWorkload
+from dwconv.model.by_name import load_model
 from dwconv.problems.workload import Workload
 from dwconv.reporting.ran import in_an_example
 
@@ -25,8 +27,8 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(network.name for network in NETWORKS)
     parser.add_argument(
         "--model",
-        metavar="NAME|MODULE:CLASS",
-        help=f"{names}, or a class, made without arguments, or a Network of bench.models",
+        metavar="NAME|timm:NAME|MODULE:CLASS",
+        help=f"{names}, timm:NAME, torchvision:NAME, or a class, made without arguments, or a Network of bench.models",
     )
     parser.add_argument("--batch", type=int, help="default 8, or what suits the network")
     parser.add_argument("--image", type=int, help="height and width of the input; default 224, or what suits")
@@ -44,13 +46,20 @@ def network_from(arguments: argparse.Namespace) -> Network:
     return network.resized(arguments.image) if arguments.image else network
 
 
+_LIBRARIES = ("timm", "torchvision")
+"""Of models that take images and return a score for each class."""
+
+
 def _made_by(name: str) -> Network:
     module, _, maker = name.partition(":")
+    if module in _LIBRARIES:
+        sample = getattr(load_model(name), "default_cfg", {}).get("input_size", (3, 224, 224))  # timm says which
+        return Network(name=name, make=partial(load_model, name), sample=tuple(sample))
     try:
         found = getattr(importlib.import_module(module), maker)
     except (ImportError, AttributeError, ValueError) as error:
         known = ", ".join(network.name for network in NETWORKS)
-        raise InvalidWorkload(f"--model {name}: {error}; write one of {known}, or MODULE:CLASS") from error
+        raise InvalidWorkload(f"--model {name}: {error}; write one of {known}, timm:NAME or MODULE:CLASS") from error
     return dataclasses.replace(found, name=name) if isinstance(found, Network) else Network(name=name, make=found)
 
 

@@ -1,22 +1,23 @@
-"""``python -m bench.paired_steps``: training steps of one model twice, as it is and converted, in a process of its own.
+"""``python -m bench.paired_steps``: training steps of one model, as it is and converted, in a process of its own.
 
-Same start, same data, steps taken in turn. ``bench train`` starts one for each network and each way of allocating.
+Same start, same data, steps taken in turns. ``bench train`` starts one for each network and each way of allocating.
 
 data ──► plain model     ──► loss ──► step        the two losses must agree within rounding;
      ├─► converted model ──► loss ──► step        the two times are compared: medians, and their spread
      └─► rounded model   ──► loss ──► step        how far rounding alone drives models apart: the plain one, with each
                                                   of its first weights moved by one unit in the last place
 
-``--compile``: they take turns with themselves under torch.compile, with inductor, too.
+In the same turns, where they are asked for: the plain model in the other layout (``--both-layouts``), the plain model
+once more, as a control (``--control``), the converted one with its blocks as one (``--blocks``), and all of them under
+torch.compile, with inductor (``--compile``). What torch.compile cannot run does not race, and the reason is kept.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,13 @@ from bench.networks import (
     where_layers_run,
 )
 from bench.step_profile import STEPS, Step, profiles
+from bench.step_rows import AGAIN, CONVERTED, OTHER_LAYOUT, PLAIN, WITH_BLOCKS, WITH_INDUCTOR, summary
 from dwconv import native
 from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.errors import one_line
 from dwconv.measure.clock.timing import CpuClock, Lap
 from dwconv.measure.step_share import FEW_STEPS, ratio_at_most
 from dwconv.problems.target import parse_target
-from dwconv.records.record import CONTENDED
 
 
 def main(argv: Sequence[str]) -> int:
@@ -56,8 +58,10 @@ def _race(argv: Sequence[str] | None) -> int:
     parser.add_argument("--warmup", type=int, default=5, help="steps before, whose losses are compared, default 5")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
-    parser.add_argument("--compile", action="store_true", help="both models under torch.compile as well")
+    parser.add_argument("--compile", action="store_true", help="the models under torch.compile as well")
     parser.add_argument("--blocks", action="store_true", help="a converted model with its blocks as one as well")
+    parser.add_argument("--both-layouts", action="store_true", help="the plain model in the other layout as well")
+    parser.add_argument("--control", action="store_true", help="the plain model once more, against itself")
     parser.add_argument("--out", type=Path, required=True, help="write the figures there, as JSON")
     arguments = parser.parse_args(argv)
 
@@ -70,43 +74,48 @@ def _race(argv: Sequence[str] | None) -> int:
     plain = network.make().train().to(arguments.device)
     plain.to(memory_format=memory_format_of(network, contiguous=arguments.contiguous))  # type: ignore[call-overload]
     converted = converted_copy(plain, image, autocast=arguments.autocast)
-    raced = {"plain": plain, "converted": converted}
+    raced = {PLAIN: plain, CONVERTED: converted}
     if arguments.blocks:
         raced[WITH_BLOCKS] = converted_copy(plain, image, autocast=arguments.autocast, blocks=True)
+    eager = dict(raced)
+    lies: dict[str, torch.memory_format] = {}
+    other = memory_format_of(network, contiguous=not arguments.contiguous)
+    if arguments.both_layouts and other != memory_format_of(network, contiguous=arguments.contiguous):
+        lies[OTHER_LAYOUT] = other
+        raced[OTHER_LAYOUT] = copy.deepcopy(plain).to(memory_format=other)  # type: ignore[call-overload]
+    if arguments.control:
+        raced[AGAIN] = copy.deepcopy(plain)
+    refused: dict[str, str] = {}
     if arguments.compile:
-        raced |= {under: _under_inductor(raced[name]) for name, under in WITH_INDUCTOR.items() if name in raced}
+        compiled = {under: _under_inductor(eager[name]) for name, under in WITH_INDUCTOR.items() if name in eager}
+        refused = not_trainable(compiled, image, autocast=arguments.autocast)
+        raced |= {name: model for name, model in compiled.items() if name not in refused}
     models = {**raced, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
     losses = compare_losses(steps, image, count=arguments.warmup)
-    laps = _take_turns({name: steps[name] for name in raced}, image, count=arguments.steps)
+    laps = _take_turns({name: steps[name] for name in raced}, image, count=arguments.steps, lies=lies)
     figures: dict[str, Any] = {
         "layers": where_layers_run(converted, image, autocast=arguments.autocast),
         **summary(laps),
         "threads": torch.get_num_threads(),
         "loss_difference": losses,
+        "refused": refused,
     }
-    if arguments.blocks:
-        figures["kept_bytes"] = {name: kept_bytes(raced[name], image) for name in ("plain", "converted", WITH_BLOCKS)}
+    with mixed_precision(arguments.device, arguments.autocast):
+        figures["kept_bytes"] = {name: kept_bytes(model, image) for name, model in eager.items()}
     if arguments.profile:
-        both = {name: steps[name] for name in ("plain", "converted")}
-        figures["profile_ms"] = profiled = profiles(both, *made_up(image), count=STEPS)
+        of_eager = {name: steps[name] for name in eager}
+        figures["profile_ms"] = profiled = profiles(of_eager, *made_up(image), count=STEPS)
     else:
-        profiled = profiles({"plain": steps["plain"]}, *made_up(image), count=FEW_STEPS)
-    figures["ratio"]["at_most"] = ratio_at_most(profiled["plain"])
+        profiled = profiles({PLAIN: steps[PLAIN]}, *made_up(image), count=FEW_STEPS)
+    figures["ratio"]["at_most"] = ratio_at_most(profiled[PLAIN])
     arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
     return 0
 
 
 CLASSES = 2
 """Classes of the made-up labels: any model has as many."""
-WITH_BLOCKS = "blocks"
-WITH_INDUCTOR = {
-    "plain": "plain + inductor",
-    "converted": "converted + inductor",
-    WITH_BLOCKS: "blocks + inductor",
-}
-"""What the models are called under torch.compile."""
 
 
 def converted_copy(
@@ -149,59 +158,51 @@ def _under_inductor(model: nn.Module) -> nn.Module:
     return compiled
 
 
+def not_trainable(models: Mapping[str, nn.Module], image: torch.Tensor, *, autocast: str | None) -> dict[str, str]:
+    """Of those that cannot run forward and backward pass, why not. Their weights stay as they are."""
+    refused = {}
+    for name, model in models.items():
+        images, labels = made_up(image)
+        try:
+            with mixed_precision(image.device.type, autocast):
+                loss = nn.functional.cross_entropy(model(images), labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+        except Exception as error:  # noqa: BLE001  whatever a compiler raises, it does not race
+            refused[name] = one_line(f"{type(error).__name__}: {error}", most=200)
+        model.zero_grad(set_to_none=True)
+    return refused
+
+
 def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, float]:
     """The largest difference from the plain loss: of the converted model, of the one that was only rounded, and of
-    whichever else there is."""
-    worst = dict.fromkeys((name for name in steps if name != "plain"), 0.0)
+    whichever else there is. All drop the same, if they drop anything; but torch.compile draws in its own way."""
+    worst = dict.fromkeys((name for name in steps if name != PLAIN), 0.0)
     for _ in range(count):
         data = made_up(image)
-        losses = {name: step(*data) for name, step in steps.items()}
-        worst = {name: max(before, abs(losses[name] - losses["plain"])) for name, before in worst.items()}
+        losses = {}
+        for name, step in steps.items():
+            with torch.random.fork_rng():  # the next one draws the same
+                losses[name] = step(*data)
+        worst = {name: max(before, abs(losses[name] - losses[PLAIN])) for name, before in worst.items()}
     return worst
 
 
-def _take_turns(steps: dict[str, Step], image: torch.Tensor, *, count: int) -> dict[str, list[Lap]]:
-    """``count`` steps of each; each comes first in its turn."""
+def _take_turns(
+    steps: dict[str, Step], image: torch.Tensor, *, count: int, lies: Mapping[str, torch.memory_format] | None = None
+) -> dict[str, list[Lap]]:
+    """``count`` steps of each. Every second turn is the one before backwards, A B B A, and each comes first in time.
+    ``lies``: whose images lie otherwise than ``image``; nobody pays for a copy."""
     clock = CpuClock()
     laps: dict[str, list[Lap]] = {name: [] for name in steps}
     names = sorted(steps)
     for turn in range(count):
-        data = made_up(image)
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            laps[name].append(clock.lap(partial(steps[name], *data), times=1))
+        images, labels = made_up(image)
+        given = {name: images.to(memory_format=lie) for name, lie in (lies or {}).items()}
+        first = turn // 2 % len(names)
+        order = names[first:] + names[:first]
+        for name in order[::-1] if turn % 2 else order:
+            laps[name].append(clock.lap(partial(steps[name], given.get(name, images), labels), times=1))
     return laps
-
-
-def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
-    """Medians in milliseconds, quartiles of the ratio of steps that were taken in turn, and the share of the time that
-    other work took. If it took little in more than half of the turns, only those count. With models under
-    torch.compile, ``compiled`` has their ratios over the plain model, and ``inductor`` that of the converted one over
-    the plain one, both compiled; with blocks, ``blocks`` and ``compiled_blocks`` have how many times as fast as each of
-    the others they are, eager and compiled."""
-    turns = [dict(zip(laps, turn, strict=True)) for turn in zip(*laps.values(), strict=True)]
-    calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
-    kept = calm if 2 * len(calm) > len(turns) else turns
-    figures = {
-        "median_ms": {name: statistics.median(turn[name].seconds for turn in kept) * 1e3 for name in laps},
-        "ratio": _ratio(kept, "converted", over="plain"),
-        "steps": len(turns),
-        "contention": round(statistics.mean(lap.lost for turn in kept for lap in turn.values()), 3),
-    }
-    if compiled := [name for name in WITH_INDUCTOR.values() if name in laps]:
-        figures["compiled"] = {name: _ratio(kept, name, over="plain") for name in compiled}
-        figures["inductor"] = _ratio(kept, WITH_INDUCTOR["converted"], over=WITH_INDUCTOR["plain"])
-    for key, blocks in (("blocks", WITH_BLOCKS), ("compiled_blocks", WITH_INDUCTOR[WITH_BLOCKS])):
-        if blocks in laps:
-            figures[key] = {name: _ratio(kept, blocks, over=name) for name in laps if name != blocks}
-    return figures
-
-
-def _ratio(turns: Sequence[dict[str, Lap]], name: str, *, over: str) -> dict[str, Any]:
-    """How many times as fast as ``over`` the model is."""
-    ratios = [turn[over].seconds / turn[name].seconds for turn in turns]
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return {"median": statistics.median(ratios), "quartiles": [low, high]}
 
 
 def _moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.Module:

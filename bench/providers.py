@@ -1,17 +1,22 @@
 """Other providers of a workload on a device: the choices that a user of PyTorch has, named after the library that runs.
 
+    onednn-<layout>     oneDNN through PyTorch's operator, on a CPU
+    onednn-blocked      the same on tensors in the layout that oneDNN chooses itself, ``aBcd16b`` or the like
     aten-<layout>       PyTorch's own CUDA kernels
     cudnn-<layout>      cuDNN through PyTorch's operator, with its search for the best algorithm (benchmark=True)
     cudnn-op-<layout>   an operator of cuDNN's called directly, where PyTorch cannot be made to choose cuDNN
+    causal-conv1d-<layout>  the package of that name, on CUDA, where it is installed
     inductor-<layout>   torch.compile(mode="max-autotune-no-cudagraphs")
 
 Who runs PyTorch's operator under which settings is asked of PyTorch: a name says what it is, and nobody races twice.
-Tensors already lie in the provider's layout: nobody pays for a copy.
+Tensors already lie in the provider's layout: nobody pays for a copy. causal_conv1d is imported here alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,6 +26,7 @@ import torch
 
 from dwconv.measure.clock.timing import Call
 from dwconv.measure.providers import laid_out, pytorch_call, pytorch_calls
+from dwconv.problems.pytorch import OPS
 from dwconv.problems.workload import LAYOUTS, Layout, Workload
 
 Settings = Callable[[], AbstractContextManager[None]]
@@ -55,6 +61,11 @@ def providers(workload: Workload, inputs: Inputs, *, compiled: bool = False) -> 
         if compiled:
             make = partial(_inductor, workload, layout)
             yield Provider(name=f"inductor-{layout}", make=make, settings=_as_chosen, slow=True)
+    if inputs[0].device.type == "cpu" and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        yield Provider(name="onednn-blocked", make=partial(onednn_blocked, workload))
+    if inputs[0].device.type == "cuda" and workload.is_row and importlib.util.find_spec("causal_conv1d") is not None:
+        for layout in own:
+            yield Provider(name=f"causal-conv1d-{layout}", make=partial(causal_conv1d, workload, layout))
 
 
 def settings_of_pytorch() -> list[Settings]:
@@ -83,6 +94,68 @@ def _pytorch(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
 def _inductor(workload: Workload, layout: Layout, inputs: Inputs) -> Call:
     compiled: Call = torch.compile(_pytorch(workload, layout, inputs), mode="max-autotune-no-cudagraphs")
     return compiled
+
+
+def onednn_blocked(workload: Workload, inputs: Inputs) -> Callable[[], torch.Tensor]:
+    """oneDNN on tensors as a layer before leaves them that ran there, too; the result of fprop and dgrad stays as it
+    is. The weight of fprop lies as it wants it; the operators of the gradients take none but PyTorch's. In 2-D oneDNN
+    chooses blocks of channels, in 3-D often none. Raises ValueError or RuntimeError for workloads that have no such
+    path in PyTorch."""
+    if workload.bias or workload.epilogue != "none" or workload.block:
+        raise ValueError("what comes with the convolution has no operator on tensors in oneDNN's own layout")
+    if any(before != after for before, after in workload.padding):
+        raise ValueError("oneDNN's operator pads both sides alike here")
+    named = dict(zip(workload.inputs, inputs, strict=True))
+    padding, groups = [before for before, _ in workload.padding], workload.channels
+    how = (workload.stride, padding, workload.dilation)
+    if workload.pass_ == "fprop":
+        reorder, convolve = torch.ops.mkldnn._reorder_convolution_weight, OPS[workload.axes]
+        x, w = _as_onednn_has_it(named["x"]), named["w"].contiguous()
+        prepared = w.to_mkldnn() if workload.axes == 3 else reorder(w, padding, *how[::2], groups, list(x.shape))
+        return lambda: convolve(x, prepared, None, *how, groups)
+    backward, rest = torch.ops.aten.convolution_backward, (False, [0] * workload.axes, groups)
+    dy = _as_onednn_has_it(named["dy"])
+    # Of x in dgrad, of w in wgrad PyTorch asks only for the shape.
+    if workload.pass_ == "dgrad":
+        like_x, w = _as_onednn_has_it(named["w"].new_zeros(workload.input_shape)), named["w"].contiguous()
+        return lambda: backward(dy, like_x, w, None, *how, *rest, (True, False, False))[0]
+    x, like_w = _as_onednn_has_it(named["x"]), named["x"].new_zeros(workload.shape_of("w"))
+    return lambda: backward(dy, x, like_w, None, *how, *rest, (False, True, False))[1]
+
+
+def _as_onednn_has_it(tensor: torch.Tensor) -> torch.Tensor:
+    """The result of a depthwise layer that changes nothing: it lies as the next one wants it. ``to_mkldnn`` alone
+    leaves it as it is."""
+    channels, axes = tensor.shape[1], tensor.dim() - 2
+    ones = tensor.new_ones((channels, 1, *[1] * axes)).to_mkldnn()
+    return OPS[axes](tensor.contiguous().to_mkldnn(), ones, None, 1, 0, 1, channels)
+
+
+def is_eager(name: str) -> bool:
+    """True of PyTorch's own operator, as it runs in a usual layout, by the name of the provider."""
+    library, _, layout = name.rpartition("-")
+    return layout in LAYOUTS and library not in ("inductor", "causal-conv1d")
+
+
+def plain(result: torch.Tensor) -> torch.Tensor:
+    """The result of any provider as a usual tensor."""
+    return result.to_dense() if result.layout is torch._mkldnn else result  # type: ignore[attr-defined]
+
+
+def causal_conv1d(workload: Workload, layout: Layout, inputs: Inputs) -> Callable[[], torch.Tensor]:
+    """The package's operator for (B, C, L), or for (B, L, C) seen as that. Raises ValueError for workloads that it
+    cannot run."""
+    if workload.pass_ != "fprop" or workload.epilogue not in ("none", "silu"):
+        raise ValueError("causal-conv1d computes all gradients in one call, none alone")
+    taps = workload.kernel[-1]
+    causal = workload.padding[-1] == (taps - 1, 0) and workload.stride[-1] == workload.dilation[-1] == 1
+    if not causal or not 2 <= taps <= 4 or workload.shape_of("w")[0] != workload.channels:
+        raise ValueError("causal-conv1d takes causal rows of 2 to 4 taps, one output for each channel")
+    named = dict(zip(workload.inputs, laid_out(workload, *inputs, layout=layout), strict=True))
+    x, w, bias = named["x"].squeeze(2), named["w"].flatten(1), named.get("bias")
+    run = importlib.import_module("causal_conv1d").causal_conv1d_fn
+    activation = "silu" if workload.epilogue == "silu" else None
+    return lambda: run(x, w, bias, activation=activation).unsqueeze(2)
 
 
 def cudnn_op(workload: Workload, layout: Layout, inputs: Inputs) -> Call:

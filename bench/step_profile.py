@@ -45,13 +45,13 @@ def _profile(step: Step, image: torch.Tensor, labels: torch.Tensor) -> dict[str,
 
 
 def table(profiles: dict[str, dict[str, float]]) -> str:
-    """A table with the plain and the converted model side by side."""
+    """A table with the models side by side, the plain one first, and what the converted one saves."""
     plain, converted = profiles["plain"], profiles["converted"]
-    lines = [f"  {'ms a step, profiled':26} {'plain':>8} {'converted':>10} {'saved':>8}"]
-    kinds = dict.fromkeys((*plain, *converted))
+    lines = [f"  {'ms a step, profiled':26} {' '.join(f'{name:>10}' for name in profiles)} {'saved':>8}"]
+    kinds = dict.fromkeys(kind for profile in profiles.values() for kind in profile)
     for kind in sorted(kinds, key=lambda kind: kind == "step"):
-        before, after = plain.get(kind, 0.0), converted.get(kind, 0.0)
-        lines.append(f"  {kind:26} {before:8.1f} {after:10.1f} {before - after:8.1f}")
+        taken = " ".join(f"{profile.get(kind, 0.0):10.1f}" for profile in profiles.values())
+        lines.append(f"  {kind:26} {taken} {plain.get(kind, 0.0) - converted.get(kind, 0.0):8.1f}")
     return "\n".join(lines)
 
 

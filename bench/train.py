@@ -1,9 +1,10 @@
-"""``python -m bench train``: training steps of well-known networks, converted and not, interleaved.
+"""``python -m bench train``: training steps of well-known networks, converted and not, in turns.
 
 What is untuned is tuned first, with the caches as a training step finds them. Each network then runs in processes of
 its own: once with memory kept between the steps (both sides, as the tuner measures), once with the allocator as glibc
 has it, as users run without further ado. On a GPU (``--device cuda``) PyTorch's own allocator is the only one;
-``--autocast`` trains in mixed precision, both sides. ``--compile`` races both under torch.compile as well.
+``--autocast`` trains in mixed precision, both sides. In turns run: the plain model in both layouts, and once more as a
+control, the converted one, with its blocks as one, too, and the same under torch.compile.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.cpu import estimate, tuned
+from bench.evidence import Control, Ratio, summary_of, timed_again
+from bench.machine import MachineWatch
 from bench.models import NETWORKS, Network
 from bench.networks import add_device_arguments, add_network_arguments, image_for, network_from, workloads_of
-from bench.paired_steps import WITH_BLOCKS, WITH_INDUCTOR, made_up, step_of
+from bench.paired_steps import made_up, step_of
 from bench.results import add_log_argument, add_out_argument, write_results
 from bench.step_profile import table
+from bench.step_rows import losses_of, table_of
 from dwconv import settings
 from dwconv.commands.command_line import ArgumentParser, from_0, run
 from dwconv.errors import WorkerDied, WorkerTimeout
@@ -43,8 +47,10 @@ STEPS_BESIDE = 18
 """Steps of a race that are not timed: to warm up, to compare losses, and to measure the depthwise layers' share."""
 COMPILED_BESIDE = 10
 """The same of what torch.compile adds."""
-COMPILING_S = 60.0
-"""What torch.compile takes for both models."""
+COMPILING_S = 120.0
+"""What torch.compile takes for all models."""
+MODELS = 4
+"""That take turns: plain in both layouts, plain once more, converted."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -61,41 +67,56 @@ def _train(argv: Sequence[str] | None) -> int:
     parser.add_argument("--steps", type=int, default=20, help="steps whose time counts, default 20")
     parser.add_argument("--seconds", type=from_0, default=20, help="to tune an untuned pass, default 20; 0: none")
     add_log_argument(parser)
-    parser.add_argument("--profile", action="store_true", help="say where the time of a step goes, too")
-    parser.add_argument("--compile", action="store_true", help="race both models under torch.compile as well")
-    parser.add_argument("--blocks", action="store_true", help="race a converted model with its blocks as one as well")
+    for name, does in _PARTS.items():
+        parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, default=True, help=does)
     parser.add_argument("--dry-run", action="store_true", help="only say what is untuned, and how long all would take")
     add_out_argument(parser)
     arguments = parser.parse_args(argv)
     target = parse_target("cuda") if arguments.device == "cuda" else cpu_target()
 
-    rows: list[dict[str, Any]] = []
     networks = [network_from(arguments)] if arguments.model else of_dims(int(arguments.dims))
-    head, line = (_COMPILED_HEAD, _compiled_line) if arguments.compile else (_HEAD, _line)
-    for network in networks:
-        if arguments.dry_run:
-            print(f"{network.name}: {_estimate(network, target, arguments)}", flush=True)
-            continue
-        if arguments.seconds:
-            _tune_what_is_untuned(network, target, arguments)
-        for allocator in allocators(arguments.device):
-            figures = raced(
-                network,
-                options_of(arguments),
-                steps=arguments.steps,
-                environment=_environment(allocator, arguments.log),
-            )
-            rows.append({"network": network.name, "goal": network.goal, "allocator": allocator, **figures})
-            print(line(rows[-1]) if len(rows) > 1 else f"{head}\n{line(rows[-1])}", flush=True)
-            if arguments.blocks:
-                print(_lines_of_blocks(rows[-1]), flush=True)
-            if arguments.profile:
-                print(table(figures["profile_ms"]), flush=True)
     if arguments.dry_run:
+        for network in networks:
+            print(f"{network.name}: {_estimate(network, target, arguments)}", flush=True)
         return 0
-    print(_where(rows))
-    write_results(results_name(arguments), target=target, rows=rows, folder=arguments.out)
+    threads = target.threads if isinstance(target, CpuTarget) else 1
+    machine = MachineWatch(threads=threads)
+    options = [*options_of(arguments), "--both-layouts", "--control"]
+    for network in networks if arguments.seconds else ():
+        _tune_what_is_untuned(network, target, arguments)
+    races = [(network, allocator) for network in networks for allocator in allocators(arguments.device)]
+
+    def row(number: int) -> dict[str, Any]:
+        network, allocator = races[number]
+        about = {"network": network.name, "goal": network.goal, "allocator": allocator}
+        environment = _environment(allocator, arguments.log)
+        try:
+            figures = raced(network, options, steps=arguments.steps, environment=environment)
+        except WorkerDied as error:
+            return {**about, "failed": str(error)}  # the other rows are not lost
+        print(table_of({**about, **figures}), flush=True)
+        if arguments.profile:
+            print(table(figures["profile_ms"]), flush=True)
+        return {**about, **figures}
+
+    rows = timed_again([row(number) for number in range(len(races))], row, threads=threads)
+    controls = [each["control"] for each in rows if "failed" not in each]
+    if not controls:
+        raise WorkerDied(rows[0]["failed"])
+    control = Control.over([Ratio(value=each["ratio"], interval=tuple(each["interval"])) for each in controls])
+    print(summary_of(rows, control))
+    print(losses_of(rows))
+    facts = {"control": control.as_row(), "machine": machine.facts(rows)}
+    write_results(results_name(arguments), target=target, rows=rows, folder=arguments.out, **facts)
     return 0
+
+
+_PARTS = {
+    "profile": "say where the time of a step goes, too",
+    "compile": "race the models under torch.compile as well, which takes minutes",
+    "blocks": "race a converted model with its blocks as one as well",
+}
+"""Parts of a race that may be left out."""
 
 
 def of_dims(dims: int) -> Sequence[Network]:
@@ -128,9 +149,11 @@ def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -
         started = time.perf_counter()
         step(*made_up(image))
     step_s = time.perf_counter() - started
-    race_s = RACE_START_S + (STEPS_BESIDE + 2 * arguments.steps) * step_s
+    eager = MODELS + arguments.blocks
+    race_s = RACE_START_S + (STEPS_BESIDE + eager * arguments.steps) * step_s
     if arguments.compile:
-        race_s += COMPILING_S + (COMPILED_BESIDE + 2 * arguments.steps) * step_s
+        compiled = 2 + arguments.blocks
+        race_s += COMPILING_S + (COMPILED_BESIDE + compiled * arguments.steps) * step_s
     races_s = len(allocators(arguments.device)) * race_s
     workloads = workloads_of(
         network, contiguous=arguments.contiguous, autocast=arguments.autocast, blocks=arguments.blocks
@@ -206,66 +229,3 @@ def _environment(allocator: str, log: Path | None) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in settings.ALLOCATOR_ENVIRONMENT}
     inherited = {**settings.PROFILER_ENVIRONMENT, **inherited}
     return {**inherited, **ALLOCATORS.get(allocator, {}), **({"DWCONV_TUNING_LOGS": str(log)} if log else {})}
-
-
-# -- what is printed -------------------------------------------------------------------------------------------------
-
-_HEAD = (
-    f"{'network':20} {'allocator':14} {'plain ms':>9} {'converted':>10} {'×':>6} {'middle half':>14} {'at most':>8} "
-    f"{'goal':>6}"
-)
-
-
-def _line(row: dict[str, Any]) -> str:
-    median_ms, ratio = row["median_ms"], row["ratio"]
-    low, high = ratio["quartiles"]
-    return (
-        f"{row['network']:20} {row['allocator']:14} {median_ms['plain']:9.1f} {median_ms['converted']:10.1f} "
-        f"{ratio['median']:6.2f} {low:6.2f} to {high:.2f} {ratio['at_most']:8.2f} {row['goal']:6.2f}"
-    )
-
-
-_COMPILED_HEAD = (
-    f"{'network':20} {'allocator':14} {'plain ms':>9} {'converted':>10} {'+ inductor':>10} {'both':>9} "
-    f"{'converted ×':>12} {'+ inductor ×':>12} {'both ×':>7} {'both, over inductor ×':>22} {'middle half':>14} "
-    f"{'at most':>8}"
-)
-
-
-def _compiled_line(row: dict[str, Any]) -> str:
-    median_ms, compiled, over_inductor = row["median_ms"], row["compiled"], row["inductor"]
-    low, high = over_inductor["quartiles"]
-    inductor, both = WITH_INDUCTOR["plain"], WITH_INDUCTOR["converted"]
-    return (
-        f"{row['network']:20} {row['allocator']:14} {median_ms['plain']:9.1f} {median_ms['converted']:10.1f} "
-        f"{median_ms[inductor]:10.1f} {median_ms[both]:9.1f} {row['ratio']['median']:12.2f} "
-        f"{compiled[inductor]['median']:12.2f} {compiled[both]['median']:7.2f} {over_inductor['median']:22.2f} "
-        f"{low:6.2f} to {high:.2f} {row['ratio']['at_most']:8.2f}"
-    )
-
-
-def _lines_of_blocks(row: dict[str, Any]) -> str:
-    lines = []
-    for key, name in (("blocks", WITH_BLOCKS), ("compiled_blocks", WITH_INDUCTOR[WITH_BLOCKS])):
-        if key in row:
-            over = ", ".join(f"{ratio['median']:.2f} × {other}" for other, ratio in row[key].items())
-            lines.append(f"{'':20} {name} {row['median_ms'][name]:9.1f} ms: {over}")
-    kept = row["kept_bytes"]
-    return "\n".join(lines) + (
-        f"; keeps {kept[WITH_BLOCKS] / 2**20:.0f} of {kept['plain'] / 2**20:.0f} MiB for the backward pass"
-    )
-
-
-def _where(rows: Sequence[dict[str, Any]]) -> str:
-    """Where the depthwise layers ran, and whether the losses agree."""
-    lines = ["", "at most: if the depthwise convolutions of the plain step cost nothing"]
-    for row in {row["network"]: row for row in rows}.values():
-        layers = ", ".join(f"{count} {name}" for name, count in row["layers"].items())
-        apart = row["loss_difference"]
-        lines.append(f"{row['network']}: {layers}")
-        compiled = "".join(f"{name} {apart[name]:.1e}, " for name in WITH_INDUCTOR.values() if name in apart)
-        lines.append(
-            f"  largest difference from the plain loss: converted {apart['converted']:.1e}, {compiled}"
-            f"by one rounding alone {apart['rounded']:.1e}"
-        )
-    return "\n".join(lines)

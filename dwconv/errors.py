@@ -61,6 +61,14 @@ class UnreadableSpaces(DwconvError):
     """A file that is not a table of measured spaces."""
 
 
+class UnreadableResults(DwconvError):
+    """A file that holds no results of a benchmark, or of another one than it is compared with."""
+
+
+class BeyondLimit(DwconvError):
+    """A time that is shorter than the device allows; the message names the row."""
+
+
 class CannotBeCut(DwconvError):
     """A model that cannot be cut into layers that run one after the other, or a graph that cannot be cut into tasks;
     the message names the operator."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import BENCHMARKS, module_of
+from bench.__main__ import BENCHMARKS, READERS, module_of
 from dwconv.__main__ import COMMANDS
 from dwconv.parallel import __main__ as parallel
 from dwconv.show import WHAT
@@ -26,7 +26,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PROGRAMS = re.compile(r"(\.venv/bin/)?(python|make|pip|dwconv|compute-sanitizer) |\.ci/run")
 """What commands begin with."""
 PARSED = [
-    *(f"dwconv.{name}" for name in COMMANDS), *map(module_of, BENCHMARKS), "tests.mutate",
+    *(f"dwconv.{name}" for name in COMMANDS), *map(module_of, (*BENCHMARKS, *READERS)), "tests.mutate",
     "tests.standin.run", *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
 ]  # fmt: skip
 """Modules with a command line of their own."""
@@ -222,7 +222,7 @@ def test_every_command_benchmark_and_answer_is_documented():
     pages = {page.name: page.read_text() for page in PAGES}
     assert all(f"python -m dwconv.{name}`" in pages["commands.md"] for name in COMMANDS)
     assert all(f"| `{what}` |" in pages["commands.md"] for what in WHAT)
-    assert all(f"python -m bench {name} " in pages["benchmarks.md"] for name in BENCHMARKS)
+    assert all(f"python -m bench {name} " in pages["benchmarks.md"] for name in (*BENCHMARKS, *READERS))
 
 
 # -- the house, as CONTRIBUTING draws it -----------------------------------------------------------------------------

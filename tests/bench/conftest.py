@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bench import evidence
+from dwconv.measure.clock import contention
 from dwconv.records import record
 from dwconv.tuner.search import finalists, loop
 
@@ -18,3 +20,5 @@ def _busy_counts_as_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_WAIT_S", 0.0)
     monkeypatch.setattr(finalists, "_WAIT_S", 0.0)
     monkeypatch.setattr(record, "CONTENDED", 1.0)
+    monkeypatch.setattr(evidence, "_WAIT_S", 0.0)
+    monkeypatch.setattr(contention, "_LOOK_S", 0.001)

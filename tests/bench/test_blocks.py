@@ -50,7 +50,11 @@ def test_it_writes_what_it_measured(tmp_path, capsys, monkeypatch):
     assert main(["blocks", *options]) == 0
     assert "over eager       1.00, least 1.00, 1 blocks" in capsys.readouterr().out
     (path,) = tmp_path.glob("blocks-*.json")
-    (row,) = json.loads(path.read_text())["rows"]
+    results = json.loads(path.read_text())
+    (row,) = results["rows"]
+    assert results["control"]["interval"] == pytest.approx([1.0, 1.0]) and results["machine"]["cores"] >= 1
+    assert row["over_eager_interval"] == row["over_best_other_interval"] == pytest.approx([1.0, 1.0])
+    assert row["verdict"] == "tie" and row["caches"] == "warm" and row["refused"] == {}
     assert set(row["median_us"]) == {blocks.PLAIN, blocks.OTHER_LAYOUT, blocks.CONVERTED, blocks.AS_ONE}
     assert max(row["difference"].values()) < 0.02 and row["count"] == 2
 
@@ -60,7 +64,22 @@ def test_what_differs_shows():
     torch.manual_seed(1)
     plain, other = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
     steps = {blocks.PLAIN: blocks.step_of(plain, x, dz), "other": blocks.step_of(other, x, dz)}
-    assert blocks._differences(steps)["other"] > 0.1
+    steps["broken"] = lambda: steps["nobody"]()
+    differences, refused = blocks._differences(steps, far=0.2)
+    assert differences.keys() == {"other"} and differences["other"] > 0.1
+    assert refused["other"].startswith("wrong: ") and refused["broken"] == "KeyError: 'nobody'"
+    assert blocks._differences({blocks.PLAIN: steps[blocks.PLAIN], "same": steps[blocks.PLAIN]}, far=0.2) == (
+        {"same": 0.0},
+        {},
+    )
+
+
+def test_results_that_are_no_numbers_are_wrong():
+    steps = {
+        blocks.PLAIN: lambda: (torch.ones(2), torch.ones(2)),
+        "nan": lambda: (torch.ones(2), torch.full((2,), torch.nan)),
+    }
+    assert "nan" in blocks._differences(steps, far=0.2)[1]
 
 
 def test_what_is_kept_is_counted_once_without_parameters():

@@ -4,40 +4,199 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
-from bench import cpu
+from bench import cpu, limits
 from bench.__main__ import main
 from bench.cases import CPU_LAYERS
+from bench.evidence import Control
+from bench.layer_race import ControlRace, LayerRace, LayerTimes
+from bench.layer_rows import line_of, means_of
+from bench.layer_rows import row_of as cpu_row_of
 from bench.results import write_results
-from dwconv.problems.target import cpu_target
+from dwconv.errors import BeyondLimit, WorkerDied
+from dwconv.problems.target import CpuTarget, Limits, cpu_target
 from dwconv.records.log import TuningLog
+from dwconv.records.record import Measurement
+from dwconv.schedules.template import Candidate, templates_for
+from tests.bench.gpu_runs import workload
 from tests.planted_records import record_of
 
 
 def row_of(**changes: object) -> dict[str, object]:
     fields = {
-        "layer": str(CPU_LAYERS[0]), "pass": "wgrad", "kernel": 3, "dwconv_us": 10.0, "spread_us": 1.0,
-        "pytorch_us": {"onednn-nchw": 80.0, "onednn-nhwc": 20.0}, "ratio": 2.0, "ratio_spread": 0.2,
-        "ratio_same_layout": 2.0, "percent_of_limit": 50.0,
+        "layer": str(CPU_LAYERS[0]), "pass": "wgrad", "caches": "warm", "kernel": 3, "dwconv_us": 10.0, "spread_us": 1,
+        "pytorch_us": {"onednn-nchw": 80.0, "onednn-nhwc": 20.0}, "ratio": 2.0, "ratio_interval": [1.9, 2.1],
+        "ratio_same_layout": 2.0, "percent_of_limit": 50.0, "over_best_other": 2.0, "verdict": "faster",
+        "best_other": "onednn-nhwc", "refused": {}, "contention": 0.0,
     }  # fmt: skip
     return {**fields, **changes}
 
 
 def test_means_are_geometric_and_small_kernels_stand_apart():
-    text = cpu._means(
-        [row_of(), row_of(ratio=8.0, kernel=5), row_of(**{"pass": "fprop"}, ratio=0.5), {"pass": "fprop"}]
-    )
-    lines = {line.split("  ")[0]: line.split()[-4:] for line in text.splitlines() if line}
-    assert lines["wgrad"] == ["4.00", "2.00", "2.00", "2"]
-    assert lines["wgrad, k ≥ 5"] == ["8.00", "2.00", "8.00", "1"]
-    assert lines["fprop"] == ["0.50", "2.00", "0.50", "1"]
+    rows = [row_of(), row_of(ratio=8.0, over_best_other=4.5, kernel=5), row_of(**{"pass": "fprop"}, ratio=0.5)]
+    text = means_of([*rows, row_of(caches="cold", **{"pass": "dgrad"}, refused={"inductor-nhwc": "no compiler"}), {}])
+    lines = {line.split("  ")[0]: line.split()[-5:] for line in text.splitlines() if line}
+    assert lines["wgrad"] == ["3.00", "4.00", "2.00", "2.00", "2"]
+    assert lines["wgrad, k ≥ 5"] == ["4.50", "8.00", "2.00", "4.50", "1"]
+    assert lines["fprop"] == ["2.00", "0.50", "2.00", "2.00", "1"]
+    assert lines["dgrad, cold"][-1] == "1", "caches apart"
+    assert "did not race in 1 of 5 rows: inductor-nhwc: no compiler" in text
 
 
 def test_a_line_names_both_layouts_of_pytorch():
-    assert cpu._line(row_of()).split()[-8:] == ["wgrad", "80.0", "20.0", "10.0", "1.0", "2.00", "0.20", "50"]
-    assert "boom" in cpu._line({"layer": "x", "pass": "fprop", "failed": "boom"})
+    printed = "wgrad warm 80.0 20.0 10.0 1.0 2.00 1.90 to 2.10 50 faster, 2.00 × onednn-nhwc"
+    assert line_of(row_of()).split()[-len(printed.split()) :] == printed.split()
+    assert "boom" in line_of({"layer": "x", "pass": "fprop", "caches": "cold", "failed": "boom"})
+
+
+# -- rows, from what everyone took -----------------------------------------------------------------------------------
+
+FPROP = workload()
+TARGET = CpuTarget(
+    device="made-up-1t", threads=1, vector_bytes=32,
+    limits=Limits(memory_gb_per_s=20, cache_gb_per_s=50, cache_bytes=1 << 20, peak_gflop_per_s=100),
+)  # fmt: skip
+CANDIDATE = Candidate(FPROP, templates_for(FPROP, TARGET)[0].space(FPROP, TARGET).default)
+
+
+def times_of(refused=None, **us):
+    """As if everyone took as long in every round, and as many rounds."""
+    took = {name.replace("_", "-"): each for name, each in us.items()}
+    return LayerTimes(
+        measurements={
+            name: Measurement(median_us=each, spread_us=each / 10, rounds=5, contention=each / 1e6)
+            for name, each in took.items()
+        },
+        rounds_us={name: (each,) * 5 for name, each in took.items()},
+        refused=refused or {},
+    )
+
+
+def raced(*, control=1.0, race=None, **us):
+    race = race or LayerRace(candidate=CANDIDATE, caches="warm")
+    control = Control(ratio=1.0, interval=(1 / control, control))
+    return cpu_row_of(race, times_of(**us), TARGET, name="Tiny, fprop, warm", control=control)
+
+
+def test_a_row_is_over_pytorch_and_over_the_best_of_all():
+    row = raced(dwconv=10.0, onednn_nhwc=40.0, onednn_nchw=30.0, onednn_blocked=20.0, inductor_nhwc=25.0)
+    assert row["ratio"] == 3.0 and row["ratio_interval"] == [3.0, 3.0], "over the better layout"
+    assert row["ratio_same_layout"] == 4.0 and row["ratio_same_layout_interval"] == [4.0, 4.0]
+    assert row["over_best_other"] == 2.0 and row["best_other"] == "onednn-blocked" and row["verdict"] == "faster"
+    assert row["pytorch_us"] == {"onednn-nhwc": 40.0, "onednn-nchw": 30.0}
+    assert row["others_us"] == {"onednn-blocked": 20.0, "inductor-nhwc": 25.0}
+    assert row["contention"] == 40 / 1e6 and row["in_cache"]
+
+
+def test_a_rival_that_is_faster_than_pytorch_and_us_is_a_loss():
+    row = raced(dwconv=10.0, onednn_nhwc=40.0, inductor_nchw=9.0)
+    assert row["ratio"] == 4.0 and row["verdict"] == "slower" and row["over_best_other"] == 0.9
+
+
+def test_a_row_within_the_control_is_a_tie():
+    assert raced(dwconv=10.0, onednn_nhwc=11.0, control=1.05)["verdict"] == "faster"
+    assert raced(dwconv=10.0, onednn_nhwc=11.0, control=1.15)["verdict"] == "tie"
+    assert raced(dwconv=10.0, onednn_nhwc=9.0, control=1.15)["verdict"] == "tie"
+
+
+def test_without_pytorch_there_is_no_ratio():
+    refused = {"onednn-nhwc": "wrong: value: all", "onednn-nchw": "no memory"}
+    row = raced(dwconv=10.0, onednn_blocked=20.0, refused=refused)
+    assert row == {"failed": "onednn-nhwc: wrong: value: all; onednn-nchw: no memory"}
+
+
+def test_a_kernel_faster_than_the_device_stops_the_benchmark(monkeypatch):
+    monkeypatch.setattr(limits, "doubt", lambda target: None)
+    monkeypatch.setattr(limits, "with_limits", lambda target: TARGET)
+    with pytest.raises(BeyondLimit, match=r"^Tiny, fprop, warm: 0.0 µs is"):
+        raced(dwconv=0.001, onednn_nhwc=40.0)
+
+
+def test_a_kernel_of_16_bits_is_held_against_our_own_in_float32():
+    row = raced(**{"dwconv": 10.0, "dwconv float32": 15.0, "onednn_nhwc": 40.0})
+    assert row["float32_us"] == 15.0 and row["ratio_float32"] == 1.5 and row["ratio_float32_interval"] == [1.5, 1.5]
+    assert row["over_best_other"] == 4.0, "it is no rival"
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+class Races:
+    """For ``LayerRaces``: answers at once, with what is planted."""
+
+    asked: ClassVar[list[object]] = []
+    answers: ClassVar[dict[str, LayerTimes]] = {}
+
+    def __init__(self, target):
+        self.asked.clear()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def ask(self, request):
+        self.asked.append(request)
+        if isinstance(request, ControlRace):
+            return times_of(**{"dwconv": 10.0, "dwconv again": 10.2})
+        answer = self.answers[request.candidate.workload.pass_]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def measured(tmp_path, capsys, monkeypatch):
+    """The rows of the first layer, whose three passes are tuned, and the rest of what is written and printed."""
+    monkeypatch.setattr(cpu, "LayerRaces", Races)
+    monkeypatch.setattr(cpu, "with_limits", lambda target: replace(target, limits=TARGET.limits))
+    log = TuningLog(tmp_path / "log.jsonl")
+    for pass_ in CPU_LAYERS[0].workloads(dtype="float32", layout="nhwc"):
+        log.append(record_of(pass_))
+
+    def measure(*options, **answers):
+        Races.answers = answers
+        arguments = ["--seconds", "0", "--first", "1", "--log", str(log.path), "--out", str(tmp_path), *options]
+        assert main(["cpu", *arguments]) == 0
+        (written,) = tmp_path.glob("cpu-*.json")
+        results = json.loads(written.read_text())
+        return results.pop("rows"), results, capsys.readouterr().out
+
+    return measure
+
+
+def test_it_measures_a_control_first_and_says_what_it_lost(measured):
+    rows, results, out = measured(
+        fprop=times_of(dwconv=1000.0, onednn_nhwc=2000.0), wgrad=WorkerDied("it crashed"),
+        dgrad=times_of(dwconv=2000.0, onednn_nhwc=1000.0),
+    )  # fmt: skip
+    assert [type(each) for each in Races.asked] == [ControlRace] * 3 + [LayerRace] * 3
+    assert results["control"] == {"ratio": pytest.approx(1.02), "interval": pytest.approx([1.02, 1.02])}
+    assert out.startswith("control: the same against itself 1.020")
+    assert [row.get("verdict") for row in rows] == ["faster", "slower", None] and rows[2]["failed"] == "it crashed"
+    assert all(row["caches"] == "warm" for row in rows)
+    assert {"threads", "cores", "load_average_before", "clock_mhz_after", "contention"} <= results["machine"].keys()
+    summary = out[out.index("slower than the best other: 1 of 3 rows; ties 0, faster 1, failed 1") :]
+    assert summary.index("it crashed") < summary.index("slower 0.50") < summary.index("geometric mean")
+
+
+def test_cold_and_warm_caches_are_rows_apart(measured):
+    answers = dict.fromkeys(("fprop", "dgrad", "wgrad"), times_of(dwconv=1000.0, onednn_nhwc=2000.0))
+    rows, results, _ = measured("--caches", "cold", "--caches", "warm", **answers)
+    assert [row["caches"] for row in rows] == ["cold"] * 3 + ["warm"] * 3
+    assert [each.caches for each in Races.asked[3:]] == ["cold"] * 3 + ["warm"] * 3
+    assert results["benchmark"] == "cpu-nhwc-cold-warm"
+
+
+def test_torch_compile_races_if_it_is_asked_for(measured):
+    answers = dict.fromkeys(("fprop", "dgrad", "wgrad"), times_of(dwconv=1000.0, onednn_nhwc=2000.0))
+    _, results, _ = measured("--compile", **answers)
+    assert all(each.compiled for each in Races.asked[3:]) and results["benchmark"] == "cpu-nhwc-compile"
 
 
 @pytest.mark.slow
@@ -57,7 +216,7 @@ def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, 
     assert measured
     for row in measured:
         assert row["dwconv_us"] > 0 and len(row["pytorch_us"]) == 2
-    assert out.count("Tiny 16×8² k3") == 1
+    assert out.count("Tiny 16×8² k3") >= 2  # in the table and among the worst
 
 
 def test_the_dry_run_counts_what_is_untuned(tmp_path, capsys):
@@ -86,7 +245,7 @@ def test_without_seconds_what_is_untuned_stays_so(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr(cpu, "with_limits", lambda target: target)
     options = ["--seconds", "0", "--first", "1", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]
     assert main(["cpu", *options]) == 0
-    assert capsys.readouterr().out.count("failed: untuned") == 3
+    assert capsys.readouterr().out.count("failed: untuned") == 6  # in the table, and in the summary
 
 
 def test_what_is_written_says_what_it_belongs_to(tmp_path, monkeypatch):

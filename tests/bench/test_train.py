@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
+import importlib.util
 import json
 import subprocess
 import sys
@@ -15,13 +17,14 @@ import torch
 from torch import nn
 
 import dwconv
-from bench import paired_steps, train
+from bench import networks, paired_steps, train
 from bench.gpu import train as gpu_train
 from bench.gpu.budget import Pace
 from bench.models import Network
 from bench.networks import image_for, network_from, where_layers_run, workloads_of
 from bench.sequences import Mamba
 from bench.step_profile import profiles, table
+from bench.step_rows import losses_of, summary, table_of
 from bench.volumes import X3D, MedNeXt
 from dwconv.errors import InvalidWorkload, WorkerDied, WorkerTimeout
 from dwconv.measure.clock.timing import Lap
@@ -47,7 +50,7 @@ def laps(lost=(0.0, 0.0, 0.0), **seconds):
 
 
 def test_ratios_are_of_steps_taken_in_turn():
-    found = paired_steps.summary(laps(plain=[2.0, 4.0, 60.0], converted=[1.0, 2.0, 10.0]))
+    found = summary(laps(plain=[2.0, 4.0, 60.0], converted=[1.0, 2.0, 10.0]))
     assert found["ratio"]["median"] == 2.0 and found["ratio"]["quartiles"] == [2.0, 4.0]
     assert found["median_ms"] == {"plain": 4000.0, "converted": 2000.0}
     assert found["contention"] == 0
@@ -55,7 +58,7 @@ def test_ratios_are_of_steps_taken_in_turn():
 
 def test_steps_that_other_work_disturbed_do_not_count_unless_most_are():
     times = {"plain": [2.0, 4.0, 60.0], "converted": [1.0, 2.0, 10.0]}
-    one_disturbed, most_disturbed = (paired_steps.summary(laps(lost, **times)) for lost in ((0, 0, 0.5), (0, 0.4, 0.5)))
+    one_disturbed, most_disturbed = (summary(laps(lost, **times)) for lost in ((0, 0, 0.5), (0, 0.4, 0.5)))
     assert one_disturbed["median_ms"]["plain"] == 3000.0 and one_disturbed["contention"] == 0
     assert most_disturbed["median_ms"]["plain"] == 4000.0 and most_disturbed["contention"] == 0.3
 
@@ -70,8 +73,9 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
     assert figures["steps"] == 3
     assert figures["ratio"]["at_most"] == ratio_at_most(figures["profile_ms"]["plain"]) > 1
     row = {"network": "TinyNet", "goal": 1.0, "allocator": "memory kept", **figures}
-    assert "TinyNet" in train._line(row)
-    assert "3 wgrad pytorch" in train._where([row, row])
+    assert table_of(row).startswith("TinyNet, memory kept: at most")
+    assert "3 wgrad pytorch" in losses_of([row, row])
+    assert figures["kept_bytes"]["plain"] == figures["kept_bytes"]["converted"] > 0
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
@@ -186,40 +190,176 @@ def test_models_under_torch_compile_take_turns_with_the_others(logs, tmp_path):
 def test_ratios_under_torch_compile_are_over_plain_and_over_inductor():
     taken = {"plain": [12.0] * 3, "converted": [6.0] * 3, "plain + inductor": [4.0] * 3,
              "converted + inductor": [1.0, 2.0, 4.0]}  # fmt: skip
-    found = paired_steps.summary(laps(**taken))
+    found = summary(laps(**taken))
     assert found["ratio"]["median"] == 2
     assert {name: each["median"] for name, each in found["compiled"].items()} == {
         "plain + inductor": 3.0,
         "converted + inductor": 6.0,
     }
-    assert found["inductor"] == {"median": 2.0, "quartiles": [1.5, 3.0]}
-    found["ratio"]["at_most"] = 7.25
-    row = {"network": "Sequence", "allocator": "memory kept", **found}
-    printed = "12000.0 6000.0 4000.0 2000.0 2.00 3.00 6.00 2.00 1.50 to 3.00 7.25"
-    assert train._compiled_line(row).split() == ["Sequence", "memory", "kept", *printed.split()]
-    assert not {"compiled", "inductor"} & paired_steps.summary(laps(plain=[2.0] * 3, converted=[1.0] * 3)).keys()
+    over = found["inductor"]
+    assert (over["median"], over["quartiles"]) == (2.0, [1.5, 3.0]) and over["interval"] == [1.0, 4.0]
+    assert not {"compiled", "inductor"} & summary(laps(plain=[2.0] * 3, converted=[1.0] * 3)).keys()
 
 
 def test_blocks_are_compared_with_all_others_eager_and_compiled():
     taken = {"plain": 12.0, "blocks": 6.0, "plain + inductor": 8.0, "blocks + inductor": 4.0, "converted": 10.0}
     taken["converted + inductor"] = 6.0
-    found = paired_steps.summary(laps(**{name: [seconds] * 3 for name, seconds in taken.items()}))
+    found = summary(laps(**{name: [seconds] * 3 for name, seconds in taken.items()}))
     assert found["blocks"]["plain"]["median"] == 2 and found["compiled_blocks"]["plain + inductor"]["median"] == 2
     assert found["compiled_blocks"]["blocks"]["median"] == 1.5 and "blocks + inductor" in found["compiled"]
-    row = {**found, "kept_bytes": {"plain": 4 << 20, "blocks": 2 << 20}}
-    eager, compiled = train._lines_of_blocks(row).splitlines()
-    assert eager.split()[:2] == ["blocks", "6000.0"] and "2.00 × plain" in eager
-    assert compiled.split()[:4] == ["blocks", "+", "inductor", "4000.0"]
-    assert "3.00 × plain, 1.50 × blocks, 2.00 × plain + inductor, 2.50 × converted" in compiled
-    assert compiled.endswith("; keeps 2 of 4 MiB for the backward pass")
+    assert found["best_ours"] == "blocks + inductor" and found["best_other"] == "plain + inductor"
+    assert found["over_best_other"] == 2 and found["over_best_other_interval"] == [2.0, 2.0]
+    assert "verdict" not in found, "there is no control"
 
 
-def test_every_step_comes_first_in_its_turn():
+def test_a_race_against_itself_is_the_control_of_its_row():
+    taken = {"plain": [10.0] * 3, "plain again": [12.0] * 3, "converted": [9.0] * 3, "plain, other layout": [8.0] * 3}
+    found = summary(laps(**taken))
+    assert found["control"]["ratio"] == pytest.approx(10 / 12) and found["ratio_interval"] == [10 / 9, 10 / 9]
+    assert found["best_other"] == "plain, other layout" and found["over_best_other"] == pytest.approx(8 / 9)
+    assert found["verdict"] == "tie", "8/9 is nearer to 1 than 10/12"
+    assert found["layouts"]["plain, other layout"]["median"] == 10 / 8
+    assert summary(laps(**taken | {"plain again": [10.0] * 3}))["verdict"] == "slower"
+
+
+def test_the_table_of_a_network_has_every_model_and_what_it_keeps():
+    taken = {"plain": 12.0, "plain again": 12.0, "converted": 6.0, "plain + inductor": 8.0, "blocks": 4.0}
+    found = summary(laps(**{name: [seconds] * 3 for name, seconds in taken.items()}))
+    found["ratio"]["at_most"] = 7.25
+    row = {
+        "network": "Net",
+        "goal": 1.5,
+        "allocator": "memory kept",
+        **found,
+        "kept_bytes": {"plain": 4 << 20, "blocks": 2 << 20},
+    }
+    row["refused"] = {"blocks + inductor": "no compiler"}
+    first, control, head, *lines = table_of(row).splitlines()
+    assert first == "Net, memory kept: at most 7.25, goal 1.50, 3 steps"
+    assert control == "  control: plain against itself 1.000 (1.000 to 1.000)" and head.split()[0] == "ms"
+    assert [" ".join(line.split()) for line in lines] == [
+        "plain 12000.0 4.0",
+        "converted 6000.0 2.00 2.00 to 2.00 2.00 to 2.00",
+        "plain + inductor 8000.0 1.50 1.50 to 1.50 1.50 to 1.50",
+        "blocks 4000.0 3.00 3.00 to 3.00 3.00 to 3.00 2.0",
+        "blocks + inductor did not race: no compiler",
+        "blocks over plain + inductor: 2.00 (2.00 to 2.00), faster",
+    ]
+
+
+def test_every_second_turn_is_the_one_before_backwards_and_every_step_comes_first():
     data = torch.zeros(1)
     order = []
     steps = {name: partial(lambda name, *data: order.append(name) or 0.0, name) for name in "abcd"}
-    paired_steps._take_turns(steps, data, count=4)
-    assert ["".join(order[4 * turn : 4 * turn + 4]) for turn in range(4)] == ["abcd", "bcda", "cdab", "dabc"]
+    paired_steps._take_turns(steps, data, count=8)
+    turns = ["".join(order[4 * turn : 4 * turn + 4]) for turn in range(8)]
+    assert turns == ["abcd", "dcba", "bcda", "adcb", "cdab", "badc", "dabc", "cbad"]
+
+
+def test_images_of_the_other_layout_are_laid_out_before_the_step():
+    seen = {}
+    steps = {
+        name: partial(lambda name, images, labels: seen.update({name: images}) or 0.0, name)
+        for name in ("plain", "other")
+    }
+    image = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    paired_steps._take_turns(steps, image, count=1, lies={"other": torch.contiguous_format})
+    assert seen["plain"].is_contiguous(memory_format=torch.channels_last) and seen["other"].is_contiguous()
+    assert torch.equal(seen["plain"], seen["other"])
+
+
+def test_what_cannot_be_compiled_does_not_race():
+    class Broken(nn.Module):
+        def forward(self, x):
+            raise RuntimeError("no C++\ncompiler")
+
+    sound = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+    before = [each.clone() for each in sound.parameters()]
+    models = {"broken": Broken(), "sound": sound}
+    refused = paired_steps.not_trainable(models, torch.randn(2, 3, 2, 2), autocast=None)
+    assert refused == {"broken": "RuntimeError: no C++ compiler"}
+    assert all(torch.equal(*both) for both in zip(before, sound.parameters(), strict=True))
+    assert all(each.grad is None for each in sound.parameters())
+
+
+def test_models_that_drop_drop_the_same(logs):
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(12, 2))
+    steps = {name: paired_steps.step_of(copy.deepcopy(model)) for name in ("plain", "again")}
+    assert paired_steps.compare_losses(steps, torch.randn(64, 3, 2, 2), count=3) == {"again": 0.0}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("timm") is not None, reason="timm is installed")
+def test_without_timm_it_says_what_to_install(capsys):
+    assert train.main(["--model", "timm:mobilenetv3_small_100", "--dry-run"]) == 2
+    assert capsys.readouterr().err == "error: timm is not installed; pip install timm\n"
+
+
+def test_models_of_timm_are_trained_at_their_own_size(monkeypatch):
+    made = nn.Conv2d(3, 2, 1)
+    made.default_cfg = {"input_size": (3, 240, 240)}
+    monkeypatch.setattr(networks, "load_model", lambda name: made)
+    found = network_from(argparse.Namespace(model="timm:net", batch=2, image=None))
+    assert (found.name, found.sample, found.batch, found.make()) == ("timm:net", (3, 240, 240), 2, made)
+    assert network_from(argparse.Namespace(model="timm:net", batch=2, image=64)).sample == (3, 64, 64)
+    del made.default_cfg
+    assert network_from(argparse.Namespace(model="torchvision:net", batch=2, image=None)).sample == (3, 224, 224)
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trained_here(monkeypatch, tmp_path, capsys):
+    """What the command writes and prints if races take what is planted."""
+
+    def train_with(*answers, options=()):
+        asked, plan = [], list(answers)
+
+        def raced(network, options, *, steps, environment):
+            asked.append(options)
+            answer = plan.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return {**answer, "layers": {}, "loss_difference": {"converted": 0.0, "rounded": 0.0}}
+
+        monkeypatch.setattr(train, "raced", raced)
+        arguments = ["--model", "MobileNetV2", "--seconds", "0", "--no-profile", "--out", str(tmp_path), *options]
+        code = train.main(arguments)
+        written = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+        return code, written, capsys.readouterr(), asked
+
+    return train_with
+
+
+def figures_of(converted, again=10.0):
+    taken = {"plain": 10.0, "plain again": again, "converted": converted}
+    found = summary(laps(**{name: [seconds] * 3 for name, seconds in taken.items()}))
+    found["ratio"]["at_most"] = 2.0
+    return found
+
+
+def test_it_writes_what_races_showed_and_the_widest_of_their_controls(trained_here):
+    code, (written,), (out, _), asked = trained_here(figures_of(8.0, again=10.5), figures_of(10.4, again=9.0))
+    assert code == 0 and written["benchmark"] == "train-mobilenetv2-compile-blocks-nhwc"
+    assert [row["verdict"] for row in written["rows"]] == ["faster", "tie"], "each by its own control"
+    assert written["control"]["interval"] == pytest.approx([10 / 10.5, 10 / 9])
+    assert written["machine"]["threads"] >= 1
+    assert out.index("control: plain against itself 0.952") < out.index(
+        "slower than the best other: 0 of 2 rows; ties 1"
+    )
+    for options in asked:
+        assert {"--compile", "--blocks", "--both-layouts", "--control"} <= set(options) and "--profile" not in options
+
+
+def test_a_race_that_dies_costs_its_own_row(trained_here):
+    code, (written,), (out, _), _ = trained_here(figures_of(8.0), WorkerDied("it ended with code 1"))
+    assert code == 0 and written["rows"][1]["failed"] == "it ended with code 1" and "failed 1" in out
+    assert trained_here(WorkerDied("boom"), WorkerDied("boom"))[0] != 0
+
+
+def test_parts_may_be_left_out(trained_here):
+    *_, asked = trained_here(figures_of(8.0), figures_of(8.0), options=["--no-compile", "--no-blocks"])
+    assert not {"--compile", "--blocks"} & set(asked[0])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dwconv.measure.clock import contention
-from dwconv.measure.clock.timing import FINAL, TRIAL, CpuClock, Effort, Lap, time_in_turns
+from dwconv.measure.clock.timing import FINAL, TRIAL, CpuClock, Effort, Lap, rounds_in_turns, time_in_turns
 from dwconv.records.record import CONTENDED
 
 
@@ -54,7 +54,7 @@ def test_takes_turns():
     clock = FakeClock(a=[100], b=[400])
     taken = time_in_turns(clock.calls(), clock=clock, effort=EFFORT)
     rounds = clock.laps[-10:]
-    assert [name for name, _ in rounds] == ["a", "b"] * 5
+    assert [name for name, _ in rounds] == ["a", "b", "b", "a", "a", "b", "b", "a", "a", "b"]
     for name, least, most in (("a", 20, 21), ("b", 5, 6)):  # each round fills two milliseconds
         assert all(least <= times <= most for lap, times in rounds if lap == name)
     assert taken["a"].median_us == pytest.approx(100) and taken["b"].median_us == pytest.approx(400)
@@ -92,6 +92,16 @@ def busy_clock(*, every, **us):
     })  # fmt: skip
     clock.disturbed_us = {16_000}
     return clock
+
+
+def test_the_rounds_of_a_turn_stand_at_the_same_place():
+    us = (1000, 9000, 2000, 3000, 5000, 4000)
+    clock = FakeClock(a=[4000, *us], b=[4000, *(10 * each for each in us)])
+    clock.disturbed_us = {9000}
+    taken = rounds_in_turns(clock.calls(), clock=clock, effort=EFFORT)
+    assert taken.rounds_us["a"] == pytest.approx((1000, 2000, 3000, 5000, 4000))
+    assert taken.rounds_us["b"] == pytest.approx((10_000, 20_000, 30_000, 50_000, 40_000))
+    assert taken.measurements["b"].median_us == pytest.approx(30_000)
 
 
 def test_a_few_uncontended_rounds_of_each_call_are_enough():

@@ -19,8 +19,10 @@ from dwconv.system.memory import free_bytes
 Caches = Literal["warm", "training", "cold"]
 """``warm``: the same tensors again and again. ``training``: as a training step does. ``cold``: always others."""
 CACHES: tuple[Caches, ...] = get_args(Caches)
-_TIMES_THE_CACHE = 2
-_MOST_TENSORS = 512
+TIMES_THE_CACHE = 2
+"""Copies of the tensors fill so many times the last cache."""
+MOST_TENSORS = 512
+"""But there are no more copies of each."""
 
 
 def inputs_in_turn(
@@ -48,5 +50,5 @@ def results_held(workload: Workload, *, caches: Caches, target: Target) -> int:
 def _count(tensor_bytes: int, target: Target) -> int:
     """How many tensors of that size drive each other from the last cache."""
     largest_bytes = target.cache_bytes + target.others_cache_bytes
-    room = min(_TIMES_THE_CACHE * largest_bytes, free_bytes(target.kind) // 8)
-    return max(1, min(_MOST_TENSORS, math.ceil(room / tensor_bytes)))
+    room = min(TIMES_THE_CACHE * largest_bytes, free_bytes(target.kind) // 8)
+    return max(1, min(MOST_TENSORS, math.ceil(room / tensor_bytes)))

@@ -125,10 +125,28 @@ class InTurn:
         self._next = (self._next + 1) % len(self._calls)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What some calls took, and the rounds that say so."""
+
+    measurements: dict[str, Measurement]
+    rounds_us: dict[str, tuple[float, ...]]
+    """Microseconds per call, as many rounds of each call. Those at one place are of one turn, unless so few turns were
+    uncontended that rounds were kept one by one."""
+
+
 def time_in_turns(
     calls: Mapping[str, Call], *, clock: Clock, effort: Effort, hopeless_above_us: float | None = None
 ) -> dict[str, Measurement]:
-    """Measure ``calls`` round by round, one after the other.
+    """The measurements of ``rounds_in_turns``."""
+    return rounds_in_turns(calls, clock=clock, effort=effort, hopeless_above_us=hopeless_above_us).measurements
+
+
+def rounds_in_turns(
+    calls: Mapping[str, Call], *, clock: Clock, effort: Effort, hopeless_above_us: float | None = None
+) -> Taken:
+    """Measure ``calls`` round by round, in turns: A B B A A B …, so that a machine that gets slower or faster does so
+    for all of them alike, and each comes as often before the others as after them.
 
     Disturbed rounds are set aside, the same ones for all calls, if enough others are left; ``Measurement.contention``
     tells how contended the kept ones are. Ends early if the first of ``calls`` is clearly slower than
@@ -147,7 +165,11 @@ def time_in_turns(
         if time.perf_counter() - started > effort.budget_s + (0.0 if turns.suffice else effort.patience_s):
             break
     lost = overall_lost()
-    return {name: _measurement(rounds, lost=lost) for name, rounds in turns.kept().items()}
+    kept = turns.kept()
+    return Taken(
+        measurements={name: _measurement(rounds, lost=lost) for name, rounds in kept.items()},
+        rounds_us={name: tuple(round_.us for round_ in rounds) for name, rounds in kept.items()},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,8 +208,9 @@ class _Turns:
         return min(self._uncontended_rounds(name) for name in self._calls) >= self._least
 
     def take(self) -> None:
-        """Take a round of each call."""
-        turn = {name: self._round(name) for name in self._calls}
+        """Take a round of each call, in every second turn from the last call to the first."""
+        names = list(self._calls)
+        turn = {name: self._round(name) for name in (names[::-1] if self.count % 2 else names)}
         self._turns.append(turn)
         self.uncontended += not any(round_.contended for round_ in turn.values())
         if self.count >= _LEAST_ROUNDS and 2 * self.uncontended < self.count:

@@ -1,0 +1,162 @@
+"""What times show: ratios with an interval, the same against itself as a control, and what may be claimed.
+
+    rounds in turns ──► ratio of medians, and its bootstrap interval ──┐
+    the same against itself, measured the same way ──► control ────────┴─► faster, slower, or a tie
+
+A row claims no more than the control: its interval, widened by the control's, must exclude 1. Rows that other work
+disturbed, or whose interval is wide, are timed once more, alone, when all others are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+from typing import Any, Literal
+
+import numpy as np
+
+from dwconv.measure.clock.contention import Quiet
+from dwconv.records import record
+
+Verdict = Literal["faster", "slower", "tie"]
+Row = dict[str, Any]
+
+_SEED, _RESAMPLES = 0, 2000
+_TAILS = (2.5, 97.5)
+"""Percentiles that leave 95 % between them."""
+WIDE = 1.1
+"""An interval whose end is so many times its start is wide."""
+WORST = 10
+"""Rows that a summary names, at least."""
+_WAIT_S = 10.0
+"""To wait for a quiet machine before a row is timed again."""
+_NAMES = ("network", "layer", "block", "pass", "epilogue", "allocator", "caches")
+"""What tells the rows of a benchmark apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """How many times as fast one is as another: the ratio of medians, and the interval in which 95 of 100 lie of those
+    that are drawn from the same rounds again."""
+
+    value: float
+    interval: tuple[float, float]
+
+    def as_row(self, name: str) -> Row:
+        """``{name: …, name_interval: [low, high]}``"""
+        return {name: self.value, f"{name}_interval": list(self.interval)}
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.value:.2f} ({low:.2f} to {high:.2f})"
+
+
+def ratio_of(*others: Sequence[float], over: Sequence[float]) -> Ratio:
+    """The least median time of ``others`` over the median of ``over``, all of as many rounds, taken in turns. Rounds
+    are drawn by turn, so that what slowed a turn slows all in it; and the fastest of the others is chosen again each
+    time, so that the interval knows of the choice. The draws are the same in every run."""
+    times = np.array([over, *others], dtype=float)
+    turns = np.random.default_rng(_SEED).integers(0, times.shape[1], size=(_RESAMPLES, times.shape[1]))
+    drawn = np.median(times[:, turns], axis=2)
+    low, high = np.percentile(drawn[1:].min(axis=0) / drawn[0], _TAILS)
+    medians = np.median(times, axis=1)
+    return Ratio(value=float(medians[1:].min() / medians[0]), interval=(float(low), float(high)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Control:
+    """The same against itself, as a ratio: what is left of it is error."""
+
+    ratio: float
+    interval: tuple[float, float]
+
+    @classmethod
+    def over(cls, ratios: Sequence[Ratio]) -> Control:
+        """Of several: their geometric mean, and the interval that holds all of theirs. Where there are none, nothing is
+        widened."""
+        if not ratios:
+            return cls(ratio=1.0, interval=(1.0, 1.0))
+        lows, highs = zip(*(ratio.interval for ratio in ratios), strict=True)
+        return cls(ratio=geometric_mean([ratio.value for ratio in ratios]), interval=(min(lows), max(highs)))
+
+    def verdict(self, interval: Sequence[float]) -> Verdict:
+        """What a row may claim whose ratio has that interval. Which of the two came first in the control is chance, so
+        it widens both ends by the end that is farther from 1."""
+        low, high = interval
+        apart = max(1.0, self.interval[1], 1 / self.interval[0])
+        return "faster" if low / apart > 1 else "slower" if high * apart < 1 else "tie"
+
+    def as_row(self) -> Row:
+        return {"ratio": self.ratio, "interval": list(self.interval)}
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"control: the same against itself {self.ratio:.3f} ({low:.3f} to {high:.3f}); no farther from 1 is a tie"
+        )
+
+
+def name_of(row: Row) -> str:
+    """What a row is about, as one line; rows of one file have different names."""
+    return ", ".join(str(row[name]) for name in _NAMES if row.get(name))
+
+
+# -- timed again -----------------------------------------------------------------------------------------------------
+
+
+def is_suspicious(row: Row) -> bool:
+    """True if other work took much of its time, or its interval is wide."""
+    if "failed" in row:
+        return False
+    low, high = row["over_best_other_interval"]
+    return bool(row["contention"] > record.CONTENDED or high / low > WIDE)
+
+
+def timed_again(rows: list[Row], again: Callable[[int], Row], *, threads: int) -> list[Row]:
+    """The rows, where those that are suspicious were timed once more with ``again``, from their number. Of the two, the
+    one that other work disturbed less stands, or the one of the narrower interval: which ratio is larger does not
+    count. What the other one said stays in the row, as ``other_timing``."""
+    numbers = [number for number, row in enumerate(rows) if is_suspicious(row)]
+    if not numbers:
+        return rows
+    quiet = Quiet(threads=threads).wait(timeout_s=_WAIT_S)
+    print(f"\n{len(numbers)} of {len(rows)} rows again, alone{'' if quiet else '; the machine is busy'}", flush=True)
+    judged = list(rows)
+    for number in numbers:
+        first, second = rows[number], again(number)
+        if "failed" in second:
+            continue
+        stands, other = sorted((second, first), key=_doubt)
+        kept = ("over_best_other", "over_best_other_interval", "contention")
+        judged[number] = {**stands, "other_timing": {name: other[name] for name in kept}}
+    return judged
+
+
+def _doubt(row: Row) -> tuple[bool, float, float]:
+    low, high = row["over_best_other_interval"]
+    contended = row["contention"] > record.CONTENDED
+    return contended, row["contention"] if contended else 0.0, high / low
+
+
+# -- printed ---------------------------------------------------------------------------------------------------------
+
+
+def summary_of(rows: Sequence[Row], control: Control) -> str:
+    """How many rows won, lost and tied; then all that lost, and the others of the ten worst, the worst first."""
+    ran = sorted((row for row in rows if "failed" not in row), key=lambda row: row["over_best_other"])
+    count = {verdict: sum(row["verdict"] == verdict for row in ran) for verdict in ("slower", "tie", "faster")}
+    told = f"slower than the best other: {count['slower']} of {len(rows)} rows"
+    told += f"; ties {count['tie']}, faster {count['faster']}"
+    failed = [row for row in rows if "failed" in row]
+    lines = ["", told + (f", failed {len(failed)}" if failed else ""), str(control), "the worst rows:"]
+    lines += [f"  {name_of(row)}: failed: {row['failed']}" for row in failed]
+    shown = max(WORST, sum(row["verdict"] == "slower" for row in ran))
+    lines += [_worst(row) for row in sorted(ran, key=lambda row: row["verdict"] != "slower")[:shown]]
+    return "\n".join(lines)
+
+
+def _worst(row: Row) -> str:
+    value = Ratio(value=row["over_best_other"], interval=tuple(row["over_best_other_interval"]))
+    busy = "; the machine was busy" if row["contention"] > record.CONTENDED else ""
+    return f"  {row['verdict']:6} {value} × {row['best_other']}: {name_of(row)}{busy}"

@@ -1,0 +1,154 @@
+"""The rows of ``bench train``: from steps taken in turns to ratios with their intervals, and the table of a network.
+
+``ratio`` is the plain step over the converted one, ``over_best_other`` the fastest step that does without dwconv over
+the fastest with it; the verdict is on the latter.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from bench.evidence import Control, Ratio, ratio_of
+from dwconv.measure.clock.timing import Lap
+from dwconv.records.record import CONTENDED
+
+PLAIN, CONVERTED, WITH_BLOCKS = "plain", "converted", "blocks"
+OTHER_LAYOUT, AGAIN = "plain, other layout", "plain again"
+WITH_INDUCTOR = {
+    PLAIN: "plain + inductor",
+    CONVERTED: "converted + inductor",
+    WITH_BLOCKS: "blocks + inductor",
+}
+"""What the models are called under torch.compile."""
+OTHERS = (PLAIN, OTHER_LAYOUT, WITH_INDUCTOR[PLAIN])
+OURS = (CONVERTED, WITH_BLOCKS, WITH_INDUCTOR[CONVERTED], WITH_INDUCTOR[WITH_BLOCKS])
+Turn = dict[str, Lap]
+
+
+def summary(laps: dict[str, list[Lap]]) -> dict[str, Any]:
+    """Medians in milliseconds, ratios of these with their intervals, quartiles of the ratio of steps that were taken in
+    turn, and the share of the time that other work took. If it took little in more than half of the turns, only those
+    count. ``layouts`` has the ratio of the plain model in the other layout over the plain one. With models under
+    torch.compile, ``compiled`` has their ratios over the plain model, and ``inductor`` that of the converted one over
+    the plain one, both compiled; with blocks, ``blocks`` and ``compiled_blocks`` have how many times as fast as each of
+    the others they are, eager and compiled. With the plain model once more, ``control`` has its ratio, and the row its
+    verdict."""
+    turns = [dict(zip(laps, turn, strict=True)) for turn in zip(*laps.values(), strict=True)]
+    calm = [turn for turn in turns if max(lap.lost for lap in turn.values()) <= CONTENDED]
+    kept = calm if 2 * len(calm) > len(turns) else turns
+    ratio = _ratio(kept, CONVERTED, over=PLAIN)
+    figures: dict[str, Any] = {
+        "median_ms": {name: statistics.median(turn[name].seconds for turn in kept) * 1e3 for name in laps},
+        "ratio": ratio,
+        "ratio_interval": ratio["interval"],
+        **_against_the_best(kept),
+        "steps": len(turns),
+        "contention": round(statistics.mean(lap.lost for turn in kept for lap in turn.values()), 3),
+    }
+    if AGAIN in laps:
+        control = Control.over([_ratio_of(kept, AGAIN, over=PLAIN)])
+        figures |= {"control": control.as_row(), "verdict": control.verdict(figures["over_best_other_interval"])}
+    rivals = [name for name in laps if name != AGAIN]
+    if OTHER_LAYOUT in laps:
+        figures["layouts"] = {OTHER_LAYOUT: _ratio(kept, OTHER_LAYOUT, over=PLAIN)}
+    if compiled := [name for name in WITH_INDUCTOR.values() if name in laps]:
+        figures["compiled"] = {name: _ratio(kept, name, over=PLAIN) for name in compiled}
+    if {WITH_INDUCTOR[PLAIN], WITH_INDUCTOR[CONVERTED]} <= laps.keys():
+        figures["inductor"] = _ratio(kept, WITH_INDUCTOR[CONVERTED], over=WITH_INDUCTOR[PLAIN])
+    for key, blocks in (("blocks", WITH_BLOCKS), ("compiled_blocks", WITH_INDUCTOR[WITH_BLOCKS])):
+        if blocks in laps:
+            figures[key] = {name: _ratio(kept, blocks, over=name) for name in rivals if name != blocks}
+    return figures
+
+
+def _seconds(turns: Sequence[Turn], name: str) -> list[float]:
+    return [turn[name].seconds for turn in turns]
+
+
+def _ratio_of(turns: Sequence[Turn], name: str, *, over: str) -> Ratio:
+    return ratio_of(_seconds(turns, over), over=_seconds(turns, name))
+
+
+def _ratio(turns: Sequence[Turn], name: str, *, over: str) -> dict[str, Any]:
+    """How many times as fast as ``over`` the model is: by the medians, with its interval; and the quartiles of single
+    turns."""
+    ratio = _ratio_of(turns, name, over=over)
+    ratios = [turn[over].seconds / turn[name].seconds for turn in turns]
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return {"median": ratio.value, "interval": list(ratio.interval), "quartiles": [low, high]}
+
+
+def _against_the_best(turns: Sequence[Turn]) -> dict[str, Any]:
+    """The fastest with dwconv against the fastest without."""
+    medians = {name: statistics.median(_seconds(turns, name)) for name in turns[0]}
+    best_ours, best_other = (
+        min((name for name in names if name in medians), key=lambda name: medians[name]) for names in (OURS, OTHERS)
+    )
+    others = (_seconds(turns, name) for name in OTHERS if name in medians)
+    over = ratio_of(*others, over=_seconds(turns, best_ours))
+    return {"best_ours": best_ours, "best_other": best_other, **over.as_row("over_best_other")}
+
+
+# -- what is printed -------------------------------------------------------------------------------------------------
+
+
+def table_of(row: dict[str, Any]) -> str:
+    """The table of one race: every model's step against the plain one, and what it keeps."""
+    lines = [
+        f"{row['network']}, {row['allocator']}: at most {row['ratio']['at_most']:.2f}, goal {row['goal']:.2f}, "
+        f"{row['steps']} steps",
+    ]
+    if "control" in row:
+        (low, high), ratio = row["control"]["interval"], row["control"]["ratio"]
+        lines.append(f"  control: plain against itself {ratio:.3f} ({low:.3f} to {high:.3f})")
+    lines.append(f"  {'':22} {'ms':>8} {'× plain':>8} {'95 %':>14} {'middle half':>14} {'keeps MiB':>10}")
+    over_plain = _over_plain(row)
+    for name, ms in row["median_ms"].items():
+        if name == AGAIN:
+            continue
+        kept = row.get("kept_bytes", {}).get(name)
+        found = over_plain.get(name)
+        ratio = (
+            f"{found['median']:8.2f} {_span(found['interval'])} {_span(found['quartiles'])}" if found else f"{'':38}"
+        )
+        lines.append(f"  {name:22} {ms:8.1f} {ratio} {'' if kept is None else f'{kept / 2**20:10.1f}'}".rstrip())
+    lines += [f"  {name:22} did not race: {why}" for name, why in row.get("refused", {}).items()]
+    low, high = row["over_best_other_interval"]
+    lines.append(
+        f"  {row['best_ours']} over {row['best_other']}: {row['over_best_other']:.2f} ({low:.2f} to {high:.2f})"
+        + (f", {row['verdict']}" if "verdict" in row else "")
+    )
+    if "inductor" in row:
+        found = row["inductor"]
+        lines.append(
+            f"  converted over plain, both compiled: {found['median']:.2f} ({_span(found['interval']).strip()})"
+        )
+    return "\n".join(lines)
+
+
+def _span(interval: Sequence[float]) -> str:
+    low, high = interval
+    return f"{low:6.2f} to {high:<4.2f}"
+
+
+def _over_plain(row: dict[str, Any]) -> dict[str, Any]:
+    """The ratio of each model over the plain one."""
+    found = {CONVERTED: row["ratio"], **row.get("layouts", {}), **row.get("compiled", {})}
+    return {**found, WITH_BLOCKS: row["blocks"][PLAIN]} if "blocks" in row else found
+
+
+def losses_of(rows: Sequence[dict[str, Any]]) -> str:
+    """Where the depthwise layers ran, and whether the losses agree."""
+    lines = ["", "at most: if the depthwise convolutions of the plain step cost nothing"]
+    for row in {row["network"]: row for row in rows if "failed" not in row}.values():
+        layers = ", ".join(f"{count} {name}" for name, count in row["layers"].items())
+        apart = row["loss_difference"]
+        lines.append(f"{row['network']}: {layers}")
+        others = "".join(f"{name} {value:.1e}, " for name, value in apart.items() if name not in (CONVERTED, "rounded"))
+        lines.append(
+            f"  largest difference from the plain loss: converted {apart[CONVERTED]:.1e}, {others}"
+            f"by one rounding alone {apart['rounded']:.1e}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,139 @@
+"""``python -m bench compare``: rows matched by their names, and what may be said of their ratios."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import main
+
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
+
+
+def layer(ratio, *, spread=0.01, **about):
+    low, high = ratio - spread, ratio + spread
+    return {"layer": "Tiny", "pass": "fprop", "ratio": ratio, "ratio_interval": [low, high], "caches": "warm", **about}
+
+
+@pytest.fixture
+def compared(tmp_path, capsys):
+    def compare(before, after, *, benchmark="cpu-nhwc", later=None, **changed):
+        paths = [tmp_path / "A.json", tmp_path / "B.json"]
+        facts = {"benchmark": benchmark, "device": "epyc-2t", "threads": 2, "versions": {"torch": "2.13.0"}}
+        changed["benchmark"] = later or benchmark
+        for path, rows, more in zip(paths, (before, after), ({}, changed), strict=True):
+            path.write_text(json.dumps({**facts, **more, "rows": rows}))
+        code = main(["compare", *map(str, paths)])
+        return code, *capsys.readouterr()
+
+    return compare
+
+
+def test_a_row_changed_if_its_intervals_do_not_meet(compared):
+    before = [layer(2.0), layer(2.0, layer="B"), layer(2.0, layer="C", spread=0.5)]
+    after = [layer(1.9), layer(2.1, layer="B"), layer(1.4, layer="C", spread=0.2)]
+    code, out, err = compared(before, after)
+    assert code == 1 and err == ""
+    first, *lines = out.splitlines()
+    assert first == "1 slower, 1 faster, 1 the same, of 3 rows that both have"
+    assert lines == [
+        "  slower Tiny, fprop, warm: 2.00 (1.99 to 2.01) before, 1.90 (1.89 to 1.91) after, as fast as PyTorch",
+        "  faster B, fprop, warm: 2.00 (1.99 to 2.01) before, 2.10 (2.09 to 2.11) after, as fast as PyTorch",
+    ]
+
+
+def test_faster_and_the_same_are_no_failure(compared):
+    assert compared([layer(2.0)], [layer(3.0)])[0] == 0
+    assert compared([layer(2.0)], [layer(2.01)])[0] == 0
+
+
+def test_rows_that_only_one_has_are_named(compared):
+    before = [layer(2.0), layer(1.5, layer="Gone"), layer(1.2, layer="Broken")]
+    after = [layer(2.0), layer(3.0, caches="cold"), {**layer(1, layer="Broken"), "failed": "it crashed"}]
+    code, out, _ = compared(before, after)
+    assert code == 0 and out.splitlines()[1:] == [
+        "  gone   Gone, fprop, warm: 1.50 (1.49 to 1.51)",
+        "  gone   Broken, fprop, warm: 1.20 (1.19 to 1.21); it failed: it crashed",
+        "  new    Tiny, fprop, cold: 3.00 (2.99 to 3.01)",
+    ]
+
+
+def test_results_from_before_there_were_intervals_have_those_of_their_spread(compared):
+    old = {"layer": "Tiny", "pass": "fprop", "ratio": 2.0, "ratio_spread": 0.2}
+    assert compared([old], [layer(2.22)])[1].startswith("0 slower, 1 faster")
+    assert compared([old], [layer(2.2)])[1].startswith("0 slower, 0 faster, 1 the same")
+
+
+def test_blocks_and_steps_have_their_own_ratios(compared):
+    block = {
+        "network": "N",
+        "layer": "L",
+        "block": "bn",
+        "over_eager": 2.0,
+        "median_us": {"plain": 20.0, "as one": 10.0},
+    }
+    old, new = {**block, "spread_us": {"plain": 1.2, "as one": 0.8}}, {**block, "over_eager": 1.7}
+    new |= {"over_eager_interval": [1.6, 1.79], "spread_us": old["spread_us"]}  # 2 - 2 * hypot(0.06, 0.08) = 1.8
+    assert compared([old], [new], benchmark="blocks")[0] == 1
+    assert compared([old], [new | {"over_eager_interval": [1.6, 1.82]}], benchmark="blocks")[0] == 0
+    step = {"network": "N", "allocator": "memory kept", "ratio": {"median": 1.1, "quartiles": [1.05, 1.15]}}
+    better = {**step, "ratio": {"median": 1.2, "quartiles": [1.1, 1.3]}, "ratio_interval": [1.16, 1.24]}
+    code, out, _ = compared([step], [better], benchmark="train-nhwc")
+    assert code == 0 and out.startswith("0 slower, 1 faster") and "N, memory kept: 1.10" in out
+
+
+def test_where_devices_or_versions_differ_it_says_so(compared):
+    code, _, err = compared([layer(2.0)], [layer(2.0)], device="xeon-2t", versions={"torch": "2.14.0"})
+    assert code == 0 and err.splitlines() == [
+        "note: device epyc-2t before, xeon-2t after", "note: torch 2.13.0 before, 2.14.0 after"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "reason"),
+    [
+        ([layer(1.0)], {"later": "cpu-nchw"}, "A.json has results of cpu-nhwc, .*B.json of cpu-nchw"),
+        ([{"layer": "Tiny"}], {}, "B.json: row 1, Tiny, warm, has no ratio that can be read"),
+        ([layer(-1.0)], {}, "B.json: row 1, Tiny, fprop, warm, has the ratio -1.00"),
+        ([layer(1.0), layer(2.0)], {}, "B.json: two rows are called Tiny, fprop, warm"),
+        (["row"], {}, "B.json holds no results"),
+        ({}, {}, "B.json holds no results"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(compared, rows, changes, reason):
+    code, out, err = compared([layer(1.0)], rows, **changes)
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert re.search(reason, err)
+
+
+def test_files_that_hold_nothing_are_refused(tmp_path, capsys):
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(json.dumps({"benchmark": "cliffs-nhwc", "rows": []}))
+    bad.write_bytes(b"\xff{")
+    for path, reason in ((good, "compare knows those of cpu, blocks, train"), (bad, "is no JSON"), (tmp_path, "read")):
+        assert main(["compare", str(path), str(good)]) == 2
+        err = capsys.readouterr().err
+        assert reason in err and err.count("\n") == 1 and "Traceback" not in err
+
+
+@pytest.mark.parametrize("name", ["cpu-nhwc", "blocks", "train-nhwc"])
+def test_every_result_that_is_kept_equals_itself(name, capsys):
+    (path,) = RESULTS.glob(f"{name}-amd*.json")
+    assert main(["compare", str(path), str(path)]) == 0
+    rows = len(json.loads(path.read_text())["rows"])
+    assert capsys.readouterr().out == f"0 slower, 0 faster, {rows} the same, of {rows} rows that both have\n"
+
+
+# -- the list of benchmarks ------------------------------------------------------------------------------------------
+
+
+def test_benchmarks_are_listed_by_group_in_a_line_each(capsys):
+    assert main([]) == 2 and main(["nonsense"]) == 2
+    out, err = capsys.readouterr()
+    groups = [line.split()[0] for line in err.splitlines() if line.startswith("  ")]
+    assert out == "" and groups == ["layers", "steps", "search", "systems", "gpu", "results"] * 2
+    assert main(["--help"]) == 0
+    assert "each has --help" in capsys.readouterr().out

@@ -1,0 +1,154 @@
+"""What times show, on times that the test plants."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bench import evidence
+from bench.evidence import Control, Ratio, is_suspicious, name_of, ratio_of, summary_of, timed_again
+
+
+def noisy(median, *, share, seed, rounds=31):
+    drawn = random.Random(seed)
+    return [median * (1 + share * drawn.uniform(-1, 1)) for _ in range(rounds)]
+
+
+def row(ratio, *, interval=None, contention=0.0, verdict="faster", **about):
+    return {
+        "layer": "Tiny", "pass": "fprop", **about, "over_best_other": ratio, "best_other": "onednn-nhwc",
+        "over_best_other_interval": list(interval or (ratio * 0.99, ratio * 1.01)), "contention": contention,
+        "verdict": verdict,
+    }  # fmt: skip
+
+
+# -- ratios ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_ratio_is_of_medians_with_an_interval_around_it():
+    ours, theirs = noisy(10, share=0.05, seed=1), noisy(20, share=0.05, seed=2)
+    found = ratio_of(theirs, over=ours)
+    assert found.value == sorted(theirs)[15] / sorted(ours)[15]
+    low, high = found.interval
+    assert 1.9 < low < found.value < high < 2.1
+    assert ratio_of(theirs, over=ours) == found, "the same in every run"
+    wider = ratio_of(noisy(20, share=0.4, seed=2), over=noisy(10, share=0.4, seed=1)).interval
+    assert wider[1] - wider[0] > 3 * (high - low)
+
+
+def test_about_95_of_100_intervals_hold_the_truth():
+    held = 0
+    for seed in range(100):
+        low, high = ratio_of(noisy(20, share=0.2, seed=seed), over=noisy(10, share=0.2, seed=seed + 1000)).interval
+        held += low <= 2 <= high
+    assert 88 <= held <= 99
+
+
+def test_what_slows_both_in_a_turn_widens_nothing():
+    """Half of the turns are slow for both."""
+    slow = [1.0 if turn % 2 else 3.0 for turn in range(31)]
+    together = ratio_of([20 * each for each in slow], over=[10 * each for each in slow])
+    assert together.interval == (2.0, 2.0)
+    apart = ratio_of([20 * each for each in slow], over=[10 * each for each in reversed([*slow[1:], 1.0])])
+    assert apart.interval[0] < 1 < 4 < apart.interval[1]
+
+
+def test_the_fastest_of_the_others_counts_and_may_be_another_in_each_draw():
+    ours, one, two = [10.0] * 30, noisy(20, share=0.3, seed=1, rounds=30), noisy(20, share=0.3, seed=2, rounds=30)
+    alone = [ratio_of(each, over=ours) for each in (one, two)]
+    both = ratio_of(one, two, over=ours)
+    assert both.value == min(each.value for each in alone)
+    assert both.interval[1] < max(each.interval[1] for each in alone)
+    assert both.interval[0] <= min(each.interval[0] for each in alone)
+
+
+def test_a_ratio_names_its_interval_after_itself():
+    assert Ratio(value=2.0, interval=(1.5, 2.5)).as_row("ratio") == {"ratio": 2.0, "ratio_interval": [1.5, 2.5]}
+
+
+# -- the control -----------------------------------------------------------------------------------------------------
+
+
+def test_no_row_claims_more_than_the_control():
+    control = Control(ratio=1.0, interval=(0.96, 1.02))
+    assert control.verdict((1.05, 1.2)) == "faster" and control.verdict((0.8, 0.95)) == "slower"
+    assert control.verdict((1.03, 1.2)) == "tie", "0.96 is farther from 1 than 1.02, and might have been 1.04"
+    assert control.verdict((0.8, 0.97)) == "tie" and control.verdict((0.9, 1.1)) == "tie"
+    exact = Control.over([])
+    assert exact.verdict((1.001, 1.002)) == "faster" and exact.verdict((0.9, 1.0)) == "tie"
+
+
+def test_a_control_of_several_holds_the_intervals_of_all():
+    control = Control.over([Ratio(value=0.5, interval=(0.4, 0.9)), Ratio(value=2.0, interval=(1.1, 2.5))])
+    assert control.as_row() == {"ratio": 1.0, "interval": [0.4, 2.5]}
+
+
+# -- timed again -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def contended(monkeypatch):
+    """Rows count as disturbed above 5 %, whatever the machine that runs the tests does."""
+    monkeypatch.setattr(evidence.record, "CONTENDED", 0.05)
+
+
+@pytest.mark.usefixtures("contended")
+def test_disturbed_and_wide_rows_are_timed_once_more_after_all_others(capsys):
+    rows = [row(2.0), row(3.0, contention=0.2), row(1.0, interval=(0.9, 1.1)), {"failed": "boom"}]
+    assert [is_suspicious(each) for each in rows] == [False, True, True, False]
+    asked = []
+
+    def again(number):
+        asked.append(number)
+        return row(1.5, contention=0.3 if number == 1 else 0.0)
+
+    found = timed_again(rows, again, threads=1)
+    assert asked == [1, 2] and "2 of 4 rows again" in capsys.readouterr().out
+    assert found[0] is rows[0] and found[3] is rows[3]
+    assert found[1]["over_best_other"] == 3.0, "the second time was disturbed more"
+    other = row(1.5)
+    assert found[1]["other_timing"] == {
+        "over_best_other": 1.5,
+        "over_best_other_interval": other["over_best_other_interval"],
+        "contention": 0.3,
+    }
+    assert found[2]["over_best_other"] == 1.5 and found[2]["other_timing"]["over_best_other"] == 1.0
+
+
+@pytest.mark.usefixtures("contended")
+def test_which_of_two_timings_stands_does_not_depend_on_the_ratio():
+    wide = [row(1.0, interval=(0.8, 1.3)), row(9.0, interval=(8.0, 10.0))]
+    found = timed_again(wide, lambda number: row(5.0, interval=(4.0, 6.5)), threads=1)
+    assert [each["over_best_other"] for each in found] == [5.0, 9.0], "the narrower of each"
+
+
+def test_a_row_that_fails_the_second_time_keeps_the_first():
+    wide = row(1.0, interval=(0.8, 1.3))
+    assert timed_again([wide], lambda number: {"failed": "boom"}, threads=1) == [wide]
+
+
+# -- the summary -----------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_begins_with_what_was_lost():
+    rows = [row(1 + number / 10, layer=f"L{number}") for number in range(20)]
+    rows[5] |= row(1.05, layer="L5", verdict="slower")
+    rows[0]["verdict"] = "tie"
+    rows.append({"layer": "L20", "pass": "wgrad", "caches": "warm", "failed": "it crashed"})
+    lines = summary_of(rows, Control(ratio=1.0, interval=(0.9, 1.1))).splitlines()
+    assert lines[1] == "slower than the best other: 1 of 21 rows; ties 1, faster 18, failed 1"
+    assert "0.900 to 1.100" in lines[2]
+    assert lines[4] == "  L20, wgrad, warm: failed: it crashed"
+    assert lines[5].startswith("  slower 1.05 (") and lines[5].endswith("× onednn-nhwc: L5, fprop")
+    assert lines[6].endswith("L0, fprop") and len(lines) == 5 + 10
+
+
+def test_all_losses_are_named_even_if_they_are_many():
+    rows = [row(0.5, layer=f"L{number}", verdict="slower") for number in range(15)]
+    assert sum(line.startswith("  slower") for line in summary_of(rows, Control.over([])).splitlines()) == 15
+
+
+def test_rows_are_named_by_what_tells_them_apart():
+    assert name_of(row(1.0, caches="cold", epilogue="silu", kernel=3)) == "Tiny, fprop, silu, cold"
+    assert name_of({"network": "N", "allocator": "glibc as it is", "steps": 3}) == "N, glibc as it is"
