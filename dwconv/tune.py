@@ -14,7 +14,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithmetic
-from dwconv.commands.tune_arguments import check_refresh, cores, model_request, parser_of_tune, workloads_from
+from dwconv.commands.tune_arguments import (
+    check_board,
+    check_refresh,
+    cores,
+    model_request,
+    parser_of_tune,
+    workloads_from,
+)
 from dwconv.system.versions import check_can_build
 
 if TYPE_CHECKING:
@@ -87,6 +94,7 @@ def _tune(argv: list[str] | None) -> int:
     parser = parser_of_tune()
     args = parser.parse_args(argv)
     check_refresh(parser, args)
+    check_board(parser, args)
     check_can_build()
     request = model_request(parser, args)
     counts: Mapping[Workload, int] = {} if request else workloads_from(parser, args)
@@ -99,6 +107,11 @@ def _tune(argv: list[str] | None) -> int:
     from dwconv.problems.target import parse_target
 
     target = with_arithmetic(args, parse_target(args.target))
+    choices = _choices(args)
+    if choices.board:
+        from dwconv.measure.boards.address import target_on
+
+        target = target_on(choices.board, target)
     if request:
         from dwconv.commands.tune_model import counts_of
 
@@ -106,7 +119,7 @@ def _tune(argv: list[str] | None) -> int:
 
     from dwconv.tuner.campaign import tune_all
 
-    tuned = tune_all(counts, target, _choices(args), network=bool(args.network or args.layers or args.model))
+    tuned = tune_all(counts, target, choices, network=bool(args.network or args.layers or args.model))
     _print(args, tuned)
     if tuned.interrupted:
         print("interrupted: run the same command to continue", file=sys.stderr)
@@ -117,9 +130,11 @@ def _tune(argv: list[str] | None) -> int:
 
 
 def _choices(args: argparse.Namespace) -> Choices:
+    from dwconv.measure.boards.address import parse_address
     from dwconv.tuner.campaign import Choices
 
     return Choices(
+        board=parse_address(args.rpc, key=args.key) if args.rpc else None,
         search=args.search,
         runner=args.runner,
         check=not args.no_check,

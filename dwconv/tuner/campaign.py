@@ -15,6 +15,8 @@ from typing import Literal
 
 from dwconv import native, settings
 from dwconv.errors import BrokenInstallation, InvalidChoice, NoDevice, NoTemplate, UnknownTarget
+from dwconv.measure.boards.address import Board
+from dwconv.measure.boards.board_runner import BoardWorkers
 from dwconv.measure.clock import contention
 from dwconv.measure.limits import limits
 from dwconv.measure.runner import Workers
@@ -65,6 +67,8 @@ class Choices:
     """Measure nothing that the log knows."""
     refresh: bool = False
     """Race again what was measured with other versions, and search nothing."""
+    board: Board | None = None
+    """To measure there instead of on this machine."""
 
     def __post_init__(self) -> None:
         """Raises InvalidChoice."""
@@ -75,7 +79,19 @@ class Choices:
 
     def search_on(self, target: Target) -> Search:
         """The search; the usual one for ``target`` if none was chosen."""
-        return self.search or ("evolve" if target.present else "analytic")
+        return self.search or ("evolve" if self.measures(target) else "analytic")
+
+    def measures(self, target: Target) -> bool:
+        """True if kernels for ``target`` can be run, here or on a board."""
+        return target.present or self.board is not None
+
+    def workers(self, target: Target) -> Workers:
+        """The processes that build and measure. Raises BoardLost for a board that does not answer."""
+        if self.board is None or not isinstance(target, CpuTarget):
+            return Workers(target, jobs=self.jobs, caches=self.caches)
+        workers = BoardWorkers(self.board, target, jobs=self.jobs)
+        workers.check()
+        return workers
 
     @property
     def runner_choice(self) -> RunnerChoice:
@@ -97,7 +113,7 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
 
     Ctrl-C ends the campaign, and what was found until then is in the result. Raises a DwconvError if nothing can be
     tuned as it was chosen, or nothing can be written."""
-    if isinstance(target, CpuTarget):
+    if isinstance(target, CpuTarget) and not choices.measures(target):
         check_present(target)
     choices = dataclasses.replace(choices, search=choices.search_on(target))
     _check_search(choices, target)
@@ -108,16 +124,16 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     log.followers.append(known.add)  # what one search finds, the next one knows
     for problem in known.problems:
         print(f"note: {problem}", file=sys.stderr)
-    if isinstance(target, CpuTarget):
+    if isinstance(target, CpuTarget) and target.present:
         target = _prepared_cpu(target)
     agenda = _agenda(counts, choices, target, known=known, log=log, network=network)
     step = StepTime(counts, target, known) if network else None
     before = step.to_gain if step else None
-    with shared(log, target, is_own_log=choices.log is None) as share_if_due:
+    with shared(log, target, wanted=choices.log is None and choices.measures(target)) as share_if_due:
         outcomes, interrupted = _outcomes(
             agenda, choices, target, known=known, log=log, step=step, between=share_if_due
         )
-    if isinstance(target, CpuTarget):
+    if isinstance(target, CpuTarget) and target.present:
         _check_limits(outcomes, target)
     return Tuned(
         outcomes=tuple(outcomes),
@@ -142,9 +158,9 @@ def _check_search(choices: Choices, target: Target) -> None:
         )
     if choices.runner == "predict" and target.kind != "cuda":
         raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
-    if choices.runner == "local" and not target.present:
+    if choices.runner == "local" and not choices.measures(target):
         raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
-    if choices.refresh and not target.present:
+    if choices.refresh and not choices.measures(target):
         raise NoDevice(f"--refresh measures, and {target} is not in this machine; leave it out")
 
 
@@ -241,7 +257,7 @@ def _outcomes(
     outcomes: list[Outcome] = []
     try:
         with (
-            Workers(target, jobs=choices.jobs, caches=choices.caches) as workers,
+            choices.workers(target) as workers,
             Progress(workloads=len(agenda.workloads)) as progress,
         ):
             runner = dataclasses.replace(runner, workers=workers)
