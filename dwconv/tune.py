@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dwconv.commands.command_line import INTERRUPTED_EXIT_CODE, run, with_arithmetic
 from dwconv.commands.tune_arguments import (
+    check_board,
     check_ray,
     check_refresh,
     cores,
@@ -134,6 +135,7 @@ def _tune(argv: list[str] | None) -> int:
     args = parser.parse_args(argv)
     check_refresh(parser, args)
     check_ray(parser, args)
+    check_board(parser, args)
     check_can_build()
     request = model_request(parser, args)
     counts: Mapping[Workload, int] = {} if request else workloads_from(parser, args)
@@ -152,6 +154,11 @@ def _tune(argv: list[str] | None) -> int:
 
     # On a cluster the target is that of the nodes; this machine only runs the model.
     target = parse_target("auto") if args.ray is not None else with_arithmetic(args, parse_target(args.target))
+    choices = _choices(args)
+    if choices.board:
+        from dwconv.measure.boards.address import target_on
+
+        target = target_on(choices.board, target)
     if request:
         from dwconv.commands.tune_model import counts_of
 
@@ -161,15 +168,10 @@ def _tune(argv: list[str] | None) -> int:
     if args.ray is None:
         from dwconv.tuner.campaign import tune_all
 
-        tuned: Tuned | TunedDevices = tune_all(counts, target, _choices(args), network=network)
+        tuned: Tuned | TunedDevices = tune_all(counts, target, choices, network=network)
     else:
         tuned = _on_ray(
-            counts,
-            args.ray or None,
-            target=args.target,
-            fast_math=args.fast_math,
-            choices=_choices(args),
-            network=network,
+            counts, args.ray or None, target=args.target, fast_math=args.fast_math, choices=choices, network=network
         )
     _print(args, tuned)
     if tuned.interrupted:
@@ -203,9 +205,11 @@ def _on_ray(
 
 
 def _choices(args: argparse.Namespace) -> Choices:
+    from dwconv.measure.boards.address import parse_address
     from dwconv.tuner.device_campaign import Choices
 
     return Choices(
+        board=parse_address(args.rpc, key=args.key) if args.rpc else None,
         search=args.search,
         runner=args.runner,
         check=not args.no_check,

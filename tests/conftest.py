@@ -61,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit the environment
         # Otherwise every process that a test starts would compile all of the product's Python again.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        for name in ("DWCONV_SHARED_RECORDS", "DWCONV_BOARD_LINKER"):  # of who runs the tests
+            os.environ.pop(name, None)
         if os.environ.get(_FOLDER) is None:  # tests that a test runs use what is compiled already
             folder = os.environ[_FOLDER] = tempfile.mkdtemp(prefix="dwconv-tests-")
             os.environ |= {"DWCONV_CACHE": f"{folder}/cache"}

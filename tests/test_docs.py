@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import itertools
 import re
 import shlex
@@ -141,6 +141,8 @@ def _check_python(words: list[str]) -> None:
     elif words[1] == "dwconv.parallel":
         if words[2:]:
             _parse(f"dwconv.parallel {words[2]}", words[3:])
+    elif words[1].startswith("tvm."):
+        assert importlib.util.find_spec(words[1]), "TVM has no such module"
     else:
         _parse(words[1], words[2:])
 

@@ -75,6 +75,8 @@ def llvm_target(target: CpuTarget) -> Any:
     import tvm
 
     machine = _LEAST_CPUS[target.vector_set] if target.vector_set else {"mcpu": _cpu_name()}
+    if target.mcpu:
+        machine = {**machine, "mcpu": target.mcpu}
     if target.present:  # the system's own triple, under which the kernel is loaded
         machine = {name: value for name, value in machine.items() if name != "mtriple"}
     return tvm.target.Target({"kind": "llvm", **machine, "num-cores": target.threads})

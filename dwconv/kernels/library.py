@@ -52,7 +52,7 @@ def shared_library(artifact: Artifact) -> bytes:
     kernel = artifact.source + addresses_ir(artifact.arguments) + _entry_ir()
     with tempfile.TemporaryDirectory(prefix="dwconv-") as made:
         folder = Path(made)
-        objects = [_object(folder / "kernel.ll", kernel), _object(folder / "runtime.ll", runtime)]
+        objects = [object_file(folder / "kernel.ll", kernel), object_file(folder / "runtime.ll", runtime)]
         visible, library = folder / "visible.map", folder / "kernel.so"
         visible.write_text(_VISIBLE)
         command = [linker, *_FLAGS, f"-Wl,--version-script={visible}", *map(str, objects), *_LIBRARIES]
@@ -69,8 +69,8 @@ def shared_library(artifact: Artifact) -> bytes:
         return library.read_bytes()
 
 
-def _object(path: Path, ir: str) -> Path:
-    """The object file that LLVM makes of ``ir``."""
+def object_file(path: Path, ir: str) -> Path:
+    """The object file that LLVM makes of ``ir``, beside ``path``. Raises BuildError."""
     import tvm
 
     path.write_text(ir)

@@ -28,7 +28,7 @@ message(Measurement)
 LOAD = "dwconv.kernels.kernel:Kernel.load"
 
 # A trial ends early if even its best round is this much slower than the best candidate so far.
-_HOPELESS = 1.3
+HOPELESS = 1.3
 
 
 @message
@@ -192,7 +192,7 @@ class Measurer:
             {"dwconv": prepared.call(kernel), prepared.baseline: prepared.providers[prepared.baseline]},
             clock=self._clock,
             effort=TRIAL,
-            hopeless_above_us=None if request.best_us is None else request.best_us * _HOPELESS,
+            hopeless_above_us=None if request.best_us is None else request.best_us * HOPELESS,
         )
         last = verify_call(kernel, prepared.exact)
         if not last.right:

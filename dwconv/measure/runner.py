@@ -76,7 +76,8 @@ class Runner(Protocol):
 class Workers:
     """The processes that build and measure for one target. Workloads tuned one after the other can share them, since
     each start takes seconds. ``build`` and ``load`` name the functions, ``module:name``, that build and load
-    kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if nobody has yet."""
+    kernels. ``compiles_calls``: have what lets calls bypass Python compiled, if nobody has yet. ``measurer`` measures
+    instead of a process that does it on this machine."""
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class Workers:
         load: str = LOAD,
         caches: Caches = "warm",
         compiles_calls: bool = True,
+        measurer: IsolatedProcess | None = None,
     ) -> None:
         threads, vector_set = (target.threads, target.vector_set) if isinstance(target, CpuTarget) else (1, None)
         self.target = target
@@ -98,12 +100,12 @@ class Workers:
             threads=1,
             misfit=partial(misfit_of_artifact, target=target),
         )
-        self.measurer = IsolatedProcess(
+        self.measurer = measurer or IsolatedProcess(
             "dwconv.measure.measuring:Measurer",
             MeasureSetup(target=target, load=load, caches=caches, compiles_calls=compiles_calls),
             threads=threads,
             vector_set=vector_set,
-            misfit=_misfit,
+            misfit=misfit_of_answer,
         )
 
     def start(self) -> None:
@@ -286,7 +288,7 @@ def found_wrong(answer: Measured) -> bool:
     return any(not verdict.right for verdict in (answer.verdict, *answer.verdicts_after) if verdict is not None)
 
 
-def _misfit(request: Request, answer: object) -> str:
+def misfit_of_answer(request: Request, answer: object) -> str:
     """Why ``answer`` does not answer ``request``; empty if it does."""
     if not isinstance(answer, Measured):
         return f"{type(answer).__name__} is no measurement"

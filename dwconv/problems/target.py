@@ -1,5 +1,5 @@
-"""Target: a device and what it can do. ``cpu``, ``cpu:avx2`` (with these vectors alone), ``cuda`` (this machine's GPU),
-``cuda:sm_90`` (no GPU needed)."""
+"""Target: a device and what it can do. ``cpu``, ``cpu:avx2`` (with these vectors alone), ``cpu:aarch64,threads=4`` (a
+board), ``cuda`` (this machine's GPU), ``cuda:sm_90`` (no GPU needed)."""
 
 from __future__ import annotations
 
@@ -69,12 +69,20 @@ class CpuTarget:
     """The vector set that was asked for, if it is not this machine's widest."""
     present: bool = True
     """False if kernels can only be compiled for it, not run."""
+    mcpu: str | None = None
+    """LLVM's name of the CPU of a board; None for the least one that has the vector set."""
+    board: str | None = None
+    """The name of a board, which may be empty; None for a CPU that is not spoken of as one."""
 
     kind = "cpu"
     fast_math = False
 
     def __str__(self) -> str:
-        return f"cpu:{self.vector_set}" if self.vector_set else "cpu"
+        words = f"cpu:{self.vector_set}" if self.vector_set else "cpu"
+        if self.board is None:
+            return words
+        words += f",mcpu={self.mcpu}" if self.mcpu else ""
+        return f"{words},threads={self.threads}" + (f",name={self.board}" if self.board else "")
 
     def lanes(self, itemsize: int = 4) -> int:
         """Elements in one vector register."""
@@ -165,14 +173,18 @@ _ARCHITECTURES = {
 
 
 def parse_target(text: str) -> Target:
-    """``auto``, ``cpu``, ``cpu:avx2``, ``cuda``, ``cuda:sm_NN``, … Raises UnknownTarget, or NoDevice for ``cuda``
-    without a GPU."""
+    """``auto``, ``cpu``, ``cpu:avx2``, ``cpu:aarch64,threads=4``, ``cuda``, ``cuda:sm_NN``, … Raises UnknownTarget, or
+    NoDevice for ``cuda`` without a GPU."""
     if text == "auto":
         return cuda_target() if _gpu_is_here() else cpu_target()
     if text == "cpu":
         return cpu_target()
     if text == "cuda":
         return cuda_target()
+    if text.startswith("cpu:") and ("," in text or text == "cpu:aarch64"):
+        from dwconv.problems.board import parse_board
+
+        return parse_board(text)
     for vector_set in FORCED_VECTOR_SETS:
         if text == f"cpu:{vector_set}":
             return cpu_target(vector_set=vector_set)
@@ -221,6 +233,10 @@ def check_present(target: Target) -> None:
         return
     if isinstance(target, CudaTarget):
         raise NoDevice(f"target={target}: this machine has no such GPU; kernels can be compiled for it, not run")
+    if target.board is not None:
+        raise NoDevice(
+            f"target={target}: a board is not in this machine; kernels can be compiled for it, and tuned with --rpc"
+        )
     raise NoDevice(
         f"target={target}: this CPU has no {target.vector_set}; kernels can be compiled for it, not run: use cpu, or "
         "dwconv.show --what source"

@@ -13,7 +13,6 @@ from dwconv import native
 from dwconv.errors import BrokenInstallation, NoTemplate
 from dwconv.measure.clock import contention
 from dwconv.measure.limits import limits
-from dwconv.measure.runner import Workers
 from dwconv.measure.simulator.compile import check_compiler
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import Workload
@@ -35,12 +34,12 @@ def tune_all(counts: Mapping[Workload, int], target: Target, choices: Choices, *
     tuned as it was chosen, or nothing can be written."""
     check_choices(choices, target, list(counts))
     log, known = opened_log(choices, target)
-    if isinstance(target, CpuTarget):
+    if isinstance(target, CpuTarget) and target.present:
         target = prepared_cpu(target)
     campaign = DeviceCampaign.of(counts, target, choices, log=log, known=known, network=network)
-    with shared(log, target, is_own_log=choices.log is None) as share_if_due:
+    with shared(log, target, wanted=choices.log is None and choices.measures(target)) as share_if_due:
         outcomes, interrupted = _outcomes(campaign, between=share_if_due)
-    if isinstance(target, CpuTarget):
+    if isinstance(target, CpuTarget) and target.present:
         check_limits(outcomes, target)
     return campaign.tuned(outcomes, interrupted=interrupted)
 
@@ -70,7 +69,7 @@ def _outcomes(campaign: DeviceCampaign, *, between: Callable[[], None]) -> tuple
     outcomes: list[Outcome] = []
     try:
         with (
-            Workers(target, jobs=choices.jobs, caches=choices.caches) as workers,
+            choices.workers(target) as workers,
             Progress(workloads=len(campaign.agenda.workloads)) as progress,
         ):
             runner = dataclasses.replace(runner, workers=workers)

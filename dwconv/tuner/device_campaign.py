@@ -14,6 +14,9 @@ from typing import Literal
 
 from dwconv import settings
 from dwconv.errors import InvalidChoice, NoDevice, NoTemplate, UnknownTarget
+from dwconv.measure.boards.address import Board
+from dwconv.measure.boards.board_runner import BoardWorkers
+from dwconv.measure.runner import Workers
 from dwconv.problems.target import CpuTarget, Target, check_present
 from dwconv.problems.workload import Workload
 from dwconv.records.database import Database
@@ -58,6 +61,8 @@ class Choices:
     """Measure nothing that the log knows."""
     refresh: bool = False
     """Race again what was measured with other versions, and search nothing."""
+    board: Board | None = None
+    """To measure there instead of on this machine."""
 
     def __post_init__(self) -> None:
         """Raises InvalidChoice."""
@@ -68,7 +73,19 @@ class Choices:
 
     def search_on(self, target: Target) -> Search:
         """The search; the usual one for ``target`` if none was chosen."""
-        return self.search or ("evolve" if target.present else "analytic")
+        return self.search or ("evolve" if self.measures(target) else "analytic")
+
+    def measures(self, target: Target) -> bool:
+        """True if kernels for ``target`` can be run, here or on a board."""
+        return target.present or self.board is not None
+
+    def workers(self, target: Target) -> Workers:
+        """The processes that build and measure. Raises BoardLost for a board that does not answer."""
+        if self.board is None or not isinstance(target, CpuTarget):
+            return Workers(target, jobs=self.jobs, caches=self.caches)
+        workers = BoardWorkers(self.board, target, jobs=self.jobs)
+        workers.check()
+        return workers
 
     def plan_on(self, target: Target, known: Database) -> SearchPlan:
         """Which configurations are tried on ``target``, and where the search starts."""
@@ -157,7 +174,7 @@ def opened_log(choices: Choices, target: Target) -> tuple[TuningLog, Database]:
 
 def check_choices(choices: Choices, target: Target, workloads: Sequence[Workload]) -> None:
     """Raises a DwconvError if nothing of what was asked for can be tuned on ``target`` as it was chosen."""
-    if isinstance(target, CpuTarget):
+    if isinstance(target, CpuTarget) and not choices.measures(target):
         check_present(target)
     _check_search(choices, target)
     _check_templates(workloads, target)
@@ -172,9 +189,9 @@ def _check_search(choices: Choices, target: Target) -> None:
         )
     if choices.runner == "predict" and target.kind != "cuda":
         raise UnknownTarget(f"--runner predict is for GPUs, the target is {target}; use --target cuda:sm_90")
-    if choices.runner == "local" and not target.present:
+    if choices.runner == "local" and not choices.measures(target):
         raise NoDevice(f"--runner local measures, and {target} is not in this machine; use --runner predict")
-    if choices.refresh and not target.present:
+    if choices.refresh and not choices.measures(target):
         raise NoDevice(f"--refresh measures, and {target} is not in this machine; leave it out")
 
 

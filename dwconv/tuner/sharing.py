@@ -14,12 +14,12 @@ from dwconv.records.shared import SharedRun
 
 
 @contextlib.contextmanager
-def shared(log: TuningLog, target: Target, *, is_own_log: bool) -> Iterator[Callable[[], None]]:
+def shared(log: TuningLog, target: Target, *, wanted: bool) -> Iterator[Callable[[], None]]:
     """What is appended to ``log`` inside is shared at the end, whatever that is, and one line says where it is; and
-    now and then, if the yielded function is called, while nothing is timed. Nothing is shared without a URL, and of a
-    log that is not the user's own."""
+    now and then, if the yielded function is called, while nothing is timed. Nothing is shared without a URL, and where
+    it is not ``wanted``."""
     url = settings.shared_records()
-    if url is None or not is_own_log or not target.present:
+    if url is None or not wanted:
         yield lambda: None
         return
     run = SharedRun(url, device=target.device)

@@ -100,7 +100,8 @@ def test_what_is_in_the_cache_is_not_fetched_again_and_what_is_damaged_there_is(
 # -- what is not trusted -----------------------------------------------------------------------------------------------
 
 
-def test_without_a_digest_nobody_is_even_asked():
+def test_without_a_digest_nobody_is_even_asked(monkeypatch):
+    monkeypatch.setattr(settings, "FETCH_TIMEOUT_S", 0.3)
     with hanging_server() as server:
         refused(
             server.url, "this one comes from elsewhere: name the digest .*, or load whatever is there with trust=True"
@@ -122,6 +123,7 @@ def test_what_was_changed_there_is_refused(made, url):
     kernel.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     for trust in ({"sha256": made.manifest.sha256}, {"trust": True}):
         refused(there.url, f"kernels/{kernel.name} was changed after the pack was made", **trust)
+    assert not list(settings.cache_folder().glob(f"packs/*/kernels/{kernel.name}")), "nor is it kept"
     kernel.write_bytes(content + b"more")
     refused(there.url, f"kernels/{kernel.name} has more than {len(content)} bytes", trust=True)
 

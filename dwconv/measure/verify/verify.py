@@ -5,6 +5,7 @@
                      thread, and with tensors laid out as users' tensors may be
     verify_call      a kernel that was verified and has run since: one more call
     verify_once      one run, in a simulator
+    verify_runs      runs of the bare kernel, on a board
 
 A run is of the bare kernel, on memory that shows its faults (``bare_kernel``); a call is made the way a user makes it.
 All runs and calls must give the same bits, and leave the thread's rounding and denormals as they were.
@@ -13,7 +14,7 @@ All runs and calls must give the same bits, and leave the thread's rounding and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -65,6 +66,13 @@ def verify_finalist(kernel: LoadedKernel, cases: Sequence[Case]) -> Verdict:
             return explained(verdict, f"at batch size {case.workload.batch}, {case.data} data{first}")
     assert verdict is not None
     return verdict if team_keeps_denormals() else wrong(MODE_CHANGED)
+
+
+def verify_runs(kernel: LoadedKernel, case: Case, *, threads: Iterable[int], place: int = 0) -> Verdict:
+    """Judge runs of the bare kernel on ``case``, one on each number of threads, for a machine where nobody calls it
+    from PyTorch. ``place``: where the tensors start."""
+    check_memory(kernel.artifact, case)
+    return _verify(kernel, case, runs=list(threads), calls=[], place=place)
 
 
 def _share(everything: Sequence[_T], number: int, *, of: int) -> list[_T]:

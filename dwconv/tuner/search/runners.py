@@ -24,7 +24,7 @@ class RunnerChoice:
     check: bool = True
     """Run candidates whose cost is computed in the simulator too."""
     workers: Workers | None = None
-    """Processes to borrow, from a caller that tunes several workloads."""
+    """Processes to borrow, from a caller that tunes several workloads; those of a board measure there."""
 
     def predicts(self, target: Target, *, strategy: Search) -> bool:
         """True if costs are computed and nothing is measured: the target is a GPU that is not here, or the strategy is
@@ -49,8 +49,11 @@ def make_runner(workload: Workload, target: Target, *, choice: RunnerChoice, str
         from dwconv.tuner.gpu_cost.compute_runner import ComputeRunner
 
         return ComputeRunner(target, check=choice.check, jobs=choice.jobs)
+    from dwconv.measure.boards.board_runner import BoardRunner, BoardWorkers
     from dwconv.measure.runner import LocalRunner
     from dwconv.problems.target import check_present
 
+    if isinstance(choice.workers, BoardWorkers):
+        return BoardRunner(workload, target, workers=choice.workers)
     check_present(target)
     return LocalRunner(workload, target, jobs=choice.jobs, workers=choice.workers)

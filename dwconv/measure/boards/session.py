@@ -1,0 +1,150 @@
+"""Session: a connection to a board, and a kernel there. The one file that knows TVM's RPC.
+
+Everything here may wait for ever: it is for a process that is ended when its time is up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dwconv import settings
+from dwconv.errors import BoardLost, one_line
+from dwconv.kernels.artifact import Artifact
+from dwconv.kernels.board import RUN, is_linked
+from dwconv.kernels.load import ANY_NUMBER, most_threads
+from dwconv.measure.boards.address import Board
+from dwconv.records.record import Measurement
+
+_BIG_CORES = 1
+"""TVM's word for how its threads are bound: to the fastest cores first."""
+_FEWEST_ROUNDS = 3
+
+
+class Session:
+    """A session with a board, which its server ends after ``session_s``. Raises BoardLost if there is none."""
+
+    def __init__(self, board: Board, *, session_s: float) -> None:
+        from tvm import rpc
+
+        address = (board.host, board.port)
+        try:
+            # TVM's client would try for a minute.
+            socket.create_connection(address, timeout=settings.BOARD_CONNECT_TIMEOUT_S).close()
+            tracker = rpc.connect_tracker(*address)
+            servers = {str(each["key"]).removeprefix("server:") for each in tracker.summary()["server_info"]}
+            if board.key not in servers:
+                has = ", ".join(sorted(servers)) or "none"
+                raise BoardLost(
+                    f"no server with the key {board.key} is at the tracker; it has {one_line(has, most=200)}"
+                )
+            self._remote = tracker.request(board.key, session_timeout=session_s, max_retry=1)
+            tracker.close()
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:  # whoever answers may be no tracker
+            raise BoardLost(one_line(f"{type(error).__name__}: {error}", most=300)) from error
+        self._numbers = itertools.count()
+        self._threads: int | None = None
+
+    def is_alive(self) -> bool:
+        """False if the board does not answer any more."""
+        try:
+            self._remote.get_function("runtime.NumThreads")()
+        except Exception:  # noqa: BLE001  TVM's errors of a connection have many types
+            return False
+        return True
+
+    def load(self, artifact: Artifact) -> RemoteKernel:
+        """Load the library of an artifact there."""
+        name = f"kernel{next(self._numbers)}.{'so' if is_linked(artifact.library) else 'o'}"
+        self._remote.upload(bytearray(artifact.library), name)
+        return RemoteKernel(artifact, self, self._remote.load_module(name))
+
+    def put(self, content: torch.Tensor) -> Any:
+        """A tensor of bytes there with that content."""
+        from tvm import runtime
+
+        return runtime.tensor(content.numpy(), device=self._remote.cpu())
+
+    def use_threads(self, count: int) -> None:
+        """Have kernels run on so many threads."""
+        if count != self._threads:
+            self._remote.get_function("runtime.config_threadpool")(_BIG_CORES, count)
+            self._threads = count
+
+    def timer(self, module: Any, *, number: int, repeat: int) -> Any:
+        """A function that calls ``RUN`` that often, and gives the seconds of a call in each of ``repeat`` rounds."""
+        return module.time_evaluator(RUN, self._remote.cpu(), number=number, repeat=repeat)
+
+
+class RemoteKernel:
+    """A kernel that is loaded on a board: a ``LoadedKernel`` that is run on copies of the tensors there."""
+
+    def __init__(self, artifact: Artifact, session: Session, module: Any) -> None:
+        self.artifact = artifact
+        self._session = session
+        self._module = module
+        self._run = module[RUN]
+        self._most_threads = most_threads(artifact) or ANY_NUMBER
+        self._last: list[Any] = []
+
+    def __call__(self, *inputs: torch.Tensor) -> Any:
+        raise NotImplementedError("a board has no PyTorch that could call it")
+
+    def run_into(
+        self, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor], workspaces: Sequence[torch.Tensor]
+    ) -> None:
+        """Run it there on all the memory that the tensors lie in, on as many threads as PyTorch uses here; what it left
+        comes back, whatever it wrote to."""
+        tensors = (*inputs, *results, *workspaces)
+        memories = [_memory_of(tensor) for tensor in tensors]
+        there = [self._session.put(memory) for memory in memories]
+        starts = [tensor.storage_offset() * tensor.itemsize for tensor in tensors]
+        self._last = [inputs[0].shape[0], *itertools.chain(*zip(there, starts, strict=True))]
+        self._session.use_threads(min(torch.get_num_threads(), self._most_threads))
+        self._run(*self._last)
+        for memory, left in zip(memories, there, strict=True):
+            memory.copy_(torch.from_numpy(left.numpy()))
+
+    def round_us(self, *, number: int, repeat: int = 1) -> list[float]:
+        """Microseconds of a call in each of ``repeat`` rounds of ``number`` calls, on the tensors of the last run."""
+        timed = self._session.timer(self._module, number=number, repeat=repeat)
+        return [seconds * 1e6 for seconds in timed(*self._last).results]
+
+
+def _memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """All the bytes that a tensor lies among."""
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),))  # type: ignore[call-overload, no-any-return]
+
+
+def time_kernels(
+    kernels: Sequence[RemoteKernel],
+    *,
+    round_s: float,
+    rounds: int,
+    budget_s: float,
+    hopeless_above_us: float | None = None,
+) -> list[Measurement]:
+    """Measure kernels round by round, in turns, so that what disturbs the board meets all of them. A round takes
+    ``round_s``; the last begins before ``budget_s`` is over. Ends early if the first kernel is hopeless."""
+    once_us = [min(kernel.round_us(number=1, repeat=_FEWEST_ROUNDS)) for kernel in kernels]
+    numbers = [max(1, round(round_s * 1e6 / max(us, 0.1))) for us in once_us]
+    turn_s = sum(number * us for number, us in zip(numbers, once_us, strict=True)) / 1e6
+    turns = max(_FEWEST_ROUNDS, min(rounds, int(budget_s / max(turn_s, 1e-9))))
+    if hopeless_above_us is not None and once_us[0] > hopeless_above_us:
+        turns = _FEWEST_ROUNDS
+    taken: list[list[float]] = [[] for _ in kernels]
+    for _ in range(turns):
+        for number, kernel, own in zip(numbers, kernels, taken, strict=True):
+            own += kernel.round_us(number=number)
+    return [_measurement(us) for us in taken]
+
+
+def _measurement(us: list[float]) -> Measurement:
+    quarter, _, three_quarters = statistics.quantiles(us, n=4, method="inclusive")
+    return Measurement(median_us=statistics.median(us), spread_us=three_quarters - quarter, rounds=len(us))
