@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PIECE_BYTES = 2**20
-_SECRETS = re.compile(r"(?<=//)[^/@]*@|[?#].*$")
+_SECRETS = re.compile(r"(?<=//)[^/@]*@|[?#].*", re.DOTALL)
 """A user and a password in a URL, and what may be signed in its query."""
 
 

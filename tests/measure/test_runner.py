@@ -251,7 +251,7 @@ def test_answers_are_measured_by_their_requests():
         (check, Measured(verdict=right)),
         (final, Measured(kernels=(time, time), verdicts_after=(right, wrong))),
     ]:
-        assert runner_module._misfit(request, answer) == ""
+        assert runner_module.misfit_of_answer(request, answer) == ""
     for request, answer in [
         (trial, None),
         (trial, right),
@@ -263,7 +263,7 @@ def test_answers_are_measured_by_their_requests():
         (check, Measured(kernels=(time,))),
         (final, Measured(kernels=(time,))),
     ]:
-        assert runner_module._misfit(request, answer)
+        assert runner_module.misfit_of_answer(request, answer)
 
 
 def test_artifacts_survive_the_way_between_processes():

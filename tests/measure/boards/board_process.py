@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 
@@ -28,6 +29,7 @@ def main() -> None:
                 PopenRPCServerState("127.0.0.1", 30090, 30990, tracker_addr=address, key=line.strip(), silent=True)
             )
         print("serves", flush=True)
+    os.killpg(os.getpgrp(), signal.SIGKILL)  # the tests have ended, however that was
 
 
 if __name__ == "__main__":

@@ -160,6 +160,7 @@ def test_the_command_starts_what_builds_and_measures(boards, tmp_path):
 def test_a_wrong_kernel_is_found_wrong_there(bench):
     (record,) = bench.planted(planted_boards.wrong).measure(candidates(bench.target))
     assert record.status is Status.WRONG and record.detail.startswith("value: ") and record.measurement is None
+    assert "after it was timed" not in record.detail
     (finalist,) = bench.planted(planted_boards.wrong).confirm(candidates(bench.target))
     assert finalist.status is Status.WRONG and "at batch size 1, extreme data" in finalist.detail
 
