@@ -21,7 +21,8 @@ from tests import fake_tuning as fake
 ray = pytest.importorskip("ray", reason="tuning on a cluster needs Ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-from dwconv.tuner.cluster.on_ray import RayCluster, share_of_cores  # noqa: E402
+from dwconv.tuner.cluster.on_ray import RayCluster, reason_of, share_of_cores  # noqa: E402
+from tests.tune_command import SHAPE, error_of  # noqa: E402
 from tests.tuner.sleeping_workers import TEMPLATES, TRIALS, SleepingWorker  # noqa: E402
 
 WORKER = "tests.tuner.sleeping_workers:SleepingWorker"
@@ -83,6 +84,26 @@ def ideal_end_s(begun, *, passes):
 def test_devices_of_one_machine_share_its_cores():
     shares = [share_of_cores({1, 3, 5, 7}, position=position, count=2) for position in range(3)]
     assert shares == [{1, 3}, {5, 7}, {1, 3, 5, 7}]
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1:1", "ray=127.0.0.1:1: nobody answers there: ConnectionRefusedError: "),
+        ("127.0.0.1:99999", "ray=127.0.0.1:99999: nobody answers there: "),
+        ("nowhere", "ray=nowhere is no address; it looks like 10.0.0.1:6379"),
+    ],
+)
+def test_an_address_where_nobody_answers_is_one_clear_line(capsys, address, words):
+    assert words in error_of(capsys, *SHAPE, "--ray", address)
+
+
+def test_the_reason_of_a_lost_node_is_the_line_that_tells_most():
+    made = "The actor died because of an error raised in its creation task, \x1b[36mray::Actor()\x1b[39m\n  File x\n"
+    assert reason_of(Exception(f"{made}ModuleNotFoundError: No module named 'dwconv'")).startswith("ModuleNotFound")
+    assert reason_of(Exception("The actor died unexpectedly before finishing this task.\n\tclass_name: Actor\n")) == (
+        "The actor died unexpectedly before finishing this task."
+    )
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from dwconv.tuner.cluster.messages import Line, Lines, Report, Task
 from dwconv.tuner.cluster.node import Node
 from dwconv.tuner.device_campaign import Choices, DeviceCampaign, check_choices, opened_log
 from dwconv.tuner.results_table import Outcome
-from dwconv.tuner.search.search_result import TuningResult
+from dwconv.tuner.search.search_result import Stop, TuningResult
 
 
 class DeviceWork:
@@ -103,6 +103,13 @@ class DeviceWork:
         if self.campaign.step and report.state.best:
             self.campaign.step.update(workload)
         return ""
+
+    def interrupt(self) -> None:
+        """What was found so far of the workloads that are being tuned is their outcome."""
+        for node in self.alive:
+            if node.workload and node.state:
+                found = dataclasses.replace(_doubted(node.state, node), stopped=Stop.INTERRUPTED)
+                self.outcomes.append(Outcome(workload=node.workload, result=found))
 
     def lose(self, node: Node) -> None:
         """``node`` takes part no more. Its workload goes to another one."""

@@ -74,6 +74,8 @@ class _Driver:
                 self._tune()
         except KeyboardInterrupt:
             interrupted = True
+            for device in self._devices.values():
+                device.interrupt()
         if not self._devices and not interrupted:
             raise NoCluster(f"no node can tune: {self._last_words}")
         return TunedDevices(
@@ -198,11 +200,8 @@ class _Driver:
             return
         was_busy, node.reference = node.busy, measured
         if node.busy and not was_busy:
-            print(
-                f"note: {node.name} is busy: other work takes {node.busy:.0%} of the time of the reference kernel; it "
-                "rests while others are free",
-                file=sys.stderr,
-            )
+            busy = f"{node.name} is busy: other work takes {node.busy:.0%} of the time of the reference kernel"
+            print(f"note: {busy}", file=sys.stderr)
         for note in judge(self._devices[node.device].nodes):
             print(f"note: {note}", file=sys.stderr)
 

@@ -7,6 +7,8 @@ Actors are told what to do by name and data (``worker.Worker``); dwconv is insta
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 WORKER = "dwconv.tuner.cluster.worker:Worker"
 _MOST_SAID = 300
+_ANSWER_S = 10.0
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class RayCluster:
@@ -135,6 +139,8 @@ def _ray() -> Any:
 
 
 def _connect(address: str | None) -> None:
+    if address:
+        _check_answers(address)
     settings.quiet_ray()
     try:
         _ray().init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
@@ -143,6 +149,17 @@ def _connect(address: str | None) -> None:
             f"ray={address or 'local'}: no cluster answers: {one_line(str(error), most=_MOST_SAID)}; start one with "
             "ray start --head, or leave the address out"
         ) from error
+
+
+def _check_answers(address: str) -> None:
+    """Raises NoCluster if nobody is at ``address``: Ray itself would wait for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not (host and port.isascii() and port.isdigit()):
+        raise NoCluster(f"ray={address} is no address; it looks like 10.0.0.1:6379, as ray start --head prints it")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise NoCluster(f"ray={address}: nobody answers there: {described_error(error)}; see ray status") from error
 
 
 def _places(kind: str) -> list[_Place]:
@@ -193,11 +210,10 @@ def _answer(reference: Any) -> object:
         cause = error.cause
         return NodeLost(str(cause) if isinstance(cause, DwconvError) else described_error(cause))
     except ray.exceptions.RayError as error:
-        return NodeLost(_reason(error))
+        return NodeLost(reason_of(error))
 
 
-def _reason(error: Exception) -> str:
-    """The line of a message of Ray's that tells most: the last one of a traceback, else the first one."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    told = lines[-1] if any(line.startswith("ray::") or "Traceback" in line for line in lines) else lines[0]
-    return one_line(told, most=_MOST_SAID)
+def reason_of(error: Exception) -> str:
+    """The line of a message of Ray's that tells most: of what an actor raised when it was made, the last one."""
+    lines = _COLOURS.sub("", str(error)).strip().splitlines() or [type(error).__name__]
+    return one_line(lines[-1] if "creation task" in lines[0] else lines[0], most=_MOST_SAID)
