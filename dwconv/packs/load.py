@@ -68,7 +68,7 @@ def load_pack(
     try:
         if url is None:
             return _load(Path(path), sha256=sha256, unmeasured=unmeasured)
-        got = get_pack(url, sha256=sha256, trust=trust, unmeasured=unmeasured)
+        got = get_pack(url, sha256=sha256, trust=trust)
         return _load(got.folder, sha256=got.sha256, unmeasured=unmeasured)
     except DwconvError as error:
         raise PackError(one_line(f"pack={shown(url) if url else Path(path)}: {error}")) from error

@@ -140,7 +140,7 @@ class GotPack:
     sha256: str
 
 
-def get_pack(url: str, *, sha256: str | None, trust: bool, unmeasured: bool) -> GotPack:
+def get_pack(url: str, *, sha256: str | None, trust: bool) -> GotPack:
     """Fetch the pack at ``url``, or of the packs that an index lists there the one for this machine. ``sha256`` is the
     digest of the pack or of the index. Raises PackError, without it also unless ``trust`` is given."""
     if sha256 is None and not trust:
@@ -150,21 +150,19 @@ def get_pack(url: str, *, sha256: str | None, trust: bool, unmeasured: bool) -> 
         )
     digest = sha256.lower() if sha256 else None
     try:
-        return within(
-            settings.FETCH_TIMEOUT_S, lambda abandoned: _got(url, digest, unmeasured=unmeasured, abandoned=abandoned)
-        )
+        return within(settings.FETCH_TIMEOUT_S, lambda abandoned: _got(url, digest, abandoned))
     except RemoteError as error:
         raise PackError(f"it cannot be read: {error}") from error
 
 
-def _got(url: str, digest: str | None, *, unmeasured: bool, abandoned: Abandoned) -> GotPack:
+def _got(url: str, digest: str | None, abandoned: Abandoned) -> GotPack:
     remote = Remote(url)
     content = _content(remote, MANIFEST, most_bytes=MOST_MANIFEST_BYTES, abandoned=abandoned)
     if content is None:
         listed = _content(remote, INDEX, most_bytes=_MOST_INDEX_BYTES, abandoned=abandoned)
         if listed is None:
             raise PackError(f"there is neither {MANIFEST} nor {INDEX}; name a pack, or a folder of packs")
-        entry = _chosen(listed, digest, unmeasured=unmeasured)
+        entry = _chosen(listed, digest)
         remote, digest = Remote(joined(url, entry.folder)), entry.sha256
         content = _content(remote, MANIFEST, most_bytes=MOST_MANIFEST_BYTES, abandoned=abandoned)
         if content is None:
@@ -177,7 +175,7 @@ def _got(url: str, digest: str | None, *, unmeasured: bool, abandoned: Abandoned
     return _kept(remote, manifest, content, abandoned)
 
 
-def _chosen(listed: bytes, digest: str | None, *, unmeasured: bool) -> Entry:
+def _chosen(listed: bytes, digest: str | None) -> Entry:
     """Of an index the pack with that digest; or, if that is the index's own, the one for this machine."""
     index = _decoded(listed)
     own = hashlib.sha256(listed).hexdigest()
@@ -187,7 +185,7 @@ def _chosen(listed: bytes, digest: str | None, *, unmeasured: bool) -> Entry:
                 return entry
         raise PackError(f"the digest of its index is {own}, and no pack in it has the {digest} that was asked for")
     for target in _targets():
-        found = [entry for entry in index.packs if entry.fits(target) and (entry.measured or unmeasured)]
+        found = [entry for entry in index.packs if entry.fits(target)]
         if found:
             nearest = min((not entry.measured, entry.threads_off(target)) for entry in found)
             found = [entry for entry in found if (not entry.measured, entry.threads_off(target)) == nearest]
