@@ -87,7 +87,7 @@ def _bars(file: ResultFile, row: StepRow) -> str:
         bar = stacked(
             [(f"p{place}", parts[part] / longest_ms) for place, part in enumerate(_PARTS)] if longest_ms else []
         )
-        told = ", ".join(f"{part} {ms:.1f}" for part, ms in parts.items() if ms >= 0.05)
+        told = "; ".join(f"{part} {ms:.1f}" for part, ms in parts.items() if ms >= 0.05)
         lines.append(
             f'<div class="row"><div class="name">{name(model)}<small>{text(told)}</small></div>'
             f'<div class="at">{bar}</div><div class="n"><b>{whole_ms(profile):.4g} ms</b></div></div>'
