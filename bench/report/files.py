@@ -99,9 +99,7 @@ class StepRow(Row, kw_only=True, frozen=True):
     compiled_blocks: dict[str, Ratio] = {}
     kept_bytes: dict[str, int] = {}
     profile_ms: dict[str, dict[str, float]] = {}
-    layers: dict[str, int] = {}
     best_ours: str = "the best with dwconv"
-    steps: int | None = None
 
 
 class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
