@@ -33,8 +33,8 @@ def section(files: Sequence[ResultFile]) -> str:
         f'<th class="n">{text(each)}</th>' for each in (*(f"{each} ms" for each in names), "×", "at most", "kept")
     )
     return (
-        "<h2>Training steps</h2>\n<p>All models take their steps in turns. The bar through a dot is the interval that was "
-        "measured, or the middle half of the turns.</p>\n"
+        "<h2>Training steps</h2>\n<p>All models take their steps in turns. The bar through a dot is the interval "
+        "that was measured, or the middle half of the turns.</p>\n"
         f"{steps(files, of_steps)}\n<h3>Medians</h3>\n"
         '<p class="dim">×: converted over plain; at most: if depthwise convolution cost nothing; '
         "kept: for the backward pass.</p>\n"
