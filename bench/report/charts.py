@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import geometric_mean
 from typing import TypeVar
 
-from bench.report.contests import Contest, group_of, of_all, of_blocks, of_layers
+from bench.report.contests import Contest, of_all, of_blocks, of_layers
 from bench.report.files import BlockRow, LayerRow, ResultFile
 from bench.report.layers import Sized, sizes_of
 from dwconv.problems.workload import PASSES
@@ -36,7 +36,7 @@ def worst(files: Sequence[ResultFile]) -> str:
     """The losses, and what is next to them."""
     found = sorted(of_all(files), key=lambda contest: contest.ratio)
     losses = [contest for contest in found if contest.ratio < 1]
-    failed = [(file, each) for file in files for each in file.layer_rows if each.failed is not None]
+    failed = [(file, each) for file in files for each in file.failed]
     are = "is" if len(losses) == 1 else "are"
     said = f"{counted(len(losses), 'row')} of {len(found)} {are} slower than the other side"
     sure = sum(contest.dot.kind == "loss" for contest in losses)
@@ -47,8 +47,7 @@ def worst(files: Sequence[ResultFile]) -> str:
     if failed:
         parts.append(f"<h3>Without a time: {counted(len(failed), 'row')}</h3><ul>")
         parts += [
-            f'<li class="name">{name(f"{each.layer} {group_of(each)}")}<small>{text(file.title)}: '
-            f"{text(each.failed or '')}</small></li>"
+            f'<li class="name">{name(each.name)}<small>{text(file.title)}: {text(each.why)}</small></li>'
             for file, each in failed
         ]
         parts.append("</ul>")
@@ -131,8 +130,7 @@ def networks(files: Sequence[ResultFile]) -> str:
 
 def _networks_of(file: ResultFile) -> str:
     contests = [*of_layers(file), *of_blocks(file)]
-    rows: list[LayerRow | BlockRow] = [each for each in file.layer_rows if each.failed is None]
-    rows += file.block_rows
+    rows: list[LayerRow | BlockRow] = [*file.layer_rows, *file.block_rows]
     by_network = grouped(
         zip(rows, contests, strict=True), lambda pair: pair[0].network or pair[0].layer.partition(" ")[0]
     )
@@ -180,10 +178,7 @@ def winners(files: Sequence[ResultFile]) -> str:
 
 
 def _winners_of(file: ResultFile) -> str:
-    contests = grouped(
-        zip((sizes_of(each) for each in file.layer_rows if each.failed is None), of_layers(file), strict=True),
-        lambda pair: pair[0],
-    )
+    contests = grouped(zip(map(sizes_of, file.layer_rows), of_layers(file), strict=True), lambda pair: pair[0])
     groups = list(dict.fromkeys(contest.group for contest in of_layers(file)))
     head = "".join(f'<th class="n">{text(group)}</th>' for group in groups)
     bodies = "".join(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from bench.report.files import BlockRow, LayerRow, Ratio, ResultFile, StepRow
+from bench.report.files import BlockRow, LayerRow, Ratio, ResultFile, Row, StepRow
 from dwconv.reporting.drawing import Dot
 
-RIVALS = ("plain", "plain + inductor")
+RIVALS = ("plain", "plain, contiguous", "plain + inductor")
 """PyTorch's own models among those of a step."""
 
 
@@ -35,31 +34,48 @@ class Contest:
 
 
 def of_all(files: Sequence[ResultFile]) -> list[Contest]:
-    """Those of layers, blocks and steps."""
-    return [contest for file in files for contest in (*of_layers(file), *of_blocks(file), *of_steps(file))]
+    """Those of layers, blocks and steps, against the fastest of all others that raced."""
+    return [contest for file in files for contest in (*_layers_at_worst(file), *of_blocks(file), *of_steps(file))]
 
 
 def group_of(row: LayerRow) -> str:
-    """``fprop``, ``dgrad``, ``wgrad``; of an activation in the kernel ``silu``, ``silu gradient``."""
-    return row.pass_ if row.epilogue == "none" else row.epilogue.replace("_", " ")
+    """``fprop``, ``dgrad``, ``wgrad``; of an activation in the kernel ``silu``, ``silu gradient``; with other caches
+    than warm ones ``fprop, cold``."""
+    said = row.pass_ if row.epilogue == "none" else row.epilogue.replace("_", " ")
+    return said if row.caches == "warm" else f"{said}, {row.caches}"
 
 
 def of_layers(file: ResultFile) -> Iterator[Contest]:
+    """Over PyTorch's better layout."""
     for row in file.layer_rows:
-        if row.failed is not None or row.ratio is None or row.dwconv_us is None:
-            continue
         other, other_us = min(row.pytorch_us.items(), key=lambda each: each[1], default=("PyTorch", 0.0))
         notes = [f"{row.percent_of_limit:.0f} % of the limit"] if row.percent_of_limit is not None else []
         notes += [f"{row.ratio_float32:.2f} × our float32"] if row.ratio_float32 is not None else []
+        if row.over_best_other is not None:
+            notes.append(f"{row.over_best_other:.3g} × {row.best_other}" + (f": {row.verdict}" if row.verdict else ""))
         yield Contest(
             name=row.layer + (f" ({row.count} of them)" if row.count and row.count > 1 else ""),
             group=group_of(row),
             over="PyTorch's better layout",
             dot=_dot(row.ratio, row.ratio_interval, spread=row.ratio_spread),
             times=f"{in_us(row.dwconv_us)}, {other} {in_us(other_us)}" if other_us else in_us(row.dwconv_us),
-            notes=(*notes, *_verdict(row.verdict)),
+            notes=tuple(notes),
             file=file,
         )
+
+
+def _layers_at_worst(file: ResultFile) -> Iterator[Contest]:
+    """The same, over whoever was the fastest."""
+    for row, contest in zip(file.layer_rows, of_layers(file), strict=True):
+        best = _against_best(row)
+        yield replace(contest, dot=best, over=row.best_other) if best else contest
+
+
+def _against_best(row: Row) -> Dot | None:
+    if row.over_best_other is None or row.over_best_other_interval is None:
+        return None
+    low, high = row.over_best_other_interval
+    return Dot(ratio=row.over_best_other, low=low, high=high, verdict=row.verdict or "")
 
 
 def of_blocks(file: ResultFile) -> Iterator[Contest]:
@@ -69,10 +85,10 @@ def of_blocks(file: ResultFile) -> Iterator[Contest]:
         yield Contest(
             name=f"{row.layer} {row.block}",
             group="block",
-            over="the best other",
-            dot=_dot(row.over_best_other, row.ratio_interval, spread=row.over_best_other * _relative(row, best)),
+            over=row.best_other,
+            dot=_against_best(row)
+            or _dot(row.over_best_other, None, spread=row.over_best_other * _relative(row, best)),
             times=", ".join(times),
-            notes=_verdict(row.verdict),
             file=file,
         )
 
@@ -86,6 +102,8 @@ def _relative(row: BlockRow, other: str) -> float:
 def of_steps(file: ResultFile) -> Iterator[Contest]:
     for row in file.step_rows:
         yield _step(row, "converted", "plain", row.ratio, file)
+        if best := _against_best(row):
+            yield replace(_step(row, row.best_ours, row.best_other, row.ratio, file), dot=best)
         if row.inductor:
             yield _step(row, "converted + inductor", "plain + inductor", row.inductor, file)
         for name, over in (("blocks", row.blocks), ("blocks + inductor", row.compiled_blocks)):
@@ -93,7 +111,7 @@ def of_steps(file: ResultFile) -> Iterator[Contest]:
 
 
 def _step(row: StepRow, name: str, over: str, ratio: Ratio, file: ResultFile) -> Contest:
-    low, high = ratio.quartiles
+    low, high = ratio.interval or ratio.quartiles
     ms = [f"{each} {row.median_ms[each]:.4g} ms" for each in (name, over) if each in row.median_ms]
     return Contest(
         name=f"{row.network}: {name}, {row.allocator}",
@@ -113,10 +131,6 @@ def _dot(ratio: float, interval: tuple[float, float] | None, *, spread: float) -
         return Dot(ratio=ratio, low=low, high=high)
     off = 1 + max(spread, 0.0) / ratio
     return Dot(ratio=ratio, low=ratio / off, high=ratio * off)
-
-
-def _verdict(said: Any) -> tuple[str, ...]:
-    return (said,) if isinstance(said, str) else ()
 
 
 def in_us(time_us: float) -> str:

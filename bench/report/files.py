@@ -14,34 +14,56 @@ from dwconv.problems.target import Limits
 from dwconv.problems.workload import DTYPES, LAYOUTS, DType, Layout
 
 Above0 = Annotated[float, msgspec.Meta(gt=0)]
+Interval = tuple[Above0, Above0]
 _Row = TypeVar("_Row", bound="msgspec.Struct")
+
+
+KINDS = ("cpu", "blocks", "train")
+"""Benchmarks whose rows are understood; those of others are shown as they are."""
 
 
 class UnreadableResults(DwconvError):
     """A file that is not the output of a benchmark, or not a whole one."""
 
 
-class LayerRow(msgspec.Struct, kw_only=True, frozen=True):
-    """A pass of a layer, as ``bench cpu`` writes it. Without times if it ``failed``."""
+class Failed(msgspec.Struct, kw_only=True, frozen=True):
+    """A row without times, of any benchmark, and why it has none."""
+
+    name: str
+    why: str
+
+
+class Row(msgspec.Struct, kw_only=True, frozen=True):
+    """What the rows of several benchmarks have: the ratio over the fastest of all others, where they raced."""
+
+    over_best_other: Above0 | None = None
+    over_best_other_interval: Interval | None = None
+    best_other: str = "the best other"
+    verdict: str | None = None
+    """``faster``, ``tie`` or ``slower`` than the best other."""
+    contention: float = 0.0
+
+
+class LayerRow(Row, kw_only=True, frozen=True):
+    """A pass of a layer, as ``bench cpu`` writes it."""
 
     layer: str
     pass_: str = msgspec.field(name="pass")
     epilogue: str = "none"
+    caches: str = "warm"
     network: str | None = None
     count: int | None = None
-    failed: str | None = None
-    dwconv_us: Above0 | None = None
+    dwconv_us: Above0
     pytorch_us: dict[str, Above0] = {}
-    ratio: Above0 | None = None
+    ratio: Above0
+    """Over PyTorch's better layout."""
     ratio_spread: float = 0.0
-    ratio_interval: tuple[Above0, Above0] | None = None
+    ratio_interval: Interval | None = None
     ratio_float32: float | None = None
-    verdict: Any = None
     percent_of_limit: float | None = None
-    contention: float = 0.0
 
 
-class BlockRow(msgspec.Struct, kw_only=True, frozen=True):
+class BlockRow(Row, kw_only=True, frozen=True):
     """A block, as ``bench blocks`` writes it."""
 
     network: str
@@ -53,21 +75,18 @@ class BlockRow(msgspec.Struct, kw_only=True, frozen=True):
     over_eager: Above0
     over_best_other: Above0
     kept_bytes: dict[str, int]
-    ratio_interval: tuple[Above0, Above0] | None = None
-    verdict: Any = None
-    percent_of_limit: float | None = None
-    contention: float = 0.0
 
 
 class Ratio(msgspec.Struct, kw_only=True, frozen=True):
     """How many times as fast one step is as another, over turns."""
 
     median: Above0
-    quartiles: tuple[Above0, Above0]
+    quartiles: Interval
+    interval: Interval | None = None
     at_most: float | None = None
 
 
-class StepRow(msgspec.Struct, kw_only=True, frozen=True):
+class StepRow(Row, kw_only=True, frozen=True):
     """A network's training step, as ``bench train`` writes it."""
 
     network: str
@@ -80,9 +99,7 @@ class StepRow(msgspec.Struct, kw_only=True, frozen=True):
     compiled_blocks: dict[str, Ratio] = {}
     kept_bytes: dict[str, int] = {}
     profile_ms: dict[str, dict[str, float]] = {}
-    layers: dict[str, int] = {}
-    steps: int | None = None
-    contention: float = 0.0
+    best_ours: str = "the best with dwconv"
 
 
 class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
@@ -103,6 +120,8 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
     layer_rows: Sequence[LayerRow] = ()
     block_rows: Sequence[BlockRow] = ()
     step_rows: Sequence[StepRow] = ()
+    failed: Sequence[Failed] = ()
+    """The rows of these benchmarks that have no times."""
 
     @property
     def kind(self) -> str:
@@ -134,9 +153,10 @@ def read(path: Path) -> ResultFile:
         return msgspec.structs.replace(
             found,
             name=path.name,
-            layer_rows=_layer_rows(found, path),
+            layer_rows=_rows(found, LayerRow, "cpu"),
             block_rows=_rows(found, BlockRow, "blocks"),
             step_rows=_rows(found, StepRow, "train"),
+            failed=[_failed(row) for row in found.rows if found.kind in KINDS and "failed" in row],
         )
     except OSError as error:
         raise UnreadableResults(f"{path}: {error.strerror or error}; give files that a benchmark wrote") from error
@@ -151,6 +171,8 @@ def _rows(found: ResultFile, of: type[_Row], kind: str) -> Sequence[_Row]:
         return ()
     rows = []
     for place, row in enumerate(found.rows):
+        if "failed" in row:
+            continue
         try:
             rows.append(msgspec.convert(row, type=of))
         except msgspec.ValidationError as error:
@@ -158,12 +180,9 @@ def _rows(found: ResultFile, of: type[_Row], kind: str) -> Sequence[_Row]:
     return rows
 
 
-def _layer_rows(found: ResultFile, path: Path) -> Sequence[LayerRow]:
-    rows = _rows(found, LayerRow, "cpu")
-    for place, row in enumerate(rows):
-        if row.failed is None and (row.ratio is None or row.dwconv_us is None):
-            raise UnreadableResults(f"{path} is not the output of a benchmark: row {place} has no ratio and no failure")
-    return rows
+def _failed(row: Mapping[str, Any]) -> Failed:
+    parts = (row.get(part) for part in ("layer", "block", "network", "pass", "epilogue", "allocator", "caches"))
+    return Failed(name=" ".join(part for part in parts if isinstance(part, str)), why=str(row["failed"]))
 
 
 def _is_sound(limits: Limits) -> bool:

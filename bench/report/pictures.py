@@ -15,7 +15,7 @@ from dwconv.reporting.drawing import LogAxis, axis_numbers, dot, grid, lines_of,
 from dwconv.reporting.frame import DRAWN, colours
 
 WIDTH_PX = 720
-_NAMES_PX = 216
+_NAMES_PX = 232
 _LINE_PX = 16
 _MARK_PX = 11
 _CHARACTER_PX = 7.2
@@ -27,7 +27,7 @@ _KEY_PX = 50
 def of(files: Sequence[ResultFile]) -> dict[str, str]:
     """The text of each picture by the name of its file. Raises InvalidChoice for files without layers, or of several
     devices."""
-    with_layers = [file for file in files if any(row.failed is None for row in file.layer_rows)]
+    with_layers = [file for file in files if file.layer_rows]
     devices = dict.fromkeys(file.device for file in with_layers)
     if len(devices) != 1:
         said = f"of {len(devices)} devices, {', '.join(devices)}" if devices else "without layers"

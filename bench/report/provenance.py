@@ -6,12 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.report.files import ResultFile, one_of
+from bench.report.files import KINDS, ResultFile, one_of
 from dwconv.records.record import CONTENDED
 from dwconv.reporting.drawing import text
-
-_OWN = ("cpu", "train", "blocks")
-"""Benchmarks whose rows are shown above."""
 
 
 def section(files: Sequence[ResultFile]) -> str:
@@ -72,7 +69,7 @@ def _said(value: Any) -> str:
 
 def others(files: Sequence[ResultFile]) -> str:
     """The rows of other benchmarks, each with its names and numbers."""
-    found = [file for file in files if file.kind not in _OWN]
+    found = [file for file in files if file.kind not in KINDS]
     if not found:
         return ""
     return "<h2>Other benchmarks</h2>\n" + "\n".join(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.report.charts import counted, grouped
 from bench.report.contests import group_of
-from bench.report.files import ResultFile
+from bench.report.files import LayerRow, ResultFile
 from bench.report.layers import workload_of
 from dwconv.problems.target import CacheLevel, Limits
 from dwconv.reporting.drawing import marked, round_numbers, text
@@ -52,17 +52,15 @@ def of_devices(files: Sequence[ResultFile]) -> list[Roofline]:
     for device, members in grouped((file for file in files if file.layer_rows), lambda file: file.device).items():
         known = [file.limits for file in members if file.limits]
         if known:
-            points = [_point_of(file, place) for file in members for place in range(len(file.layer_rows))]
-            timed = sum(row.failed is None for file in members for row in file.layer_rows)
+            points = [_point_of(row, file) for file in members for row in file.layer_rows]
             there = tuple(point for point in points if point)
-            found.append(Roofline(device=device, limits=_best(known), points=there, left_out=timed - len(there)))
+            found.append(Roofline(device=device, limits=_best(known), points=there, left_out=len(points) - len(there)))
     return found
 
 
-def _point_of(file: ResultFile, place: int) -> Point | None:
-    row = file.layer_rows[place]
-    workload = workload_of(row, file) if row.failed is None else None
-    if workload is None or row.dwconv_us is None:
+def _point_of(row: LayerRow, file: ResultFile) -> Point | None:
+    workload = workload_of(row, file)
+    if workload is None:
         return None
     flop_per_byte, gflop_per_s = workload.flops / workload.bytes, workload.flops / row.dwconv_us / 1e3
     return Point(

@@ -33,8 +33,8 @@ def section(files: Sequence[ResultFile]) -> str:
         f'<th class="n">{text(each)}</th>' for each in (*(f"{each} ms" for each in names), "×", "at most", "kept")
     )
     return (
-        "<h2>Training steps</h2>\n<p>All models take their steps in turns; the bar through a dot is the middle half of "
-        "the turns.</p>\n"
+        "<h2>Training steps</h2>\n<p>All models take their steps in turns. The bar through a dot is the interval "
+        "that was measured, or the middle half of the turns.</p>\n"
         f"{steps(files, of_steps)}\n<h3>Medians</h3>\n"
         '<p class="dim">×: converted over plain; at most: if depthwise convolution cost nothing; '
         "kept: for the backward pass.</p>\n"
@@ -87,7 +87,7 @@ def _bars(file: ResultFile, row: StepRow) -> str:
         bar = stacked(
             [(f"p{place}", parts[part] / longest_ms) for place, part in enumerate(_PARTS)] if longest_ms else []
         )
-        told = ", ".join(f"{part} {ms:.1f}" for part, ms in parts.items() if ms >= 0.05)
+        told = "; ".join(f"{part} {ms:.1f}" for part, ms in parts.items() if ms >= 0.05)
         lines.append(
             f'<div class="row"><div class="name">{name(model)}<small>{text(told)}</small></div>'
             f'<div class="at">{bar}</div><div class="n"><b>{whole_ms(profile):.4g} ms</b></div></div>'

@@ -63,6 +63,8 @@ def round_numbers(low: float, high: float, *, apart: float) -> list[float]:
     return [float(f"{value:.6g}") for value in values if low <= value <= high]
 
 
+_KINDS = {"faster": "win", "tie": "even", "slower": "loss"}
+
 # -- rows of dots ------------------------------------------------------------------------------------------------------
 
 
@@ -73,10 +75,14 @@ class Dot:
     ratio: float
     low: float
     high: float
+    verdict: str = ""
+    """``faster``, ``tie`` or ``slower``, where more than the interval says so."""
 
     @property
     def kind(self) -> str:
-        """``win`` or ``loss``; ``even`` where the interval has 1 in it."""
+        """``win`` or ``loss``; ``even`` for a tie, or where the interval has 1 in it."""
+        if self.verdict in _KINDS:
+            return _KINDS[self.verdict]
         return "even" if self.low <= 1 <= self.high else "win" if self.ratio > 1 else "loss"
 
 

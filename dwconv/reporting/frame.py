@@ -121,6 +121,7 @@ _NARROW = """
 @media print {
 .dwconv { --ground: #fff; --ink: #000; --dim: #444; --line: #bbb; --one: #000; font-size: 11px; max-width: none; }
 .dwconv * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+.dwconv small { font-size: 9px; }
 .dwconv h2, .dwconv h3 { break-after: avoid; }
 }
 """

@@ -149,8 +149,10 @@ def test_losses_come_first_and_all_of_them(made_up):
 
 def test_what_has_no_time_is_named_with_the_reason(made_up):
     failed = {"layer": "Net 8×9² k128", "pass": "dgrad", "failed": "no answer after 10 s"}
-    text = Tags(charts.worst([made_up(layer_row(), failed)])).text
-    assert "Without a time: 1 row" in text and "Net 8×9² k128 dgrad" in text and "no answer after 10 s" in text
+    step = {"network": "Another", "allocator": "memory kept", "failed": "it ended"}
+    text = Tags(charts.worst([made_up(layer_row(), failed), made_up(step, benchmark="train-nhwc")])).text
+    assert "Without a time: 2 rows" in text and "Net 8×9² k128 dgrad" in text and "no answer after 10 s" in text
+    assert "Another memory kept" in text and "it ended" in text
 
 
 @pytest.mark.parametrize(
@@ -160,13 +162,30 @@ def test_what_has_no_time_is_named_with_the_reason(made_up):
         ({"ratio": 1.1, "ratio_spread": 0.22}, (1.1 / 1.2, 1.1 * 1.2), "even"),
         ({"ratio": 0.5, "ratio_spread": 5.0}, (0.5 / 11, 0.5 * 11), "even"),
         ({"ratio": 0.9, "ratio_interval": [0.85, 0.99]}, (0.85, 0.99), "loss"),
-        ({"ratio": 1.1, "ratio_interval": [1.05, 1.2], "verdict": "told so"}, (1.05, 1.2), "win"),
     ],
 )
 def test_an_interval_is_that_of_the_file_or_else_the_spread(made_up, facts, ends, kind):
     (contest,) = contests.of_layers(made_up(layer_row(**facts)))
     assert (contest.dot.low, contest.dot.high) == pytest.approx(ends) and contest.dot.kind == kind
-    assert contest.notes == (("told so",) if "verdict" in facts else ())
+
+
+def test_the_worst_rows_are_held_against_whoever_was_the_fastest(made_up):
+    best = {"best_other": "inductor-nhwc", "over_best_other": 0.97, "over_best_other_interval": [0.96, 0.985]}
+    file = made_up(layer_row(**best, verdict="tie", caches="cold"), layer_row(**best, verdict="slower"), layer_row())
+    (over_best, slower, other) = contests.of_all([file])
+    assert (over_best.ratio, over_best.over, over_best.dot.kind) == (0.97, "inductor-nhwc", "even"), "a tie, as it says"
+    assert (slower.dot.kind, over_best.group, slower.group) == ("loss", "fprop, cold", "fprop")
+    assert (other.ratio, other.over) == (2.0, "PyTorch's better layout")
+    assert "2 rows of 3 are slower than the other side, 1 of them beyond the noise" in charts.worst([file])
+    assert [each.ratio for each in contests.of_layers(file)] == [2.0, 2.0, 2.0]
+    assert "0.97 × inductor-nhwc: tie" in Tags(charts.speedups([file])).text
+    step = step_row(**best, verdict="slower", best_ours="blocks + inductor")
+    step["ratio"]["interval"] = [1.4, 1.6]
+    converted, at_best = contests.of_all([made_up(step, benchmark="train-nhwc")])
+    assert (converted.dot.low, at_best.ratio, at_best.dot.kind) == (1.4, 0.97, "loss")
+    assert at_best.name == "Net: blocks + inductor, memory kept" and at_best.over == "inductor-nhwc"
+    (block,) = contests.of_all([made_up(block_row(**best, verdict="faster"), benchmark="blocks")])
+    assert (block.ratio, block.dot.kind) == (0.97, "win")
 
 
 def test_only_what_is_ours_is_held_against_others(made_up):
@@ -218,7 +237,13 @@ def test_names_from_files_are_text(made_up):
     evil = "<script>alert(1)</script>"
     files = [
         made_up(
-            layer_row(f"{evil} 8×9² k3", verdict=evil), layer_row(evil), command=evil, device=evil, machine={evil: evil}
+            layer_row(
+                f"{evil} 8×9² k3", best_other=evil, over_best_other=1.0, over_best_other_interval=[1, 2], verdict=evil
+            ),
+            layer_row(evil),
+            command=evil,
+            device=evil,
+            machine={evil: evil},
         ),
         made_up(step_row(evil, kept_bytes={evil: 1}), benchmark="train-nhwc"),
         made_up(block_row(network=evil, layer=evil, block=evil), benchmark=f"blocks-{evil}"),
@@ -282,7 +307,7 @@ def test_a_step_is_stacked_by_what_it_is_spent_on(made_up):
         for bar in re.findall(r'<div class="bar">.*?</div>', html)
     ]
     assert bars == [[("p0", "50.0"), ("p1", "35.0"), ("p7", "15.0")], [("p0", "10.0"), ("p6", "15.0")]]
-    assert "depthwise 10.0, pointwise, dense 7.0, all else 3.0" in html
+    assert "depthwise 10.0; pointwise, dense 7.0; all else 3.0" in html
     without = steps.section([made_up(step_row(), benchmark="train-nhwc")])
     assert "No file says: run bench train with --profile." in without
 
@@ -325,9 +350,12 @@ def test_how_to_reproduce_names_what_the_figures_depend_on(made_up):
         ("{", "is not JSON"),
         ("[1, 2]", "Expected `object`, got `array`"),
         ('{"benchmark": "cpu"}', "missing required field `rows`"),
-        ('{"benchmark": "cpu-nhwc", "rows": [{"layer": "L", "pass": "fprop"}]}', "row 0 has no ratio and no failure"),
         (
-            '{"benchmark": "cpu-nhwc", "rows": [{"layer": "L", "pass": "fprop", "ratio": -1}]}',
+            '{"benchmark": "cpu-nhwc", "rows": [{"layer": "L", "pass": "fprop"}]}',
+            "row 0: Object missing required field `dwconv_us`",
+        ),
+        (
+            '{"benchmark": "cpu-nhwc", "rows": [{"layer": "L", "pass": "fprop", "dwconv_us": 1, "ratio": -1}]}',
             "row 0: Expected `float` > 0",
         ),
         ('{"benchmark": "train-nhwc", "rows": [{"network": "N"}]}', "row 0: Object missing required field `allocator`"),
