@@ -9,7 +9,7 @@ from dwconv import settings
 from dwconv.kernels import cache
 from dwconv.measure.comparisons import _AHEAD, Comparisons
 from dwconv.measure.measuring import Check, Comparison, LineUp, Measured, Measurer, MeasureSetup
-from dwconv.measure.runner import Workers, _misfit
+from dwconv.measure.runner import Workers, misfit_of_answer
 from dwconv.problems.target import CpuTarget
 from dwconv.records import record as record_module
 from dwconv.records.record import Measurement, Status, Verdict
@@ -205,9 +205,9 @@ TIME = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
 def test_an_answer_that_does_not_fit_a_heat_is_nonsense():
     one = artifact(candidate())
     fitting = Measured(verdicts_after=(RIGHT, WRONG), kernels=(TIME,))
-    assert _misfit(Comparison(artifacts=(one, one)), fitting) == ""
-    assert _misfit(Comparison(artifacts=(one, one)), dataclasses.replace(fitting, kernels=(TIME, TIME)))
-    assert _misfit(Comparison(artifacts=(one,)), fitting)
-    assert _misfit(LineUp(artifacts=(one,)), Measured()) == ""
-    assert _misfit(LineUp(artifacts=(one,), winner=one), Measured())
-    assert _misfit(LineUp(artifacts=(), winner=one), Measured(verdict=RIGHT)) == ""
+    assert misfit_of_answer(Comparison(artifacts=(one, one)), fitting) == ""
+    assert misfit_of_answer(Comparison(artifacts=(one, one)), dataclasses.replace(fitting, kernels=(TIME, TIME)))
+    assert misfit_of_answer(Comparison(artifacts=(one,)), fitting)
+    assert misfit_of_answer(LineUp(artifacts=(one,)), Measured()) == ""
+    assert misfit_of_answer(LineUp(artifacts=(one,), winner=one), Measured())
+    assert misfit_of_answer(LineUp(artifacts=(), winner=one), Measured(verdict=RIGHT)) == ""
