@@ -30,11 +30,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
+from dwconv import native
 from dwconv.call import block_call, blocks, compiled_block, functional
 from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
 from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of, is_plain
-from dwconv.call.call_plan import plan_for
+from dwconv.call.call_plan import Plan, plan_for
 from dwconv.call.place import Place
 from dwconv.call.waiting import Waiting
 from dwconv.call.watchers import is_watched_beside_autocast
@@ -64,7 +65,7 @@ def started(x: Any, place: Place) -> Any:
         return x
     if not blocks.is_at_once(plan):
         return x
-    return _waiting(_Part(place=place, before=None, name="x", given=(x,)))
+    return _waiting(_Part(place=place, plan=plan, before=None, name="x", given=(x,)))
 
 
 def _is_lowered(x: Tensor) -> bool:
@@ -84,12 +85,19 @@ def waits_for_blocks(module: object) -> bool:
 class _Part:
     """x, or a part of a block that is done with the part before it."""
 
-    __slots__ = ("earlier", "given", "learns", "name", "norm", "place", "shape", "tensors", "value", "versions")
+    __slots__ = ("earlier", "given", "learns", "name", "norm", "place", "plan", "shape", "tensors", "value", "versions")
 
     def __init__(
-        self, *, place: Place, before: _Part | None, name: str, given: tuple[Tensor, ...], norm: NormCall | None = None
+        self,
+        *,
+        place: Place,
+        plan: Plan,
+        before: _Part | None,
+        name: str,
+        given: tuple[Tensor, ...],
+        norm: NormCall | None = None,
     ) -> None:
-        self.place, self.name = place, name
+        self.place, self.plan, self.name = place, plan, name
         self.given = given
         """x, a weight and perhaps a bias, or γ and β: what has a gradient."""
         self.norm = norm
@@ -160,7 +168,7 @@ class _Part:
                 )
 
     def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | None = None) -> _Part:
-        return _Part(place=self.place, before=self, name=name, given=given, norm=norm)
+        return _Part(place=self.place, plan=self.plan, before=self, name=name, given=given, norm=norm)
 
 
 @lru_cache(maxsize=1000)
@@ -174,14 +182,37 @@ class _Holder:
 
     part: _Part
 
+    def gradients(self, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """From that of the result to those of ``part.tensors``."""
+        part, again = self.part, torch.is_grad_enabled()
+        part.check()
+        wanted = [tensor.requires_grad for tensor in part.tensors]
+        with torch.enable_grad():
+            given = [
+                each if again and is_wanted else each.detach().requires_grad_(is_wanted)
+                for each, is_wanted in zip(part.tensors, wanted, strict=True)
+            ]
+            # Of x a view: where nothing was done with it yet, it would be asked for the gradient of itself.
+            value = part.again([given[0].view_as(given[0]), *given[1:]])
+            asked = [each for each, is_wanted in zip(given, wanted, strict=True) if is_wanted]
+            found = iter(torch.autograd.grad(value, asked, gradient, create_graph=again))
+        return tuple(next(found) if is_wanted else None for is_wanted in wanted)
+
 
 def _waiting(part: _Part) -> Tensor:
-    apply = _Await.apply if torch._C._are_functorch_transforms_active() else _apply
-    waiting: Tensor = apply(_Holder(part), *part.tensors)  # type: ignore[no-untyped-call]
+    """What stands for a part, with a place in autograd's graph."""
+    holder, watched = _Holder(part), torch._C._are_functorch_transforms_active()
+    waiting: Tensor
+    if native.module is not None and not watched:
+        waiting = native.wait(AwaitedBlock(holder), holder, part.tensors)
+    else:
+        waiting = (_Await.apply if watched else _apply)(holder, *part.tensors)  # type: ignore[no-untyped-call]
     return waiting
 
 
 class _Await(Function):
+    """As ``native.wait``, until that is compiled."""
+
     @staticmethod
     def forward(ctx: Any, holder: _Holder, *tensors: Tensor) -> Tensor:
         ctx.holder = holder
@@ -189,20 +220,7 @@ class _Await(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        part, again = ctx.holder.part, torch.is_grad_enabled()
-        part.check()
-        tensors = part.tensors
-        wanted = [tensor.requires_grad for tensor in tensors]
-        with torch.enable_grad():
-            given = [
-                each if again and is_wanted else each.detach().requires_grad_(is_wanted)
-                for each, is_wanted in zip(tensors, wanted, strict=True)
-            ]
-            # Of x a view: where nothing was done with it yet, it would be asked for the gradient of itself.
-            value = part.again([given[0].view_as(given[0]), *given[1:]])
-            asked = [each for each, is_wanted in zip(given, wanted, strict=True) if is_wanted]
-            found = iter(torch.autograd.grad(value, asked, gradient, create_graph=again))
-        return None, *(next(found) if is_wanted else None for is_wanted in wanted)
+        return None, *ctx.holder.gradients(gradient)
 
 
 _apply = super(Function, _Await).apply
@@ -262,10 +280,9 @@ def _gone_on(part: _Part) -> Tensor:
         return _waiting(part)
     part.check()
     chain = (*part.earlier, part)
-    norms = [(each.norm, each.learns) for each in chain if each.norm]
+    norms = tuple((each.norm, each.learns) for each in chain if each.norm)
     weight, *others = next(each.given for each in chain if each.name == "conv")
-    bias, geometry = others[0] if others else None, place.problem(part.x.shape).geometry
-    part.value = block_call.run(part.x, weight, bias, norms, str(place.block), *geometry)
+    part.value = block_call.run_planned(part.plan, part.x, weight, others[0] if others else None, norms)
     for each in chain:
         each.learns = False
     return part.value

@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dwconv import native
 from dwconv.call import blocks
+from dwconv.call.call_plan import Plan
 from dwconv.problems.block import Activation, Block
 from dwconv.problems.block_reference import KINDS
 
@@ -115,12 +117,21 @@ def takes(block: Block, image: torch.dtype, weight: Any, bias: Any) -> bool:
     return block.norm2 is not None and is_plain(bias, *IMAGE_DTYPES) and tuple(bias.shape) == tuple(weight.shape[:1])
 
 
-def run(
-    x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[tuple[NormCall, bool]], block: str, *geometry: Any
-) -> Tensor:
+Norms = Sequence[tuple[NormCall, bool]]
+"""The calls of a block's norms, and for each whether its running statistics are still to learn of it."""
+
+
+def run_planned(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms) -> Tensor:
+    """As ``run``, past Python where C++ can take it: in a training step, where the caches have forgotten the
+    interpreter, that is most of what a small block takes."""
+    compiled = blocks.compiled(plan) if bias is None else None
+    given = None if compiled is None else native.run_block(compiled, x, w, norms)
+    return run(x, w, bias, norms, str(plan.problem.block), *plan.problem.geometry) if given is None else given
+
+
+def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms, block: str, *geometry: Any) -> Tensor:
     """z, or y of a block without a second norm. ``bias``: of the convolution, only where a second norm takes it away
-    again, with the mean. ``norms``: the calls of its norms, and for each whether its running statistics are still to
-    learn of it."""
+    again, with the mean."""
     learnt = [tensor for norm, _ in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
     if bias is not None:
         learnt[-1] = learnt[-1] + (bias - bias)  # zeros, and zero gradients; NaN and infinity of a bias give NaN

@@ -9,7 +9,7 @@ Only x, y and statistics are kept for the backward pass. Tensors come and go in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from dwconv import native
 from dwconv.call import torch_ops
 from dwconv.call.call_plan import Plan, plan_for
 from dwconv.call.torch_ops import GEOMETRY, OF_GEOMETRY, below_autograd
@@ -75,6 +76,29 @@ def is_at_once(plan: Plan) -> bool:
         decision.provider == "dwconv" and plan.kernels.get(pass_, pass_) is not None
         for pass_, decision in plan.decisions.items()
     )
+
+
+def compiled(plan: Plan) -> Any | None:
+    """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere."""
+    if plan.tally.block is None and native.module is not None:
+        runs = [kernel and kernel.native for kernel in (plan.kernels["forward"], plan.kernels["backward"])]
+        if all(runs):
+            plan.tally.block = native.module.TunedBlock(*runs, *_for_compiled(plan.problem))
+    return plan.tally.block
+
+
+def _for_compiled(problem: Problem) -> tuple[bool, Callable[[list[Tensor]], list[Tensor]]]:
+    """Whether a block has z beside y, and its backward pass on ops that can be differentiated again."""
+    assert problem.block is not None
+    block, has_z = str(problem.block), problem.block.norm2 is not None
+
+    def watched_backward(given: list[Tensor]) -> list[Tensor]:
+        dz, x, *kept = given
+        y, (w, *norms) = kept[:has_z], kept[has_z:]
+        gradients: list[Tensor] = block_backward(dz, x, y, w, norms, block, *problem.geometry)
+        return gradients
+
+    return has_z, watched_backward
 
 
 def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:

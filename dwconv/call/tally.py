@@ -41,8 +41,10 @@ class Tally:
     def __init__(self) -> None:
         self.taught: list[Any] = []
         """What C++ learnt of the plan: it counts, too."""
+        self.block: Any | None = None
+        """The plan's block in C++, which counts as well."""
         self.ops: Counter[Pass] = Counter()
-        """Ops that ran behind PyTorch's dispatcher, by pass."""
+        """Ops that Python ran, behind PyTorch's dispatcher or as a block, by pass."""
         self._of_weights: dict[int, _OfWeight] = {}
 
     def count(self, weight: Tensor, *, for_x: bool, for_w: bool) -> None:
@@ -63,6 +65,12 @@ class Tally:
             for weight, calls, for_x, for_w in (*here, *taken)
             if weight is not None
         ]
+
+    def counted_ops(self) -> Counter[Pass]:
+        """``ops``, and the passes of the block that C++ ran."""
+        if self.block is None:
+            return self.ops
+        return self.ops + Counter[Pass]({"forward": self.block.forwards, "backward": self.block.backwards})
 
     def _new(self, weight: Tensor) -> _OfWeight:
         """Weights that are gone make room: some layers make theirs anew in every call."""

@@ -1,4 +1,5 @@
-"""Watchers: who looks at a call besides eager autograd. ``native/convolve.cpp`` asks the same of the calls it takes."""
+"""Watchers: who looks at a call besides eager autograd. ``native/watchers.h`` asks the same of the calls that C++
+takes."""
 
 from __future__ import annotations
 

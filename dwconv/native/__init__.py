@@ -51,8 +51,14 @@ forget: Any = _no_effect
 """Forget all calls."""
 run: Any = _no_result
 """``run(kernel, input…)``: what the kernel gives, or None if the inputs do not lie as it reads them."""
+run_block: Any = _no_result
+"""``run_block(block, x, w, ((norm, learns), …))``: z of a ``TunedBlock``, and running statistics learn of the batch; or
+None if anybody looks, or a tensor does not lie as the kernel reads it."""
+wait: Any = _no_result
+"""``wait(waiting, holder, tensors)``: a tensor with a place in autograd's graph, whose gradient ``holder.gradients``
+takes to those of the tensors."""
 module: Any | None = None
-"""The compiled module once it is there. Set after the four functions: who sees it may use them."""
+"""The compiled module once it is there. Set after the functions: who sees it may use them."""
 
 _lock = forks.Lock()
 """Held while it is loaded or compiled."""
@@ -162,9 +168,10 @@ def _load(make: Callable[[], Loaded | None]) -> None:
 
 
 def _take(loaded: Loaded) -> None:
-    global convolve, learn, forget, run, module, _settled, _not_kept, why_not
+    global convolve, learn, forget, run, run_block, wait, module, _settled, _not_kept, why_not
     compiled = loaded.module
     convolve, learn, forget, run = compiled.convolve, compiled.learn, compiled.forget, compiled.run
+    run_block, wait = compiled.run_block, compiled.wait
     _settled, _not_kept, why_not = True, loaded.not_kept, ""
     module = compiled
 

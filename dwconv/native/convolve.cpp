@@ -9,49 +9,18 @@
 // In a training step the caches have forgotten the interpreter whenever a layer comes round: what takes 10 µs in a loop
 // takes 100 there. Machine code of a few kilobytes does not suffer so.
 
-#include <ATen/PythonTorchFunctionTLS.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/sum.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "block.h"
 #include "calls.h"
 #include "kernel.h"
+#include "watchers.h"
 
 namespace dwconv {
 namespace {
-
-using at::Tensor;
-using c10::DispatchKey;
-using c10::DispatchKeySet;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-// -- who looks at a call besides eager autograd -----------------------------------------------------------------------
-
-bool is_within(DispatchKeySet keys, DispatchKeySet known) { return (keys.raw_repr() & ~known.raw_repr()) == 0; }
-
-// A tensor that is just numbers in memory.
-bool is_plain(const Tensor& tensor) {
-  static const DispatchKeySet known =
-      DispatchKeySet({DispatchKey::CPU, DispatchKey::CUDA, DispatchKey::ADInplaceOrView}) |
-      c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
-      c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CUDABit) |
-      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
-      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CUDABit);
-  return is_within(tensor.key_set(), known) && !tensor._fw_grad(0).defined();
-}
-
-// A mode, a transform or a tracer is active.
-bool somebody_watches() {
-  static const DispatchKeySet usual({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
-  const auto local = c10::impl::tls_local_dispatch_key_set();
-  return !is_within(local.included_, usual) || local.excluded_.has(DispatchKey::AutogradCPU) ||
-      local.excluded_.has(DispatchKey::AutogradCUDA) || at::impl::PythonTorchFunctionTLS::stack_len() > 0 ||
-      at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
-}
 
 // -- autograd ---------------------------------------------------------------------------------------------------------
 
@@ -262,6 +231,8 @@ PyMethodDef kHot[] = {  // called in every step: without pybind11's look at the 
     {"convolve", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(convolve)), METH_FASTCALL, nullptr},
     {"learn", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(learn)), METH_FASTCALL, nullptr},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL, nullptr},
+    {"run_block", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_block)), METH_FASTCALL, nullptr},
+    {"wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(wait)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -294,6 +265,10 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def(py::init<
            int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
            std::shared_ptr<Kernel>, py::object>());
+  py::class_<TunedBlock, c10::intrusive_ptr<TunedBlock>>(module, "TunedBlock")
+      .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, py::object>())
+      .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
+      .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });
   module.def("forget", [] { calls().clear(); });
   if (PyModule_AddFunctions(module.ptr(), kHot) < 0) throw py::error_already_set();
 }

@@ -126,6 +126,19 @@ class Kernel {
     return true;
   }
 
+  // The inputs as the kernel reads them: those that lie otherwise, as a hook may have brought them back, are copied.
+  std::vector<at::Tensor> dense(std::vector<at::Tensor> inputs) const {
+    const int64_t batch = inputs[0].size(0);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      at::Tensor& input = inputs[i];
+      if (inputs_[i].fits(input, batch, device_) && is_aligned(input)) continue;
+      at::Tensor copy = inputs_[i].empty(batch, device_);
+      TORCH_CHECK(copy.sizes() == input.sizes(), "a tensor of ", input.sizes(), " where one of ", copy.sizes(), " was kept");
+      input = copy.copy_(readable(input));
+    }
+    return inputs;
+  }
+
   std::vector<at::Tensor> empty_results(int64_t batch) const {
     std::vector<at::Tensor> results;
     for (const auto& result : results_) results.push_back(result.empty(batch, device_));

@@ -103,7 +103,7 @@ class _Counted:
                 self._weights.append(each.weight)
                 self._of_weights[id(each.weight)][plan.problem, plan.device] += each.passes
             # Gradients of the weight and of the bias are asked for together, or not: the sizes are the same.
-            self._of_ops[dataclasses.replace(plan.problem, bias=False), plan.device] += plan.tally.ops
+            self._of_ops[dataclasses.replace(plan.problem, bias=False), plan.device] += plan.tally.counted_ops()
 
     def of_weight(self, weight: torch.Tensor) -> Mapping[_Sizes, Counter[Pass]]:
         """Calls that came with this very weight."""

@@ -56,7 +56,7 @@ def converted(model: nn.Module | None = None) -> nn.Module:
 
 
 def ran() -> tuple[int, int]:
-    counted = [plan.tally.ops for plan in plans() if plan.problem.block]
+    counted = [plan.tally.counted_ops() for plan in plans() if plan.problem.block]
     return sum(ops["forward"] for ops in counted), sum(ops["backward"] for ops in counted)
 
 

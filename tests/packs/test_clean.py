@@ -82,7 +82,7 @@ x = torch.randn(2, 8, 9, 7).to(memory_format=torch.channels_last)
 block = dwconv.nn.DepthwiseBlock(bn1=norms[0], act1=acts[0], conv=conv, bn2=norms[1], act2=acts[1])
 block(x).square().sum().backward()
 from dwconv.call.call_plan import plans
-print(*(dict(plan.tally.ops) for plan in plans()))
+print(*(dict(plan.tally.counted_ops()) for plan in plans()))
 z = acts[1](norms[1](conv(acts[0](norms[0](x)))))
 torch.testing.assert_close(block(x), z, rtol=1e-4, atol=1e-4)
 """

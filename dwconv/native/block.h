@@ -1,0 +1,229 @@
+// Block: norms, activations and the convolution between them, as one op forward and one backward.
+//
+//   run_block(block, x, w, ((norm, learns), …))
+//       │  somebody looks at it, or a tensor does not lie as the kernel reads it: None, and Python does it
+//       ▼
+//   DwconvBlock::apply ─► Kernel forward           saves what the kernel of the backward pass reads
+//       │                                          running statistics learn of the batch
+//   DwconvBlock::backward ─► Kernel backward       or watched_backward, if its result is to be differentiated again
+//
+//   wait(waiting, holder, tensors)                 a place in autograd's graph for a tensor that waits for a block
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <array>
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "kernel.h"
+#include "watchers.h"
+
+namespace dwconv {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Optional = std::optional<Tensor>;
+
+struct TunedBlock : torch::CustomClassHolder {
+  TunedBlock(
+      std::shared_ptr<Kernel> forward, std::shared_ptr<Kernel> backward, bool has_z, pybind11::object watched_backward)
+      : forward(std::move(forward)),
+        backward(std::move(backward)),
+        has_z(has_z),
+        watched_backward(std::move(watched_backward)) {}
+
+  std::shared_ptr<Kernel> forward, backward;
+  bool has_z;             // its results are z, y, and statistics; without a second norm y is what it gives
+  Held watched_backward;  // (dz, x, [y], w, norms) -> [dx, dw, gradients of norms], on differentiable ops
+  std::atomic<int64_t> forwards = 0, backwards = 0;
+};
+
+// One norm of a call: what it learnt in training, and how its running statistics move.
+struct NormCall {
+  Tensor weight, bias;
+  Tensor running_mean, running_var;  // undefined if there are none, or if they know of this batch
+  double momentum = 0;
+
+  void learn(const Tensor& mean, const Tensor& variance, double count) const {
+    if (!running_mean.defined()) return;
+    const at::NoGradGuard no_grad;
+    running_mean.lerp_(mean, momentum);
+    running_var.lerp_(variance * (count / (count - 1)), momentum);
+  }
+};
+
+// What the forward pass is given beside tensors that may have gradients, and what it gives beside z.
+struct BlockCall {
+  c10::intrusive_ptr<TunedBlock> block;
+  std::vector<Tensor> inputs, results;
+};
+
+struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
+  static Tensor forward(
+      AutogradContext* context,
+      const Tensor& x,
+      const Tensor& w,
+      const Optional&,
+      const Optional&,
+      const Optional&,
+      const Optional&,
+      BlockCall& call) {
+    const int64_t batch = x.size(0);
+    const TunedBlock& block = *call.block;
+    call.results = block.forward->empty_results(batch);
+    block.forward->run(batch, call.inputs, call.results);
+    variable_list kept{x};
+    if (block.has_z) kept.push_back(call.results[1]);
+    kept.push_back(w);
+    for (size_t norm = 0; 2 * norm + 2 < call.inputs.size(); ++norm) {
+      for (size_t i = 2 + 2 * norm; i < 4 + 2 * norm; ++i) kept.push_back(call.inputs[i]);
+      const size_t mean = 1 + block.has_z + 2 * norm;
+      for (size_t i = mean; i < mean + 2; ++i) kept.push_back(call.results[i]);
+    }
+    context->save_for_backward(std::move(kept));
+    context->set_materialize_grads(false);
+    context->saved_data["block"] = c10::IValue::make_capsule(call.block);
+    return call.results[0];
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    variable_list found(kInputs);
+    if (!gradients[0].defined()) return found;
+    const auto capsule = context->saved_data["block"].toCapsule();
+    auto& block = static_cast<TunedBlock&>(*capsule);
+    variable_list given = context->get_saved_variables();
+    given.insert(given.begin(), gradients[0]);
+    variable_list results;
+    if (at::GradMode::is_enabled() || somebody_watches() || !is_plain(gradients[0])) {
+      results = watched_backward(block, given);
+    } else {
+      block.backwards += 1;
+      given = block.backward->dense(given);
+      results = block.backward->empty_results(given[0].size(0));
+      block.backward->run(given[0].size(0), given, results);
+    }
+    std::move(results.begin(), results.end(), found.begin());
+    return found;
+  }
+
+ private:
+  static constexpr size_t kInputs = 7;
+
+  static variable_list watched_backward(const TunedBlock& block, const variable_list& given) {
+    const pybind11::gil_scoped_acquire gil;
+    return block.watched_backward.get()(given).cast<variable_list>();
+  }
+};
+
+// -- what Python calls ------------------------------------------------------------------------------------------------
+
+// False for what is no `NormCall` of block_call.py with the flag beside it, or not numbers in memory.
+inline bool read_norm(PyObject* pair, NormCall& norm) {
+  PyObject* const call = PyTuple_GET_ITEM(pair, 0);
+  const bool learns = PyTuple_GET_ITEM(pair, 1) == Py_True;
+  const std::array<Tensor*, 4> tensors{&norm.running_mean, &norm.running_var, &norm.weight, &norm.bias};
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    PyObject* const given = PyTuple_GET_ITEM(call, i);
+    if (given == Py_None || (i < 2 && !learns)) continue;
+    if (!THPVariable_CheckExact(given) || !is_plain(THPVariable_Unpack(given))) return false;
+    *tensors[i] = THPVariable_Unpack(given);
+  }
+  norm.momentum = PyFloat_AsDouble(PyTuple_GET_ITEM(call, 5));
+  return norm.weight.defined() && norm.bias.defined() && !PyErr_Occurred();
+}
+
+// run_block(block, x, w, ((norm, learns), …)): z.
+inline PyObject* run_block(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK(count == 4 && PyTuple_Check(given[3]), "run_block takes a block, x, w and norms");
+  if (somebody_watches() || !THPVariable_CheckExact(given[1]) || !THPVariable_CheckExact(given[2])) Py_RETURN_NONE;
+  const Tensor &x = THPVariable_Unpack(given[1]), &w = THPVariable_Unpack(given[2]);
+  if (!is_plain(x) || !is_plain(w)) Py_RETURN_NONE;
+  std::array<NormCall, 2> norms;
+  std::array<Optional, 4> learnt;
+  BlockCall call{pybind11::handle(given[0]).cast<c10::intrusive_ptr<TunedBlock>>(), {x, w}, {}};
+  const Py_ssize_t normed = PyTuple_GET_SIZE(given[3]);
+  for (Py_ssize_t i = 0; i < normed; ++i) {
+    if (!read_norm(PyTuple_GET_ITEM(given[3], i), norms[i])) {
+      PyErr_Clear();
+      Py_RETURN_NONE;
+    }
+    call.inputs.push_back(*(learnt[2 * i] = norms[i].weight));
+    call.inputs.push_back(*(learnt[2 * i + 1] = norms[i].bias));
+  }
+  if (!call.block->forward->reads(call.inputs)) Py_RETURN_NONE;
+  call.block->forwards += 1;
+  Tensor z;
+  {
+    const pybind11::gil_scoped_release no_gil;
+    z = DwconvBlock::apply(x, w, learnt[0], learnt[1], learnt[2], learnt[3], call);
+    const bool has_z = call.block->has_z;
+    for (Py_ssize_t i = 0; i < normed; ++i) {
+      // The first norm is that of x, if a block has two, or no second one.
+      const bool is_of_x = normed == 2 ? i == 0 : !has_z;
+      const Tensor& of = is_of_x ? x : call.results[0];
+      const size_t mean = 1 + has_z + 2 * i;
+      norms[i].learn(call.results[mean], call.results[mean + 1], static_cast<double>(of.numel() / of.size(1)));
+    }
+  }
+  return THPVariable_Wrap(std::move(z));
+  END_HANDLE_TH_ERRORS
+}
+
+// A Python object, kept by a node of the graph.
+struct Kept : torch::CustomClassHolder {
+  explicit Kept(pybind11::object object) : held(std::move(object)) {}
+  Held held;
+};
+
+struct DwconvWait : torch::autograd::Function<DwconvWait> {
+  static constexpr size_t kTensors = 7;  // x, a weight and a bias of the convolution, and of two norms
+
+  static Tensor forward(
+      AutogradContext* context,
+      const Optional&,
+      const Optional&,
+      const Optional&,
+      const Optional&,
+      const Optional&,
+      const Optional&,
+      const Optional&,
+      const Tensor* waiting,
+      PyObject* holder) {
+    context->saved_data["holder"] =
+        c10::IValue::make_capsule(c10::make_intrusive<Kept>(pybind11::reinterpret_borrow<pybind11::object>(holder)));
+    return *waiting;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    variable_list found(kTensors + 2);
+    const auto capsule = context->saved_data["holder"].toCapsule();
+    const pybind11::gil_scoped_acquire gil;
+    const pybind11::tuple given = static_cast<const Kept&>(*capsule).held.get().attr("gradients")(gradients[0]);
+    for (size_t i = 0; i < given.size(); ++i)
+      if (!given[i].is_none()) found[i] = given[i].cast<Tensor>();
+    return found;
+  }
+};
+
+// wait(waiting, holder, tensors): `waiting`, whose gradient `holder.gradients` takes to those of the tensors.
+inline PyObject* wait(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK(
+      count == 3 && THPVariable_Check(given[0]) && PyTuple_CheckExact(given[2]) &&
+          PyTuple_GET_SIZE(given[2]) <= static_cast<Py_ssize_t>(DwconvWait::kTensors),
+      "wait takes a tensor, what holds it, and a tuple of tensors");
+  std::array<Optional, DwconvWait::kTensors> of;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given[2]); ++i) of[i] = THPVariable_Unpack(PyTuple_GET_ITEM(given[2], i));
+  const Tensor waiting = THPVariable_Unpack(given[0]);
+  return THPVariable_Wrap(DwconvWait::apply(of[0], of[1], of[2], of[3], of[4], of[5], of[6], &waiting, given[1]));
+  END_HANDLE_TH_ERRORS
+}
+
+}  // namespace dwconv

@@ -1,0 +1,36 @@
+// Watchers: who looks at a call besides eager autograd. `call/watchers.py` asks the same of the calls that Python takes.
+#pragma once
+
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace dwconv {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+inline bool is_within(DispatchKeySet keys, DispatchKeySet known) { return (keys.raw_repr() & ~known.raw_repr()) == 0; }
+
+// A tensor that is just numbers in memory.
+inline bool is_plain(const at::Tensor& tensor) {
+  static const DispatchKeySet known =
+      DispatchKeySet({DispatchKey::CPU, DispatchKey::CUDA, DispatchKey::ADInplaceOrView}) |
+      c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
+      c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CUDABit) |
+      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
+      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CUDABit);
+  return is_within(tensor.key_set(), known) && !tensor._fw_grad(0).defined();
+}
+
+// A mode, a transform or a tracer is active.
+inline bool somebody_watches() {
+  static const DispatchKeySet usual({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
+  const auto local = c10::impl::tls_local_dispatch_key_set();
+  return !is_within(local.included_, usual) || local.excluded_.has(DispatchKey::AutogradCPU) ||
+      local.excluded_.has(DispatchKey::AutogradCUDA) || at::impl::PythonTorchFunctionTLS::stack_len() > 0 ||
+      at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
+}
+
+}  // namespace dwconv
