@@ -18,6 +18,7 @@ from dwconv.call.awaited_block import AwaitedBlock, started
 from dwconv.call.call_plan import plans
 from dwconv.errors import InvalidCall
 from tests.call.block_parts import CHANNELS, SIZE, WHOLE, Parts, assert_same, drawn, passes_that_ran, step
+from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
@@ -28,13 +29,78 @@ def planted(logs):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
 
 
+@pytest.fixture
+def way(request, monkeypatch):
+    """Who runs what waited, and gives it a place in autograd's graph."""
+    if request.param == "interpreted":
+        go_through_python(monkeypatch)
+    else:
+        needs_native()
+    return request.param
+
+
+both_ways = pytest.mark.parametrize("way", ["compiled", "interpreted"], indirect=True)
+
+
+@both_ways
 @pytest.mark.parametrize("inplace", [False, True], ids=["", "in place"])
 @pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none", "bn,bn"])
-def test_a_block_runs_as_one(logs, block, inplace):
+def test_a_block_runs_as_one(logs, block, inplace, way):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=block)])
     assert_same(Parts(block, inplace=inplace), drawn())
     assert passes_that_ran() == {"forward": 2, "backward": 2}
     assert not [plan for plan in plans() if not plan.problem.block and plan.problem.dtype is torch.float32]
+
+
+@both_ways
+def test_no_python_runs_where_cpp_can(planted, way, monkeypatch):
+    model, x = Parts(WHOLE), drawn()
+    if way == "compiled":
+        for name in ("_block_forward", "_block_backward", "block_forward", "block_backward"):
+            monkeypatch.setattr(blocks, name, None)
+    z = model(x)
+    assert ("CppNode" in z.grad_fn.name()) == (way == "compiled") and "DwconvBlock" in z.grad_fn.name()
+    z.sum().backward()
+
+
+class Packed:
+    """What hooks of saved tensors make of one: a copy that lies otherwise."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.copy = torch.empty(tensor.shape[::-1]).permute(*reversed(range(tensor.dim()))).copy_(tensor.detach())
+
+
+@both_ways
+def test_saved_tensors_may_come_back_lying_otherwise(planted, way):
+    model, x = Parts(WHOLE), drawn()
+    expected = step(copy.deepcopy(model), x)
+    with torch.autograd.graph.saved_tensors_hooks(Packed, lambda packed: packed.copy):
+        z = model(x * 1)
+    weights = torch.linspace(-1, 1, z.numel(), dtype=torch.float64).view(z.shape).to(z.dtype)
+    found = torch.autograd.grad((z * weights).sum(), [x, *model.parameters()])
+    for got, wanted in zip(found, expected[1:], strict=False):
+        torch.testing.assert_close(got, wanted)
+
+
+@both_ways
+@pytest.mark.parametrize("lies", [torch.contiguous_format, torch.channels_last])
+def test_the_gradient_of_the_result_may_lie_in_any_way(planted, lies, way):
+    model, x = Parts(WHOLE), drawn()
+    dz = torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
+    found = torch.autograd.grad(model(x), [x, *model.parameters()], dz.contiguous(memory_format=lies))
+    exact, x = copy.deepcopy(model).double(), x.detach().double().requires_grad_()
+    expected = torch.autograd.grad(exact(x), [x, *exact.parameters()], dz.double())
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_frozen_first_norm_and_weight_get_no_gradient(planted):
+    model, x = Parts(WHOLE), drawn()
+    model.bn1.requires_grad_(False)
+    model.conv.requires_grad_(False)
+    assert_same(model, x)
+    model(x).sum().backward()
+    assert model.bn1.weight.grad is None and model.conv.weight.grad is None and model.bn2.weight.grad is not None
 
 
 @pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none"])
@@ -140,8 +206,9 @@ OTHERS = {
 }
 
 
+@both_ways
 @pytest.mark.parametrize("other", OTHERS)
-def test_whatever_else_is_done_is_right(planted, other):
+def test_whatever_else_is_done_is_right(planted, other, way):
     model = Parts(WHOLE)
     name, do = OTHERS[other]
     model.between = {name: do}
@@ -237,7 +304,8 @@ def test_it_is_what_it_stands_for(planted):
     assert "AwaitedBlock" not in repr(y) and y.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_twice_differentiable(logs):
+@both_ways
+def test_twice_differentiable(logs, way):
     def second(model, x):
         z = model(x * 1)
         first = torch.autograd.grad(z.pow(2).sum(), [x, *model.parameters()], create_graph=True)
@@ -251,7 +319,8 @@ def test_twice_differentiable(logs):
     assert passes_that_ran()["forward"] == 1
 
 
-def test_twice_differentiable_through_code_in_between(planted):
+@both_ways
+def test_twice_differentiable_through_code_in_between(planted, way):
     def second(model, x):
         model.between = {"act1": Doubled.apply}
         first = torch.autograd.grad(model(x * 1).pow(2).sum(), [x, model.bn1.weight], create_graph=True)
@@ -263,7 +332,8 @@ def test_twice_differentiable_through_code_in_between(planted):
         torch.testing.assert_close(got.double(), wanted, rtol=2e-3, atol=2e-3)
 
 
-def test_gradients_add_up(planted):
+@both_ways
+def test_gradients_add_up(planted, way):
     model, x = Parts(WHOLE), drawn()
     exact = copy.deepcopy(model).double()
     for each, given in ((model, x), (exact, x.detach().double())):
@@ -350,7 +420,8 @@ def test_what_has_changed_is_not_read(planted):
         kept[0].sum()
 
 
-def test_gradients_are_not_of_what_has_changed(planted):
+@both_ways
+def test_gradients_are_not_of_what_has_changed(planted, way):
     model, x = Parts(WHOLE), drawn()
     model.between = {"act1": Doubled.apply}
     z = model(x * 1)
