@@ -21,7 +21,7 @@ from dwconv.commands.command_line import (
 )
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.target import FORCED_VECTOR_SETS
-from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, PASSES, DType, Pass, Workload
+from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Pass, Workload
 from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
 
 _CACHES = ("warm", "training")
@@ -118,7 +118,7 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
 
 
 def add_passes(parser: argparse._ActionsContainer) -> None:
-    usual = f"default {','.join(PASSES)}, and of blocks {','.join(BLOCK_PASSES)}"
+    usual = f"default {','.join(PASSES)}, and of blocks {','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
     parser.add_argument("--passes", default=",".join(ALL_PASSES), metavar="PASS,…", help=usual)
 
 
@@ -237,7 +237,10 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
         parser.error(
             "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
         )
-    known = PASSES if args.block is None else BLOCK_PASSES
+    usual = PASSES if args.block is None else BLOCK_PASSES
+    known = PASSES if args.block is None else (*BLOCK_PASSES, *EVAL_PASSES)
+    if args.passes == parser.get_default("passes"):
+        passes = usual
     if asked := [pass_ for pass_ in passes if pass_ in known]:
         return Counter(workload_from(args, pass_) for pass_ in asked)
     raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
@@ -300,8 +303,6 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
         raise InvalidWorkload(
             f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W) or 5 (N,C,D,H,W)"
         )
-    if args.blocks and args.infer:
-        parser.error("--blocks are of training; leave out --infer")
     return ModelRequest(
         spec=args.model,
         input_shape=shape,

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import BLOCK_PASSES, Workload
+from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, Workload
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
 from dwconv.schedules.cpu.block_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.block_nhwc.space import block_space, why_unfit
@@ -36,6 +36,10 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
         from dwconv.schedules.cpu.block_nhwc.forward import schedule_forward
 
         return schedule_forward(cut)
+    if workload.pass_ == "inference":
+        from dwconv.schedules.cpu.block_nhwc.inference import schedule_inference
+
+        return schedule_inference(cut)
     from dwconv.schedules.cpu.block_nhwc.backward import schedule_backward
 
     return schedule_backward(cut)
@@ -52,5 +56,5 @@ TEMPLATES = tuple(
         schedule=schedule,
         estimate_us=estimate_us,
     )
-    for pass_ in BLOCK_PASSES
+    for pass_ in (*BLOCK_PASSES, *EVAL_PASSES)
 )
