@@ -79,7 +79,6 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8", "--kernel", "3", "--infer"], "--infer goes with --model"),
         (["--shape", "1,8,8,8", "--model", "tests.models:TinyNet"], "give --shape or --model, not both"),
         (["--model", "tests.models:TinyNet"], "--model needs --input"),
-        (["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--blocks", "--infer"], "leave out --infer"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--blocks"], "--blocks goes with --model"),
         (["--model", "tests.models:TinyNet", "--input", "2,x"], "input=2,x is not whole numbers"),
         (["--model", "tests.models:TinyNet", "--input", "2,0"], "input=2,0 has a size below 1"),

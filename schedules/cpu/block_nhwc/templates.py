@@ -1,5 +1,5 @@
-"""A block in training, NHWC, CPU: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the
-statistics of the batch.
+"""A block, NHWC, CPU: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the statistics of
+the batch or, in inference, with those that are given.
 
 Level one: a task is `block_h` rows of the result of one image in `block_c` channels. It goes down the rows, and keeps
 what the convolution reads, `act1(norm1(x))` or the gradient of y, in a ring of rows with zeros around.
@@ -11,6 +11,7 @@ channels (`order`). The next row may be asked for (`prefetch`).
     │ norm1, act1     │──►│0│ ░░░░░░░       │0│──►    │  ▓▓▓▓▓ tile_w  │   backward: 9
     │ of one more row │   │0│ ░░░░░░░       │0│ taps  └────────────────┘     dz y · dz y x dx · dx x dx
     └─────────────────┘   └─┴───────────────┴─┘                            A statistic is a barrier: ·
+                                                                           inference: 2, x z, norm2 and act2 in registers
 """
 
 from __future__ import annotations
