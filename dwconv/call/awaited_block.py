@@ -29,10 +29,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from dwconv.call import awaited_inference, block_call, blocks, compiled_block, functional
+from dwconv.call import awaited_inference, block_call, blocks, compiled_block
 from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of, is_plain
 from dwconv.call.call_plan import plan_for
-from dwconv.call.expected import convolution_of, is_lowered, output_shape
+from dwconv.call.expected import convolution_of, convolved, is_lowered, output_shape
 from dwconv.call.place import Place
 from dwconv.call.waiting import Waiting
 from dwconv.call.watchers import is_watched_beside_autocast
@@ -131,14 +131,8 @@ class _Part:
         """This part alone, with other tensors. Running statistics stay."""
         if self.norm:
             return self.norm.apply_again(value, *given)
-        problem = self.place.problem(self.x.shape)
         if self.name == "conv":
-            # The plan of the convolution alone: as if nothing had waited.
-            (top, bottom, left, right) = problem.padding
-            padding = ((top, bottom), (left, right))
-            weight, *others = (each.to(value.dtype) for each in given)
-            bias = others[0] if others else None
-            return functional.conv2d(value, weight, bias, problem.stride, padding, problem.dilation)
+            return convolved(self.place, self.x.shape, value, given=given)
         act = self.place.block.act1 if self.name == "act1" else self.place.block.act2
         return block_call.activated(act, value)
 

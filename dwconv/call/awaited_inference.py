@@ -18,7 +18,7 @@ from torch import Tensor
 from dwconv.call import blocks
 from dwconv.call.block_call import NormCall, activated, activation_of
 from dwconv.call.call_plan import Plan
-from dwconv.call.expected import convolution_of, output_shape
+from dwconv.call.expected import convolution_of, convolved, output_shape
 from dwconv.call.place import Place
 from dwconv.call.waiting import Waiting
 from dwconv.errors import InvalidCall
@@ -174,5 +174,5 @@ def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
     learnt = convolution_of(expected.place, expected.x, part.shape, func, args, kwargs)
     if learnt is None:
         return None
-    shape = output_shape(expected.place, part.shape)
-    return part.then(lambda value: func(value, *args[1:], **kwargs), learnt, shape)
+    apply = partial(convolved, expected.place, part.shape, given=learnt)
+    return part.then(apply, learnt, output_shape(expected.place, part.shape))

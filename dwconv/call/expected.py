@@ -45,6 +45,17 @@ def convolution_of(
     return learnt if is_expected and all(each.device == x.device for each in learnt) else None
 
 
+def convolved(place: Place, shape: Sequence[int], value: Tensor, *, given: Sequence[Tensor]) -> Tensor:
+    """The convolution of a block alone, by the plan that it has alone: as if nothing had waited. ``shape``: of x;
+    ``given``: the weight, and the bias if there is one."""
+    problem = place.problem(shape)
+    (top, bottom, left, right) = problem.padding
+    padding = ((top, bottom), (left, right))
+    weight, *others = (each.to(value.dtype) for each in given)
+    bias = others[0] if others else None
+    return functional.conv2d(value, weight, bias, problem.stride, padding, problem.dilation)
+
+
 def is_lowered(x: Tensor) -> bool:
     """Whether ``torch.autocast`` convolves in the type that x has."""
     kind = x.device.type

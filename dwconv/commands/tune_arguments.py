@@ -119,7 +119,7 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
 
 def add_passes(parser: argparse._ActionsContainer) -> None:
     usual = f"default {','.join(PASSES)}, and of blocks {','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
-    parser.add_argument("--passes", default=",".join(ALL_PASSES), metavar="PASS,…", help=usual)
+    parser.add_argument("--passes", default=",".join((*PASSES, *BLOCK_PASSES)), metavar="PASS,…", help=usual)
 
 
 def _add_limits(search: argparse._ArgumentGroup) -> None:
@@ -231,16 +231,13 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
     passes = _passes(args)
     _check_goes_with(parser, args, "--model", _GIVEN_WITH_A_MODEL)
     if args.network is not None or args.layers is not None:
-        return _listed_workloads(parser, args, passes)
+        return _listed_workloads(parser, args, _passes_that_run(parser, args))
     _check_goes_with(parser, args, "--network", ("batch",))
     if args.shape is None or args.kernel is None:
         parser.error(
             "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
         )
-    usual = PASSES if args.block is None else BLOCK_PASSES
     known = PASSES if args.block is None else (*BLOCK_PASSES, *EVAL_PASSES)
-    if args.passes == parser.get_default("passes"):
-        passes = usual
     if asked := [pass_ for pass_ in passes if pass_ in known]:
         return Counter(workload_from(args, pass_) for pass_ in asked)
     raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
@@ -311,8 +308,13 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
         channels_last=args.channels_last,
         blocks=args.blocks,
         trains=not args.infer,
-        passes=_passes(args),
+        passes=_passes_that_run(parser, args),
     )
+
+
+def _passes_that_run(parser: ArgumentParser, args: argparse.Namespace) -> tuple[Pass, ...]:
+    """Those of a model or of layers that name theirs; all of them, if none is asked for."""
+    return ALL_PASSES if args.passes == parser.get_default("passes") else _passes(args)
 
 
 def _passes(args: argparse.Namespace) -> tuple[Pass, ...]:

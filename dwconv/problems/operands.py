@@ -112,9 +112,13 @@ def _make_block(workload: Workload, named: dict[str, torch.Tensor], *, extreme: 
                 tensor.mul_(0.25) if name.startswith("mean") else tensor.mul_(0.25).add_(1.0).square_()
                 continue
             values = of.double().movedim(1, 0).flatten(1)
-            if workload.pass_ in EVAL_PASSES:  # norms learnt them of other images
-                values = values.nan_to_num()
-            tensor.copy_(values.mean(1) if name.startswith("mean") else values.var(1, correction=0))
+            if workload.pass_ not in EVAL_PASSES:
+                tensor.copy_(values.mean(1) if name.startswith("mean") else values.var(1, correction=0))
+                continue
+            values, drawn = values.nan_to_num(), tensor.double()  # learnt of other images: near, but not those of x
+            mean, variance = values.mean(1), values.var(1, correction=0)
+            is_mean = name.startswith("mean")
+            tensor.copy_(mean + 0.25 * drawn * variance.sqrt() if is_mean else variance * (1 + 0.25 * drawn) ** 2)
 
 
 def _strew(planes: torch.Tensor, chosen: torch.Tensor, *, seed: int, generator: torch.Generator) -> None:
