@@ -11,7 +11,7 @@ channels (`order`). The next row may be asked for (`prefetch`).
     │ norm1, act1     │──►│0│ ░░░░░░░       │0│──►    │  ▓▓▓▓▓ tile_w  │   backward: 9
     │ of one more row │   │0│ ░░░░░░░       │0│ taps  └────────────────┘     dz y · dz y x dx · dx x dx
     └─────────────────┘   └─┴───────────────┴─┘                            A statistic is a barrier: ·
-                                                                           inference: 2, x z, norm2 and act2 in registers
+                                                                           inference: 2, x z
 """
 
 from __future__ import annotations
