@@ -1,9 +1,10 @@
-"""``python -m bench blocks``: norm, activation, depthwise convolution, norm, activation in training, as one and not.
+"""``python -m bench blocks``: norm, activation, depthwise convolution, norm, activation, as one and not.
 
-Of each block of well-known networks, forward and backward pass in turns: PyTorch's ops one after the other in both
-layouts, the same with our convolution, and as one; with ``--compile`` the first and the second under torch.compile,
-too. Untuned passes are tuned first; then PyTorch's ops are timed against themselves, as a control. Whose results are
-too far from those of PyTorch's ops does not race. What each keeps for its backward pass is counted.
+Of each block of well-known networks in training, forward and backward pass in turns: PyTorch's ops one after the other
+in both layouts, the same with our convolution, and as one; with ``--compile`` the first and the second under
+torch.compile, too. With ``--eval`` the forward pass alone, without gradients, of norms with the statistics that they
+have learnt. Untuned passes are tuned first; then PyTorch's ops are timed against themselves, as a control. Whose
+results are too far from those of PyTorch's ops does not race. What each keeps for its backward pass is counted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import geometric_mean
 from typing import Any
@@ -32,10 +34,11 @@ from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.block import Activation, Norm
 from dwconv.problems.target import CpuTarget, cpu_target
-from dwconv.problems.workload import BLOCK_PASSES, DTYPES, PASSES, DType, Workload
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Workload
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 
+Step = Callable[[], tuple[Tensor, ...]]
 PLAIN, OTHER_LAYOUT, CONVERTED, AS_ONE = "plain", "plain, contiguous", "converted", "as one"
 AGAIN = "plain again"
 EFFORT = Effort(round_s=0.03, rounds=15, budget_s=8.0, patience_s=5.0)
@@ -64,6 +67,7 @@ def _blocks(argv: Sequence[str] | None) -> int:
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of images and weights, default float32")
     parser.add_argument("--seconds", type=from_0, default=10, help="to tune an untuned pass, default 10; 0: none")
     parser.add_argument("--compile", action="store_true", help="race them under torch.compile as well")
+    parser.add_argument("--eval", action="store_true", help="in evaluation, under torch.no_grad()")
     add_log_argument(parser)
     add_out_argument(parser)
     parser.add_argument("--first", type=whole, metavar="N", help="only the first N blocks")
@@ -75,7 +79,8 @@ def _blocks(argv: Sequence[str] | None) -> int:
     known = Database.behind_log(log.path, alone=arguments.log is not None)
     log.followers.append(known.add)
     layers = listed_layers(arguments.network or BLOCK_NETWORKS)[: arguments.first]
-    workloads = [each for layer in layers for each in _workloads(layer, batch=arguments.batch, dtype=arguments.dtype)]
+    case = Case(batch=arguments.batch, dtype=arguments.dtype, trains=not arguments.eval)
+    workloads = [each for layer in layers for each in case.workloads(layer)]
     if arguments.dry_run:
         measuring_s = 2 * MEASURING_S * len(layers)
         print(estimate(workloads, target, known=known, seconds=arguments.seconds, measuring_s=measuring_s))
@@ -90,31 +95,50 @@ def _blocks(argv: Sequence[str] | None) -> int:
     if arguments.log is not None:
         os.environ["DWCONV_TUNING_LOGS"] = str(arguments.log)
     dwconv.reset()
-    control = Control.over([control_of(layer, batch=arguments.batch, dtype=arguments.dtype) for layer in layers[:1]])
+    control = Control.over([control_of(layer, case) for layer in layers[:1]])
     print(control, flush=True)
 
     def row(number: int) -> dict[str, Any]:
-        found = row_of(
-            layers[number], target, batch=arguments.batch, dtype=arguments.dtype, compiles=arguments.compile,
-            control=control,
-        )  # fmt: skip
+        found = row_of(layers[number], case, target, compiles=arguments.compile, control=control)
         print(line_of(found), flush=True)
         return found
 
     rows = timed_again([row(number) for number in range(len(layers))], row, threads=target.threads)
     print(summary_of(rows, control))
     print(means_of(rows))
-    words = ["blocks", *["compile"] * arguments.compile, *[arguments.dtype] * (arguments.dtype != "float32")]
+    asked = {"eval": arguments.eval, "compile": arguments.compile, arguments.dtype: arguments.dtype != "float32"}
+    words = ["blocks", *(word for word, is_asked in asked.items() if is_asked)]
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
     write_results("-".join(words), target=target, rows=rows, folder=arguments.out, **facts)
     return 0
 
 
-def _workloads(layer: ListedLayer, *, batch: int, dtype: DType) -> Iterator[Workload]:
-    """The passes of a block, and those of the convolution in it, which runs alone where the block is not one."""
-    first = layer.layer.workload("forward", batch=batch, dtype=dtype, layout="nhwc", bias=False)
-    yield from (first.for_pass(pass_) for pass_ in BLOCK_PASSES)
-    yield from (first.convolution(pass_) for pass_ in PASSES)
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is raced of every block."""
+
+    batch: int
+    dtype: DType
+    trains: bool = True
+
+    def workload(self, layer: ListedLayer) -> Workload:
+        """The first pass of the block."""
+        first = (BLOCK_PASSES if self.trains else EVAL_PASSES)[0]
+        return layer.layer.workload(first, batch=self.batch, dtype=self.dtype, layout="nhwc", bias=False)
+
+    def workloads(self, layer: ListedLayer) -> Iterator[Workload]:
+        """The passes of a block, and those of the convolution in it, which runs alone where the block is not one."""
+        yield from self.passes(layer)
+        first = self.workload(layer)
+        yield from (first.convolution(pass_) for pass_ in (PASSES if self.trains else PASSES[:1]))
+
+    def passes(self, layer: ListedLayer) -> list[Workload]:
+        """Those of the block."""
+        first = self.workload(layer)
+        return [first.for_pass(pass_) for pass_ in (BLOCK_PASSES if self.trains else EVAL_PASSES)]
+
+    def step_of(self, model: nn.Module, x: Tensor, dz: Tensor) -> Step:
+        return step_of(model, x, dz) if self.trains else inference_of(model, x)
 
 
 def region_of(workload: Workload) -> nn.Sequential:
@@ -144,32 +168,33 @@ def region_of(workload: Workload) -> nn.Sequential:
     )
 
 
-def control_of(layer: ListedLayer, *, batch: int, dtype: DType) -> Ratio:
+def control_of(layer: ListedLayer, case: Case) -> Ratio:
     """PyTorch's ops one after the other against themselves, on tensors of their own."""
-    plain, x, dz = _plain(layer, batch=batch, dtype=dtype)
-    calls = {PLAIN: step_of(plain, x, dz), AGAIN: step_of(copy.deepcopy(plain), x.clone(), dz.clone())}
+    plain, x, dz = _plain(layer, case)
+    calls = {PLAIN: case.step_of(plain, x, dz), AGAIN: case.step_of(copy.deepcopy(plain), x.clone(), dz.clone())}
     rounds = rounds_in_turns(calls, clock=CpuClock(), effort=EFFORT).rounds_us
     return ratio_of(rounds[AGAIN], over=rounds[PLAIN])
 
 
-def _plain(layer: ListedLayer, *, batch: int, dtype: DType) -> tuple[nn.Module, Tensor, Tensor]:
-    """What the block stands for, in training, with an input and the gradient of its result."""
-    workload = layer.layer.workload("forward", batch=batch, dtype=dtype, layout="nhwc", bias=False)
+def _plain(layer: ListedLayer, case: Case) -> tuple[nn.Module, Tensor, Tensor]:
+    """What the block stands for, with an input and the gradient of its result."""
+    workload = case.workload(layer)
     torch.manual_seed(0)
     plain = region_of(workload).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x, dz = (
-        torch.randn(shape).to(getattr(torch, dtype), memory_format=torch.channels_last)
+        torch.randn(shape).to(getattr(torch, case.dtype), memory_format=torch.channels_last)
         for shape in (workload.input_shape, workload.output_shape)
     )
-    return plain, x, dz
+    if not case.trains:
+        with torch.no_grad():
+            plain(x)  # its norms learn
+    return plain.train(case.trains), x, dz
 
 
-def row_of(
-    layer: ListedLayer, target: CpuTarget, *, batch: int, dtype: DType, compiles: bool, control: Control
-) -> dict[str, Any]:
+def row_of(layer: ListedLayer, case: Case, target: CpuTarget, *, compiles: bool, control: Control) -> dict[str, Any]:
     """The times of all rivals, and what they keep. Raises BeyondLimit."""
-    workload = layer.layer.workload("forward", batch=batch, dtype=dtype, layout="nhwc", bias=False)
-    plain, x, dz = _plain(layer, batch=batch, dtype=dtype)
+    workload = case.workload(layer)
+    plain, x, dz = _plain(layer, case)
     converted = dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=False)
     as_one = dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=True)
     models: dict[str, nn.Module] = {PLAIN: plain, CONVERTED: converted, AS_ONE: as_one}
@@ -177,11 +202,11 @@ def row_of(
         torch._dynamo.reset()
         for name in (PLAIN, CONVERTED):
             models[f"{name} + inductor"] = compiled(models[name])
-    steps = {name: step_of(model, x, dz) for name, model in models.items()}
+    steps = {name: case.step_of(model, x, dz) for name, model in models.items()}
     contiguous: nn.Module = copy.deepcopy(plain)
     contiguous.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    steps[OTHER_LAYOUT] = step_of(contiguous, x.contiguous(), dz.contiguous())
-    differences, refused = _differences(steps, far=FAR[dtype])
+    steps[OTHER_LAYOUT] = case.step_of(contiguous, x.contiguous(), dz.contiguous())
+    differences, refused = _differences(steps, far=FAR[case.dtype])
     about = {"network": layer.network, "layer": str(layer), "block": str(workload.block), "caches": "warm"}
     if AS_ONE in refused:
         return {**about, "difference": differences, "failed": refused[AS_ONE]}
@@ -191,7 +216,7 @@ def row_of(
     over = partial(ratio_of, over=taken.rounds_us[AS_ONE])
     others = [name for name in raced if name != AS_ONE]
     over_best = over(*(taken.rounds_us[name] for name in others))
-    moved = sum(workload.for_pass(pass_).bytes for pass_ in BLOCK_PASSES)
+    moved, flops = (sum(getattr(each, what) for each in case.passes(layer)) for what in ("bytes", "flops"))
     return {
         **about,
         "count": layer.layer.count,
@@ -202,10 +227,14 @@ def row_of(
         **over_best.as_row("over_best_other"),
         "best_other": min(others, key=lambda name: median_us[name]),
         "verdict": control.verdict(over_best.interval),
-        "kept_bytes": {name: kept_bytes(models[name], x) for name in (PLAIN, CONVERTED, AS_ONE)},
+        "kept_bytes": {name: kept_bytes(models[name], x) for name in (PLAIN, CONVERTED, AS_ONE) if case.trains},
         "gb_per_s": moved / median_us[AS_ONE] / 1e3,
         "percent_of_limit": percent_of_limit(
-            str(layer), median_us[AS_ONE], bytes_moved=moved, flops=3 * workload.flops, target=target
+            str(layer),
+            median_us[AS_ONE],
+            bytes_moved=moved,
+            flops=flops,
+            target=target,
         ),
         "difference": differences,
         "refused": refused,
@@ -218,7 +247,17 @@ def compiled(model: nn.Module) -> Any:
     return under
 
 
-def step_of(model: nn.Module, x: Tensor, dz: Tensor) -> Callable[[], tuple[Tensor, ...]]:
+def inference_of(model: nn.Module, x: Tensor) -> Step:
+    """A forward pass of which no gradient is wanted: z."""
+
+    def infer() -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            return (model(x.clone(memory_format=torch.preserve_format) if _writes_to_its_input(model) else x),)
+
+    return infer
+
+
+def step_of(model: nn.Module, x: Tensor, dz: Tensor) -> Step:
     """A forward and a backward pass: z, and the gradients of the input and of all parameters."""
     x = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
     wanted = [x, *model.parameters()]
@@ -236,9 +275,7 @@ def _writes_to_its_input(model: nn.Module) -> bool:
     return bool(getattr(layers[0], "inplace", False))
 
 
-def _differences(
-    steps: dict[str, Callable[[], tuple[Tensor, ...]]], *, far: float
-) -> tuple[dict[str, float], dict[str, str]]:
+def _differences(steps: dict[str, Step], *, far: float) -> tuple[dict[str, float], dict[str, str]]:
     """How far each rival's results are from the plain ones, relative to these; and of those that are too far, or that
     raise, why they do not race."""
     wanted = steps[PLAIN]()
@@ -285,8 +322,7 @@ def line_of(row: dict[str, Any]) -> str:
     return (
         f"{row['layer']:36} {row['block']:28} ms: {taken}   {row['over_eager']:.2f} × eager, "
         f"{row['over_best_other']:.2f} ({low:.2f} to {high:.2f}) × the best other, {row['verdict']}, "
-        f"{row['gb_per_s']:.0f} GB/s, "
-        f"keeps {kept[AS_ONE] / kept[PLAIN]:.2f}"
+        f"{row['gb_per_s']:.0f} GB/s" + (f", keeps {kept[AS_ONE] / kept[PLAIN]:.2f}" if kept else "")
     )
 
 

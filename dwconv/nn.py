@@ -12,7 +12,7 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]  # a type comme
 
 from dwconv.call.arguments import Arguments
 from dwconv.call.awaited import awaited
-from dwconv.call.awaited_block import started
+from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.functional import conv1d, conv2d, conv3d
 from dwconv.call.place import Place
 from dwconv.errors import InvalidWorkload
@@ -115,16 +115,16 @@ LAYERS = (DepthwiseConv1d, DepthwiseConv2d, DepthwiseConv3d)
 
 
 class DepthwiseBlock(nn.Module):
-    """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, forward and backward;
-    otherwise its modules one after the other.
+    """``act2(bn2(conv(act1(bn1(x)))))``, as one op where that was measured to be faster, in training forward and
+    backward; otherwise its modules one after the other.
 
     ``conv`` is a depthwise ``nn.Conv2d`` or ``DepthwiseConv2d``; the others, norms as ``nn.BatchNorm2d`` and
     activations as ``nn.ReLU6``, may be None. They are submodules of these names, with parameters, statistics and hooks
     of their own. Raises InvalidWorkload for a ``conv`` that is not depthwise.
 
-    One op is for training, channels_last, in float32 or, but for the norms, in 16 bits, of BatchNorms with weight and
-    bias, the activations ReLU, ReLU6, Hardswish, SiLU and GELU. An activation before a convolution needs a norm before
-    it, a bias a norm after it.
+    One op is for training, or for evaluation where nothing is recorded, as under ``torch.no_grad()``; channels_last, in
+    float32 or, but for the norms, in 16 bits, of BatchNorms with weight and bias, the activations ReLU, ReLU6,
+    Hardswish, SiLU and GELU. An activation before a convolution needs a norm before it, a bias a norm after it.
     """
 
     waits_for_blocks: ClassVar[bool] = True
@@ -144,7 +144,7 @@ class DepthwiseBlock(nn.Module):
         self.bn1, self.act1, self.conv, self.bn2, self.act2 = bn1, act1, conv, bn2, act2
 
     def forward(self, x: Tensor) -> Tensor:
-        begins, place = self._expected() if self.training else (None, None)
+        begins, place = self._expected() if may_wait(self) else (None, None)
         for module in (self.bn1, self.act1, self.conv, self.bn2, self.act2):
             if module is None:
                 continue

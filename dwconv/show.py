@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dwconv.commands.command_line import ArgumentParser, add_workload_arguments, run, with_arithmetic, workload_from
 from dwconv.errors import InvalidConfig, LogError
-from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, PASSES
+from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, EVAL_PASSES, PASSES
 
 if TYPE_CHECKING:
     from dwconv.kernels.artifact import Argument, Artifact, Launch, Scalar
@@ -68,7 +68,7 @@ def parser_of_show() -> argparse.ArgumentParser:
         keep_lines=True,
     )
     add_workload_arguments(parser)
-    usual = f"{', '.join(PASSES)}, of a block {' or '.join(BLOCK_PASSES)}; by default the first"
+    usual = f"{', '.join(PASSES)}, of a block {', '.join((*BLOCK_PASSES, *EVAL_PASSES))}; by default the first"
     parser.add_argument("--pass", dest="pass_", choices=ALL_PASSES, metavar="PASS", help=usual)
     parser.add_argument(
         "--what", choices=WHAT, default="config", metavar="NAME", help="one name, listed below; default config"

@@ -10,7 +10,8 @@
 Functions are followed, not modules: it does not matter which modules call them, and what PyTorch's modules do besides,
 as to count batches, they do. As soon as something else comes than was expected, or somebody else looks (a hook, a
 second consumer, ``Function.apply``), what was done so far is done by PyTorch's functions, once, in order, and all goes
-on without waiting. So a norm that does not train, another activation or other sizes give what they always do.
+on without waiting. So a norm that does not train, another activation or other sizes give what they always do. In
+evaluation, where nothing is recorded for a backward pass, ``awaited_inference`` waits.
 
 What is looked at only after the block ran is computed again, as gradients recorded through it are: from x, which must
 be the same still. Compiled code does not wait: its compiler makes norms and activations one by itself, and nothing was
@@ -19,23 +20,20 @@ measured against that.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 
 from dwconv import native
-from dwconv.call import block_call, blocks, compiled_block, functional
-from dwconv.call.active import AXES, arguments_of
-from dwconv.call.arguments import Arguments, Call
+from dwconv.call import awaited_inference, block_call, blocks, compiled_block
 from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of, is_plain
 from dwconv.call.call_plan import Plan, plan_for
+from dwconv.call.expected import convolution_of, convolved, is_lowered, output_shape
 from dwconv.call.place import Place
 from dwconv.call.waiting import Waiting
 from dwconv.call.watchers import is_watched_beside_autocast
@@ -46,32 +44,35 @@ Ints = tuple[int, ...]
 
 def started(x: Any, place: Place) -> Any:
     """``x``, waiting for a block, if it was measured to be faster as one at these sizes; x itself otherwise, and where
-    somebody watches, or nothing learns."""
+    somebody watches. Where nothing is recorded for a backward pass, one in evaluation."""
     if torch.compiler.is_compiling():
         return compiled_block.begun(x, place)
-    if not torch.is_grad_enabled() or not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4:
+    if not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4:
         return x
-    if torch._C._is_any_autocast_enabled() and not _is_lowered(x):
+    trains = torch.is_grad_enabled()
+    if torch._C._is_any_autocast_enabled() and not is_lowered(x):
         return x
-    if is_watched_beside_autocast(x, x, None) or x.is_inference():
+    if is_watched_beside_autocast(x, x, None) or (trains and x.is_inference()):
         return x
     if not x.is_contiguous(memory_format=torch.channels_last):
         return x
     if x.shape[1] * (place.weight_shape[0] // max(1, x.shape[1])) != place.weight_shape[0] or not x.numel():
         return x
     try:
-        plan = plan_for(place.problem(x.shape, x.dtype), x.device)
+        plan = plan_for(place.problem(x.shape, x.dtype, trains=trains), x.device)
     except InvalidWorkload:  # the kernel is larger than the image: its own function says so
         return x
     if not blocks.is_at_once(plan):
         return x
+    if not trains:
+        return awaited_inference.awaited(x, place, plan)
     return _waiting(_Part(place=place, plan=plan, before=None, name="x", given=(x,)))
 
 
-def _is_lowered(x: Tensor) -> bool:
-    """Whether ``torch.autocast`` convolves in the type that x has."""
-    kind = x.device.type
-    return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) is x.dtype
+def may_wait(module: nn.Module) -> bool:
+    """Whether a block may wait that a module begins: while it trains, and where nothing is recorded. Compiled code does
+    not wait in evaluation."""
+    return module.training or not (torch.is_grad_enabled() or torch.compiler.is_compiling())
 
 
 def waits_for_blocks(module: object) -> bool:
@@ -111,7 +112,7 @@ class _Part:
         """All that have a gradient, of those before it, too."""
         self.shape: Ints = before.shape if before else tuple(given[0].shape)
         if name == "conv":
-            self.shape = _output_shape(place, self.shape)
+            self.shape = output_shape(place, self.shape)
 
     @property
     def x(self) -> Tensor:
@@ -138,14 +139,8 @@ class _Part:
         """This part alone, with other tensors. Running statistics stay."""
         if self.norm:
             return self.norm.apply_again(value, *given)
-        problem = self.place.problem(self.x.shape)
         if self.name == "conv":
-            # The plan of the convolution alone: as if nothing had waited.
-            (top, bottom, left, right) = problem.padding
-            padding = ((top, bottom), (left, right))
-            weight, *others = (each.to(value.dtype) for each in given)
-            bias = others[0] if others else None
-            return functional.conv2d(value, weight, bias, problem.stride, padding, problem.dilation)
+            return convolved(self.place, self.x.shape, value, given=given)
         act = self.place.block.act1 if self.name == "act1" else self.place.block.act2
         return block_call.activated(act, value)
 
@@ -169,11 +164,6 @@ class _Part:
 
     def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | None = None) -> _Part:
         return _Part(place=self.place, plan=self.plan, before=self, name=name, given=given, norm=norm)
-
-
-@lru_cache(maxsize=1000)
-def _output_shape(place: Place, shape: Ints) -> Ints:
-    return place.problem(shape).workload("forward").output_shape
 
 
 @dataclass
@@ -307,35 +297,5 @@ def _normalised(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
 
 
 def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
-    if func is functional.conv2d:
-        given = Arguments._make((*args, 2))
-    elif AXES.get(func) == 2:
-        given = arguments_of(2, *args, **kwargs)
-    else:
-        return None
-    weight, bias, numbers = given.weight, given.bias, given[3:7]
-    if not block_call.takes(part.place.block, part.x.dtype, weight, bias):
-        return None
-    if torch._C._is_any_autocast_enabled():
-        if not _is_lowered(part.x):
-            return None
-    elif any(each is not None and each.dtype is not part.x.dtype for each in (weight, bias)):
-        return None  # which the function itself refuses
-    try:
-        is_expected = _is_expected(part.place, part.shape, tuple(weight.shape), *numbers)
-    except TypeError:  # numbers that are lists, or tensors
-        return None
-    learnt = (weight,) if bias is None else (weight, bias)
-    return part.then("conv", learnt) if is_expected and all(each.device == part.x.device for each in learnt) else None
-
-
-@lru_cache(maxsize=1000)
-def _is_expected(place: Place, shape: Ints, weight_shape: Ints, *numbers: Any) -> bool:
-    """Whether a convolution is that of a block. ``numbers``: stride, padding, dilation and groups of its call."""
-    x = torch.empty(shape, device="meta").to(memory_format=torch.channels_last)
-    weight = torch.empty(weight_shape, device="meta")
-    try:
-        call = Call.of(Arguments._make((x, weight, None, *numbers, 2)))
-    except InvalidWorkload:  # which the function itself raises
-        return False
-    return call.problem == dataclasses.replace(place.problem(shape), block=None)
+    learnt = convolution_of(part.place, part.x, part.shape, func, args, kwargs)
+    return None if learnt is None else part.then("conv", learnt)

@@ -58,16 +58,19 @@ class NormCall(NamedTuple):
         """The same, and the running statistics, which know of it already, stay."""
         return F.batch_norm(x, None, None, weight, bias, True, 0.0, self.eps)
 
-    def why_not(self, shape: Sequence[int], *, eps: float) -> str:
-        """Why it is not, for an image of (N, C, H, W), the norm with ``eps`` of a block; empty if it is."""
-        if not self.training:
-            return "its statistics are not those of the batch"
+    def why_not(self, shape: Sequence[int], *, eps: float, trains: bool = True) -> str:
+        """Why it is not, for an image of (N, C, H, W), the norm with ``eps`` of a block in training, or in evaluation;
+        empty if it is."""
+        if self.training != trains:
+            return f"its statistics are {'not ' * trains}those of the batch"
         if self.weight is None or self.bias is None:
             return "it has no weight and bias"
         if self.eps != eps:
             return f"its eps is {self.eps}"
         if (self.running_mean is None) != (self.running_var is None):
             return "it has one running statistic alone"
+        if self.running_mean is None and not trains:
+            return "it has no running statistics"
         if not isinstance(self.momentum, (float, int)):
             return f"its momentum is {self.momentum}"
         for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
@@ -75,7 +78,7 @@ class NormCall(NamedTuple):
                 is_plain(tensor, torch.float32) and tuple(tensor.shape) == tuple(shape[1:2])
             ):
                 return "it holds other tensors than float32 ones with a number for each channel"
-        return "" if values_per_channel(shape) > 1 else "there is one value per channel"
+        return "" if values_per_channel(shape) > 1 or not trains else "there is one value per channel"
 
     def learn(self, mean: Tensor, variance: Tensor, *, count: int) -> None:
         """Move the running statistics towards those of a batch: ``mean`` and ``variance``, (C,), are of ``count``

@@ -70,7 +70,7 @@ def plan_of(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Plan:
 
 
 def is_at_once(plan: Plan) -> bool:
-    """True if kernels that do it at once were measured to be faster in training than one op after the other."""
+    """True if kernels that do it at once were measured to be faster than one op after the other."""
     # A kernel that turned out to be wrong, or could not be built, is None.
     return all(
         decision.provider == "dwconv" and plan.kernels.get(pass_, pass_) is not None
@@ -99,6 +99,23 @@ def _for_compiled(problem: Problem) -> tuple[bool, Callable[[list[Tensor]], list
         return gradients
 
     return has_z, watched_backward
+
+
+def inference(
+    plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: Sequence[Sequence[Tensor]]
+) -> Tensor | None:
+    """z of a block in evaluation, or y without a second norm; None if its kernel could not be had after all.
+    ``norms``: γ, β, mean and variance of each. ``bias``: of the convolution, only where a second norm has a mean to
+    take it off from."""
+    kernel = plan.kernels["inference"]
+    if kernel is None:
+        return None
+    plan.tally.ops["inference"] += 1
+    given = [tensor for norm in norms for tensor in norm]
+    if bias is not None:
+        given[-2] = given[-2] - bias
+    z: Tensor = kernel(x, w.to(x.dtype), *given)
+    return z
 
 
 def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:

@@ -39,13 +39,13 @@ class Place:
         }
         return tuple(name for name, is_there in there.items() if is_there)
 
-    def problem(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Problem:
-        """For x of (N, C, H, W)."""
-        return _problem(self, tuple(shape), dtype)
+    def problem(self, shape: Sequence[int], dtype: torch.dtype = torch.float32, *, trains: bool = True) -> Problem:
+        """For x of (N, C, H, W), in training or in evaluation."""
+        return _problem(self, tuple(shape), dtype, trains)
 
 
 @lru_cache(maxsize=1000)
-def _problem(place: Place, shape: Ints, dtype: torch.dtype) -> Problem:
+def _problem(place: Place, shape: Ints, dtype: torch.dtype, trains: bool) -> Problem:
     padding = place.padding
     if padding is None:
         padding = tuple(
@@ -64,4 +64,5 @@ def _problem(place: Place, shape: Ints, dtype: torch.dtype) -> Problem:
         dtype=dtype,
         layout="nhwc",
         block=place.block,
+        trains=trains,
     )

@@ -23,6 +23,7 @@ from dwconv.problems.workload import (
     BLOCK_PASSES,
     DTYPES,
     EPILOGUES,
+    EVAL_PASSES,
     LAYOUTS,
     PASSES,
     SIDES,
@@ -175,8 +176,8 @@ def add_workload_arguments(parser: argparse.ArgumentParser, *, shape_required: b
     group.add_argument(
         "--block",
         metavar="BEFORE,AFTER",
-        help="norms and activations around the convolution that train as one with it, as in bn+relu6,bn+relu6; its "
-        "passes are forward and backward; default none",
+        help="norms and activations around the convolution that run as one with it, as in bn+relu6,bn+relu6; its "
+        "passes are forward and backward, in evaluation inference; default none",
     )
     parser.add_argument(
         "--target",
@@ -247,7 +248,8 @@ def checked_pass(name: str) -> Pass:
         if name == known:
             return known
     raise InvalidWorkload(
-        f"pass={name} is unknown; use one of {', '.join(PASSES)}, and of a block {' or '.join(BLOCK_PASSES)}"
+        f"pass={name} is unknown; use one of {', '.join(PASSES)}, and of a block "
+        f"{' or '.join((*BLOCK_PASSES, *EVAL_PASSES))}"
     )
 
 

@@ -21,7 +21,7 @@ from dwconv.commands.command_line import (
 )
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.target import FORCED_VECTOR_SETS
-from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, PASSES, DType, Pass, Workload
+from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Pass, Workload
 from dwconv.tuner.choices import RUNNER_KINDS, SEARCHES
 
 _CACHES = ("warm", "training")
@@ -118,8 +118,8 @@ def _add_search(search: argparse._ArgumentGroup) -> None:
 
 
 def add_passes(parser: argparse._ActionsContainer) -> None:
-    usual = f"default {','.join(PASSES)}, and of blocks {','.join(BLOCK_PASSES)}"
-    parser.add_argument("--passes", default=",".join(ALL_PASSES), metavar="PASS,…", help=usual)
+    usual = f"default {','.join(PASSES)}, and of blocks {','.join(BLOCK_PASSES)}; in evaluation {','.join(EVAL_PASSES)}"
+    parser.add_argument("--passes", default=",".join((*PASSES, *BLOCK_PASSES)), metavar="PASS,…", help=usual)
 
 
 def _add_limits(search: argparse._ArgumentGroup) -> None:
@@ -231,13 +231,13 @@ def workloads_from(parser: ArgumentParser, args: argparse.Namespace) -> Counter[
     passes = _passes(args)
     _check_goes_with(parser, args, "--model", _GIVEN_WITH_A_MODEL)
     if args.network is not None or args.layers is not None:
-        return _listed_workloads(parser, args, passes)
+        return _listed_workloads(parser, args, _passes_that_run(parser, args))
     _check_goes_with(parser, args, "--network", ("batch",))
     if args.shape is None or args.kernel is None:
         parser.error(
             "give --shape N,C,H,W and --kernel K, or --network NAME --batch N, or --model SPEC --input N,C,H,W"
         )
-    known = PASSES if args.block is None else BLOCK_PASSES
+    known = PASSES if args.block is None else (*BLOCK_PASSES, *EVAL_PASSES)
     if asked := [pass_ for pass_ in passes if pass_ in known]:
         return Counter(workload_from(args, pass_) for pass_ in asked)
     raise InvalidWorkload(f"passes={args.passes}: this workload has {', '.join(known)}")
@@ -300,8 +300,6 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
         raise InvalidWorkload(
             f"input={args.input} has {len(shape)} sizes; --channels-last needs 4 (N,C,H,W) or 5 (N,C,D,H,W)"
         )
-    if args.blocks and args.infer:
-        parser.error("--blocks are of training; leave out --infer")
     return ModelRequest(
         spec=args.model,
         input_shape=shape,
@@ -310,8 +308,13 @@ def model_request(parser: ArgumentParser, args: argparse.Namespace) -> ModelRequ
         channels_last=args.channels_last,
         blocks=args.blocks,
         trains=not args.infer,
-        passes=_passes(args),
+        passes=_passes_that_run(parser, args),
     )
+
+
+def _passes_that_run(parser: ArgumentParser, args: argparse.Namespace) -> tuple[Pass, ...]:
+    """Those of a model or of layers that name theirs; all of them, if none is asked for."""
+    return ALL_PASSES if args.passes == parser.get_default("passes") else _passes(args)
 
 
 def _passes(args: argparse.Namespace) -> tuple[Pass, ...]:

@@ -81,7 +81,7 @@ class DiscoveredLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class DiscoveredBlock:
-    """Norms and activations around a depthwise convolution that trains."""
+    """Norms and activations around a depthwise convolution."""
 
     name: str
     """The layer that makes the convolution."""
@@ -100,7 +100,7 @@ class DiscoveredBlock:
     @property
     def layer(self) -> tuple[str, Problem | None]:
         """The name and the problem of the layer alone."""
-        return self.name, None if self.problem is None else dataclasses.replace(self.problem, block=None)
+        return self.name, None if self.problem is None else self.problem.alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,17 +192,17 @@ def discover(model: nn.Module, example_inputs: Any, *, trains: bool | None = Non
 
 
 def _blocks(watch: Watch, model: nn.Module) -> tuple[DiscoveredBlock, ...]:
-    """Those of the convolutions that train. One that ran several times is named once."""
+    """Those of the convolutions that train, and those in evaluation. One that ran several times is named once."""
     modules = dict(model.named_modules())
     alike: Counter[DiscoveredBlock] = Counter()
     for call in watch.calls:
-        if call.link is None or not call.passes & {"dgrad", "wgrad"}:
+        if call.link is None or not (seen := watch.chains.block_of(call.link)):
             continue
-        if seen := watch.chains.block_of(call.link):
+        if not seen.trains or call.passes & {"dgrad", "wgrad"}:
             block = DiscoveredBlock(
                 name=call.name,
                 starts=seen.starts,
-                problem=problem_with(call.problem, seen.block) if seen.block else None,
+                problem=problem_with(call.problem, seen.block, trains=seen.trains) if seen.block else None,
                 device=call.device,
                 calls=0,
                 why_not=seen.why_not,

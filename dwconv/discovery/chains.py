@@ -40,6 +40,8 @@ class Link:
     is_given: bool
     """Whether its input is what its module was called with."""
     eps: float = 0.0
+    trains: bool = False
+    """Whether the statistics of a norm are those of the batch."""
     act: Activation = "identity"
     problem: Problem | None = None
     """Of a convolution."""
@@ -63,6 +65,8 @@ class SeenBlock:
     block: Block | None
     why_not: str
     """Why it is not one, or why a part of the chain is not in it; empty if nothing is left out."""
+    trains: bool = True
+    """Whether the statistics of its norms are those of the batch."""
 
 
 class Chains:
@@ -88,7 +92,8 @@ class Chains:
             norm = NormCall.of(*args, **kwargs)
             link = Link(
                 kind="norm", caller=caller, before=before, is_given=_is_first(args[0], inputs), eps=float(norm.eps),
-                why_not=norm.why_not(args[0].shape, eps=norm.eps), dtype=args[0].dtype,
+                trains=norm.training, why_not=norm.why_not(args[0].shape, eps=norm.eps, trains=norm.training),
+                dtype=args[0].dtype,
             )  # fmt: skip
             self._add(link, result)
 
@@ -127,13 +132,14 @@ class Chains:
         norm2, act2 = _after(conv)
         if norm1 is None and norm2 is None:
             return None
+        trains = any(norm.trains for norm in (norm1, norm2) if norm)
         if why := _why_never(conv.problem) or self._why_not(conv):
             return SeenBlock(conv=conv, starts=conv.caller, block=None, why_not=why)
         reasons = []
-        if norm1 and (why := self._why_not(norm1, act1) or _why_shared(norm1, act1)):
+        if norm1 and (why := _why_frozen(norm1, trains) or self._why_not(norm1, act1) or _why_shared(norm1, act1)):
             reasons.append(why)
             norm1 = act1 = None
-        if norm2 and (why := self._why_not(norm2) or _why_shared(conv)):
+        if norm2 and (why := _why_frozen(norm2, trains) or self._why_not(norm2) or _why_shared(conv)):
             reasons.append(why)
             norm2 = act2 = None
         if norm2 and act2 and (why := self._why_not(act2) or _why_shared(norm2)):
@@ -148,10 +154,16 @@ class Chains:
                 act2=act2.act if act2 else "identity",
             )
             given = "" if first.is_given else f"it does not begin with what {_shown(first)} is given"
-            why = given or _why_not_alike(first, conv) or _why_no_bias(conv, norm2) or _why_no_kernels(conv, block)
+            why = (
+                given
+                or _why_not_alike(first, conv)
+                or _why_no_bias(conv, norm2)
+                or _why_no_kernels(conv, block, trains=trains)
+            )
             if why:
                 reasons, block = [why], None
-        return SeenBlock(conv=conv, starts=first.caller, block=block, why_not="; ".join(dict.fromkeys(reasons)))
+        why_not = "; ".join(dict.fromkeys(reasons))
+        return SeenBlock(conv=conv, starts=first.caller, block=block, why_not=why_not, trains=trains)
 
     def _why_not(self, *links: Link | None) -> str:
         """Why one of them can be no part of a block."""
@@ -177,6 +189,11 @@ def _why_never(problem: Problem | None) -> str:
     if problem.dtype not in IMAGE_DTYPES:
         return f"blocks are of float32 or 16 bits, it is of {problem.dtype_name}"
     return "" if problem.layout == "nhwc" else "blocks are channels_last, it is contiguous"
+
+
+def _why_frozen(norm: Link, trains: bool) -> str:
+    """Why a norm is not in a block of which others have the statistics of the batch."""
+    return f"of {_shown(norm)}, its statistics are not those of the batch" if trains and not norm.trains else ""
 
 
 def _why_not_alike(first: Link, conv: Link) -> str:
@@ -223,23 +240,23 @@ def _shown(link: Link) -> str:
     return link.caller or "the model itself"
 
 
-def _why_no_kernels(conv: Link, block: Block) -> str:
+def _why_no_kernels(conv: Link, block: Block, *, trains: bool) -> str:
     """Why dwconv has no kernels for a convolution with that around it; empty if it may have."""
     assert conv.problem is not None and conv.device is not None
     try:
         if Block.parse(str(block)) != block:
             return f"eps of {block} has more digits than a block's name"
-        problem = problem_with(conv.problem, block)
+        problem = problem_with(conv.problem, block, trains=trains)
         if reason := why_no_kernels(problem, conv.device):
             return reason
         from dwconv.schedules.template import templates_for
 
-        templates_for(problem.workload("forward"), target_of(conv.device))
+        templates_for(problem.workload(problem.passes[0]), target_of(conv.device))
     except (InvalidWorkload, NoTemplate) as error:
         return str(error)
     return ""
 
 
-def problem_with(problem: Problem, block: Block) -> Problem:
-    """A convolution with a block around it, in which a bias makes no difference."""
-    return dataclasses.replace(problem, block=block, bias=False)
+def problem_with(problem: Problem, block: Block, *, trains: bool) -> Problem:
+    """A convolution with a block around it, in which a bias makes no difference: a norm takes it away again."""
+    return dataclasses.replace(problem, block=block, bias=False, trains=trains)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget, Target
+from dwconv.problems.workload import EVAL_PASSES
 from dwconv.records.record import in_us
 from dwconv.untuned.gain import STALE_DISCOUNT, Expected
 
@@ -25,6 +26,10 @@ WAITING_US = 590.0
 tensors wait. On two cores of an AMD EPYC with AVX2 a step of the smallest block takes 668 µs as one, of which its
 kernels take 12; one by one 567, of which PyTorch's functions, which are measured, take 502: medians in turns, quartiles
 within 5 %. On a GPU it is hidden behind the work queued."""
+WAITING_EVAL_US = 100.0
+"""The same in evaluation, where nothing is recorded for a backward pass: on two cores of an AMD EPYC with AVX-512 the
+smallest block takes 111 to 121 µs as one, of which its kernel takes 12. What PyTorch's modules take besides their
+functions is not taken off: one by one it takes 111 to 113."""
 _BIAS = ", with a sweep for the bias"
 
 
@@ -66,7 +71,8 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
     """Why a block should not run as one; empty if it should. ``block``: the records of its passes; ``convolution``:
     those of the passes of the convolution in it that run on dwconv's kernels where the block is not one: then it takes
     what PyTorch's ops take, without what these kernels win."""
-    waiting_us = WAITING_US if isinstance(target, CpuTarget) else 0.0
+    trains = all(record.workload.pass_ not in EVAL_PASSES for record in block)
+    waiting_us = (WAITING_US if trains else WAITING_EVAL_US) if isinstance(target, CpuTarget) else 0.0
     ours_us = sum(map(_median_us, block)) + waiting_us
     won_us = sum(max(0.0, _alternative_us(record) - _median_us(record)) for record in convolution)
     others_us = sum(map(_alternative_us, block)) - won_us

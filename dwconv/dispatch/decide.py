@@ -31,7 +31,7 @@ from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
 from dwconv.problems.tune_command import tune_command
-from dwconv.problems.workload import DTYPES, Pass, Workload
+from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload
 from dwconv.records.validity import made_with
 from dwconv.system import versions
 from dwconv.untuned import gain, other_size
@@ -106,8 +106,9 @@ def _why_not_as_one(
     block = [decision.record for decision in found.values() if decision.provider == "dwconv" and decision.record]
     if len(block) < len(found):
         return ""
-    alone = dataclasses.replace(problem, block=None)
-    decisions = [decide_on(target, alone.workload(pass_), state=state, predicts=False) for pass_ in alone.passes]
+    passes: tuple[Pass, ...] = PASSES if problem.trains else ("fprop",)
+    alone = [problem.alone.workload(pass_) for pass_ in passes]
+    decisions = [decide_on(target, each, state=state, predicts=False) for each in alone]
     tuned = [each.record for each in decisions if each.provider == "dwconv" and each.record]
     return why_not_faster_as_one(block, tuned, target)
 

@@ -61,6 +61,8 @@ def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]
 
 def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, torch.Tensor]) -> Callable[[], Any]:
     """One op after the other, with what autograd keeps for the backward pass."""
+    if pass_ == "inference":
+        return _block_inference_call(problem, block, named)
     with torch.inference_mode(False):
         copies = {name: tensor.clone(memory_format=torch.preserve_format) for name, tensor in named.items()}
     given = [copies[name].requires_grad_() for name in block.inputs("forward")]
@@ -74,6 +76,16 @@ def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, to
         return forward
     z, dz = forward(), copies["dz" if block.norm2 else "dy"]
     return lambda: torch.autograd.grad(z, given, dz, retain_graph=True)
+
+
+def _block_inference_call(problem: Problem, block: Block, named: dict[str, torch.Tensor]) -> Callable[[], Any]:
+    x, w, *norms = named.values()
+
+    def inference() -> torch.Tensor:
+        with torch.inference_mode():
+            return pytorch.block_inference(block, lambda a: pytorch.fprop(problem, a, w, None), x, *norms)
+
+    return inference
 
 
 def _fprop_call(problem: Problem, x: Any, w: Any, bias: Any, dy: Any, *, beyond: int) -> Callable[[], Any]:

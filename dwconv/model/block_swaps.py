@@ -13,6 +13,7 @@ from dwconv.discovery.same_padding import SamePadding
 from dwconv.discovery.step import unwrapped
 from dwconv.model.conversion import ConvertedLayer, shown_name
 from dwconv.model.swaps import Swaps
+from dwconv.problems.problem import Problem
 
 
 def swap_blocks(
@@ -23,14 +24,19 @@ def swap_blocks(
     modules = dict(unwrapped(model).named_modules())
     rows = []
     for block in discovery.blocks:
-        is_left = only_faster and not _is_faster(block)
+        is_left = only_faster and not any(_is_faster(block, problem) for problem in _problems(block))
         why = block.why_not if block.problem is None else "" if is_left else _swap(modules, block, swaps)
         rows.append(ConvertedLayer(block.name, f"no block: {why}" if why else _runs(block)))
     return tuple(rows)
 
 
-def _is_faster(block: DiscoveredBlock) -> bool:
-    return block.problem is not None and blocks.is_at_once(plan_for(block.problem, block.device))
+def _problems(block: DiscoveredBlock) -> list[Problem]:
+    """That of the block as the example ran it, and in evaluation."""
+    return list(dict.fromkeys([block.problem, block.problem.in_evaluation])) if block.problem else []
+
+
+def _is_faster(block: DiscoveredBlock, problem: Problem) -> bool:
+    return blocks.is_at_once(plan_for(problem, block.device))
 
 
 def _swap(modules: dict[str, nn.Module], block: DiscoveredBlock, swaps: Swaps) -> str:
@@ -59,13 +65,16 @@ def _swap(modules: dict[str, nn.Module], block: DiscoveredBlock, swaps: Swaps) -
 
 
 def _runs(block: DiscoveredBlock) -> str:
-    """Whether a block runs as one at the sizes of the example, and why."""
-    assert block.problem is not None
-    plan = plan_for(block.problem, block.device)
-    told = f"block {block.problem.block} from {shown_name(block.starts)}"
-    left = f"; left out: {block.why_not}" if block.why_not else ""
-    if _is_faster(block):
-        why = ", ".join(f"{pass_} {decision.reason}" for pass_, decision in plan.decisions.items())
-        return f"{told} runs as one: {why}{left}"
-    slow = next((pass_, each) for pass_, each in plan.decisions.items() if each.provider != "dwconv")
-    return f"{told} runs one after the other: {slow[0]}: {slow[1].reason}{left}"
+    """Whether a block runs as one at the sizes of the example, and why; in evaluation only where it does."""
+    first, *others = _problems(block)
+    told = f"block {first.block} from {shown_name(block.starts)} {_runs_as(block, first)}"
+    told += "".join(f"; in evaluation {_runs_as(block, each)}" for each in others if _is_faster(block, each))
+    return f"{told}; left out: {block.why_not}" if block.why_not else told
+
+
+def _runs_as(block: DiscoveredBlock, problem: Problem) -> str:
+    decisions = plan_for(problem, block.device).decisions
+    if _is_faster(block, problem):
+        return f"runs as one: {', '.join(f'{pass_} {each.reason}' for pass_, each in decisions.items())}"
+    slow, decision = next((pass_, each) for pass_, each in decisions.items() if each.provider != "dwconv")
+    return f"runs one after the other: {slow}: {decision.reason}"

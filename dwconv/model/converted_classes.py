@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from dwconv.call.active import active
-from dwconv.call.awaited_block import started
+from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.place import Place
 from dwconv.discovery.same_padding import SamePadding
 
@@ -47,7 +47,7 @@ def functional_class(module: nn.Module) -> Class:
 
 
 def block_class(plain: Class, place: Place) -> Class:
-    """``plain``, which while it trains lets the block wait that is expected to begin with its input."""
+    """``plain``, which lets the block wait that is expected to begin with its input."""
     return _made("block", plain, place)
 
 
@@ -122,7 +122,7 @@ def _under_active(method: Callable[..., Any]) -> Callable[..., Any]:
 def _with_block(method: Callable[..., Any], place: Place) -> Callable[..., Any]:
     @functools.wraps(method)
     def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if self.training and args:
+        if args and may_wait(self):
             args = (started(args[0], place), *args[1:])
         return method(self, *args, **kwargs)
 

@@ -1,8 +1,9 @@
-"""Block: what trains around a depthwise convolution as one with it.
+"""Block: what stands around a depthwise convolution as one with it.
 
     z = act2(norm2(y)),  y = conv(act1(norm1(x)))
 
-A norm is BatchNorm in training: of every channel it subtracts the mean over the batch and divides by the deviation.
+A norm is BatchNorm: of every channel it subtracts the mean and divides by the deviation; in training those over the
+batch, in evaluation those that it has learnt.
 """
 
 from __future__ import annotations
@@ -61,17 +62,21 @@ class Block:
         return cls(norm1=norm1, act1=act1, norm2=norm2, act2=act2)
 
     def inputs(self, pass_: str) -> tuple[str, ...]:
-        """The tensors that ``forward`` or ``backward`` reads: ``x``, ``w``, and γ and β of its norms; ``dz``, ``x``,
-        ``y``, ``w``, and of each norm γ, β, and the mean and the variance that the forward pass gave. Without a second
-        norm z is y."""
+        """The tensors that a pass reads. ``forward``: ``x``, ``w``, and γ and β of its norms; ``inference``: their
+        means and variances as well; ``backward``: ``dz``, ``x``, ``y``, ``w``, and of each norm γ, β, and the mean and
+        the variance that the forward pass gave. Without a second norm z is y."""
         if pass_ == "forward":
             return ("x", "w", *self._of_norms("gamma", "beta"))
+        if pass_ == "inference":
+            return ("x", "w", *self._of_norms("gamma", "beta", "mean", "var"))
         images = ("dz", "x", "y") if self.norm2 else ("dy", "x")
         return (*images, "w", *self._of_norms("gamma", "beta", "mean", "var"))
 
     def results(self, pass_: str) -> tuple[str, ...]:
-        """Those that it writes: ``z``, ``y``, and of each norm mean and variance; ``dx``, ``dw``, and of each norm dγ
-        and dβ."""
+        """Those that it writes: ``z``, ``y``, and of each norm mean and variance; ``z`` alone; ``dx``, ``dw``, and of
+        each norm dγ and dβ."""
+        if pass_ == "inference":
+            return ("z",) if self.norm2 else ("y",)
         if pass_ == "forward":
             return (*(("z", "y") if self.norm2 else ("y",)), *self._of_norms("mean", "var"))
         return ("dx", "dw", *self._of_norms("dgamma", "dbeta"))

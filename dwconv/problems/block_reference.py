@@ -4,7 +4,7 @@ Everything is computed in float64. Beside each value goes a bound on the error t
 what is computed of values takes their errors along, to first order. Near a kink of an activation, as near as the error
 of what it is applied to, either derivative is right.
 
-    forward    x ─norm1─► z1 ─act1─► a ─conv─► y ─norm2─► z2 ─act2─► z
+    forward    x ─norm1─► z1 ─act1─► a ─conv─► y ─norm2─► z2 ─act2─► z          in inference with given statistics
     backward   dz ─act2′(z2)─► d2 ─norm2─► g2 ─dgrad─► t ─act1′(z1)─► d1 ─norm1─► dx,  dw = wgrad(a, g2)
 
 Tensors have PyTorch's shapes, and those of channels (C,).
@@ -102,7 +102,7 @@ def results(workload: Workload, *inputs: Tensor, convolve: Callable[..., Tensor]
     """Every result by its name. ``convolve``: the pass of a convolution's workload in float64."""
     given = {name: tensor.double() for name, tensor in zip(workload.inputs, inputs, strict=True)}
     block = _Block(workload, given, convolve)
-    return block.forward() if workload.pass_ == "forward" else block.backward()
+    return block.backward() if workload.pass_ == "backward" else block.forward()
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,13 @@ class _Block:
         found: dict[str, About] = {}
         before = _exact(given["x"])
         if block.norm1:
-            found["mean1"], found["var1"] = _moments(before)
+            found["mean1"], found["var1"] = self._statistics(before, "1")
             before = self._normalised(before, block.norm1, "1", found["mean1"], found["var1"])
         a = _activated(block.act1, before)
         y = found["y"] = self._convolved("fprop", a, _exact(given["w"]), terms=math.prod(self.workload.kernel))
         if block.norm2:
-            found["mean2"], found["var2"] = _moments(y)
-            z2 = self._normalised(self._kept(y), block.norm2, "2", found["mean2"], found["var2"])
+            found["mean2"], found["var2"] = self._statistics(y, "2")
+            z2 = self._normalised(self._read(y), block.norm2, "2", found["mean2"], found["var2"])
             found["z"] = _activated(block.act2, z2)
         return found
 
@@ -147,6 +147,16 @@ class _Block:
         if block.norm1:
             found["dx"], found["dgamma1"], found["dbeta1"] = self._before_norm(d1, self._kept(d1), x, block.norm1, "1")
         return found
+
+    def _statistics(self, x: About, number: str) -> tuple[About, About]:
+        """Mean and variance: those of the batch, or those that are given."""
+        if self.workload.pass_ == "forward":
+            return _moments(x)
+        return _exact(self.given[f"mean{number}"]), _exact(self.given[f"var{number}"])
+
+    def _read(self, y: About) -> About:
+        """As the second norm reads it: from memory, or where it was summed."""
+        return self._kept(y) if self.workload.pass_ == "forward" else y
 
     def _convolved(self, pass_: Pass, first: About, second: About, *, terms: int) -> About:
         """A pass of the convolution: of what it is given, of the errors, and of its own roundings."""

@@ -27,6 +27,7 @@ from dwconv.problems.workload import (
     BLOCK_PASSES,
     DTYPES,
     EPILOGUES,
+    EVAL_PASSES,
     LAYOUTS,
     PASSES,
     SIDES,
@@ -261,8 +262,10 @@ class _Fields:
             raise self._wrong("block", f"is no block: {error}") from error
 
     def passes(self) -> tuple[Pass, ...]:
-        known = BLOCK_PASSES if "block" in self._fields else PASSES
-        given: object = self._fields.get("passes", list(known))
+        usual, known = PASSES, PASSES
+        if "block" in self._fields:
+            usual, known = BLOCK_PASSES, (*BLOCK_PASSES, *EVAL_PASSES)
+        given: object = self._fields.get("passes", list(usual))
         if not isinstance(given, list) or not given or any(each not in known for each in given):
             raise self._wrong("passes", f"is not a list of {', '.join(known)}")
         return tuple(pass_ for pass_ in known if pass_ in given)

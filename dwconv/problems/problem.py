@@ -5,13 +5,14 @@ A Workload is what can have kernels. A Problem may be of any type, and of an emp
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
 
 from dwconv.problems.block import Block
 from dwconv.problems.memory_format import memory_format
-from dwconv.problems.workload import BLOCK_PASSES, PASSES, Epilogue, Layout, Pass, Workload, by
+from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, PASSES, Epilogue, Layout, Pass, Workload, by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,9 @@ class Problem:
     epilogue: Epilogue = "none"
     """Of the fprop; the other passes of the problem have none."""
     block: Block | None = None
-    """What trains around the convolution as one with it; the passes are those of the block."""
+    """What stands around the convolution as one with it; the passes are those of the block."""
+    trains: bool = True
+    """Whether a block is in training; in evaluation its norms have the statistics that they learnt."""
 
     @classmethod
     def of(cls, workload: Workload) -> Problem:
@@ -48,11 +51,24 @@ class Problem:
             bias=workload.bias,
             epilogue=workload.epilogue,
             block=workload.block,
+            trains=workload.pass_ not in EVAL_PASSES,
         )
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        return BLOCK_PASSES if self.block else PASSES
+        if self.block is None:
+            return PASSES
+        return BLOCK_PASSES if self.trains else EVAL_PASSES
+
+    @property
+    def alone(self) -> Problem:
+        """That of the convolution without the block around it."""
+        return dataclasses.replace(self, block=None, trains=True)
+
+    @property
+    def in_evaluation(self) -> Problem:
+        """That of the block with the statistics that its norms have learnt."""
+        return dataclasses.replace(self, trains=False)
 
     @property
     def axes(self) -> int:
@@ -113,5 +129,5 @@ class Problem:
         if self.epilogue != "none":
             words.append(self.epilogue.replace("_", " "))
         if self.block:
-            words.append(f"block {self.block}")
+            words.append(f"block {self.block}" + " in evaluation" * (not self.trains))
         return ", ".join(words) + " with a bias" * self.bias

@@ -9,6 +9,7 @@ gradient after it; PyTorch does the same for ``padding="same"`` with an even ker
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,6 +87,18 @@ def block_forward(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor,
     for norm, act, then in ((block.norm1, block.act1, convolve), (block.norm2, block.act2, None)):
         if norm:
             x = F.batch_norm(x, None, None, next(given), next(given), True, 0.0, norm.eps)
+        x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
+        x = then(x) if then else x
+    return x
+
+
+def block_inference(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, *norms: Tensor) -> Tensor:
+    """The same in evaluation. ``norms``: γ, β, mean and variance of each norm."""
+    given = iter(norms)
+    for norm, act, then in ((block.norm1, block.act1, convolve), (block.norm2, block.act2, None)):
+        if norm:
+            weight, bias, mean, variance = itertools.islice(given, 4)
+            x = F.batch_norm(x, mean, variance, weight, bias, False, 0.0, norm.eps)
         x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
         x = then(x) if then else x
     return x

@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args
 from dwconv.errors import InvalidWorkload
 from dwconv.problems.block import Block
 
-Pass = Literal["fprop", "dgrad", "wgrad", "forward", "backward"]
-"""The passes of a convolution, and those of a block, which has a convolution inside."""
+Pass = Literal["fprop", "dgrad", "wgrad", "forward", "backward", "inference"]
+"""The passes of a convolution, and those of a block, which has a convolution inside: two of training, and one of
+evaluation."""
 Layout = Literal["nchw", "nhwc"]
 DType = Literal["float32", "float16", "bfloat16"]
 Epilogue = Literal["none", "silu", "silu_gradient"]
@@ -29,7 +30,10 @@ Padding = tuple[Pair, ...]
 
 PASSES: tuple[Pass, ...] = ("fprop", "dgrad", "wgrad")
 BLOCK_PASSES: tuple[Pass, ...] = ("forward", "backward")
-ALL_PASSES = (*PASSES, *BLOCK_PASSES)
+"""Of a block that trains."""
+EVAL_PASSES: tuple[Pass, ...] = ("inference",)
+"""Of one in evaluation."""
+ALL_PASSES = (*PASSES, *BLOCK_PASSES, *EVAL_PASSES)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 DTYPES: tuple[DType, ...] = get_args(DType)
 EPILOGUES: tuple[Epilogue, ...] = get_args(Epilogue)
@@ -50,6 +54,12 @@ _TENSORS: dict[tuple[Pass, bool], tuple[tuple[str, ...], tuple[str, ...]]] = {
     ("wgrad", True): (("x", "dy"), ("dw", "dbias")),
 }
 """Inputs and results of a pass, without a bias and with one, in calling order."""
+_READ_AGAIN: dict[Pass, tuple[list[str], list[str]]] = {
+    "forward": (["x"], ["y"]),
+    "backward": (["x", "dx", "dx"], ["dz", "y"]),
+    "inference": ([], []),
+}
+"""Images that a pass of a block moves once more for its first norm, and for its second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +71,8 @@ class Workload:
     Output channel ``c * multiplier + m`` is computed from input channel ``c``.
     With ``bias``, fprop adds a bias and wgrad also gives its gradient, the sum of dy in each channel; dgrad has none.
     ``epilogue``: what fprop does with its sums before it stores them; the other passes have none.
-    ``block``: the norms and activations around the convolution in ``forward`` and ``backward``, which are its passes.
+    ``block``: the norms and activations around the convolution in ``forward``, ``backward`` and ``inference``, its
+    passes.
     ``x_pitch``: x is a slice of the channels of a dense tensor that has so many, all else of which lies as x's layout
     says; 0: x is dense itself. Records are of dense tensors, and hold for slices; only kernels are built for one.
     Raises InvalidWorkload, naming the value, if this is no convolution.
@@ -84,7 +95,7 @@ class Workload:
     x_pitch: int = 0
 
     def __post_init__(self) -> None:
-        _one_of("pass", self.pass_, BLOCK_PASSES if self.block else PASSES)
+        _one_of("pass", self.pass_, (*BLOCK_PASSES, *EVAL_PASSES) if self.block else PASSES)
         _one_of("epilogue", self.epilogue, EPILOGUES)
         if self.epilogue != "none" and self.pass_ != "fprop":
             raise InvalidWorkload(f"epilogue={self.epilogue}: {self.pass_} has none; leave it out")
@@ -217,7 +228,7 @@ class Workload:
         of it must be known before it is used."""
         moved = [*self.inputs, *self.results]
         if self.block:  # statistics come before what they normalise; gradients of norms are sums
-            again = {"forward": (["x"], ["y"]), "backward": (["x", "dx", "dx"], ["dz", "y"])}[self.pass_]
+            again = _READ_AGAIN[self.pass_]
             moved += [*(again[0] if self.block.norm1 else []), *(again[1] if self.block.norm2 else [])]
         return sum(ITEMSIZE[self.dtype_of(name)] * math.prod(self.shape_of(name)) for name in moved)
 

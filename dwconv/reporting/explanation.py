@@ -131,8 +131,8 @@ def explain(
     block: str | None = None,
 ) -> Explanation:
     """Explains what ``dwconv.conv2d`` would run for these arguments; ``conv1d`` for a weight of three dimensions,
-    ``conv3d`` for one of five. ``block``: the norms and activations around it that train as one with it, as
-    ``dwconv.summary`` names them: ``bn+relu6,bn+relu6``.
+    ``conv3d`` for one of five. ``block``: the norms and activations around it that run as one with it, in training and
+    in evaluation, as ``dwconv.summary`` names them: ``bn+relu6,bn+relu6``.
 
     Raises InvalidWorkload, as the call itself would.
     """
@@ -146,6 +146,8 @@ def explain(
     if block is not None:
         problem = dataclasses.replace(problem, block=Block.parse(block))
     decisions, target = decisions_for(problem, x.device)
+    if problem.block:
+        decisions |= decisions_for(problem.in_evaluation, x.device)[0]
     untuned = [pass_ for pass_, made in decisions.items() if made.command]
     return Explanation(
         call=str(problem),

@@ -158,7 +158,7 @@ def in_an_example(model: nn.Module, example_inputs: Any) -> list[Ran]:
 
 
 def _runs_as_one(block: DiscoveredBlock) -> bool:
-    if block.problem is None or not block.waits:
+    if block.problem is None or not block.waits or block.problem.trains != torch.is_grad_enabled():
         return False
     return blocks.is_at_once(plan_for(block.problem, block.device))
 

@@ -108,6 +108,7 @@ class LayerRow:
         if problem.weight_shape[0] != problem.input_shape[1]:
             words.append(f"m{problem.weight_shape[0] // problem.input_shape[1]}")
         words += [str(problem.block)] if problem.block else []
+        words += ["eval"] * (not problem.trains)
         words += ["bias"] * problem.bias + [problem.epilogue] * (problem.epilogue != "none")
         return " ".join([*words, _SHORT.get(problem.dtype_name, problem.dtype_name), problem.layout])
 

@@ -36,27 +36,32 @@ SMALL = ListedLayer(
 def test_networks_list_blocks():
     layers = listed_layers(BLOCK_NETWORKS)
     assert len(layers) > 30 and all(each.layer.block for each in layers)
-    first, *_ = blocks._workloads(layers[0], batch=4, dtype="float32")
+    case = blocks.Case(batch=4, dtype="float32")
+    first, *_ = case.workloads(layers[0])
     assert first.pass_ == "forward" and first.batch == 4
+    case = blocks.Case(batch=4, dtype="float32", trains=False)
+    assert [each.pass_ for each in case.workloads(layers[0])] == ["inference", "fprop"]
 
 
+@pytest.mark.parametrize("trains", [True, False], ids=["", "eval"])
 @pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
-def test_it_writes_what_it_measured(tmp_path, capsys, monkeypatch):
+def test_it_writes_what_it_measured(tmp_path, capsys, monkeypatch, trains):
     monkeypatch.setattr(blocks, "listed_layers", lambda networks: (SMALL,))
     monkeypatch.setattr(blocks, "with_limits", lambda target: dataclasses.replace(target, limits=LIMITS))
     monkeypatch.setattr(blocks, "CpuClock", StillClock)
     options = ["--seconds", "0", "--batch", "2", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]
     monkeypatch.setenv("DWCONV_TUNING_LOGS", "")
-    assert main(["blocks", *options]) == 0
+    assert main(["blocks", *options, *["--eval"] * (not trains)]) == 0
     assert "over eager       1.00, least 1.00, 1 blocks" in capsys.readouterr().out
-    (path,) = tmp_path.glob("blocks-*.json")
+    (path,) = tmp_path.glob("blocks-*.json" if trains else "blocks-eval-*.json")
     results = json.loads(path.read_text())
     (row,) = results["rows"]
     assert results["control"]["interval"] == pytest.approx([1.0, 1.0]) and results["machine"]["cores"] >= 1
     assert row["over_eager_interval"] == row["over_best_other_interval"] == pytest.approx([1.0, 1.0])
     assert row["verdict"] == "tie" and row["caches"] == "warm" and row["refused"] == {}
     assert set(row["median_us"]) == {blocks.PLAIN, blocks.OTHER_LAYOUT, blocks.CONVERTED, blocks.AS_ONE}
-    assert max(row["difference"].values()) < 0.02 and row["count"] == 2
+    assert max(row["difference"].values()) < (0.02 if trains else 1e-5) and row["count"] == 2
+    assert bool(row["kept_bytes"]) is trains
 
 
 def test_what_differs_shows():

@@ -16,7 +16,7 @@ from bench.gpu.run import Ended
 from bench.gpu.state import FILE
 from dwconv.errors import BrokenInstallation, BuildError
 from dwconv.problems.target import parse_target
-from dwconv.problems.workload import ALL_PASSES, DTYPES, LAYOUTS, PASSES
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, LAYOUTS, PASSES
 
 TARGET = dataclasses.replace(parse_target("cuda:sm_90"), device="nvidia-made-up", present=True)
 
@@ -171,7 +171,9 @@ def test_unknown_benchmarks_are_refused(capsys):
     assert "cuda" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("workloads, passes", [(gpu_workloads(every=True), PASSES), (odd_workloads(), ALL_PASSES)])
+@pytest.mark.parametrize(
+    "workloads, passes", [(gpu_workloads(every=True), PASSES), (odd_workloads(), (*PASSES, *BLOCK_PASSES))]
+)
 def test_the_workloads_stand_for_all(workloads, passes):
     assert len({workload.key for workload in workloads}) == len(workloads)
     assert {workload.pass_ for workload in workloads} == set(passes)

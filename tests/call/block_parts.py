@@ -6,9 +6,10 @@ import copy
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import dwconv
-from dwconv.call.awaited_block import started
+from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.call_plan import plans
 from dwconv.call.place import Place
 from dwconv.problems.block import Block
@@ -21,16 +22,20 @@ ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish, "s
 class Parts(nn.Module):
     """The modules of a block, one after the other; ``between`` is done with what each of them gives."""
 
-    def __init__(self, block: str, *, inplace: bool = False, bias: bool = False) -> None:
+    def __init__(self, block: str, *, inplace: bool = False, bias: bool = False, stride: int = 1) -> None:
         super().__init__()
         parsed, given = Block.parse(block), {"inplace": True} if inplace else {}
         torch.manual_seed(0)
         self.place = Place(
-            block=parsed, weight_shape=(CHANNELS, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1)
+            block=parsed,
+            weight_shape=(CHANNELS, 1, 3, 3),
+            stride=(stride, stride),
+            padding=(1, 1, 1, 1),
+            dilation=(1, 1),
         )
         self.bn1 = nn.BatchNorm2d(CHANNELS) if parsed.norm1 else nn.Identity()
         self.act1 = ACTIVATIONS[parsed.act1](**given)
-        self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1, bias=bias)
+        self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, stride=stride, padding=1, bias=bias)
         self.bn2 = nn.BatchNorm2d(CHANNELS) if parsed.norm2 else nn.Identity()
         self.act2 = ACTIVATIONS[parsed.act2](**given)
         learnt = [parameter for norm in (self.bn1, self.bn2) for parameter in norm.parameters()]
@@ -39,7 +44,7 @@ class Parts(nn.Module):
         self.between = {}
 
     def forward(self, x: Tensor) -> Tensor:
-        x = started(x, self.place) if self.training and self.conv.weight.dtype is not torch.float64 else x
+        x = started(x, self.place) if may_wait(self) and self.conv.weight.dtype is not torch.float64 else x
         for name in ("bn1", "act1", "conv", "bn2", "act2"):
             x = getattr(self, name)(x)
             if name in self.between:
@@ -75,3 +80,49 @@ def passes_that_ran() -> dict[str, int]:
     """Of blocks, by op."""
     counted = [plan.tally.counted_ops() for plan in plans() if plan.problem.block]
     return {pass_: sum(ops[pass_] for ops in counted) for pass_ in ("forward", "backward")}
+
+
+def blocks_in_evaluation() -> int:
+    """That ran as one."""
+    return sum(plan.tally.ops["inference"] for plan in plans())
+
+
+# -- what code may do between the parts --------------------------------------------------------------------------------
+
+
+class Doubled(torch.autograd.Function):
+    """Code that asks no function of PyTorch's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+def kept_and_overwritten(h: Tensor) -> Tensor:
+    F.relu6(h, inplace=True)
+    return h
+
+
+OTHERS = {
+    "another activation": ("bn1", F.elu),
+    "a function": ("act1", lambda h: h + 1),
+    "twice": ("act1", lambda h: h + F.relu(h)),
+    "a custom function": ("act1", Doubled.apply),
+    "a custom function of a norm": ("bn1", Doubled.apply),
+    "a custom function of sums": ("conv", Doubled.apply),
+    "a custom function of the second norm": ("bn2", Doubled.apply),
+    "an operator": ("bn1", torch.ops.aten.relu.default),
+    "in place": ("conv", lambda y: y.mul_(2)),
+    "in place, by its old name": ("bn1", kept_and_overwritten),
+    "in place, of the last norm": ("bn2", lambda y: (F.hardswish(y, inplace=True), y)[1]),
+    "dropped out": ("act1", lambda h: F.dropout(h, 0.0)),
+    "looked at": ("conv", lambda y: (y.detach().mean(), y)[1]),
+    "part of it": ("act1", lambda h: torch.cat([h[:, :4], h[:, 4:]], 1)),
+    "clamped": ("bn1", lambda h: F.hardtanh(h, 0.0, 3.0)),
+    "a view": ("act1", lambda h: h.flatten(2).unflatten(2, SIZE[2:])),
+}
+"""After which part, and what."""

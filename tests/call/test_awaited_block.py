@@ -17,7 +17,18 @@ from dwconv.call import blocks
 from dwconv.call.awaited_block import AwaitedBlock, started
 from dwconv.call.call_plan import plans
 from dwconv.errors import InvalidCall
-from tests.call.block_parts import CHANNELS, SIZE, WHOLE, Parts, assert_same, drawn, passes_that_ran, step
+from tests.call.block_parts import (
+    CHANNELS,
+    OTHERS,
+    SIZE,
+    WHOLE,
+    Doubled,
+    Parts,
+    assert_same,
+    drawn,
+    passes_that_ran,
+    step,
+)
 from tests.native_needed import go_through_python, needs_native
 from tests.planted_records import plant, workload_of
 
@@ -50,6 +61,18 @@ def test_a_block_runs_as_one(logs, block, inplace, way):
     assert_same(Parts(block, inplace=inplace), drawn())
     assert passes_that_ran() == {"forward": 2, "backward": 2}
     assert not [plan for plan in plans() if not plan.problem.block and plan.problem.dtype is torch.float32]
+
+
+@both_ways
+@pytest.mark.parametrize("block", [WHOLE, "none,bn+relu", "bn+silu,none"])
+def test_running_variances_are_of_as_many_values_as_their_image_has(logs, block, way):
+    """With a stride x has four times as many as y."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, stride=(2, 2), block=block)])
+    model = Parts(block, stride=2)
+    for norm in (model.bn1, model.bn2):
+        norm.momentum = 1.0
+    assert_same(model, drawn())
+    assert passes_that_ran()["forward"] == 2
 
 
 @both_ways
@@ -167,43 +190,6 @@ def test_images_of_16_bits_one_by_one(logs, case):
 
 
 # -- whatever else is done -------------------------------------------------------------------------------------------
-
-
-class Doubled(torch.autograd.Function):
-    """Code that asks no function of PyTorch's."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 2
-
-
-def kept_and_overwritten(h: Tensor) -> Tensor:
-    F.relu6(h, inplace=True)
-    return h
-
-
-OTHERS = {
-    "another activation": ("bn1", F.elu),
-    "a function": ("act1", lambda h: h + 1),
-    "twice": ("act1", lambda h: h + F.relu(h)),
-    "a custom function": ("act1", Doubled.apply),
-    "a custom function of a norm": ("bn1", Doubled.apply),
-    "a custom function of sums": ("conv", Doubled.apply),
-    "a custom function of the second norm": ("bn2", Doubled.apply),
-    "an operator": ("bn1", torch.ops.aten.relu.default),
-    "in place": ("conv", lambda y: y.mul_(2)),
-    "in place, by its old name": ("bn1", kept_and_overwritten),
-    "in place, of the last norm": ("bn2", lambda y: (F.hardswish(y, inplace=True), y)[1]),
-    "dropped out": ("act1", lambda h: F.dropout(h, 0.0)),
-    "looked at": ("conv", lambda y: (y.detach().mean(), y)[1]),
-    "part of it": ("act1", lambda h: torch.cat([h[:, :4], h[:, 4:]], 1)),
-    "clamped": ("bn1", lambda h: F.hardtanh(h, 0.0, 3.0)),
-    "a view": ("act1", lambda h: h.flatten(2).unflatten(2, SIZE[2:])),
-}
 
 
 @both_ways

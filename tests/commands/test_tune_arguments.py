@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from dwconv.commands.tune_arguments import parser_of_tune, workloads_from
 from dwconv.problems import target
 from dwconv.problems.layer_files import read_layers
 from dwconv.system import cpu_facts
@@ -79,7 +80,6 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8", "--kernel", "3", "--infer"], "--infer goes with --model"),
         (["--shape", "1,8,8,8", "--model", "tests.models:TinyNet"], "give --shape or --model, not both"),
         (["--model", "tests.models:TinyNet"], "--model needs --input"),
-        (["--model", "tests.models:TinyNet", "--input", "2,3,9,9", "--blocks", "--infer"], "leave out --infer"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--blocks"], "--blocks goes with --model"),
         (["--model", "tests.models:TinyNet", "--input", "2,x"], "input=2,x is not whole numbers"),
         (["--model", "tests.models:TinyNet", "--input", "2,0"], "input=2,0 has a size below 1"),
@@ -99,6 +99,22 @@ def layers(tmp_path):
 )
 def test_bad_input_is_one_clear_line(capsys, options, words):
     assert words in error_of(capsys, *options)
+
+
+def test_a_block_is_tuned_for_training_unless_evaluation_is_asked_for(tmp_path):
+    def passes_of(*options):
+        parser = parser_of_tune()
+        return [workload.pass_ for workload in workloads_from(parser, parser.parse_args(list(map(str, options))))]
+
+    block = (*SHAPE, "--block", "bn+relu6,bn+relu6")
+    assert passes_of(*block) == ["forward", "backward"]
+    assert passes_of(*block, "--passes", "inference") == ["inference"]
+    assert passes_of(*block, "--passes", "forward,backward,inference") == ["forward", "backward", "inference"]
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps({"Net": [{**PLAIN, "N": 2, "block": "bn+relu,bn", "layout": "nhwc"}]}))
+    assert passes_of("--layers", path) == ["forward", "backward"]
+    path.write_text(json.dumps({"Net": [{**PLAIN, "N": 2, "block": "bn+relu,bn", "passes": ["inference"]}]}))
+    assert passes_of("--layers", path) == ["inference"]
 
 
 @pytest.mark.parametrize(

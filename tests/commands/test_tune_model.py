@@ -113,6 +113,8 @@ def test_blocks_are_tuned_where_they_are_asked_for(monkeypatch):
     model = ("tests.model.test_block_swaps:Inverted", "--input", "2,4,9,7")
     block = "n2-c8-9x7-k3x3-s1x1-p1x1-d1x1-m1-float32-nhwc-bn+relu6,bn+hardswish"
     assert requested(*model, "--blocks") - requested(*model) == {f"backward-{block}", f"forward-{block}"}
+    only_fprop = {each for each in requested(*model) if each.startswith("fprop")}
+    assert requested(*model, "--blocks", "--infer") == {f"inference-{block}", *only_fprop}
     with pytest.raises(InvalidWorkload, match=r"no block of .*:Repeats can run as one: no norm is next to a layer"):
         requested("tests.commands.test_tune_model:Repeats", "--input", "2,8,9,9", "--blocks")
 

@@ -190,3 +190,31 @@ def test_what_counts():
         "forward": 1,
         "backward": 1,
     }
+
+
+EVALUATED = {
+    "all": (lambda net: net.eval(), "bn+relu6,bn@0.001+relu6", False),
+    "norms alone": (lambda net: (net.bn1.eval(), net.bn2.eval()), "bn+relu6,bn@0.001+relu6", False),
+    "one of them": (lambda net: net.bn2.eval(), "bn+relu6,none", True),
+    "statistics of the batch": (
+        lambda net: (net.eval(), setattr(net, "bn1", nn.BatchNorm2d(CHANNELS, track_running_stats=False).eval())),
+        "bn+relu6,none", True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize("name", EVALUATED)
+def test_what_has_learnt_its_statistics_is_a_block_in_evaluation(name, trains):
+    """Whether or not a gradient is wanted; half a block is what the rest of it is."""
+    change, block, in_training = EVALUATED[name]
+    net = Net(whole)
+    change(net)
+    discovery = discover(net, example(), trains=trains)
+    if in_training and not trains:
+        assert discovery.blocks == ()
+        return
+    (found,) = discovery.blocks
+    assert str(found.problem.block) == block and found.problem.trains is in_training
+    passes = {workload.pass_ for workload in discovery.with_blocks(all_of_them=True).counts() if workload.block}
+    assert passes == ({"forward", "backward"} if in_training else {"inference"})

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dwconv
-from dwconv.dispatch.advantage import WAITING_US
+from dwconv.dispatch.advantage import WAITING_EVAL_US, WAITING_US
 from dwconv.dispatch.decide import decisions
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import BLOCK_PASSES
@@ -52,3 +52,28 @@ def test_a_convolution_that_is_slower_takes_nothing_away(logs: Path) -> None:
 def test_one_pass_alone_is_no_block(logs: Path) -> None:
     plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], passes=["forward"])
     assert providers()[0] == ["dwconv", "pytorch"]
+
+
+def in_evaluation() -> tuple[str, str]:
+    dwconv.reset()
+    problem = Problem.of(workload_of(shape=SHAPE, block="bn+relu6,bn+relu6").for_pass("inference"))
+    found, _ = decisions(problem, torch.device("cpu"))
+    (decision,) = found.values()
+    return decision.provider, decision.reason
+
+
+@pytest.mark.parametrize(("more_us", "runs"), [(10, "dwconv"), (-10, "pytorch")])
+def test_in_evaluation_less_waits_and_the_forward_pass_alone_counts(logs: Path, more_us: float, runs: str) -> None:
+    """Kernels of the convolution's gradients win nothing there."""
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE)], baseline_us=250.0)
+    others_us = 50 + WAITING_EVAL_US + 200 + more_us
+    block = workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")
+    plant(logs / "log.jsonl", [block], passes=["inference"], baseline_us=others_us)
+    provider, reason = in_evaluation()
+    assert provider == runs and ("one after the other is faster" in reason) == (runs == "pytorch")
+    assert providers()[0] == ["pytorch", "pytorch"], "of the passes in training nothing is known"
+
+
+def test_what_was_measured_in_training_says_nothing_of_evaluation(logs: Path) -> None:
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")])
+    assert in_evaluation()[0] == "pytorch" and providers()[0] == ["dwconv", "dwconv"]

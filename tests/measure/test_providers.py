@@ -65,6 +65,11 @@ def test_blocks_are_those_of_the_workload(changes, text):
     (answer, *_) = right_answers(forward, *inputs)
     for call in pytorch_calls(forward, *inputs).values():
         assert torch.allclose(call().double(), answer.expected, atol=1e-4)
+    inference = forward.for_pass("inference")
+    inputs = operands(inference, data="normal", seed=1)
+    (answer,) = right_answers(inference, *inputs)
+    for call in pytorch_calls(inference, *inputs).values():
+        assert torch.allclose(call().double(), answer.expected, atol=1e-4)
     backward = forward.for_pass("backward")  # of the y that PyTorch computes, not of the one that kernels are given
     for call in pytorch_calls(backward, *operands(backward, data="normal", seed=1)).values():
         dx, dw, *_ = call()

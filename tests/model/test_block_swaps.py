@@ -216,7 +216,56 @@ def test_what_changes_later_is_right(change, runs):
     assert ran() == ((3, 3) if runs else (0, 0))
 
 
-def test_nothing_waits_in_evaluation(monkeypatch):
+def test_it_infers_as_one_what_it_learnt(logs):
+    """Converted as it trains, or as it is evaluated; the mode may change at any time."""
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], passes=["inference"])
+    for prepare in (nn.Module.train, nn.Module.eval):
+        dwconv.reset()
+        model = converted(prepare(Inverted()))
+        told = str(dwconv.summary(model))
+        assert "runs as one: inference 20.00×" in told
+        assert ("runs as one: forward" in told) == (prepare is nn.Module.train)
+        assert_learns_the_same(model.train())
+        exact = dwconv.revert(copy.deepcopy(model)).double().eval()
+        before = [buffer.clone() for buffer in model.eval().buffers()]
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                torch.testing.assert_close(model(example()).double(), exact(example().double()), rtol=1e-4, atol=1e-4)
+        assert sum(plan.tally.ops["inference"] for plan in plans()) == 2
+        assert all(torch.equal(one, other) for one, other in zip(before, model.buffers(), strict=True))
+
+
+def test_what_is_faster_in_evaluation_alone_waits_there_alone(logs, monkeypatch):
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", str(logs / "evaluation"))
+    (logs / "evaluation").mkdir()
+    plant(logs / "evaluation" / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], passes=["inference"])
+    dwconv.reset()
+    model = dwconv.convert(Inverted().eval(), example())
+    with torch.no_grad():
+        model(example())
+    learn(model.train())
+    assert ran() == (0, 0) and sum(plan.tally.ops["inference"] for plan in plans()) == 1
+
+
+def test_reports_know_evaluation(logs):
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)], passes=["inference"])
+    model = converted().eval()
+    with torch.no_grad():
+        model(example())
+        reports = dwconv.report(model), dwconv.report(model, example())
+    for report in reports:
+        (row,) = report.rows
+        assert row.names == ("1.0",) and f"{WHOLE} eval" in row.workload
+        assert [(each.pass_, each.calls, each.times) for each in row.passes] == [("inference", 1, 20)]
+    (row,) = dwconv.report(model, example()).rows  # with gradients it is not one
+    assert [each.pass_ for each in row.passes] == ["fprop", "dgrad", "wgrad"]
+    x = torch.randn(SIZE).to(memory_format=torch.channels_last)
+    told = dwconv.explain(x, model[1][0].weight, padding=1, block=WHOLE)
+    assert [each.pass_ for each in told.passes] == ["forward", "backward", "inference"]
+    assert told["inference"].provider == "dwconv"
+
+
+def test_nothing_waits_for_what_is_recorded_in_evaluation(monkeypatch):
     model = converted().eval()
     monkeypatch.setattr("dwconv.model.converted_classes.started", lambda *_: 1 / 0)
     model(example())

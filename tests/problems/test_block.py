@@ -17,7 +17,7 @@ from dwconv.problems.operands import operands
 from dwconv.problems.problem import Problem
 from dwconv.problems.reference import reference, right_answers
 from dwconv.problems.tune_command import workload_options
-from dwconv.problems.workload import BLOCK_PASSES, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, PASSES, Pass, Workload
 
 
 def layer(pass_: Pass = "forward", text: str = "bn+relu6,bn+silu", **other: Any) -> Workload:
@@ -64,13 +64,17 @@ def test_what_is_no_block_says_why(text: str, reason: str) -> None:
 
 
 def test_passes_belong_to_blocks_and_to_convolutions() -> None:
-    with pytest.raises(InvalidWorkload, match="pass=fprop is unknown; use one of forward, backward"):
+    with pytest.raises(InvalidWorkload, match="pass=fprop is unknown; use one of forward, backward, inference"):
         layer("fprop")
     with pytest.raises(InvalidWorkload, match="pass=forward is unknown; use one of fprop, dgrad, wgrad"):
         dataclasses.replace(layer(), block=None)
     with pytest.raises(InvalidWorkload, match="a block has none yet"):
         layer(bias=True)
     assert Problem.of(layer()).passes == BLOCK_PASSES
+    evaluation = Problem.of(layer("inference"))
+    assert evaluation.passes == ("inference",) and evaluation == Problem.of(layer()).in_evaluation
+    assert evaluation.workload("inference") == layer("inference") and "in evaluation" in str(evaluation)
+    assert evaluation.alone.passes == PASSES and evaluation.alone == Problem.of(layer()).alone
 
 
 def test_what_passes_take_and_give() -> None:
@@ -81,6 +85,9 @@ def test_what_passes_take_and_give() -> None:
         "dz", "x", "y", "w", "gamma1", "beta1", "mean1", "var1", "gamma2", "beta2", "mean2", "var2",
     )  # fmt: skip
     assert backward.results == ("dx", "dw", "dgamma1", "dbeta1", "dgamma2", "dbeta2")
+    inference = layer("inference")
+    assert inference.inputs == ("x", "w", "gamma1", "beta1", "mean1", "var1", "gamma2", "beta2", "mean2", "var2")
+    assert inference.results == ("z",) and layer("inference", "bn+relu,none").results == ("y",)
     assert layer(text="relu,none").results == ("y",)
     assert layer("backward", "relu,none").inputs == ("dy", "x", "w")
     assert [forward.shape_of(name) for name in ("x", "z", "w", "gamma2")] == [
@@ -89,11 +96,11 @@ def test_what_passes_take_and_give() -> None:
 
 
 def test_a_block_moves_five_images_forward_and_nine_back() -> None:
-    """What the page on blocks says; without norms two, and three."""
+    """What the page on blocks says; without norms two, and three. In evaluation two, whatever the norms."""
     image = 4 * math.prod((3, 5, 6, 7))
-    for text, passes in (("bn+relu,bn+relu", (5, 9)), ("none,bn+relu", (4, 6)), ("none,none", (2, 3))):
+    for text, passes in (("bn+relu,bn+relu", (5, 9, 2)), ("none,bn+relu", (4, 6, 2)), ("none,none", (2, 3, 2))):
         same = layer(text=text, stride=(1, 1))
-        found = [same.for_pass(pass_).bytes / image for pass_ in BLOCK_PASSES]
+        found = [same.for_pass(pass_).bytes / image for pass_ in (*BLOCK_PASSES, *EVAL_PASSES)]
         assert [round(each, 1) for each in found] == pytest.approx(passes, abs=0.4), text
 
 
@@ -127,7 +134,29 @@ def test_the_right_answer_is_pytorchs_in_float64(act: str) -> None:
         assert torch.allclose(back[name], gradient, atol=1e-9), name
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+@pytest.mark.parametrize("text", ["bn@0.1+gelu,bn+silu", "none,bn+hardswish", "bn+relu6,none", "bn,bn@0.1"])
+def test_the_right_answer_in_evaluation_is_pytorchs_in_float64(text: str) -> None:
+    workload = layer("inference", text)
+    inputs = operands(workload, data="normal", seed=1)
+    assert workload.block is not None
+
+    def convolve(a: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(a, inputs[1].double(), None, workload.stride, 1, 1, workload.channels)  # type: ignore[arg-type]
+
+    x, _, *norms = (each.double() for each in inputs)
+    z = pytorch.block_inference(workload.block, convolve, x, *norms)
+    (answer,) = right_answers(workload, *inputs)
+    assert torch.allclose(answer.expected, z, rtol=1e-12, atol=1e-12)
+    in_training = pytorch.block_forward(workload.block, convolve, x, *_learnt(workload, norms))
+    assert not torch.allclose(answer.expected, in_training)
+
+
+def _learnt(workload: Workload, norms: list[torch.Tensor]) -> list[torch.Tensor]:
+    pairs = zip(workload.inputs[2:], norms, strict=True)
+    return [tensor for name, tensor in pairs if name.startswith(("gamma", "beta"))]
+
+
+@pytest.mark.parametrize("pass_", (*BLOCK_PASSES, *EVAL_PASSES))
 def test_pytorchs_float32_is_within_what_kernels_are_allowed(pass_: Pass) -> None:
     """And not far within: the bound is of use."""
     workload = layer(pass_, "bn+hardswish,bn+silu", channels=16, input_size=(20, 21), stride=(1, 1))

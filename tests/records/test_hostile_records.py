@@ -19,7 +19,7 @@ import dwconv
 from dwconv.errors import DwconvWarning
 from dwconv.problems.block import Block
 from dwconv.problems.target import cpu_target
-from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.problems.workload import LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.records.log import encode
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.space import Config, Value
@@ -70,7 +70,7 @@ def foreign_configs(workload: Workload) -> Iterator[Config]:
     """A configuration of every CPU template for another pass, legal in its space."""
     for template in all_templates().values():
         if template.device == "cpu" and template.pass_ != workload.pass_:
-            block = Block.parse("bn+relu,bn+relu") if template.pass_ in BLOCK_PASSES else None
+            block = Block.parse("bn+relu,bn+relu") if template.pass_ not in PASSES else None
             other = dataclasses.replace(workload, pass_=template.pass_, block=block)
             yield template.space(other, cpu_target()).default
 

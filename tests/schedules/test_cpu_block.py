@@ -17,7 +17,7 @@ from dwconv.problems import block_reference
 from dwconv.problems.block import ACTIVATIONS, Activation, Block, Norm
 from dwconv.problems.reference import reference
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, DType, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from tests.conftest import Golden
@@ -38,6 +38,8 @@ BLOCKS = (
     "bn,bn+gelu", "relu,bn+hardswish", "bn+relu,bn+relu",
 )  # fmt: skip
 
+EVERY_PASS = (*BLOCK_PASSES, *EVAL_PASSES)
+
 
 def block(workload: Workload, pass_: Pass, text: str, dtype: DType = "float32") -> Workload:
     return dataclasses.replace(workload, pass_=pass_, block=Block.parse(text), dtype=dtype)
@@ -47,7 +49,7 @@ def cases() -> Iterator[Any]:
     """Every layer, block and pass, in turns, in float32 and in one of the types of 16 bits. A third is quick, of those
     of 16 bits a sixth."""
     for turn, (name, workload) in enumerate(LAYERS.items()):
-        for number, pass_ in enumerate(BLOCK_PASSES):
+        for number, pass_ in enumerate(EVERY_PASS):
             narrow = DTYPES[1 + (turn + number) // 3 % 2]
             for dtype, step, later in (("float32", 3, 0), (narrow, 6, 5)):
                 text = BLOCKS[(turn + 3 * number + later) % len(BLOCKS)]
@@ -65,7 +67,7 @@ def test_right_on_odd_shapes(workload: Workload) -> None:
             assert verdict.right, f"{config}: {verdict.reason}"
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+@pytest.mark.parametrize("pass_", EVERY_PASS)
 def test_the_same_bits_whatever_the_blocks_of_channels(pass_: Pass) -> None:
     """Sums are taken in the same order. Blocks of rows are parts of sums, and change it."""
     workload = block(LAYERS["stride"], pass_, "bn+relu6,bn+relu6")
@@ -207,7 +209,61 @@ def test_wrong_backward_passes_are_found(dtype: DType) -> None:
         assert not judge_all(results, case).right, fault
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_wrong_inference_is_found(dtype: DType) -> None:
+    workload = block(LAYERS["ragged channels"], "inference", "bn@0.1+relu6,bn@0.2+hardswish", dtype)
+    case = make_case(workload, data="integers", seed=3)
+    assert judge_all(right(workload, case), case).right
+    named, whole = dict(zip(workload.inputs, case.inputs, strict=True)), workload.block
+    assert whole is not None
+
+    def of(whole: Block = whole, **changed: torch.Tensor) -> list[torch.Tensor]:
+        inputs = [changed.get(name, tensor) for name, tensor in named.items()]
+        changed_workload = dataclasses.replace(workload, block=whole)
+        found = block_reference.results(changed_workload, *inputs, convolve=lambda *given: reference(*given)[0])
+        return [stored(workload, "z", found["z"].value)]
+
+    x = named["x"].double()
+    mean, variance = x.mean((0, 2, 3)).float(), x.var((0, 2, 3), correction=0).float()
+    faults = {
+        "no eps": of(dataclasses.replace(whole, norm1=Norm(eps=1e-9))),
+        "no second eps": of(dataclasses.replace(whole, norm2=Norm(eps=1e-9))),
+        "mean of a neighbour": of(mean2=named["mean2"].roll(1)),
+        "variance of a neighbour": of(var2=named["var2"].roll(1)),
+        "the statistics of the batch": of(mean1=mean, var1=variance),
+        "γ of the other norm": of(gamma1=named["gamma2"], gamma2=named["gamma1"]),
+        "no β": of(beta2=named["beta2"] * 0),
+        "no first activation": of(dataclasses.replace(whole, act1="identity")),
+        "no second activation": of(dataclasses.replace(whole, act2="identity")),
+        "a row of halo missing": [_without_a_row(right(workload, case)[0])],
+        "padding that is normalised": [_normalised_padding(workload, named)],
+    }
+    for fault, results in faults.items():
+        assert not judge_all(results, case).right, fault
+
+
+def _normalised_padding(workload: Workload, named: dict[str, torch.Tensor]) -> torch.Tensor:
+    """z where zeros are put around x, before the norm, as a kernel that pads too early has it."""
+    wider = dataclasses.replace(
+        workload, input_size=tuple(size + 2 for size in workload.input_size), padding=((0, 0), (0, 0))
+    )
+    inputs = [torch.nn.functional.pad(each, (1,) * 4) if name == "x" else each for name, each in named.items()]
+    found = block_reference.results(wider, *inputs, convolve=lambda *given: reference(*given)[0])
+    return stored(workload, "z", found["z"].value)
+
+
+def test_nan_in_x_goes_no_further_than_the_taps() -> None:
+    """Statistics are given, so that no other pixel has a part in it: what is around stays right."""
+    workload = block(LAYERS["ragged channels"], "inference", "bn+relu6,bn+hardswish")
+    case = make_case(workload, data="extreme", seed=1)
+    found = right(workload, case)
+    assert found[0].isnan().any() and judge_all(found, case).right
+    spread = found[0].clone()
+    spread[found[0].isnan().any((0, 2, 3)).view(1, -1, 1, 1).expand_as(spread)] = float("nan")
+    assert not judge_all([spread], case).right
+
+
+@pytest.mark.parametrize("pass_", EVERY_PASS)
 def test_golden(pass_: Pass, golden: Golden) -> None:
     workload = block(layer(144, (56, 56), (3, 3), padding=((1, 1), (1, 1)), batch=8), pass_, "bn+relu6,bn+relu6")
     template = template_of(workload)
@@ -225,7 +281,7 @@ def test_what_no_template_runs_says_why() -> None:
         templates_for(dataclasses.replace(volume, pass_="forward", block=workload.block), TARGET)
 
 
-@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+@pytest.mark.parametrize("pass_", EVERY_PASS)
 def test_the_estimate_knows_what_is_little_work(pass_: Pass) -> None:
     target = CpuTarget(device="test", threads=2, vector_bytes=32)
     small = block(layer(96, (14, 14), (3, 3), padding=((1, 1), (1, 1)), batch=8), pass_, "bn+relu,bn+relu")

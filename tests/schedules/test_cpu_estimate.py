@@ -14,7 +14,7 @@ import pytest
 from dwconv.errors import InvalidConfig
 from dwconv.problems.block import Block
 from dwconv.problems.target import CacheLevel, CpuTarget, KiB, Limits, MiB
-from dwconv.problems.workload import BLOCK_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
+from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, LAYOUTS, PASSES, Layout, Pass, Workload
 from dwconv.schedules import estimate
 from dwconv.schedules.cpu.shared.axis_work import column_tiles, row_tiles
 from dwconv.schedules.cpu.shared.cost import CpuWork, Traffic, folded, largest_share, price
@@ -162,7 +162,7 @@ def pinned() -> Iterator[Workload]:
     for workload, pass_, layout in itertools.product(PINNED.values(), PASSES, LAYOUTS):
         yield lying(workload.for_pass(pass_), layout)
     images = layer(40, (14, 15), (3, 3), padding=((1, 1), (1, 1)), stride=(2, 2))
-    for pass_ in BLOCK_PASSES:
+    for pass_ in (*BLOCK_PASSES, *EVAL_PASSES):
         yield dataclasses.replace(images, pass_=pass_, block=Block.parse("bn+silu,bn+relu6"))
 
 

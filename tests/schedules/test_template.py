@@ -11,7 +11,7 @@ import pytest
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.block import Block
 from dwconv.problems.target import CpuTarget, Target, parse_target
-from dwconv.problems.workload import ALL_PASSES, BLOCK_PASSES, DTYPES, IMAGES, LAYOUTS, PASSES, Pass, Workload
+from dwconv.problems.workload import ALL_PASSES, DTYPES, IMAGES, LAYOUTS, PASSES, Pass, Workload
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, all_templates, fitting, template, templates_for
 
@@ -27,14 +27,14 @@ def layer(pass_: Pass) -> Workload:
         kernel=(3, 3),
         padding=((1, 1), (1, 1)),
         layout="nhwc",
-        block=Block.parse("bn+relu,bn+relu") if pass_ in BLOCK_PASSES else None,
+        block=Block.parse("bn+relu,bn+relu") if pass_ not in PASSES else None,
     )
 
 
 def test_a_module_with_a_template_is_found_by_its_name() -> None:
     for name, found in all_templates().items():
         assert found.name == name
-        passes = f"block_{found.pass_}" if found.pass_ in BLOCK_PASSES else found.pass_
+        passes = f"block_{found.pass_}" if found.pass_ not in PASSES else found.pass_
         assert name.startswith(f"{found.device}.{passes}_{found.layout}")
     assert {f"cpu.{pass_}_nhwc" for pass_ in PASSES} <= set(all_templates())
 

@@ -104,14 +104,14 @@ class Cut:
     @property
     def sums(self) -> int:
         """Vectors that a tile sums, or holds beside its sums, at the same time."""
-        return tile_sums(self.axes, int(self.config.tile_w), is_forward=self.workload.pass_ == "forward")
+        return tile_sums(self.axes, int(self.config.tile_w), is_forward=self.workload.pass_ != "backward")
 
     @property
     def code_size(self) -> int:
         """Vector instructions in the code of all tiles, about."""
         widths = [size for _, _, size in self.column_tiles]
         products = sum(len(pairs) for size in widths for pairs in self.axes.columns.reads(size).values())
-        return products * (1 if self.workload.pass_ == "forward" else 2) + 60 * sum(widths)
+        return products * (2 if self.workload.pass_ == "backward" else 1) + 60 * sum(widths)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class RingCut:
 
 def axes_of(workload: Workload) -> Axes:
     """From y to x or, in the backward pass, from dx to dy."""
-    return Axes.of_convolution(workload) if workload.pass_ == "forward" else Axes.of_input_gradient(workload)
+    return Axes.of_input_gradient(workload) if workload.pass_ == "backward" else Axes.of_convolution(workload)
 
 
 def tile_sums(axes: Axes, width: int, *, is_forward: bool) -> int:

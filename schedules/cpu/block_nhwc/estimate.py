@@ -38,7 +38,8 @@ def estimate_us(workload: Workload, config: Config, target: CpuTarget) -> float:
 def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     cut = Cut(workload, config, target)
     rows, columns, block = cut.axes.rows, cut.axes.columns, cut.block
-    is_forward, vectors = workload.pass_ == "forward", cut.vectors
+    is_forward, vectors = workload.pass_ != "backward", cut.vectors
+    knows_statistics = workload.pass_ == "inference"
     each = float(workload.batch * vectors)
     x, y = (each * math.prod(size) for size in (workload.input_size, workload.output_size))  # in vectors
     tiles_w = [(count, size) for _, count, size in cut.column_tiles]
@@ -50,7 +51,11 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
     halo = 1 + (cut.results.blocks - 1) * max(0, cut.ring.rows - rows.up) / max(1, rows.inputs)
     ringed = halo * (x if is_forward else y)
     # What goes from pixel to pixel: sums before a norm, and what is made of its statistics.
-    if is_forward:
+    if knows_statistics:
+        swept, written = 0.0, y
+        activated = ringed * APPLIED[block.act1] + y * APPLIED[block.act2]
+        loads, stores, widened = reads + taps, ringed + written, ringed
+    elif is_forward:
         swept = 2 * (x if block.norm1 else 0) + (y if block.norm2 else 0)
         activated = ringed * APPLIED[block.act1] + (y * APPLIED[block.act2] if block.norm2 else 0)
         written = y * (2 if block.norm2 else 1)
@@ -71,7 +76,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         threads=threads,
         share=largest_share(tasks, threads),
         tiles=tiles,
-        multiply_adds=products + 2 * swept + 2 * ringed,
+        multiply_adds=products + 2 * swept + 2 * ringed + (y if knows_statistics and block.norm2 else 0.0),
         loads=loads * lines,
         stores=stores * lines,
         others=activated + 3 * tiles + conversions(workload.dtype, loaded=widened, stored=written),
@@ -81,7 +86,7 @@ def cpu_work(workload: Workload, config: Config, target: CpuTarget) -> CpuWork:
         traffic=_traffic(cut, threads=threads),
         scratches=2 * tasks,
         alone_slots=1.5 * workload.channels * math.prod(workload.kernel),
-        regions=1 + 2 * (block.norm1 is not None) + 2 * (block.norm2 is not None),
+        regions=1 + (0 if knows_statistics else 2 * (block.norm1 is not None) + 2 * (block.norm2 is not None)),
     )
 
 
@@ -100,8 +105,10 @@ def _traffic(cut: Cut, *, threads: int) -> tuple[Traffic, ...]:
     def moved(size: float, held: float) -> Traffic:
         return Traffic(bytes=size, held_bytes=held, run_bytes=run, neighbour_bytes=0.0 if run > 256 else row)
 
-    ringed = (of_x if workload.pass_ == "forward" else of_y) * 4 / itemsize  # in float32
+    ringed = (of_y if workload.pass_ == "backward" else of_x) * 4 / itemsize  # in float32
     ring = Traffic(bytes=2 * ringed, held_bytes=float(cut.ring_bytes))
+    if workload.pass_ == "inference":
+        return moved(of_x, mine), moved(2 * of_y, mine), ring
     if workload.pass_ == "forward":
         found = [moved(of_x, mine), moved(2 * of_y, mine), ring]
         found += [moved(of_x, of_x / threads)] if block.norm1 else []

@@ -66,26 +66,31 @@ class Forward(BlockKernel):
             if held:
                 held.clear(task.first_vector)
                 self._take_pivots(task)
-            ring = task.ring()
+            self.convolve_rows(task, held)
 
-            def produce(pixel: Expr, vector: NumberedVector, image: Expr = task.image) -> Expr:
-                if cut.prefetches:
-                    prefetch(self.tensors["x"], image, pixel + cut.axes.columns.inputs, vector.start)
-                return self.read(image, pixel, vector)
+    def convolve_rows(self, task: Task, held: Held | None) -> None:
+        """The rows of a task."""
+        cut, vectors, ring = self.cut, self.vectors, task.ring()
 
-            for row in task.rows_in_bands(held):
-                ring.follow(row, first=task.top, of=task.vector, produce=produce)
-                for left, width, v in task.tiles():
-                    sums = Accumulators(vectors, width)
-                    number = task.first_vector + v
-                    for kh, source_row in planes_met(cut.axes.rows, row):
-                        for at, pairs in cut.axes.columns.reads(width).items():
-                            value = ring.load(source_row, v, cut.axes.columns.origin(left) + at)
-                            for out, kw in pairs:
-                                sums.add((out,), value * self.weights.vector(number, 0, 0, kh, kw))
-                    self._store(task, held, row, left, v, [sums[(out,)] for out in range(width)])
+        def produce(pixel: Expr, vector: NumberedVector) -> Expr:
+            if cut.prefetches:
+                prefetch(self.tensors["x"], task.image, pixel + cut.axes.columns.inputs, vector.start)
+            return self.read(task.image, pixel, vector)
 
-    def _store(self, task: Task, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
+        for row in task.rows_in_bands(held):
+            ring.follow(row, first=task.top, of=task.vector, produce=produce)
+            for left, width, v in task.tiles():
+                sums = Accumulators(vectors, width)
+                number = task.first_vector + v
+                for kh, source_row in planes_met(cut.axes.rows, row):
+                    for at, pairs in cut.axes.columns.reads(width).items():
+                        value = ring.load(source_row, v, cut.axes.columns.origin(left) + at)
+                        for out, kw in pairs:
+                            sums.add((out,), value * self.weights.vector(number, 0, 0, kh, kw))
+                self.store(task, held, row, left, v, [sums[(out,)] for out in range(width)])
+
+    def store(self, task: Task, held: Held | None, row: Expr, left: Expr, v: Expr, sums: list[Expr]) -> None:
+        """y of a tile."""
         vector = task.vector(v)
         pixel = bind("pixel", row * self.cut.axes.columns.outputs + left)
         values = [bind("sum", each) for each in sums]

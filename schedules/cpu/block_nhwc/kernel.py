@@ -1,4 +1,4 @@
-"""What both passes of a block have: their tensors, and the pixels that they go through."""
+"""What all passes of a block have: their tensors, and the pixels that they go through."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BlockKernel:
     norm2: NormTensors | None
     weights: PackedWeights
     partial: Any
-    """Sums of parts of all images, (parts, sums, whole vectors of channels)."""
+    """Sums of parts of all images, (parts, sums, whole vectors of channels); None where none are taken."""
 
     @classmethod
     def arguments(cls: type[Kernel], cut: Cut, n: Expr, *, gathers: Pass, sums: int) -> Kernel:
@@ -46,7 +46,7 @@ class BlockKernel:
             shape = (n, math.prod(size), channels) if name in IMAGES else of_weights
             tensors[name] = argument(name, shape, workload.dtype_of(name))
         packed = argument("workspace", (vectors.count, 1, *workload.kernel, vectors.lanes))
-        partial = argument("workspace_1", (n * cut.results.blocks, sums, slots))
+        partial = argument("workspace_1", (n * cut.results.blocks, sums, slots)) if sums else None
         norms = {
             number: NormTensors(
                 norm=norm,

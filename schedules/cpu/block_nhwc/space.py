@@ -20,7 +20,7 @@ def why_unfit(workload: Workload, target: CpuTarget) -> str | None:
 
 
 def block_space(name: str, workload: Workload, target: CpuTarget) -> ConfigSpace:
-    axes, is_forward = axes_of(workload), workload.pass_ == "forward"
+    axes, is_forward = axes_of(workload), workload.pass_ != "backward"
     rows, columns = axes.rows, axes.columns
 
     def cut(config: Config) -> Cut:

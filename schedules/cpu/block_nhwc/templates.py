@@ -1,5 +1,5 @@
-"""A block in training, NHWC, CPU: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the
-statistics of the batch.
+"""A block, NHWC, CPU: act2(norm2(conv(act1(norm1(x))))) and its gradients; norms are BatchNorms with the statistics of
+the batch or, in inference, with those that are given.
 
 Level one: a task is `block_h` rows of the result of one image in `block_c` channels. It goes down the rows, and keeps
 what the convolution reads, `act1(norm1(x))` or the gradient of y, in a ring of rows with zeros around.
@@ -11,6 +11,7 @@ channels (`order`). The next row may be asked for (`prefetch`).
     │ norm1, act1     │──►│0│ ░░░░░░░       │0│──►    │  ▓▓▓▓▓ tile_w  │   backward: 9
     │ of one more row │   │0│ ░░░░░░░       │0│ taps  └────────────────┘     dz y · dz y x dx · dx x dx
     └─────────────────┘   └─┴───────────────┴─┘                            A statistic is a barrier: ·
+                                                                           inference: 2, x z
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CpuTarget
-from dwconv.problems.workload import BLOCK_PASSES, Workload
+from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, Workload
 from dwconv.schedules.cpu.block_nhwc.cut import Cut
 from dwconv.schedules.cpu.block_nhwc.estimate import estimate_us
 from dwconv.schedules.cpu.block_nhwc.space import block_space, why_unfit
@@ -36,6 +37,10 @@ def schedule(workload: Workload, config: Config, target: CpuTarget) -> s_tir.Sch
         from dwconv.schedules.cpu.block_nhwc.forward import schedule_forward
 
         return schedule_forward(cut)
+    if workload.pass_ == "inference":
+        from dwconv.schedules.cpu.block_nhwc.inference import schedule_inference
+
+        return schedule_inference(cut)
     from dwconv.schedules.cpu.block_nhwc.backward import schedule_backward
 
     return schedule_backward(cut)
@@ -52,5 +57,5 @@ TEMPLATES = tuple(
         schedule=schedule,
         estimate_us=estimate_us,
     )
-    for pass_ in BLOCK_PASSES
+    for pass_ in (*BLOCK_PASSES, *EVAL_PASSES)
 )
