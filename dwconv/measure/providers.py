@@ -63,12 +63,16 @@ def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, to
     """One op after the other, with what autograd keeps for the backward pass."""
     with torch.inference_mode(False):
         copies = {name: tensor.clone(memory_format=torch.preserve_format) for name, tensor in named.items()}
-    given = [copies[name].requires_grad_() for name in block.inputs("forward")]
+    for name in block.inputs("forward", bias=problem.bias):
+        if name not in copies:  # the gradients are the same, whatever was added
+            copies[name] = torch.zeros_like(copies["gamma2"])
+    given = [copies[name].requires_grad_() for name in block.inputs("forward", bias=problem.bias)]
 
     def forward() -> torch.Tensor:
-        x, w, *norms = given
+        x, w, *others = given
+        bias, norms = (others[0], others[1:]) if problem.bias else (None, others)
         with torch.inference_mode(False), torch.enable_grad():
-            return pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, w, None), x, *norms)
+            return pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, w, bias), x, *norms)
 
     if pass_ == "forward":
         return forward
