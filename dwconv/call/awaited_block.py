@@ -33,7 +33,7 @@ from torch.autograd import Function
 from dwconv.call import block_call, blocks, compiled_block, functional
 from dwconv.call.active import AXES, arguments_of
 from dwconv.call.arguments import Arguments, Call
-from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of, is_plain
+from dwconv.call.block_call import CHANNELS_LAST, IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, is_plain
 from dwconv.call.call_plan import plan_for
 from dwconv.call.place import Place
 from dwconv.call.waiting import Waiting
@@ -50,8 +50,8 @@ def started(x: Any, place: Place) -> Any:
         return compiled_block.begun(x, place)
     if not torch.is_grad_enabled() or not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4:
         return x
-    if torch._C._is_any_autocast_enabled() and not _is_lowered(x):
-        return x
+    if torch._C._is_any_autocast_enabled() and (place.block.layer_norm or not _is_lowered(x)):
+        return x  # under autocast a LayerNorm gives float32, whatever it is given
     if is_watched_beside_autocast(x, x, None) or x.is_inference():
         return x
     if not x.is_contiguous(memory_format=torch.channels_last):
@@ -87,7 +87,13 @@ class _Part:
     __slots__ = ("earlier", "given", "learns", "name", "norm", "place", "shape", "tensors", "value", "versions")
 
     def __init__(
-        self, *, place: Place, before: _Part | None, name: str, given: tuple[Tensor, ...], norm: NormCall | None = None
+        self,
+        *,
+        place: Place,
+        before: _Part | None,
+        name: str,
+        given: tuple[Tensor, ...],
+        norm: NormCall | LayerNormCall | None = None,
     ) -> None:
         self.place, self.name = place, name
         self.given = given
@@ -104,6 +110,8 @@ class _Part:
         self.shape: Ints = before.shape if before else tuple(given[0].shape)
         if name == "conv":
             self.shape = _output_shape(place, self.shape)
+        elif name == "view":
+            self.shape = tuple(self.shape[axis] for axis in CHANNELS_LAST)
 
     @property
     def x(self) -> Tensor:
@@ -130,6 +138,8 @@ class _Part:
         """This part alone, with other tensors. Running statistics stay."""
         if self.norm:
             return self.norm.apply_again(value, *given)
+        if self.name == "view":
+            return value.permute(CHANNELS_LAST)
         problem = self.place.problem(self.x.shape)
         if self.name == "conv":
             # The plan of the convolution alone: as if nothing had waited.
@@ -159,7 +169,7 @@ class _Part:
                     "convert with blocks=False"
                 )
 
-    def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | None = None) -> _Part:
+    def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | LayerNormCall | None = None) -> _Part:
         return _Part(place=self.place, before=self, name=name, given=given, norm=norm)
 
 
@@ -218,8 +228,12 @@ class AwaitedBlock(Waiting):
     @staticmethod
     def __new__(cls: type[AwaitedBlock], holder: _Holder) -> AwaitedBlock:
         shape = holder.part.shape
-        _, channels, height, width = shape
-        strides = (height * width * channels, 1, width * channels, channels)
+        if holder.part.name == "view":
+            _, height, width, channels = shape
+            strides = (height * width * channels, width * channels, channels, 1)
+        else:
+            _, channels, height, width = shape
+            strides = (height * width * channels, 1, width * channels, channels)
         made: AwaitedBlock = Tensor._make_wrapper_subclass(
             cls, shape, strides=strides, dtype=holder.part.x.dtype, device=holder.part.x.device
         )
@@ -239,7 +253,7 @@ class AwaitedBlock(Waiting):
         expected = part.place.parts[part.taken]
         if expected.startswith("act"):
             return self._activated(expected, func, args, kwargs)
-        goes_on = _convolved if expected == "conv" else _normalised
+        goes_on = {"conv": _convolved, "view": _viewed}.get(expected, _normalised)
         following = goes_on(part, func, args, kwargs)
         return _gone_on(following) if following else None
 
@@ -275,14 +289,20 @@ def _gone_on(part: _Part) -> Tensor:
 
 
 def _normalised(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
-    if func is not F.batch_norm:
+    is_layer_norm = part.name == "view"
+    if func is not (F.layer_norm if is_layer_norm else F.batch_norm):
         return None
-    norm, name = NormCall.of(*args, **kwargs), part.place.parts[part.taken]
+    norm: NormCall | LayerNormCall = (LayerNormCall if is_layer_norm else NormCall).of(*args, **kwargs)
+    name = part.place.parts[part.taken]
     wanted = part.place.block.norm1 if name == "norm1" else part.place.block.norm2
     assert wanted is not None, "as it is a part"
     if norm.why_not(part.shape, eps=wanted.eps) or norm.weight is None or norm.bias is None:
         return None
     return part.then(name, (norm.weight, norm.bias), norm)
+
+
+def _viewed(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
+    return part.then("view") if block_call.has_channels_last(func, args, kwargs) else None
 
 
 def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
@@ -294,6 +314,8 @@ def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
         return None
     weight, bias, numbers = given.weight, given.bias, given[3:7]
     if not block_call.takes(part.place.block, part.x.dtype, weight, bias):
+        return None
+    if part.place.block.layer_norm and part.place.bias != (bias is not None):
         return None
     if torch._C._is_any_autocast_enabled():
         if not _is_lowered(part.x):
@@ -317,4 +339,4 @@ def _is_expected(place: Place, shape: Ints, weight_shape: Ints, *numbers: Any) -
         call = Call.of(Arguments._make((x, weight, None, *numbers, 2)))
     except InvalidWorkload:  # which the function itself raises
         return False
-    return call.problem == dataclasses.replace(place.problem(shape), block=None)
+    return call.problem == dataclasses.replace(place.problem(shape), block=None, bias=False)

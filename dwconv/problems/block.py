@@ -66,7 +66,13 @@ class Block:
 
     @property
     def layer_norm(self) -> LayerNorm | None:
+        """The second norm, if it is one."""
         return self.norm2 if isinstance(self.norm2, LayerNorm) else None
+
+    @property
+    def batch_norm2(self) -> Norm | None:
+        """The second norm, if it is a BatchNorm."""
+        return self.norm2 if isinstance(self.norm2, Norm) else None
 
     def __str__(self) -> str:
         """``bn+relu6,bn+relu6``: what is before the convolution, and what is after it; ``bn@0.001`` where eps is not

@@ -128,9 +128,9 @@ class _Block:
         if block.layer_norm:
             pixels = _Pixels.of(self._kept(y), block.layer_norm)
             found["z"] = pixels.normalised(*(_over_space(given[name], y) for name in ("gamma2", "beta2")))
-        elif block.norm2:
+        elif norm2 := block.batch_norm2:
             found["mean2"], found["var2"] = _moments(y)
-            z2 = self._normalised(self._kept(y), block.norm2, "2", found["mean2"], found["var2"])
+            z2 = self._normalised(self._kept(y), norm2, "2", found["mean2"], found["var2"])
             found["z"] = _activated(block.act2, z2)
         return found
 
@@ -140,14 +140,15 @@ class _Block:
         found: dict[str, About] = {}
         if block.layer_norm:
             pixels = _Pixels.of(_exact(given["y"]), block.layer_norm)
-            g2 = pixels.gradient(given["dz"], _over_space(given["gamma2"], pixels.off))
-            count = g2.value.numel() // g2.value.shape[1]
-            found["dgamma2"], found["dbeta2"] = _sum(pixels.slopes(given["dz"]), count), _sum(_exact(given["dz"]), count)
+            dz = given["dz"]
+            count = dz.numel() // dz.shape[1]
+            g2 = pixels.gradient(dz, _over_space(given["gamma2"], pixels.off))
+            found["dgamma2"], found["dbeta2"] = _sum(pixels.slopes(dz), count), _sum(_exact(dz), count)
             found["dbias"] = _sum(g2, count)
-        elif block.norm2:
+        elif norm2 := block.batch_norm2:
             y, mean, var = _exact(given["y"]), _exact(given["mean2"]), _exact(given["var2"])
-            d2 = _through(block.act2, self._normalised(y, block.norm2, "2", mean, var), _exact(given["dz"]))
-            g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, d2, y, block.norm2, "2")
+            d2 = _through(block.act2, self._normalised(y, norm2, "2", mean, var), _exact(given["dz"]))
+            g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, d2, y, norm2, "2")
         else:
             g2 = _exact(given["dy"])
         z1 = x = _exact(given["x"])

@@ -176,9 +176,7 @@ class Backward:
             result=self.dx,
             stream=None,
         )
-        strip = PixelTask(
-            tensors=tensors, cut=cut, image=image, depth=0, top=top, columns=WHOLE_ROW, first_vector=0
-        )
+        strip = PixelTask(tensors=tensors, cut=cut, image=image, depth=0, top=top, columns=WHOLE_ROW, first_vector=0)
         for tile in strip.tiles():
             tile.sum()
 

@@ -14,8 +14,6 @@ from dwconv.schedules.cpu.shared.threads import threads_of
 from dwconv.schedules.cpu.weight_gradient_nhwc.estimate import estimate_us as weight_gradient_us
 from dwconv.schedules.space import Config
 
-SWEEPS = {"forward": 3, "backward": 3}
-"""Times that the vectors of a pixel are loaded; in the backward pass the first time those of y alone."""
 PIXEL_INSTRUCTIONS = {"forward": 30.0, "backward": 60.0}
 """For the statistics of a pixel: to add up lanes, and a square root."""
 
@@ -34,7 +32,7 @@ def _norm_work(cut: Cut, *, threads: int) -> CpuWork:
     vectors = pixels * cut.gather.block_vectors
     blocks = cut.gather.rows.blocks if is_forward else cut.blocks
     tasks = workload.batch * blocks
-    loads, multiply_adds, stores = (3 * vectors, 3 * vectors, vectors) if is_forward else (5 * vectors,) * 2 + (3 * vectors,)
+    loads, stores = (3 * vectors, vectors) if is_forward else (5 * vectors, 3 * vectors)
     image_bytes = ITEMSIZE[workload.dtype] * pixels * workload.channels
     read = Traffic(bytes=image_bytes * (1 if is_forward else 2), held_bytes=workload.bytes / threads)
     # What goes from the convolution to the norm and back stays in the cache.
@@ -44,7 +42,7 @@ def _norm_work(cut: Cut, *, threads: int) -> CpuWork:
         threads=threads,
         share=largest_share(tasks, threads),
         tiles=pixels,
-        multiply_adds=multiply_adds,
+        multiply_adds=2 * loads,
         loads=loads,
         stores=stores,
         others=PIXEL_INSTRUCTIONS[workload.pass_] * pixels + conversions(workload.dtype, loaded=loads, stored=stores),
