@@ -63,9 +63,10 @@ def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, to
     """One op after the other, with what autograd keeps for the backward pass."""
     with torch.inference_mode(False):
         copies = {name: tensor.clone(memory_format=torch.preserve_format) for name, tensor in named.items()}
-    for name in block.inputs("forward", bias=problem.bias):
-        if name not in copies:  # the gradients are the same, whatever was added
-            copies[name] = torch.zeros_like(copies["gamma2"])
+        for name in block.inputs("forward", bias=problem.bias):
+            if name not in copies:  # what is added takes no part in the backward pass
+                like = copies["w"][:, 0, 0, 0] if name == "bias" else copies["gamma2"]
+                copies[name] = torch.zeros_like(like)
     given = [copies[name].requires_grad_() for name in block.inputs("forward", bias=problem.bias)]
 
     def forward() -> torch.Tensor:
