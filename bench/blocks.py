@@ -160,12 +160,21 @@ def region_of(workload: Workload) -> nn.Sequential:
         (stride_h, stride_w),
         (above, left),
         groups=channels,
-        bias=False,
+        bias=workload.bias,
         dtype=dtype,
     )
+    if block.layer_norm:
+        return nn.Sequential(convolution, LayerNorm2d(channels, eps=block.layer_norm.eps))
     return nn.Sequential(
-        norm(block.norm1), ACTIVATIONS[block.act1](), convolution, norm(block.norm2), ACTIVATIONS[block.act2]()
+        norm(block.norm1), ACTIVATIONS[block.act1](), convolution, norm(block.batch_norm2), ACTIVATIONS[block.act2]()
     )
+
+
+class LayerNorm2d(nn.LayerNorm):
+    """Of every pixel over its channels, as timm's and ConvNeXt's."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 def control_of(layer: ListedLayer, case: Case) -> Ratio:

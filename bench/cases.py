@@ -79,7 +79,9 @@ ROW_NETWORKS = (
     "Hyena-SE-7 (C=768,L2048)", "Hyena-MR-128 (C=768,L2048)", "Vocos (ConvNeXt-1D d512,T=938,k7)"
 )  # fmt: skip
 """Of 1-D layers."""
-BLOCK_NETWORKS = ("MobileNetV2 blocks@192", "MobileNetV3-L blocks@224", "EfficientNet-B0 blocks@192")
+BLOCK_NETWORKS = (
+    "MobileNetV2 blocks@192", "MobileNetV3-L blocks@224", "EfficientNet-B0 blocks@192", "ConvNeXt-T blocks@224"
+)  # fmt: skip
 """Of blocks: norms and activations around depthwise layers."""
 _MOST_ELEMENTS = 2**24
 """Of an image or a volume: PyTorch's wgrad takes seconds for a call of a larger one."""

@@ -31,7 +31,7 @@ from torch.autograd import Function
 
 from dwconv import native
 from dwconv.call import awaited_inference, block_call, blocks, compiled_block
-from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of, is_plain
+from dwconv.call.block_call import CHANNELS_LAST, IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, is_plain
 from dwconv.call.call_plan import Plan, plan_for
 from dwconv.call.expected import convolution_of, convolved, is_lowered, output_shape
 from dwconv.call.place import Place
@@ -50,8 +50,8 @@ def started(x: Any, place: Place) -> Any:
     if not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4:
         return x
     trains = torch.is_grad_enabled()
-    if torch._C._is_any_autocast_enabled() and not is_lowered(x):
-        return x
+    if torch._C._is_any_autocast_enabled() and (place.block.layer_norm or not is_lowered(x)):
+        return x  # under autocast a LayerNorm gives float32, whatever it is given
     if is_watched_beside_autocast(x, x, None) or (trains and x.is_inference()):
         return x
     if not x.is_contiguous(memory_format=torch.channels_last):
@@ -96,7 +96,7 @@ class _Part:
         before: _Part | None,
         name: str,
         given: tuple[Tensor, ...],
-        norm: NormCall | None = None,
+        norm: NormCall | LayerNormCall | None = None,
     ) -> None:
         self.place, self.plan, self.name = place, plan, name
         self.given = given
@@ -113,6 +113,8 @@ class _Part:
         self.shape: Ints = before.shape if before else tuple(given[0].shape)
         if name == "conv":
             self.shape = output_shape(place, self.shape)
+        elif name == "view":
+            self.shape = tuple(self.shape[axis] for axis in CHANNELS_LAST)
 
     @property
     def x(self) -> Tensor:
@@ -139,6 +141,8 @@ class _Part:
         """This part alone, with other tensors. Running statistics stay."""
         if self.norm:
             return self.norm.apply_again(value, *given)
+        if self.name == "view":
+            return value.permute(CHANNELS_LAST)
         if self.name == "conv":
             return convolved(self.place, self.x.shape, value, given=given)
         act = self.place.block.act1 if self.name == "act1" else self.place.block.act2
@@ -162,7 +166,7 @@ class _Part:
                     "convert with blocks=False"
                 )
 
-    def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | None = None) -> _Part:
+    def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | LayerNormCall | None = None) -> _Part:
         return _Part(place=self.place, plan=self.plan, before=self, name=name, given=given, norm=norm)
 
 
@@ -226,8 +230,12 @@ class AwaitedBlock(Waiting):
     @staticmethod
     def __new__(cls: type[AwaitedBlock], holder: _Holder) -> AwaitedBlock:
         shape = holder.part.shape
-        _, channels, height, width = shape
-        strides = (height * width * channels, 1, width * channels, channels)
+        if holder.part.name == "view":
+            _, height, width, channels = shape
+            strides = (height * width * channels, width * channels, channels, 1)
+        else:
+            _, channels, height, width = shape
+            strides = (height * width * channels, 1, width * channels, channels)
         made: AwaitedBlock = Tensor._make_wrapper_subclass(
             cls, shape, strides=strides, dtype=holder.part.x.dtype, device=holder.part.x.device
         )
@@ -251,7 +259,7 @@ class AwaitedBlock(Waiting):
         expected = part.place.parts[part.taken]
         if expected.startswith("act"):
             return self._activated(expected, func, args, kwargs)
-        goes_on = _convolved if expected == "conv" else _normalised
+        goes_on = {"conv": _convolved, "view": _viewed}.get(expected, _normalised)
         following = goes_on(part, func, args, kwargs)
         return _gone_on(following) if following else None
 
@@ -286,14 +294,20 @@ def _gone_on(part: _Part) -> Tensor:
 
 
 def _normalised(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
-    if func is not F.batch_norm:
+    is_layer_norm = part.name == "view"
+    if func is not (F.layer_norm if is_layer_norm else F.batch_norm):
         return None
-    norm, name = NormCall.of(*args, **kwargs), part.place.parts[part.taken]
+    norm: NormCall | LayerNormCall = (LayerNormCall if is_layer_norm else NormCall).of(*args, **kwargs)
+    name = part.place.parts[part.taken]
     wanted = part.place.block.norm1 if name == "norm1" else part.place.block.norm2
     assert wanted is not None, "as it is a part"
     if norm.why_not(part.shape, eps=wanted.eps) or norm.weight is None or norm.bias is None:
         return None
     return part.then(name, (norm.weight, norm.bias), norm)
+
+
+def _viewed(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
+    return part.then("view") if block_call.has_channels_last(func, args, kwargs) else None
 
 
 def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:

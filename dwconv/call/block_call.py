@@ -2,6 +2,7 @@
 leaves the running statistics as they would.
 
     z = act2(F.batch_norm(conv2d(act1(F.batch_norm(x, …)), w), …))
+    z = F.layer_norm(conv2d(x, w).permute(0, 2, 3, 1), …)
 """
 
 from __future__ import annotations
@@ -90,6 +91,53 @@ class NormCall(NamedTuple):
             self.running_var.lerp_(variance * (count / (count - 1)), self.momentum)
 
 
+class LayerNormCall(NamedTuple):
+    """The arguments of a call of ``F.layer_norm`` but its input, an image with the channels last."""
+
+    normalized_shape: Sequence[int]
+    weight: Tensor | None
+    bias: Tensor | None
+    eps: float
+
+    @classmethod
+    def of(
+        cls, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5
+    ) -> LayerNormCall:
+        """Of arguments as ``F.layer_norm`` takes them."""
+        return cls(normalized_shape, weight, bias, eps)
+
+    def apply(self, x: Tensor) -> Tensor:
+        """On PyTorch's op."""
+        return F.layer_norm(x, list(self.normalized_shape), self.weight, self.bias, self.eps)
+
+    def apply_again(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return F.layer_norm(x, list(self.normalized_shape), weight, bias, self.eps)
+
+    def why_not(self, shape: Sequence[int], *, eps: float) -> str:
+        """Why it is not, for an image of (N, H, W, C), the norm with ``eps`` of a block; empty if it is."""
+        if tuple(self.normalized_shape) != tuple(shape[3:]):
+            return "it is not over the channels of each pixel"
+        if self.weight is None or self.bias is None:
+            return "it has no weight and bias"
+        if self.eps != eps:
+            return f"its eps is {self.eps}"
+        for tensor in (self.weight, self.bias):
+            if not is_plain(tensor, torch.float32):
+                return "it holds other tensors than float32 ones"
+        return ""
+
+
+def has_channels_last(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call of a function of PyTorch's gives an image (N, C, H, W) as (N, H, W, C)."""
+    if func not in (Tensor.permute, torch.permute) or kwargs:
+        return False
+    order = args[1] if len(args) == 2 else args[1:]
+    return tuple(each if type(each) is int else None for each in order) == CHANNELS_LAST
+
+
+CHANNELS_LAST = (0, 2, 3, 1)
+
+
 def values_per_channel(shape: Sequence[int]) -> int:
     """Of an image (N, C, H, W)."""
     return shape[0] * math.prod(shape[2:])
@@ -120,7 +168,7 @@ def takes(block: Block, image: torch.dtype, weight: Any, bias: Any) -> bool:
     return block.norm2 is not None and is_plain(bias, *IMAGE_DTYPES) and tuple(bias.shape) == tuple(weight.shape[:1])
 
 
-Norms = Sequence[tuple[NormCall, bool]]
+Norms = Sequence[tuple[NormCall | LayerNormCall, bool]]
 """The calls of a block's norms, and for each whether its running statistics are still to learn of it."""
 
 
@@ -134,8 +182,12 @@ def run_planned(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: No
 
 def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms, block: str, *geometry: Any) -> Tensor:
     """z, or y of a block without a second norm. ``bias``: of the convolution, only where a second norm takes it away
-    again, with the mean."""
+    again, with the mean, or a LayerNorm takes it in. Of a LayerNorm z has the channels last."""
     learnt = [tensor for norm, _ in norms for tensor in (norm.weight, norm.bias) if tensor is not None]
+    if isinstance(norms[-1][0], LayerNormCall):
+        taken = learnt if bias is None else [bias.to(x.dtype), *learnt]
+        z: Tensor = blocks.forward(x, w.to(x.dtype), taken, block, *geometry)[0]
+        return z.permute(CHANNELS_LAST)
     if bias is not None:
         learnt[-1] = learnt[-1] + (bias - bias)  # zeros, and zero gradients; NaN and infinity of a bias give NaN
     results = blocks.forward(x, w.to(x.dtype), learnt, block, *geometry)
@@ -144,10 +196,9 @@ def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms, block: str, *ge
         found["mean2"] = found["mean2"] + bias.detach()
     places = [(number, image) for number, image in (("1", x), ("2", results[0])) if f"mean{number}" in found]
     for (number, image), (norm, learns) in zip(places, norms, strict=True):
-        if learns:
+        if learns and isinstance(norm, NormCall):
             norm.learn(found[f"mean{number}"], found[f"var{number}"], count=values_per_channel(image.shape))
-    z: Tensor = results[0]
-    return z
+    return results[0]
 
 
 # -- activations -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
     z, y, statistics = block_forward(x, w, norms)               norms: γ and β of each
     dx, dw, gradients of norms = block_backward(dz, x, y, w, norms, statistics)
 
+Beside a LayerNorm a bias of the convolution is the first of ``norms``; another norm takes it away again.
+
 Only x, y and statistics are kept for the backward pass. Tensors come and go in the order of ``Workload.inputs`` and
 ``Workload.results``. Where no kernel does it at once, PyTorch's ops run one after the other.
 """
@@ -37,9 +39,10 @@ block_forward = torch.ops.dwconv.block_forward.default
 block_backward = torch.ops.dwconv.block_backward.default
 
 
-def _problem(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Problem:
+def _problem(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, geometry: Sequence[Any]) -> Problem:
     *sizes, layout = geometry
-    return _problem_of(tuple(x.shape), tuple(w.shape), *map(tuple, sizes), layout, x.dtype, block)
+    has_bias = len(norms) % 2 == 1
+    return _problem_of(tuple(x.shape), tuple(w.shape), *map(tuple, sizes), layout, x.dtype, block, has_bias)
 
 
 @lru_cache(maxsize=1000)
@@ -52,6 +55,7 @@ def _problem_of(
     layout: Layout,
     dtype: torch.dtype,
     block: str,
+    has_bias: bool,
 ) -> Problem:
     return Problem(
         input_shape=input_shape,
@@ -61,12 +65,13 @@ def _problem_of(
         dilation=dilation,
         dtype=dtype,
         layout=layout,
+        bias=has_bias,
         block=Block.parse(block),
     )
 
 
-def plan_of(x: Tensor, w: Tensor, block: str, geometry: Sequence[Any]) -> Plan:
-    return plan_for(_problem(x, w, block, geometry), x.device)
+def plan_of(x: Tensor, w: Tensor, norms: Sequence[Tensor], block: str, geometry: Sequence[Any]) -> Plan:
+    return plan_for(_problem(x, w, norms, block, geometry), x.device)
 
 
 def is_at_once(plan: Plan) -> bool:
@@ -79,8 +84,10 @@ def is_at_once(plan: Plan) -> bool:
 
 
 def compiled(plan: Plan) -> Any | None:
-    """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere."""
-    if plan.tally.block is None and native.module is not None:
+    """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere, and of a
+    LayerNorm, whose tensors are others."""
+    block = plan.problem.block
+    if plan.tally.block is None and native.module is not None and block is not None and not block.layer_norm:
         runs = [kernel and kernel.native for kernel in (plan.kernels["forward"], plan.kernels["backward"])]
         if all(runs):
             plan.tally.block = native.module.TunedBlock(*runs, *_for_compiled(plan.problem))
@@ -119,7 +126,7 @@ def inference(
 
 
 def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geometry: Any) -> list[Tensor]:
-    plan = plan_of(x, w, block, geometry)
+    plan = plan_of(x, w, norms, block, geometry)
     plan.tally.ops["forward"] += 1
     kernel = plan.kernels["forward"]
     if kernel is not None:
@@ -132,11 +139,12 @@ def _block_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: str, *geome
 def _block_backward(
     dz: Tensor, x: Tensor, y: list[Tensor], w: Tensor, norms: list[Tensor], block: str, *geometry: Any
 ) -> list[Tensor]:
-    plan = plan_of(x, w, block, geometry)
+    plan = plan_of(x, w, norms, block, geometry)
     plan.tally.ops["backward"] += 1
     kernel = plan.kernels["backward"]
     if kernel is not None:
-        return list(kernel(dz, x, *y, w, *norms))
+        read = norms[-2:-1] if _is_layer_norm(block) else norms  # γ alone
+        return list(kernel(dz, x, *y, w, *read))
     with _recorded_by_autograd():
         return _gradients(plan.problem, dz, x, w, _learnt(plan.problem, norms), create_graph=False)
 
@@ -154,15 +162,18 @@ def _recorded_by_autograd() -> Iterator[None]:
 def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor]) -> dict[str, Tensor]:
     """Every result of the forward pass by its name, from PyTorch's ops."""
     found: dict[str, Tensor] = {}
+    bias, norms = _bias_of(problem, norms)
 
     def convolve(a: Tensor) -> Tensor:
-        found["y"] = pytorch.fprop(problem, a, w, None)
+        found["y"] = pytorch.fprop(problem, a, w, bias)
         return found["y"].clone()  # whose memory the next ops may write to
 
     block = problem.block
     assert block is not None
     z = pytorch.block_forward(block, convolve, x, *norms)
     found["z"] = z.contiguous(memory_format=problem.memory_format)
+    if block.layer_norm:
+        return found
     for number, norm, image in (("1", block.norm1, x), ("2", block.norm2, found["y"])):
         if norm:
             variance, mean = torch.var_mean(image.to(_of_channels(image)), (0, 2, 3), correction=0)
@@ -170,9 +181,16 @@ def _one_by_one(problem: Problem, x: Tensor, w: Tensor, norms: Sequence[Tensor])
     return found
 
 
+def _bias_of(problem: Problem, norms: Sequence[Tensor]) -> tuple[Tensor | None, Sequence[Tensor]]:
+    """The bias of the convolution, if there is one, and what norms learn."""
+    return (norms[0], norms[1:]) if problem.bias else (None, norms)
+
+
 def _learnt(problem: Problem, norms: Sequence[Tensor]) -> list[Tensor]:
-    """γ and β of each norm, of what the backward pass is given."""
+    """What is learnt besides w, of what the backward pass is given."""
     assert problem.block is not None
+    if problem.block.layer_norm:
+        return list(norms)
     names = problem.block.inputs("backward")[-len(norms) :] if norms else ()
     return [tensor for name, tensor in zip(names, norms, strict=True) if name.startswith(("gamma", "beta"))]
 
@@ -186,7 +204,8 @@ def _gradients(
     ]
     block = problem.block
     assert block is not None
-    z = pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, given[1], None), given[0], *given[2:])
+    bias, norms = _bias_of(problem, given[2:])
+    z = pytorch.block_forward(block, lambda a: pytorch.fprop(problem, a, given[1], bias), given[0], *norms)
     dx, *others = torch.autograd.grad(z, given, dz, create_graph=create_graph)
     return [dx.contiguous(memory_format=problem.memory_format), *others]
 
@@ -208,6 +227,8 @@ def _backward_fake(
         x.shape, dtype=x.dtype, device=x.device,
         memory_format=torch.channels_last if geometry[-1] == "nhwc" else torch.contiguous_format,
     )  # fmt: skip
+    if _is_layer_norm(block):
+        return [like, w.new_empty(w.shape), *map(torch.empty_like, norms)]
     of_channels = x.new_empty(x.shape[1], dtype=_of_channels(x))
     return [like, w.new_empty(w.shape), *(torch.empty_like(of_channels) for _ in range(len(norms) // 2))]
 
@@ -221,6 +242,11 @@ def _of_channels(image: Tensor) -> torch.dtype:
 def results_of(block: str) -> tuple[str, ...]:
     """The names of what the forward pass of a block gives."""
     return Block.parse(block).results("forward")
+
+
+@lru_cache(maxsize=100)
+def _is_layer_norm(block: str) -> bool:
+    return Block.parse(block).layer_norm is not None
 
 
 # -- derivatives -------------------------------------------------------------------------------------------------------
@@ -278,7 +304,7 @@ def _differentiable_forward(x: Tensor, w: Tensor, norms: list[Tensor], block: st
 def _differentiable_backward(
     dz: Tensor, x: Tensor, y: list[Tensor], w: Tensor, norms: list[Tensor], block: str, *geometry: Any
 ) -> list[Tensor]:
-    problem = _problem(x, w, block, geometry)
+    problem = _problem(x, w, norms, block, geometry)
     return _gradients(problem, dz, x, w, _learnt(problem, norms), create_graph=True)
 
 

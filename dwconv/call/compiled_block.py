@@ -11,7 +11,7 @@ and measured to be faster as one becomes one. The rest stays, as it does with ot
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from dwconv.call import block_call, blocks, torch_ops
-from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of, is_plain
+from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, is_plain
 from dwconv.call.call_plan import plan_for
 from dwconv.call.place import Place
 from dwconv.call.watchers import is_recorded_for_elsewhere
@@ -32,7 +32,7 @@ from dwconv.problems.problem import Problem
 from dwconv.records.line import encode
 from dwconv.system import versions
 
-_OF_PLACE = "str block, int[] weight_shape, int[] stride, int[]? padding, int[] dilation"
+_OF_PLACE = "str block, int[] weight_shape, int[] stride, int[]? padding, int[] dilation, bool bias"
 torch_ops.define(f"begins_block(Tensor(a) x, {_OF_PLACE}) -> Tensor(a)")
 
 begins_block = torch.ops.dwconv.begins_block.default
@@ -44,7 +44,9 @@ def begun(x: Any, place: Place) -> Any:
         return x
     if not isinstance(x, Tensor) or not torch.is_grad_enabled():
         return x
-    return begins_block(x, str(place.block), place.weight_shape, place.stride, place.padding, place.dilation)
+    return begins_block(
+        x, str(place.block), place.weight_shape, place.stride, place.padding, place.dilation, place.bias
+    )
 
 
 def _begins_block(x: Tensor, *place: Any) -> Tensor:
@@ -117,10 +119,10 @@ def make_blocks_one(graph: Graph) -> None:
         graph.erase_node(begins)
 
 
-def _place(block: str, weight_shape: Any, stride: Any, padding: Any, dilation: Any) -> Place:
+def _place(block: str, weight_shape: Any, stride: Any, padding: Any, dilation: Any, bias: bool) -> Place:
     sides = None if padding is None else tuple(padding)
     shapes = {"weight_shape": tuple(weight_shape), "stride": tuple(stride), "dilation": tuple(dilation)}
-    return Place(block=Block.parse(block), padding=sides, **shapes)
+    return Place(block=Block.parse(block), padding=sides, bias=bias, **shapes)
 
 
 def _problem(begins: Node, place: Place) -> Problem | None:
@@ -166,7 +168,13 @@ def _is_part(name: str, node: Node, problem: Problem, shape: tuple[int, ...]) ->
         weight, bias, *geometry = cast(tuple[Any, ...], node.args[1:])
         given = tuple(each if isinstance(each, str) else tuple(each) for each in geometry)
         takes = block_call.takes(block, problem.dtype, _value(weight), _value(bias))
+        takes = takes and (not block.layer_norm or problem.bias == (bias is not None))
         return takes and given == tuple(problem.geometry)
+    if name == "view":
+        function = getattr(Tensor, str(node.target), None) if node.op == "call_method" else node.target
+        return block_call.has_channels_last(function, node.args, node.kwargs)
+    if block.layer_norm:
+        return node.target is F.layer_norm and not _norm_of(node, _value).why_not(shape, eps=block.layer_norm.eps)
     if node.target is not F.batch_norm:
         return False
     norm, wanted = NormCall.of(*node.args, **node.kwargs), block.norm1 if name == "norm1" else block.norm2
@@ -174,6 +182,12 @@ def _is_part(name: str, node: Node, problem: Problem, shape: tuple[int, ...]) ->
     statistics: tuple[Any, ...] = norm[:2]
     is_alone = all(len(each.users) == 1 for each in statistics if each is not None)  # they learn where the block begins
     return is_alone and not NormCall(*map(_value, norm)).why_not(shape, eps=wanted.eps)
+
+
+def _norm_of(node: Node, seen: Callable[[Any], Any] = lambda given: given) -> NormCall | LayerNormCall:
+    """The call of a norm that a node is, with what is ``seen`` of its arguments."""
+    kind = LayerNormCall if node.target is F.layer_norm else NormCall
+    return kind(*map(seen, kind.of(*node.args, **node.kwargs)))
 
 
 def _value(given: Any) -> Any:
@@ -201,7 +215,7 @@ def _are_inputs_known(graph: Graph, begins: Node, parts: dict[str, Node]) -> boo
 
 
 def _replace(graph: Graph, begins: Node, parts: dict[str, Node], problem: Problem) -> None:
-    norms = [(NormCall.of(*node.args, **node.kwargs), True) for name, node in parts.items() if name.startswith("norm")]
+    norms = [(_norm_of(node), True) for name, node in parts.items() if name.startswith("norm")]
     end = list(parts.values())[-1]
     with graph.inserting_before(begins):
         weight, bias = parts["conv"].args[1:3]

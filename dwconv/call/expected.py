@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -31,6 +32,8 @@ def convolution_of(
         return None
     weight, bias, numbers = given.weight, given.bias, given[3:7]
     if not block_call.takes(place.block, x.dtype, weight, bias):
+        return None
+    if place.block.layer_norm and place.bias != (bias is not None):
         return None
     if torch._C._is_any_autocast_enabled():
         if not is_lowered(x):
@@ -71,7 +74,7 @@ def _is_expected(place: Place, shape: Ints, weight_shape: Ints, *numbers: Any) -
         call = Call.of(Arguments._make((x, weight, None, *numbers, 2)))
     except InvalidWorkload:  # which the function itself raises
         return False
-    return call.problem == place.problem(shape).alone
+    return call.problem == dataclasses.replace(place.problem(shape).alone, bias=False)
 
 
 @lru_cache(maxsize=1000)

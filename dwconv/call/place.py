@@ -26,14 +26,18 @@ class Place:
     padding: Ints | None
     """(top, bottom, left, right); None: as much as TensorFlow's padding is for the size."""
     dilation: Ints
+    bias: bool = False
+    """Whether the convolution has one that the block takes part in: where no BatchNorm takes it away again."""
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """What is to come, in order: ``norm1``, ``act1``, ``conv``, ``norm2``, ``act2``, those that there are."""
+        """What is to come, in order: ``norm1``, ``act1``, ``conv``, ``norm2``, ``act2``, those that there are; before
+        a LayerNorm ``view``, with the channels last."""
         there = {
             "norm1": self.block.norm1 is not None,
             "act1": self.block.act1 != "identity",
             "conv": True,
+            "view": self.block.layer_norm is not None,
             "norm2": self.block.norm2 is not None,
             "act2": self.block.act2 != "identity",
         }
@@ -63,6 +67,7 @@ def _problem(place: Place, shape: Ints, dtype: torch.dtype, trains: bool) -> Pro
         dilation=place.dilation,
         dtype=dtype,
         layout="nhwc",
+        bias=place.bias,
         block=place.block,
         trains=trains,
     )

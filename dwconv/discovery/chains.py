@@ -2,6 +2,8 @@
 
     x ─► F.batch_norm ─► F.relu6 ─► conv2d ─► F.batch_norm ─► F.relu6 ─► z
          └───────────────────── a block ──────────────────────────┘
+    x ─► conv2d ─► permute ─► F.layer_norm ─► z
+         └───────────── a block ──────────┘
 
 Functions are watched, whichever module calls them; a block begins where a module does, of whose input it is made. What
 another one uses as well, also in a second place, ends it there.
@@ -20,11 +22,11 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from dwconv.call.awaited_block import AwaitedBlock
-from dwconv.call.block_call import IMAGE_DTYPES, NormCall, activation_of
+from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, has_channels_last
 from dwconv.discovery.step import tensors_in
 from dwconv.dispatch.decide import target_of, why_no_kernels
 from dwconv.errors import InvalidWorkload, NoTemplate
-from dwconv.problems.block import Activation, Block, Norm
+from dwconv.problems.block import Activation, Block, LayerNorm, Norm
 from dwconv.problems.problem import Problem
 
 
@@ -32,7 +34,7 @@ from dwconv.problems.problem import Problem
 class Link:
     """One function of a chain. No tensor is kept."""
 
-    kind: Literal["norm", "act", "conv"]
+    kind: Literal["norm", "act", "conv", "view", "layer_norm"]
     caller: str
     """The module that called it."""
     before: Link | None
@@ -96,6 +98,18 @@ class Chains:
                 dtype=args[0].dtype,
             )  # fmt: skip
             self._add(link, result)
+        elif before and has_channels_last(func, args, kwargs):
+            self._add(Link(kind="view", caller=caller, before=before, is_given=False), result)
+        elif before and func is F.layer_norm:
+            call = LayerNormCall.of(*args, **kwargs)
+            why = call.why_not(args[0].shape, eps=call.eps)
+            if result.dtype is not args[0].dtype:
+                why = f"it gives {str(result.dtype)[6:]} of {str(args[0].dtype)[6:]}"
+            kind: Literal["layer_norm"] = "layer_norm"
+            link = Link(
+                kind=kind, caller=caller, before=before, is_given=False, eps=float(call.eps), trains=True, why_not=why
+            )  # fmt: skip
+            self._add(link, result)
 
     def convolution(self, x: Tensor, result: Tensor, problem: Problem, *, caller: str, inputs: Any) -> Link:
         """A depthwise convolution."""
@@ -139,18 +153,20 @@ class Chains:
         if norm1 and (why := _why_frozen(norm1, trains) or self._why_not(norm1, act1) or _why_shared(norm1, act1)):
             reasons.append(why)
             norm1 = act1 = None
-        if norm2 and (why := _why_frozen(norm2, trains) or self._why_not(norm2) or _why_shared(conv)):
+        if norm2 and (why := _why_frozen(norm2, trains) or self._why_not(norm2) or _why_shared(conv, norm2.before)):
             reasons.append(why)
             norm2 = act2 = None
         if norm2 and act2 and (why := self._why_not(act2) or _why_shared(norm2)):
             reasons.append(why)
             act2 = None
+        if norm2 and norm2.kind == "layer_norm":
+            norm1 = act1 = None
         first, block = norm1 or conv, None
         if norm1 or norm2:
             block = Block(
                 norm1=Norm(eps=norm1.eps) if norm1 else None,
                 act1=act1.act if act1 else "identity",
-                norm2=Norm(eps=norm2.eps) if norm2 else None,
+                norm2=_norm(norm2) if norm2 else None,
                 act2=act2.act if act2 else "identity",
             )
             given = "" if first.is_given else f"it does not begin with what {_shown(first)} is given"
@@ -209,6 +225,10 @@ def _why_no_bias(conv: Link, norm2: Link | None) -> str:
     return "the convolution has a bias, and no norm after it" if conv.problem.bias and norm2 is None else ""
 
 
+def _norm(link: Link) -> Norm | LayerNorm:
+    return LayerNorm(eps=link.eps) if link.kind == "layer_norm" else Norm(eps=link.eps)
+
+
 def _is_first(tensor: Any, inputs: Any) -> bool:
     return isinstance(inputs, tuple) and bool(inputs) and tensor is inputs[0]
 
@@ -222,7 +242,10 @@ def _before(conv: Link) -> tuple[Link | None, Link | None]:
 
 
 def _after(conv: Link) -> tuple[Link | None, Link | None]:
-    """The norm after it, and the activation after that."""
+    """The norm after it, and the activation after that; or a LayerNorm, of its view with the channels last."""
+    if conv.after and conv.after.kind == "view":
+        norm = conv.after.after
+        return (norm, None) if norm and norm.kind == "layer_norm" else (None, None)
     norm = conv.after if conv.after and conv.after.kind == "norm" else None
     act = norm.after if norm and norm.after and norm.after.kind == "act" else None
     return norm, act
@@ -258,5 +281,6 @@ def _why_no_kernels(conv: Link, block: Block, *, trains: bool) -> str:
 
 
 def problem_with(problem: Problem, block: Block, *, trains: bool) -> Problem:
-    """A convolution with a block around it, in which a bias makes no difference: a norm takes it away again."""
-    return dataclasses.replace(problem, block=block, bias=False, trains=trains)
+    """A convolution with a block around it. To a BatchNorm a bias makes no difference."""
+    bias = problem.bias and block.layer_norm is not None
+    return dataclasses.replace(problem, block=block, bias=bias, trains=trains)

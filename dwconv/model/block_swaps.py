@@ -59,6 +59,7 @@ def _swap(modules: dict[str, nn.Module], block: DiscoveredBlock, swaps: Swaps) -
             stride=problem.stride,
             padding=None if isinstance(modules[block.name], SamePadding) else problem.padding,
             dilation=problem.dilation,
+            bias=problem.bias,
         ),
     )
     return ""

@@ -3,7 +3,8 @@
     z = act2(norm2(y)),  y = conv(act1(norm1(x)))
 
 A norm is BatchNorm: of every channel it subtracts the mean and divides by the deviation; in training those over the
-batch, in evaluation those that it has learnt.
+batch, in evaluation those that it has learnt. Or all there is around the convolution is LayerNorm, which does so for
+every pixel over its channels: z = norm2(y).
 """
 
 from __future__ import annotations
@@ -26,8 +27,23 @@ class Norm:
     """What is added to the variance."""
 
     def __post_init__(self) -> None:
-        if type(self.eps) is not float or not self.eps > 0:
-            raise InvalidWorkload(f"eps={self.eps!r} of a norm must be a number above 0")
+        _check_eps(self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNorm:
+    """A LayerNorm over the channels of each pixel, with γ and β."""
+
+    eps: float = 1e-5
+    """What is added to the variance."""
+
+    def __post_init__(self) -> None:
+        _check_eps(self.eps)
+
+
+def _check_eps(eps: float) -> None:
+    if type(eps) is not float or not eps > 0:
+        raise InvalidWorkload(f"eps={eps!r} of a norm must be a number above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +53,7 @@ class Block:
 
     norm1: Norm | None
     act1: Activation
-    norm2: Norm | None
+    norm2: Norm | LayerNorm | None
     act2: Activation
 
     def __post_init__(self) -> None:
@@ -46,10 +62,22 @@ class Block:
                 raise InvalidWorkload(f"{name}={value} is unknown; use one of {', '.join(ACTIVATIONS)}")
         if self.norm2 is None and self.act2 != "identity":
             raise InvalidWorkload(f"act2={self.act2} without a norm before it is no block; leave it out")
+        if self.layer_norm and (self.norm1, self.act1, self.act2) != (None, "identity", "identity"):
+            raise InvalidWorkload(f"block={self}: beside a LayerNorm there is nothing else; leave the others out")
+
+    @property
+    def layer_norm(self) -> LayerNorm | None:
+        """The second norm, if it is one."""
+        return self.norm2 if isinstance(self.norm2, LayerNorm) else None
+
+    @property
+    def batch_norm2(self) -> Norm | None:
+        """The second norm, if it is a BatchNorm."""
+        return self.norm2 if isinstance(self.norm2, Norm) else None
 
     def __str__(self) -> str:
         """``bn+relu6,bn+relu6``: what is before the convolution, and what is after it; ``bn@0.001`` where eps is not
-        the usual one, ``none`` for nothing. ``Block.parse`` reads it back."""
+        the usual one, ``ln`` for a LayerNorm, ``none`` for nothing. ``Block.parse`` reads it back."""
         return ",".join(_named(norm, act) for norm, act in ((self.norm1, self.act1), (self.norm2, self.act2)))
 
     @classmethod
@@ -59,27 +87,32 @@ class Block:
         if len(parts) != 2:
             raise InvalidWorkload(f"block={text} is not what comes before the convolution and after it; {_EXAMPLE}")
         (norm1, act1), (norm2, act2) = parts
+        if isinstance(norm1, LayerNorm):
+            raise InvalidWorkload(f"block={text}: a LayerNorm comes after the convolution; {_EXAMPLE}")
         return cls(norm1=norm1, act1=act1, norm2=norm2, act2=act2)
 
-    def inputs(self, pass_: str) -> tuple[str, ...]:
-        """The tensors that a pass reads. ``forward``: ``x``, ``w``, and γ and β of its norms; ``inference``: their
-        means and variances as well; ``backward``: ``dz``, ``x``, ``y``, ``w``, and of each norm γ, β, and the mean and
-        the variance that the forward pass gave. Without a second norm z is y."""
-        if pass_ == "forward":
-            return ("x", "w", *self._of_norms("gamma", "beta"))
-        if pass_ == "inference":
-            return ("x", "w", *self._of_norms("gamma", "beta", "mean", "var"))
+    def inputs(self, pass_: str, *, bias: bool = False) -> tuple[str, ...]:
+        """The tensors that a pass reads. ``forward``: ``x``, ``w``, ``bias`` if there is one, and γ and β of its norms;
+        ``inference``: their means and variances as well; ``backward``: ``dz``, ``x``, ``y``, ``w``, and of each norm γ,
+        β, and the mean and the variance that the forward pass gave. Without a second norm z is y. A LayerNorm has no
+        such statistics: those of a pixel the backward pass computes again, and of what is learnt it reads γ alone."""
+        learnt = ("gamma", "beta") if pass_ == "forward" or self.layer_norm else ("gamma", "beta", "mean", "var")
+        if pass_ != "backward":
+            return ("x", "w", *(("bias",) if bias else ()), *self._of_norms(*learnt))
+        if self.layer_norm:
+            return ("dz", "x", "y", "w", "gamma2")
         images = ("dz", "x", "y") if self.norm2 else ("dy", "x")
-        return (*images, "w", *self._of_norms("gamma", "beta", "mean", "var"))
+        return (*images, "w", *self._of_norms(*learnt))
 
-    def results(self, pass_: str) -> tuple[str, ...]:
-        """Those that it writes: ``z``, ``y``, and of each norm mean and variance; ``z`` alone; ``dx``, ``dw``, and of
-        each norm dγ and dβ."""
+    def results(self, pass_: str, *, bias: bool = False) -> tuple[str, ...]:
+        """Those that it writes: ``z``, ``y``, and of each norm mean and variance, but of a LayerNorm; ``z`` alone;
+        ``dx``, ``dw``, ``dbias`` if there is a bias, and of each norm dγ and dβ."""
         if pass_ == "inference":
             return ("z",) if self.norm2 else ("y",)
         if pass_ == "forward":
-            return (*(("z", "y") if self.norm2 else ("y",)), *self._of_norms("mean", "var"))
-        return ("dx", "dw", *self._of_norms("dgamma", "dbeta"))
+            statistics = () if self.layer_norm else self._of_norms("mean", "var")
+            return (*(("z", "y") if self.norm2 else ("y",)), *statistics)
+        return ("dx", "dw", *(("dbias",) if bias else ()), *self._of_norms("dgamma", "dbeta"))
 
     def _of_norms(self, *names: str) -> tuple[str, ...]:
         """``gamma1``, … of the first norm, ``gamma2``, … of the second, where there are such."""
@@ -87,21 +120,27 @@ class Block:
         return tuple(f"{name}{number}" for number, norm in norms if norm for name in names)
 
 
-_EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001 or none,bn+relu"
-_USUAL = Norm()
+_EXAMPLE = "as in bn+relu6,bn+relu6, bn@0.001+hardswish,bn@0.001, none,bn+relu or none,ln@1e-06"
+_NORMS: dict[str, type[Norm | LayerNorm]] = {"bn": Norm, "ln": LayerNorm}
 
 
-def _named(norm: Norm | None, act: Activation) -> str:
-    words = [] if norm is None else ["bn" if norm == _USUAL else f"bn@{norm.eps}"]
+def _named(norm: Norm | LayerNorm | None, act: Activation) -> str:
+    words = []
+    if norm is not None:
+        kind = next(name for name, of in _NORMS.items() if type(norm) is of)
+        words.append(kind if norm == type(norm)() else f"{kind}@{norm.eps}")
     return "+".join([*words, *([act] if act != "identity" else [])]) or "none"
 
 
-def _parsed(part: str, whole: str) -> tuple[Norm | None, Activation]:
-    norm, act = re.fullmatch(r"(?:(bn(?:@[^+]*)?)(?:\+|$))?(.*)", part, re.DOTALL).groups()  # type: ignore[union-attr]
+def _parsed(part: str, whole: str) -> tuple[Norm | LayerNorm | None, Activation]:
+    found = re.fullmatch(r"(?:(?P<norm>(?P<kind>bn|ln)(?:@(?P<eps>[^+]*))?)(?:\+|$))?(?P<act>.*)", part, re.DOTALL)
+    norm, kind, eps, act = found.group("norm", "kind", "eps", "act")  # type: ignore[union-attr]
     act = "identity" if act in ("", "none") else act
     if act not in ACTIVATIONS:
         raise InvalidWorkload(f"block={whole}: {act} is no activation; use one of {', '.join(ACTIVATIONS)}, {_EXAMPLE}")
+    if norm is None:
+        return None, act
     try:
-        return None if norm is None else Norm(eps=float(norm[3:] or _USUAL.eps)), act
+        return (_NORMS[kind](eps=float(eps)) if eps else _NORMS[kind]()), act
     except ValueError:
         raise InvalidWorkload(f"block={whole}: {norm} is no norm with the eps after @; {_EXAMPLE}") from None

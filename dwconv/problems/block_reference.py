@@ -7,11 +7,14 @@ of what it is applied to, either derivative is right.
     forward    x ─norm1─► z1 ─act1─► a ─conv─► y ─norm2─► z2 ─act2─► z          in inference with given statistics
     backward   dz ─act2′(z2)─► d2 ─norm2─► g2 ─dgrad─► t ─act1′(z1)─► d1 ─norm1─► dx,  dw = wgrad(a, g2)
 
+A LayerNorm after the convolution takes y as it is stored: so do kernels in both passes, and PyTorch's op.
+
 Tensors have PyTorch's shapes, and those of channels (C,).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dwconv.problems.block import Activation, Norm
+from dwconv.problems.block import Activation, LayerNorm, Norm
 from dwconv.problems.workload import DType, Pass, Workload
 
 ROUNDING = 2.0**-24
@@ -120,10 +123,14 @@ class _Block:
             found["mean1"], found["var1"] = self._statistics(before, "1")
             before = self._normalised(before, block.norm1, "1", found["mean1"], found["var1"])
         a = _activated(block.act1, before)
-        y = found["y"] = self._convolved("fprop", a, _exact(given["w"]), terms=math.prod(self.workload.kernel))
-        if block.norm2:
+        y = self._convolved("fprop", a, _exact(given["w"]), terms=math.prod(self.workload.kernel))
+        found["y"] = y = self._with_bias(y)
+        if block.layer_norm:
+            pixels = _Pixels.of(self._read(y), block.layer_norm)
+            found["z"] = pixels.normalised(*(_over_space(given[name], y) for name in ("gamma2", "beta2")))
+        elif norm2 := block.batch_norm2:
             found["mean2"], found["var2"] = self._statistics(y, "2")
-            z2 = self._normalised(self._read(y), block.norm2, "2", found["mean2"], found["var2"])
+            z2 = self._normalised(self._read(y), norm2, "2", found["mean2"], found["var2"])
             found["z"] = _activated(block.act2, z2)
         return found
 
@@ -131,10 +138,17 @@ class _Block:
         workload, block, given = self.workload, self.workload.block, self.given
         assert block is not None
         found: dict[str, About] = {}
-        if block.norm2:
+        if block.layer_norm:
+            pixels = _Pixels.of(_exact(given["y"]), block.layer_norm)
+            dz = given["dz"]
+            count = dz.numel() // dz.shape[1]
+            g2 = pixels.gradient(dz, _over_space(given["gamma2"], pixels.off))
+            found["dgamma2"], found["dbeta2"] = _sum(pixels.slopes(dz), count), _sum(_exact(dz), count)
+            found["dbias"] = _sum(g2, count)
+        elif norm2 := block.batch_norm2:
             y, mean, var = _exact(given["y"]), _exact(given["mean2"]), _exact(given["var2"])
-            d2 = _through(block.act2, self._normalised(y, block.norm2, "2", mean, var), _exact(given["dz"]))
-            g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, d2, y, block.norm2, "2")
+            d2 = _through(block.act2, self._normalised(y, norm2, "2", mean, var), _exact(given["dz"]))
+            g2, found["dgamma2"], found["dbeta2"] = self._before_norm(d2, d2, y, norm2, "2")
         else:
             g2 = _exact(given["dy"])
         z1 = x = _exact(given["x"])
@@ -160,13 +174,19 @@ class _Block:
 
     def _convolved(self, pass_: Pass, first: About, second: About, *, terms: int) -> About:
         """A pass of the convolution: of what it is given, of the errors, and of its own roundings."""
-        workload = self.workload.convolution(pass_)
+        workload = dataclasses.replace(self.workload.convolution(pass_), bias=False)
         value = self.convolve(workload, first.value, second.value)
         carried = self.convolve(workload, first.error, second.magnitude)
         carried = carried + self.convolve(workload, first.value.abs(), second.error)
         magnitude = self.convolve(workload, first.value.abs(), second.value.abs())
         own = ROUNDING * (_SHORT_SUM + math.sqrt(terms)) * (magnitude + carried) + terms * _SMALLEST_STEP
         return About(value, carried + own)
+
+    def _with_bias(self, y: About) -> About:
+        if not self.workload.bias:
+            return y
+        value = y.value + _over_space(self.given["bias"], y)
+        return About(value, y.error + ROUNDING * (value.abs() + y.error))
 
     def _kept(self, image: About) -> About:
         """As it is read again from memory."""
@@ -206,6 +226,66 @@ class _Block:
         carried = kept.error + first.error / count + centred.abs() * inverse**2 * second.error / count
         terms = d.value.abs() + first.value.abs() / count + size * inverse**2 * second.value.abs() / count
         return About(value, scale.abs() * (carried + 2 * _FEW * ROUNDING * terms) + _SMALLEST_STEP), dgamma, dbeta
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pixels:
+    """What LayerNorm takes from each pixel: y − its mean over the channels, and one over its deviation. Kernels sum
+    squares about the mean, so that no sum is larger than the pixel's spread makes it."""
+
+    off: About
+    inverse: About
+
+    @classmethod
+    def of(cls, y: About, norm: LayerNorm) -> _Pixels:
+        rounding = _rounding_of_means(y.value)
+        mean = y.value.mean(1, keepdim=True)
+        of_mean = y.error.mean(1, keepdim=True) + rounding * y.magnitude.mean(1, keepdim=True)
+        off = About(y.value - mean, y.error + of_mean + ROUNDING * (y.value - mean).abs())
+        var = (off.value**2).mean(1, keepdim=True)
+        terms = 2 * off.value.abs() * off.error + off.error**2
+        of_var = terms.mean(1, keepdim=True) + (rounding + _FEW * ROUNDING) * var
+        inverse = 1 / (var + norm.eps).sqrt()
+        most = 1 / ((var - of_var).clamp(min=0) + norm.eps).sqrt()
+        return cls(off=off, inverse=About(inverse, most - inverse + _FEW * ROUNDING * most))
+
+    def normalised(self, gamma: Tensor, beta: Tensor) -> About:
+        """γ · (y − mean) / σ + β"""
+        share = self._shares()
+        rounded = _FEW * ROUNDING * ((gamma * share.value).abs() + beta.abs())
+        return About(gamma * share.value + beta, gamma.abs() * share.error + rounded + _SMALLEST_STEP)
+
+    def slopes(self, dz: Tensor) -> About:
+        """What of dγ comes from each pixel: dz · (y − mean) / σ"""
+        share = self._shares()
+        return About(dz * share.value, dz.abs() * (share.error + _FEW * ROUNDING * share.value.abs()))
+
+    def gradient(self, dz: Tensor, gamma: Tensor) -> About:
+        """(dz · γ − mean of dz · γ − (y − mean) · mean of (dz · γ · (y − mean)) / σ²) / σ"""
+        off, inverse, rounding = self.off, self.inverse, _rounding_of_means(dz) + _FEW * ROUNDING
+        scaled = dz * gamma
+        mean = About(scaled.mean(1, keepdim=True), rounding * scaled.abs().mean(1, keepdim=True))
+        of_dot = scaled.abs() * (off.error + rounding * off.value.abs())
+        dot = About((scaled * off.value).mean(1, keepdim=True), of_dot.mean(1, keepdim=True))
+        along = _product(off, _product(dot, _product(inverse, inverse)))
+        inner = scaled - mean.value - along.value
+        terms = scaled.abs() + mean.value.abs() + along.value.abs()
+        found = _product(About(inner, mean.error + along.error + _FEW * ROUNDING * terms), inverse)
+        return About(found.value, found.error + _SMALLEST_STEP)
+
+    def _shares(self) -> About:
+        return _product(self.off, self.inverse)
+
+
+def _rounding_of_means(image: Tensor) -> float:
+    """Of float32 sums over the channels of a pixel."""
+    return ROUNDING * (_SHORT_SUM + math.sqrt(image.shape[1]))
+
+
+def _product(first: About, second: About) -> About:
+    value = first.value * second.value
+    carried = first.error * second.magnitude + first.value.abs() * second.error
+    return About(value, carried + _FEW * ROUNDING * value.abs())
 
 
 def _spread_out(channels: About, x: About) -> About:

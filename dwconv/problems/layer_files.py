@@ -107,7 +107,7 @@ class Layer:
             dilation=self.dilation,
             dtype=self.dtype or dtype,
             layout=self.layout or layout,
-            bias=self.bias if self.bias is not None else bias and not self.block,
+            bias=self.bias if self.bias is not None else bias and (not self.block or self.block.layer_norm is not None),
             epilogue=self.epilogue,
             block=self.block,
         )

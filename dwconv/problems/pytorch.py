@@ -83,6 +83,8 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 def block_forward(block: Block, convolve: Callable[[Tensor], Tensor], x: Tensor, *norms: Tensor) -> Tensor:
     """z, one op after the other, each differentiable. ``norms``: γ and β of each norm; ``convolve``: from what the
     convolution reads to y."""
+    if block.layer_norm:
+        return layer_norm(convolve(x), *norms, eps=block.layer_norm.eps)
     given = iter(norms)
     for norm, act, then in ((block.norm1, block.act1, convolve), (block.norm2, block.act2, None)):
         if norm:
@@ -102,6 +104,12 @@ def block_inference(block: Block, convolve: Callable[[Tensor], Tensor], x: Tenso
         x = ACTIVATIONS[act](x) if norm or act == "identity" else ACTIVATIONS[act](x.clone())
         x = then(x) if then else x
     return x
+
+
+def layer_norm(y: Tensor, gamma: Tensor, beta: Tensor, *, eps: float) -> Tensor:
+    """z, of every pixel over its channels, which lie last in memory: y is channels_last."""
+    z = F.layer_norm(y.movedim(1, -1), gamma.shape, gamma.to(y.dtype), beta.to(y.dtype), eps)
+    return z.movedim(-1, 1)
 
 
 def dbias(dy: Tensor) -> Tensor:

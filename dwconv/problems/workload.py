@@ -103,8 +103,8 @@ class Workload:
         _one_of("layout", self.layout, LAYOUTS)
         if type(self.bias) is not bool:
             raise InvalidWorkload(f"bias={self.bias!r} must be true or false")
-        if self.block and self.bias:
-            raise InvalidWorkload("bias=True: a block has none yet; leave it out")
+        if self.block and self.bias and not self.block.layer_norm:
+            raise InvalidWorkload(f"bias=True: the block {self.block} has none; leave it out")
         if not self.block and (self.pass_, self.bias) not in _TENSORS:
             raise InvalidWorkload(f"bias={self.bias}: {self.pass_} does not depend on a bias; leave it out")
         for name in ("batch", "channels", "multiplier"):
@@ -138,7 +138,7 @@ class Workload:
 
         Of a block ``Block.inputs``."""
         if self.block:
-            return self.block.inputs(self.pass_)
+            return self.block.inputs(self.pass_, bias=self.bias)
         of_pass = _TENSORS[self.pass_, self.bias][0]
         return (*of_pass, "dy") if self.epilogue == "silu_gradient" else of_pass
 
@@ -149,7 +149,7 @@ class Workload:
 
         Of a block ``Block.results``."""
         if self.block:
-            return self.block.results(self.pass_)
+            return self.block.results(self.pass_, bias=self.bias)
         return ("dz",) if self.epilogue == "silu_gradient" else _TENSORS[self.pass_, self.bias][1]
 
     def shape_of(self, name: str) -> tuple[int, ...]:
@@ -163,8 +163,10 @@ class Workload:
         return (self.out_channels, 1, *self.kernel) if name in ("w", "dw") else (self.out_channels,)
 
     def dtype_of(self, name: str) -> DType:
-        """The type of a tensor: what norms have of each channel is float32, whatever images and weights are."""
-        return self.dtype if self.block is None or name in IMAGES or name in ("w", "dw") else "float32"
+        """The type of a tensor: what norms have of each channel is float32, whatever images and parameters of the
+        convolution are."""
+        of_convolution = name in IMAGES or name in ("w", "dw", "bias", "dbias")
+        return self.dtype if self.block is None or of_convolution else "float32"
 
     # -- sizes -------------------------------------------------------------------------------------------------
 
@@ -229,7 +231,8 @@ class Workload:
         moved = [*self.inputs, *self.results]
         if self.block:  # statistics come before what they normalise; gradients of norms are sums
             again = _READ_AGAIN[self.pass_]
-            moved += [*(again[0] if self.block.norm1 else []), *(again[1] if self.block.norm2 else [])]
+            waits = self.block.norm2 and not self.block.layer_norm
+            moved += [*(again[0] if self.block.norm1 else []), *(again[1] if waits else [])]
         return sum(ITEMSIZE[self.dtype_of(name)] * math.prod(self.shape_of(name)) for name in moved)
 
     def _taps_in_bounds(self, axis: int) -> int:
@@ -273,13 +276,14 @@ class Workload:
     def for_pass(self, pass_: Pass) -> Workload:
         """The same problem, another pass. dgrad has neither bias nor x and drops what it knows of them, and only fprop
         has an epilogue, so start from fprop."""
-        bias, epilogue = self.bias and (pass_, True) in _TENSORS, self.epilogue if pass_ == "fprop" else "none"
+        has_bias = pass_ in BLOCK_PASSES or (pass_, True) in _TENSORS
+        bias, epilogue = self.bias and has_bias, self.epilogue if pass_ == "fprop" else "none"
         x_pitch = self.x_pitch if pass_ != "dgrad" else 0
         return dataclasses.replace(self, pass_=pass_, bias=bias, epilogue=epilogue, x_pitch=x_pitch)
 
     def convolution(self, pass_: Pass) -> Workload:
         """A pass of the convolution alone that a block has inside."""
-        return dataclasses.replace(self, pass_=pass_, block=None)
+        return dataclasses.replace(self, pass_="fprop", block=None).for_pass(pass_)
 
     def with_epilogue(self, epilogue: Epilogue) -> Workload:
         """The same fprop with another epilogue."""

@@ -30,7 +30,16 @@ def layer(pass_: Pass = "forward", text: str = "bn+relu6,bn+silu", **other: Any)
 
 @pytest.mark.parametrize(
     "text",
-    ["bn+relu6,bn+relu6", "bn@0.001+hardswish,bn@0.001", "none,bn+relu", "gelu,none", "none,none", "bn,bn@1e-06+silu"],
+    [
+        "bn+relu6,bn+relu6",
+        "bn@0.001+hardswish,bn@0.001",
+        "none,bn+relu",
+        "gelu,none",
+        "none,none",
+        "bn,bn@1e-06+silu",
+        "none,ln",
+        "none,ln@1e-06",
+    ],
 )
 def test_a_name_is_read_back(text: str) -> None:
     assert str(Block.parse(text)) == text
@@ -54,6 +63,11 @@ def test_a_block_without_anything_is_another_workload_than_its_convolution() -> 
         ("bn@small,bn", "bn@small is no norm with the eps after @"),
         ("bn@0,bn", "bn@0 is no norm with the eps after @"),
         ("bn@nan,bn", "bn@nan is no norm with the eps after @"),
+        ("ln,none", "a LayerNorm comes after the convolution"),
+        ("bn,ln", "block=bn,ln: beside a LayerNorm there is nothing else"),
+        ("relu,ln", "beside a LayerNorm there is nothing else"),
+        ("none,ln+relu", "beside a LayerNorm there is nothing else"),
+        ("none,ln@-1", "ln@-1 is no norm with the eps after @"),
         ("bn,relu", "act2=relu without a norm before it is no block"),
         ("", "is not what comes before the convolution and after it"),
     ],
@@ -68,7 +82,7 @@ def test_passes_belong_to_blocks_and_to_convolutions() -> None:
         layer("fprop")
     with pytest.raises(InvalidWorkload, match="pass=forward is unknown; use one of fprop, dgrad, wgrad"):
         dataclasses.replace(layer(), block=None)
-    with pytest.raises(InvalidWorkload, match="a block has none yet"):
+    with pytest.raises(InvalidWorkload, match=r"bias=True: the block bn\+relu6,bn\+silu has none"):
         layer(bias=True)
     assert Problem.of(layer()).passes == BLOCK_PASSES
     evaluation = Problem.of(layer("inference"))
@@ -90,6 +104,11 @@ def test_what_passes_take_and_give() -> None:
     assert inference.results == ("z",) and layer("inference", "bn+relu,none").results == ("y",)
     assert layer(text="relu,none").results == ("y",)
     assert layer("backward", "relu,none").inputs == ("dy", "x", "w")
+    with_bias = layer(text="none,ln", bias=True)
+    assert with_bias.inputs == ("x", "w", "bias", "gamma2", "beta2") and with_bias.results == ("z", "y")
+    assert with_bias.for_pass("backward").inputs == ("dz", "x", "y", "w", "gamma2")
+    assert with_bias.for_pass("backward").results == ("dx", "dw", "dbias", "dgamma2", "dbeta2")
+    assert [with_bias.convolution(pass_).bias for pass_ in PASSES] == [True, False, True]
     assert [forward.shape_of(name) for name in ("x", "z", "w", "gamma2")] == [
         (3, 5, 6, 7), (3, 5, 3, 7), (5, 1, 3, 3), (5,)
     ]  # fmt: skip
@@ -98,7 +117,12 @@ def test_what_passes_take_and_give() -> None:
 def test_a_block_moves_five_images_forward_and_nine_back() -> None:
     """What the page on blocks says; without norms two, and three. In evaluation two, whatever the norms."""
     image = 4 * math.prod((3, 5, 6, 7))
-    for text, passes in (("bn+relu,bn+relu", (5, 9, 2)), ("none,bn+relu", (4, 6, 2)), ("none,none", (2, 3, 2))):
+    for text, passes in (
+        ("bn+relu,bn+relu", (5, 9, 2)),
+        ("none,bn+relu", (4, 6, 2)),
+        ("none,none", (2, 3, 2)),
+        ("none,ln", (3, 4, 2)),
+    ):
         same = layer(text=text, stride=(1, 1))
         found = [same.for_pass(pass_).bytes / image for pass_ in (*BLOCK_PASSES, *EVAL_PASSES)]
         assert [round(each, 1) for each in found] == pytest.approx(passes, abs=0.4), text
@@ -108,27 +132,38 @@ def test_a_block_moves_five_images_forward_and_nine_back() -> None:
 def test_the_right_answer_is_pytorchs_in_float64(act: str) -> None:
     """Of both passes, with every result; the page of PyTorch's ops says how they are called."""
     forward = layer(text=f"bn@0.001+{act},bn+{act}".replace("+identity", ""))
+    _assert_pytorchs(forward)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_right_answer_of_a_layer_norm_is_pytorchs_in_float64(*, bias: bool) -> None:
+    _assert_pytorchs(layer(text="none,ln@1e-06", bias=bias))
+
+
+def _assert_pytorchs(forward: Workload) -> None:
     assert forward.block is not None
-    x, w, *norms = (tensor.double().requires_grad_() for tensor in operands(forward, data="normal", seed=1))
+    x, w, *others = (tensor.double().requires_grad_() for tensor in operands(forward, data="normal", seed=1))
+    bias, norms = (others[0], others[1:]) if forward.bias else (None, others)
     found: dict[str, torch.Tensor] = {}
 
     def convolve(a: torch.Tensor) -> torch.Tensor:
-        found["y"] = F.conv2d(a, w, None, forward.stride, 1, 1, forward.channels)  # type: ignore[arg-type]
+        found["y"] = F.conv2d(a, w, bias, forward.stride, 1, 1, forward.channels)  # type: ignore[arg-type]
         return found["y"]
 
     z = pytorch.block_forward(forward.block, convolve, x, *norms)
     dz = torch.randn(z.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    gradients = torch.autograd.grad(z, (x, w, *norms), dz)
+    gradients = torch.autograd.grad(z, (x, w, *others), dz)
 
     def answers(workload: Workload, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         results = block_reference.results(workload, *inputs, convolve=lambda *given: reference(*given)[0])
         return {name: about.value for name, about in results.items()}
 
-    mine = answers(forward, *(each.detach() for each in (x, w, *norms)))
+    mine = answers(forward, *(each.detach() for each in (x, w, *others)))
     assert torch.allclose(mine["z"], z) and torch.allclose(mine["y"], found["y"])
-    assert torch.allclose(mine["var1"], x.var((0, 2, 3), correction=0))
+    if forward.block.norm1:
+        assert torch.allclose(mine["var1"], x.var((0, 2, 3), correction=0))
     backward = forward.for_pass("backward")
-    named = {**mine, "x": x, "w": w, "dz": dz, **dict(zip(forward.inputs[2:], norms, strict=True))}
+    named = {**mine, "x": x, "w": w, "dz": dz, **dict(zip(forward.inputs[2:], others, strict=True))}
     back = answers(backward, *(named[name].detach() for name in backward.inputs))
     for name, gradient in zip(backward.results, gradients, strict=True):
         assert torch.allclose(back[name], gradient, atol=1e-9), name

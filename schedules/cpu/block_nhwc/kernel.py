@@ -54,7 +54,7 @@ class BlockKernel:
                 named={name[:-1]: tensor for name, tensor in tensors.items() if name.endswith(number)},
                 table=argument(f"workspace_{1 + int(number)}", (TABLE_ROWS, slots)),
             )
-            for number, norm in (("1", block.norm1), ("2", block.norm2))
+            for number, norm in (("1", block.norm1), ("2", block.batch_norm2))
             if norm
         }
         return cls(

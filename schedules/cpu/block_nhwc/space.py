@@ -16,6 +16,8 @@ MOST_RING_BYTES = 1 << 22
 
 
 def why_unfit(workload: Workload, target: CpuTarget) -> str | None:
+    if workload.block and workload.block.layer_norm:
+        return "it is for BatchNorms"
     return "blocks have no channel multiplier" if workload.multiplier > 1 else None
 
 

@@ -33,6 +33,11 @@ def scratch(name: str, *shape: int, dtype: DType = "float32") -> Any:
     return IRBuilder.name(name, T.alloc_buffer(shape, dtype, scope="global"))
 
 
+def seen_as(tensor: Any, *shape: Expr) -> Any:
+    """The same numbers, as a tensor of another shape."""
+    return T.decl_buffer(shape, tensor.dtype, data=tensor.data, align=ITEMSIZE[tensor.dtype])
+
+
 def settled(name: str, value: Expr) -> Expr:
     """Gives a value a name, as ``bind``, and hides how it came about: at every condition that has it, TVM would take
     its minima and maxima apart, which takes longer than all else."""

@@ -75,7 +75,7 @@ class Backward:
         workload, block = cut.workload, cut.block
         channels = workload.channels
         of_x, of_y = (n, *workload.input_size, channels), (n, *workload.output_size, channels)
-        norms = {at: norm for at, norm in enumerate((block.norm1, block.norm2), start=1) if norm}
+        norms = {at: norm for at, norm in enumerate((block.norm1, block.batch_norm2), start=1) if norm}
         dz = argument("dz" if block.norm2 else "dy", of_y, "float32")
         x = argument("x", of_x, "float32")
         y = argument("y", of_y, "float32") if block.norm2 else None

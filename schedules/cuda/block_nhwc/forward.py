@@ -58,7 +58,7 @@ class Forward:
         """Emits the kernel's parameters."""
         workload, block = cut.workload, cut.block
         channels = workload.channels
-        norms = {at: norm for at, norm in enumerate((block.norm1, block.norm2), start=1) if norm}
+        norms = {at: norm for at, norm in enumerate((block.norm1, block.batch_norm2), start=1) if norm}
         x = argument("x", (n, *workload.input_size, channels), "float32")
         w = argument("w", (channels, *workload.kernel), "float32")
         named = {at: norm_arguments((f"gamma{at}", f"beta{at}"), channels) for at in norms}

@@ -30,6 +30,8 @@ def why_unfit(workload: Workload, target: CudaTarget) -> str | None:
         return f"blocks are float32, the workload is {workload.dtype}"
     if workload.multiplier > 1:
         return "blocks have no channel multiplier"
+    if workload.block and workload.block.layer_norm:
+        return "it is for BatchNorms"
     least = _least(workload)
     if (registers := registers_of(least)) > target.registers_per_thread:
         kernel = "×".join(map(str, workload.kernel))
