@@ -3,7 +3,8 @@
     warm   the same tensors again and again: small ones stay in the cache
     cold   copies of the tensors in turn, together larger than the cache, each result in memory of its own
 
-Calls are prepared before they are timed, under the settings of their provider: that costs no provider time.
+Calls are prepared before they are timed, under the settings of their provider: that costs no provider time. What they
+launch is then looked at once: a provider races only with the kernels that its name promises.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import torch
 from bench.gpu.device import warm_up
 from bench.gpu.limits import Sizes, limits_of
 from bench.gpu.worker import Refused, careful
+from bench.launched import kernels_of, why_void
 from bench.providers import Inputs, Provider, providers
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.wire import message
 from dwconv.measure.clock.caches import inputs_in_turn, results_held
+from dwconv.measure.clock.cuda_clock import Captured
 from dwconv.measure.clock.device import clock_of, synchronize
 from dwconv.measure.clock.timing import Call, Effort, InTurn, time_in_turns
 from dwconv.measure.measuring import LOAD
@@ -100,7 +103,7 @@ class Racer:
             return self._race(request)
 
     def _race(self, request: Race) -> Raced:
-        """Raises BuildError if our kernel is wrong."""
+        """Raises BuildError if our kernel is wrong, or is not what was launched."""
         making_ends_s = time.monotonic() + _MAKING_SHARE * request.seconds
         workload = request.candidate.workload
         case = make_case(workload, data="integers", device=self._target.kind)
@@ -126,6 +129,12 @@ class Racer:
                 refused[provider.name] = (str(error) or type(error).__name__).partition("\n")[0][:200]
                 synchronize(self._target)  # or the device is gone, and with it the race
                 continue
+            if void := self._why_void(provider.name, warm[provider.name], kernel.artifact, is_ours=provider is ours):
+                if provider is ours:
+                    raise BuildError(void)
+                refused[provider.name] = void
+                del warm[provider.name]
+                continue
             if chilled is not None:
                 cold[provider.name] = chilled
         effort = Effort(round_s=0.002, rounds=15, budget_s=request.effort_s)
@@ -134,6 +143,11 @@ class Racer:
             cold=time_in_turns(cold, clock=self._clock, effort=effort) if cold else {},
             refused=refused,
         )
+
+    def _why_void(self, name: str, call: Call, ours: Artifact, *, is_ours: bool) -> str:
+        calls = call.count if isinstance(call, Captured) else 1
+        launched = kernels_of(call, device=self._target.kind)
+        return why_void(name, launched, ours=ours, calls=calls, is_ours=is_ours)
 
     def _made(self, provider: Provider, copies: Sequence[Inputs], *, held: int) -> tuple[Call, Call | None]:
         """A provider's call, warm and cold, ready to be timed. torch.compile is not timed cold: compiling once is

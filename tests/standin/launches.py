@@ -17,6 +17,7 @@ import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.standin.cubin import Entry, entries
 from tests.standin.device import STREAM_CAPTURE_IMPLICIT, Compute, Launch, device, driver, is_captured
 from tests.standin.faults import FOREVER_S, Fault, fault_of
 from tests.standin.graphs import Graph
+from tests.standin.profiler import noted_launch, unprofiled
 
 JOURNAL_VARIABLE = "STAND_IN_JOURNAL"
 """The environment variable that names the journal: a file with a line of JSON for every launch."""
@@ -116,7 +118,10 @@ def _take(launch: Launch) -> int:
     _read_grid(launch, artifact, passed, position)
     moved = _read_arguments(launch, loaded, passed, position)
     own = zlib.crc32(str(artifact.candidate.config).encode()) % CLASSES
-    device().standin_spend(NS_OF_A_LAUNCH + own * NS_OF_A_CLASS + moved / BYTES_PER_NS)
+    ns = NS_OF_A_LAUNCH + own * NS_OF_A_CLASS + moved / BYTES_PER_NS
+    device().standin_spend(ns)
+    named = noted_launch(artifact.candidate.workload.pass_, position, kernel)
+    _now_or_at_a_replay(partial(device().standin_note, named.encode(), ns))
     if position == len(artifact.launches) - 1:
         batch = _batch(artifact, passed)
         _check_memory(artifact, passed, batch)
@@ -138,11 +143,10 @@ def _suffer(fault: Fault | None) -> int:
 
 
 def _run(artifact: Artifact, passed: _Passed, batch: int, *, wrong: bool) -> None:
-    addresses = dict(passed.addresses)
+    _now_or_at_a_replay(partial(unprofiled, compute, artifact, dict(passed.addresses), batch, wrong=wrong))
 
-    def run() -> None:
-        compute(artifact, addresses, batch, wrong=wrong)
 
+def _now_or_at_a_replay(run: Callable[[], object]) -> None:
     if Graph.captured is not None:
         Graph.captured.launches.append((device().standin_captured_steps(), run))
     else:

@@ -1,6 +1,4 @@
-"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work.
-
-Training is left out: it is profiled, and PyTorch's profiler asks CUDA itself."""
+"""``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work."""
 
 from __future__ import annotations
 
@@ -17,11 +15,16 @@ from bench.gpu.limits import Sizes
 from bench.gpu.race import race_stage
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.state import State
+from bench.gpu.train import train_stage
+from bench.models import Network
 from dwconv.problems.target import parse_target
+from tests.models import TinyNet
 
 TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
 WORKLOADS = list(TINY.workloads(dtype="float32", layout="nhwc"))[:1]
 ODD = list(dataclasses.replace(TINY, channels=20, size=9).workloads(dtype="float16", layout="nchw"))[:1]
+
+NETWORK = Network(name="tests.models:TinyNet", make=TinyNet, batch=2, sample=(3, 12, 12))
 
 
 def stages() -> dict[str, cuda.Stage]:
@@ -30,11 +33,11 @@ def stages() -> dict[str, cuda.Stage]:
     small = {
         "smoke": partial(smoke_stage, timed=WORKLOADS[0]),
         "race": partial(race_stage, sizes=sizes),
+        "train": partial(train_stage, networks=[NETWORK], steps=2),
     }
     return {
         name: dataclasses.replace(stage, run=small.get(name, stage.run), first_s=0.0, most_s=600.0)
         for name, stage in cuda.STAGES.items()
-        if name != "train"
     }
 
 
