@@ -17,7 +17,7 @@ from functools import partial
 import torch
 
 from bench.gpu.device import warm_up
-from bench.gpu.limits import Sizes, limits_of
+from bench.gpu.limits import MeasureLimits, limits_of
 from bench.gpu.worker import Refused, careful
 from bench.launched import kernels_of, why_void
 from bench.providers import Inputs, Provider, providers
@@ -51,14 +51,6 @@ class RacerSetup:
     target: Target
     load: str = LOAD
     """``module:name`` of the function that loads an artifact; the tests plant faults here."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class MeasureLimits:
-    """Ask for the limits of the device."""
-
-    sizes: Sizes
 
 
 @message

@@ -31,7 +31,7 @@ def stages() -> dict[str, cuda.Stage]:
     """Stages with so little time that only the first item of each runs."""
     sizes = Sizes(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
     small = {
-        "smoke": partial(smoke_stage, timed=WORKLOADS[0]),
+        "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
         "train": partial(train_stage, networks=[NETWORK], steps=2),
     }
