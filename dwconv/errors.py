@@ -110,6 +110,7 @@ class Shortage(str, Enum):
     """A resource that a machine can run short of; a shortage is no fault of the candidate that was running."""
 
     MEMORY = "memory"
+    GPU_MEMORY = "memory of the GPU"
     DISK = "disk space"
     FILES = "open files"
     PROCESSES = "processes"

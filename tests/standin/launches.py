@@ -26,7 +26,7 @@ from dwconv.problems.workload import ITEMSIZE
 from tests.standin.computing import compute
 from tests.standin.cubin import Entry, entries
 from tests.standin.device import STREAM_CAPTURE_IMPLICIT, Compute, Launch, device, driver, is_captured
-from tests.standin.faults import FOREVER_S, Fault, fault_of
+from tests.standin.faults import FOREVER_S, Fault, fault_of, is_first_time
 from tests.standin.graphs import Graph
 from tests.standin.profiler import noted_launch, unprofiled
 
@@ -135,7 +135,7 @@ def _suffer(fault: Fault | None) -> int:
         return OUT_OF_RESOURCES
     if fault == "sticky":  # the launch itself returns before anything happens
         driver().standin_break(ILLEGAL_ADDRESS)
-    elif fault == "memory":
+    elif fault == "memory" or (fault == "crowd" and is_first_time(fault)):
         device().standin_refuse_memory()
     elif fault == "hang":
         time.sleep(FOREVER_S)
