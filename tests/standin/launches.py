@@ -248,4 +248,4 @@ def _check_memory(artifact: Artifact, passed: _Passed, batch: int) -> None:
 def _write_down(**line: Any) -> None:
     if path := os.environ.get(JOURNAL_VARIABLE):
         with open(path, "a") as file:  # noqa: PTH123  one write, whole lines: many processes write
-            file.write(json.dumps({"pid": os.getpid(), **line}) + "\n")
+            file.write(json.dumps({"pid": os.getpid(), "at_s": time.time(), **line}) + "\n")
