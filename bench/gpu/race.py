@@ -94,6 +94,7 @@ def answer_of(record: TuningRecord, raced: Raced, *, limit_us: float) -> dict[st
         "cold": _against(raced.cold, layout=layout),
         "percent_of_limit": 100 * limit_us / max(ours.median_us, 1e-6),
         "spread_us": {name: taken.spread_us for name, taken in raced.warm.items()},
+        "kernels": {name: list(launched) for name, launched in raced.kernels.items()},
         "refused": raced.refused,
     }
 

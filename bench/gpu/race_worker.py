@@ -41,6 +41,8 @@ from dwconv.schedules.template import Candidate
 message(Measurement)
 
 OURS = "dwconv"
+_MOST_OF_A_NAME = 120
+"""Characters of a kernel's name to keep: PyTorch's have all their template arguments in them."""
 _MAKING_SHARE = 0.6
 """Share of a race's seconds that making the calls may take; providers that are not ready by then do not race."""
 
@@ -69,10 +71,12 @@ class Race:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Raced:
-    """Times of a call by provider, warm and cold, and the reasons why others have none."""
+    """Times of a call by provider, warm and cold, the kernels that it launches, and the reasons why others have none.
+    Kernels are not known on a CPU."""
 
     warm: dict[str, Measurement]
     cold: dict[str, Measurement]
+    kernels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -108,6 +112,7 @@ class Racer:
         ours = Provider(name=OURS, make=lambda inputs: partial(kernel, *inputs))
         warm: dict[str, Call] = {}
         cold: dict[str, Call] = {}
+        kernels: dict[str, tuple[str, ...]] = {}
         refused: dict[str, str] = {}
         for provider in (ours, *providers(workload, case.inputs, compiled=request.compiled)):
             if time.monotonic() > making_ends_s and len(warm) > 1:
@@ -121,25 +126,26 @@ class Racer:
                 refused[provider.name] = (str(error) or type(error).__name__).partition("\n")[0][:200]
                 synchronize(self._target)  # or the device is gone, and with it the race
                 continue
-            if void := self._why_void(provider.name, warm[provider.name], kernel.artifact, is_ours=provider is ours):
-                if provider is ours:
+            call, is_ours = warm[provider.name], provider is ours
+            launched = kernels_of(call, device=self._target.kind)
+            calls = call.count if isinstance(call, Captured) else 1
+            if void := why_void(provider.name, launched, ours=kernel.artifact, calls=calls, is_ours=is_ours):
+                if is_ours:
                     raise BuildError(void)
                 refused[provider.name] = void
                 del warm[provider.name]
                 continue
+            if launched is not None:
+                kernels[provider.name] = tuple(sorted(name[:_MOST_OF_A_NAME] for name in launched))
             if chilled is not None:
                 cold[provider.name] = chilled
         effort = Effort(round_s=0.002, rounds=15, budget_s=request.effort_s)
         return Raced(
             warm=time_in_turns(warm, clock=self._clock, effort=effort),
             cold=time_in_turns(cold, clock=self._clock, effort=effort) if cold else {},
+            kernels=kernels,
             refused=refused,
         )
-
-    def _why_void(self, name: str, call: Call, ours: Artifact, *, is_ours: bool) -> str:
-        calls = call.count if isinstance(call, Captured) else 1
-        launched = kernels_of(call, device=self._target.kind)
-        return why_void(name, launched, ours=ours, calls=calls, is_ours=is_ours)
 
     def _made(self, provider: Provider, copies: Sequence[Inputs], *, held: int) -> tuple[Call, Call | None]:
         """A provider's call, warm and cold, ready to be timed. torch.compile is not timed cold: compiling once is

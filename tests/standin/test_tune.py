@@ -42,7 +42,10 @@ def test_a_faulty_candidate_alone_pays(on_stand_in: OnStandIn, tmp_path: Path) -
         "hang": Status.TIMEOUT, "wrong": Status.WRONG, "launch": Status.RUNTIME_ERROR,
     }  # fmt: skip
     words = {"memory": "out of memory", "sticky": "illegal", "wrong": "value", "launch": "OUT_OF_RESOURCES"}
-    assert config_with("crowd", faults.pop("crowd"), tmp_path) in [record.config.to_dict() for record in known]
+    crowded = config_with("crowd", faults.pop("crowd"), tmp_path)
+    assert crowded in [record.config.to_dict() for record in known]
+    first, *others = [launch["pid"] for launch in done.launches if launch["config"] == crowded]
+    assert others and first not in others, "its process keeps what memory it has: another one begins anew"
     bad = []
     for fault, number in faults.items():
         config = config_with(fault, number, tmp_path)

@@ -100,6 +100,7 @@ def test_who_runs_our_kernel_instead_of_his_own_does_not_race(monkeypatch: pytes
     assert isinstance(answer, Raced)
     assert answer.refused["cudnn-nhwc"] == "it launched dwconv's main_kernel"
     assert answer.refused["aten-idle"] == "no kernel was launched"
+    assert answer.kernels.keys() == answer.warm.keys() and answer.kernels["dwconv"] == ("main_kernel",)
     assert {"dwconv", "aten-nchw"} <= answer.warm.keys() and not answer.refused.keys() & answer.cold.keys()
 
 
