@@ -1,7 +1,7 @@
 """The constants of the cost model, fitted to measured candidates.
 
 The error of a candidate is the logarithm of computed over measured time. Levenberg-Marquardt makes the errors small by
-the logarithms of the constants, from several starts; far-off candidates count less. What no candidate depends on stays.
+the logarithms of the constants; candidates that are far off count less. What no candidate depends on stays.
 Those fitted to one half of the workloads must predict the other half better than the old ones, or the old ones stay.
 """
 
@@ -32,8 +32,6 @@ _TIED = 0.001
 """What draws a constant to where it began, far weaker than any candidate that depends on it."""
 _MOST_TIMES = 8.0
 """No constant moves further than this from where it began."""
-_STARTS = (1.0, 0.5, 2.0)
-"""Times the bandwidths: where many candidates wait for one of two resources, one start may not see the other."""
 _STEPS = 40
 _NUDGE = 1e-3
 Vector = NDArray[np.float64]
@@ -152,7 +150,7 @@ def _fitted(
 ) -> tuple[CostConstants, tuple[str, ...]]:
     """The constants of least loss, and the names of those that are not determined."""
     problem = _Problem(measured, target, before)
-    moved = min((problem.descend(problem.start(times)) for times in _STARTS), key=problem.loss)
+    moved = problem.descend(np.zeros(len(NAMES)))
     slopes = problem.slopes(moved)[0]
     idle = np.abs(slopes).max(axis=0) < _NUDGE
     return problem.constants(np.where(idle, 0.0, moved)), tuple(np.array(NAMES)[idle])
@@ -166,9 +164,6 @@ class _Problem:
         self._before = np.array([getattr(before, name) for name in NAMES])
         self._most = np.full(len(NAMES), math.log(_MOST_TIMES))
         self._most[NAMES.index("not_hidden")] = math.log(MOST_NOT_HIDDEN / before.not_hidden)
-
-    def start(self, times: float) -> Vector:
-        return np.array([math.log(times) if name.endswith("_gb_per_s") else 0.0 for name in NAMES])
 
     def constants(self, point: Vector) -> CostConstants:
         values: dict[str, Any] = dict(zip(NAMES, (self._before * np.exp(point)).tolist(), strict=True))

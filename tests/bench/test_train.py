@@ -20,7 +20,7 @@ import dwconv
 from bench import networks, paired_steps, train
 from bench.gpu import train as gpu_train
 from bench.gpu.budget import Pace
-from bench.launched import why_misnamed
+from bench.launched import passes_of, why_misnamed
 from bench.models import Network
 from bench.networks import image_for, network_from, where_layers_run, workloads_of
 from bench.sequences import Mamba
@@ -104,6 +104,18 @@ def test_kernels_that_a_step_runs_are_seen_called_and_compiled(logs):
         assert why_misnamed(lambda ours=ours: ours(x).sum().backward(), layers, on_gpu=False) == ""
     theirs = why_misnamed(lambda: model(x).sum().backward(), layers, on_gpu=False)
     assert theirs == "dwconv's kernels ran fprop 0 of 1 times, wgrad 0 of 1 times"
+
+
+def test_pytorchs_own_convolution_inside_an_op_of_dwconvs_is_no_kernel_of_ours(logs):
+    """Compiled code has the op whoever runs it, and here nothing is tuned."""
+    x = torch.randn(2, 8, 9, 9)
+    compiled = torch.compile(dwconv.convert(nn.Sequential(nn.Conv2d(8, 8, 3, groups=8))), backend="aot_eager")
+
+    def step():
+        compiled(x).sum().backward()
+
+    step()
+    assert passes_of(step, on_gpu=False) == Counter()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
