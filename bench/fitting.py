@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -67,18 +67,14 @@ def fit(measured: Sequence[MeasuredWork], target: CudaTarget) -> Fitted:
     kept = [each for each in measured if math.isfinite(total_us(each.works, target))]
     _check(kept)
     before = constants_of(target)
-    halves = _halves(kept)
-    errors = {
-        name: median([_off(part, constants, target) for part, constants in zip(halves, chosen, strict=True)])
-        for name, chosen in {
-            "old": (before, before),
-            "new": tuple(_fitted(other, target, before)[0] for other in halves[::-1]),
-        }.items()
-    }
-    if errors["new"] >= errors["old"]:
+    one, other = _halves(kept)
+    held_out = ((one, _fitted(other, target, before)[0]), (other, _fitted(one, target, before)[0]))
+    old = mean(_off(part, before, target) for part, _ in held_out)
+    new = mean(_off(part, fitted, target) for part, fitted in held_out)
+    if new >= old:
         raise CannotFit(
-            f"constants fitted to half of the {len(_keys(kept))} workloads are {errors['new']:.0%} off on the others, "
-            f"the old ones {errors['old']:.0%}; tune more workloads"
+            f"constants fitted to half of the {len(_keys(kept))} workloads are {new:.0%} off on the others, the old "
+            f"ones {old:.0%}; tune more workloads"
         )
     constants, undetermined = _fitted(kept, target, before)
     return Fitted(
