@@ -9,7 +9,8 @@ data ──► plain model     ──► loss ──► step        the two loss
 
 In the same turns, where they are asked for: the plain model in the other layout (``--both-layouts``), the plain model
 once more, as a control (``--control``), the converted one with its blocks as one (``--blocks``), and all of them under
-torch.compile, with inductor (``--compile``). What torch.compile cannot run does not race, and the reason is kept.
+torch.compile, with inductor (``--compile``). What torch.compile cannot run does not race, and the reason is kept. A
+race in which the converted model does not run the kernels that it is said to run is void (``misnamed``).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch import nn
 
 import dwconv
 from bench.blocks import kept_bytes
+from bench.launched import why_misnamed
 from bench.networks import (
     add_device_arguments,
     add_network_arguments,
@@ -68,7 +70,8 @@ def _race(argv: Sequence[str] | None) -> int:
     native.native()  # compiled here if need be, so that it does not come in the middle of what is timed
     torch.manual_seed(arguments.seed)
     network = network_from(arguments)
-    if arguments.device == "cuda":
+    on_gpu = arguments.device == "cuda"
+    if on_gpu:
         parse_target("cuda")  # raises NoDevice without one
     image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
     plain = network.make().train().to(arguments.device)
@@ -94,9 +97,15 @@ def _race(argv: Sequence[str] | None) -> int:
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
     losses = compare_losses(steps, image, count=arguments.warmup)
+    layers = where_layers_run(converted, image, autocast=arguments.autocast)
+    misnamed = {}
+    for name in (CONVERTED, WITH_INDUCTOR[CONVERTED]):
+        if name in raced and (why := why_misnamed(partial(steps[name], *made_up(image)), layers, on_gpu=on_gpu)):
+            misnamed[name] = why
     laps = _take_turns({name: steps[name] for name in raced}, image, count=arguments.steps, lies=lies)
     figures: dict[str, Any] = {
-        "layers": where_layers_run(converted, image, autocast=arguments.autocast),
+        "layers": layers,
+        "misnamed": misnamed,
         **summary(laps),
         "threads": torch.get_num_threads(),
         "loss_difference": losses,

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,8 @@ def _train(argv: Sequence[str] | None) -> int:
             figures = raced(network, options, steps=arguments.steps, environment=environment)
         except WorkerDied as error:
             return {**about, "failed": str(error)}  # the other rows are not lost
+        if misnamed := figures.get("misnamed"):
+            return {**about, "failed": void(misnamed)}
         print(table_of({**about, **figures}), flush=True)
         if arguments.profile:
             print(table(figures["profile_ms"]), flush=True)
@@ -109,6 +111,11 @@ def _train(argv: Sequence[str] | None) -> int:
     facts = {"control": control.as_row(), "machine": machine.facts(rows)}
     write_results(results_name(arguments), target=target, rows=rows, folder=arguments.out, **facts)
     return 0
+
+
+def void(misnamed: Mapping[str, str]) -> str:
+    """Why a race does not count: the models that did not run what they are said to run, and what they ran."""
+    return "; ".join(f"{model}: {why}" for model, why in misnamed.items())
 
 
 _PARTS = {

@@ -69,6 +69,10 @@ class BeyondLimit(DwconvError):
     """A time that is shorter than the device allows; the message names the row."""
 
 
+class CannotFit(DwconvError):
+    """Measurements that determine no constants of a cost model; the message says what is missing."""
+
+
 class CannotBeCut(DwconvError):
     """A model that cannot be cut into layers that run one after the other, or a graph that cannot be cut into tasks;
     the message names the operator."""
@@ -106,6 +110,7 @@ class Shortage(str, Enum):
     """A resource that a machine can run short of; a shortage is no fault of the candidate that was running."""
 
     MEMORY = "memory"
+    GPU_MEMORY = "memory of the GPU"
     DISK = "disk space"
     FILES = "open files"
     PROCESSES = "processes"

@@ -27,7 +27,7 @@ PROGRAMS = re.compile(r"(\.venv/bin/)?(python|make|pip|dwconv|compute-sanitizer)
 """What commands begin with."""
 PARSED = [
     *(f"dwconv.{name}" for name in COMMANDS), *map(module_of, (*BENCHMARKS, *READERS)), "tests.mutate",
-    "tests.standin.run", *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
+    "tests.standin.run", "tests.standin.small_bench", *(f"dwconv.parallel {name}" for name in parallel.COMMANDS),
 ]  # fmt: skip
 """Modules with a command line of their own."""
 

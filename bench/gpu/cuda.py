@@ -1,8 +1,8 @@
 """``python -m bench cuda [STAGE …]``: on a machine with a GPU, in stages, from first contact to training.
 
-    smoke ──► verify ──► tune ──► race ──────► train ──► rank
-    a minute  every      layers   dwconv and   steps of  does the computed
-    of first  template,  of       everybody,   two       cost order the
+    smoke ──► verify ──► tune ──► race ──────► train ──► rank ──────────────► fit
+    a minute  every      layers   dwconv and   steps of  does the computed    its constants
+    of first  template,  of       everybody,   two       cost order the       for this device
     contact   type       networks in turns     networks  candidates?
 
 Each stage can be asked for alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
@@ -22,8 +22,9 @@ from pathlib import Path
 
 from bench.cases import gpu_workloads, odd_workloads
 from bench.gpu.budget import Budget, Interrupted, interrupted_after
+from bench.gpu.fit import fit_stage
 from bench.gpu.race import FIRST_S as RACE_S
-from bench.gpu.race import in_words, race_stage
+from bench.gpu.race import in_words, race_stage, worst_first
 from bench.gpu.rank import FIRST_S as RANK_S
 from bench.gpu.rank import rank_stage
 from bench.gpu.run import Ended, Run, say
@@ -58,6 +59,7 @@ STAGES = {
     "race": Stage(run=race_stage, weight=7, first_s=RACE_S),
     "train": Stage(run=train_stage, weight=6, first_s=TRAIN_S),
     "rank": Stage(run=rank_stage, weight=1, first_s=RANK_S),
+    "fit": Stage(run=fit_stage, weight=1, first_s=RANK_S),
 }
 
 
@@ -144,8 +146,8 @@ def _ended(name: str, run: Run, *, alone: bool, within_s: float) -> Ended:
             return STAGES[name].run(run)
     except Interrupted:
         return Ended(line="time was up in the middle of something; what was known by then is kept")
-    except BrokenInstallation as error:  # ranking needs what nothing else does
-        return Ended(line=f"could not run: {one_line(str(error))}", failed=alone or name != "rank")
+    except BrokenInstallation as error:  # what reads machine code needs what nothing else does
+        return Ended(line=f"could not run: {one_line(str(error))}", failed=alone or name not in ("rank", "fit"))
     except DwconvError as error:
         return Ended(line=f"could not run: {one_line(str(error))}", failed=True)
     except Exception as error:  # noqa: BLE001  on a device seen for the first time the other stages still tell much
@@ -158,7 +160,7 @@ def _summary(ended: dict[str, Ended], state: State) -> str:
     for name, each in ended.items():
         lines.append(f"  {name:7} {'FAILED: ' if each.failed else ''}{each.line}")
         if name == "race":
-            lines += [f"    {key}: {in_words(answer)}" for key, answer in state.of("race").items()]
+            lines += [f"    {key}: {in_words(answer)}" for key, answer in worst_first(state.of("race"))]
     return "\n".join(lines)
 
 

@@ -1,16 +1,23 @@
-"""The limits of a device, measured: nominal figures are higher than any kernel can reach."""
+"""The limits of a device, measured: nominal figures are higher than any kernel can reach.
+
+Whichever stage comes first measures them, in seconds: smoke, else race. Nobody need know them of a new device.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from bench.gpu.run import Run, say
+from bench.gpu.worker import GpuFailure, GpuWorker
 from dwconv.kernels.wire import message
 from dwconv.measure.clock.device import clock_of
 from dwconv.measure.clock.timing import Call, Effort, time_in_turns
-from dwconv.problems.target import Limits, Target
+from dwconv.problems.target import CudaTarget, Limits, Target
+from dwconv.schedules.cuda.gpu.cost import LAUNCH_US
 
 EFFORT = Effort(round_s=0.004, rounds=15, budget_s=0.6)
 
@@ -32,14 +39,53 @@ class Sizes:
     """Rows and columns of the matrices that are multiplied."""
 
 
+@message
+@dataclass(frozen=True, kw_only=True)
+class MeasureLimits:
+    """Ask for the limits of the device."""
+
+    sizes: Sizes
+
+
+_START_S = 30.0
+"""Time limit of the measurement, the start of its process included."""
+
+
+def known_limits(run: Run, worker: GpuWorker, sizes: Sizes, *, stage: str) -> None:
+    """Measure the limits in ``worker``, whose handler answers MeasureLimits, unless they are known; print them."""
+    if not run.state.left("limits", ["device"]) or not run.pace.fits:
+        return
+    try:
+        answer = worker.ask(MeasureLimits(sizes=sizes), timeout_s=_START_S, within_s=run.pace.left_s)
+        known: dict[str, Any] = {name: round(value, 3) for name, value in answer.items()}
+    except GpuFailure as failure:
+        known = {"failed": str(failure)}
+    run.state.put("limits", "device", known)
+    taken = _taken_for_limits(run.target)
+    told = (f"{name} {value}" + (f" ({taken[name]:g})" if name in taken else "") for name, value in known.items())
+    say(stage, f"limits of the device, in brackets what is taken for them: {', '.join(told)}")
+
+
+def _taken_for_limits(target: Target) -> dict[str, Any]:
+    """What computed costs go by where nothing was fitted."""
+    if not isinstance(target, CudaTarget):
+        return {}
+    return {**dataclasses.asdict(target.limits), "clock_ghz": target.clock_ghz, "launch_us": LAUNCH_US}
+
+
 def limits_of(target: Target, sizes: Sizes) -> dict[str, float]:
-    """Copy bandwidths in GB/s, read and written bytes together, and float32 multiply-adds in GFLOP/s."""
-    return {
+    """Copy bandwidths in GB/s, read and written bytes together; float32 multiply-adds in GFLOP/s; the time from one
+    launch to the next in µs; and on a GPU its clock under load in GHz, and its last cache in bytes."""
+    of_any = {
         "memory_gb_per_s": copy_gb_per_s(sizes.memory_bytes, target),
         "cache_gb_per_s": copy_gb_per_s(target.cache_bytes // 4, target),
         "small_gb_per_s": copy_gb_per_s(sizes.small_bytes, target),
         "peak_gflop_per_s": fma_gflop_per_s(sizes.product, target),
+        "launch_us": launch_us(target),
     }
+    if target.kind == "cpu":
+        return of_any
+    return {**of_any, "clock_ghz": clock_ghz(target), "cache_bytes": target.cache_bytes}
 
 
 def as_limits(known: dict[str, float], target: Target) -> Limits:
@@ -74,6 +120,20 @@ def fma_gflop_per_s(size: int, target: Target) -> float:
         return 2 * size**3 / _median_us(lambda: a @ b, target) / 1e3
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def launch_us(target: Target) -> float:
+    """The time from one launch to the next of kernels that do next to nothing."""
+    one = torch.zeros(1, device=target.kind)
+    return _median_us(lambda: one.add_(1), target)
+
+
+def clock_ghz(target: Target) -> float:
+    """Cycles in a nanosecond, of a kernel that counts them."""
+    return _SPUN_CYCLES / _median_us(lambda: torch.cuda._sleep(_SPUN_CYCLES), target) / 1e3  # type: ignore[no-untyped-call]
+
+
+_SPUN_CYCLES = 1_000_000
 
 
 def _median_us(call: Call, target: Target) -> float:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from bench.gpu.limits import Sizes, as_limits
-from bench.gpu.race_worker import OURS, MeasureLimits, Race, Raced, RacerSetup
+from bench.gpu.limits import Sizes, as_limits, known_limits
+from bench.gpu.race_worker import OURS, Race, Raced, RacerSetup
 from bench.gpu.run import Ended, Run, of_all, say
 from bench.gpu.state import has_failed
 from bench.gpu.worker import GpuFailure, GpuWorker
@@ -34,20 +34,8 @@ def race_stage(run: Run, *, sizes: Sizes | None = None, load: str = LOAD) -> End
     setup = RacerSetup(target=run.target, load=load)
     with GpuWorker("bench.gpu.race_worker:Racer", setup, threads=threads) as racer:
         racer.start()
-        _limits(run, racer, sizes or Sizes())
+        known_limits(run, racer, sizes or Sizes(), stage="race")
         return _race_all(run, racer)
-
-
-def _limits(run: Run, racer: GpuWorker, sizes: Sizes) -> None:
-    if not run.state.left("limits", ["device"]) or not run.pace.fits:
-        return
-    try:
-        answer = racer.ask(MeasureLimits(sizes=sizes), timeout_s=_START_S, within_s=run.pace.left_s)
-        known: dict[str, Any] = {name: round(value, 1) for name, value in answer.items()}
-    except GpuFailure as failure:
-        known = {"failed": str(failure)}
-    run.state.put("limits", "device", known)
-    say("race", f"limits of the device: {', '.join(f'{name} {value}' for name, value in known.items())}")
 
 
 def _race_all(run: Run, racer: GpuWorker) -> Ended:
@@ -106,6 +94,7 @@ def answer_of(record: TuningRecord, raced: Raced, *, limit_us: float) -> dict[st
         "cold": _against(raced.cold, layout=layout),
         "percent_of_limit": 100 * limit_us / max(ours.median_us, 1e-6),
         "spread_us": {name: taken.spread_us for name, taken in raced.warm.items()},
+        "kernels": {name: list(launched) for name, launched in raced.kernels.items()},
         "refused": raced.refused,
     }
 
@@ -137,6 +126,16 @@ def in_words(answer: dict[str, Any]) -> str:
     if cold["ratio"] is not None:
         parts.append(f"cold {cold['us'][OURS]:.1f} µs, {cold['ratio']:.2f}× {cold['best_other']}")
     return ", ".join([*parts, f"{answer['percent_of_limit']:.0f} % of limit"])
+
+
+def worst_first(answers: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """What failed, then losses, the worst first, then the rest by how little it won."""
+
+    def order(answer: dict[str, Any]) -> float:
+        ratios = [] if has_failed(answer) else [answer[caches]["ratio"] for caches in ("warm", "cold")]
+        return -1.0 if has_failed(answer) else min((ratio for ratio in ratios if ratio is not None), default=math.inf)
+
+    return sorted(answers.items(), key=lambda item: order(item[1]))
 
 
 def _ended(answers: dict[str, dict[str, Any]], *, count: int) -> Ended:

@@ -3,7 +3,8 @@
     warm   the same tensors again and again: small ones stay in the cache
     cold   copies of the tensors in turn, together larger than the cache, each result in memory of its own
 
-Calls are prepared before they are timed, under the settings of their provider: that costs no provider time.
+Calls are prepared before they are timed, under the settings of their provider: that costs no provider time. What they
+launch is then looked at once: a provider races only with the kernels that its name promises.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from functools import partial
 import torch
 
 from bench.gpu.device import warm_up
-from bench.gpu.limits import Sizes, limits_of
+from bench.gpu.limits import MeasureLimits, limits_of
 from bench.gpu.worker import Refused, careful
+from bench.launched import kernels_of, why_void
 from bench.providers import Inputs, Provider, providers
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Artifact
 from dwconv.kernels.cache import build_cached
 from dwconv.kernels.wire import message
 from dwconv.measure.clock.caches import inputs_in_turn, results_held
+from dwconv.measure.clock.cuda_clock import Captured
 from dwconv.measure.clock.device import clock_of, synchronize
 from dwconv.measure.clock.timing import Call, Effort, InTurn, time_in_turns
 from dwconv.measure.measuring import LOAD
@@ -38,6 +41,8 @@ from dwconv.schedules.template import Candidate
 message(Measurement)
 
 OURS = "dwconv"
+_MOST_OF_A_NAME = 120
+"""Characters of a kernel's name to keep: PyTorch's have all their template arguments in them."""
 _MAKING_SHARE = 0.6
 """Share of a race's seconds that making the calls may take; providers that are not ready by then do not race."""
 
@@ -48,14 +53,6 @@ class RacerSetup:
     target: Target
     load: str = LOAD
     """``module:name`` of the function that loads an artifact; the tests plant faults here."""
-
-
-@message
-@dataclass(frozen=True, kw_only=True)
-class MeasureLimits:
-    """Ask for the limits of the device."""
-
-    sizes: Sizes
 
 
 @message
@@ -74,10 +71,12 @@ class Race:
 @message
 @dataclass(frozen=True, kw_only=True)
 class Raced:
-    """Times of a call by provider, warm and cold, and the reasons why others have none."""
+    """Times of a call by provider, warm and cold, the kernels that it launches, and the reasons why others have none.
+    Kernels are not known on a CPU."""
 
     warm: dict[str, Measurement]
     cold: dict[str, Measurement]
+    kernels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -100,7 +99,7 @@ class Racer:
             return self._race(request)
 
     def _race(self, request: Race) -> Raced:
-        """Raises BuildError if our kernel is wrong."""
+        """Raises BuildError if our kernel is wrong, or is not what was launched."""
         making_ends_s = time.monotonic() + _MAKING_SHARE * request.seconds
         workload = request.candidate.workload
         case = make_case(workload, data="integers", device=self._target.kind)
@@ -113,6 +112,7 @@ class Racer:
         ours = Provider(name=OURS, make=lambda inputs: partial(kernel, *inputs))
         warm: dict[str, Call] = {}
         cold: dict[str, Call] = {}
+        kernels: dict[str, tuple[str, ...]] = {}
         refused: dict[str, str] = {}
         for provider in (ours, *providers(workload, case.inputs, compiled=request.compiled)):
             if time.monotonic() > making_ends_s and len(warm) > 1:
@@ -126,12 +126,24 @@ class Racer:
                 refused[provider.name] = (str(error) or type(error).__name__).partition("\n")[0][:200]
                 synchronize(self._target)  # or the device is gone, and with it the race
                 continue
+            call, is_ours = warm[provider.name], provider is ours
+            launched = kernels_of(call, device=self._target.kind)
+            calls = call.count if isinstance(call, Captured) else 1
+            if void := why_void(provider.name, launched, ours=kernel.artifact, calls=calls, is_ours=is_ours):
+                if is_ours:
+                    raise BuildError(void)
+                refused[provider.name] = void
+                del warm[provider.name]
+                continue
+            if launched is not None:
+                kernels[provider.name] = tuple(sorted(name[:_MOST_OF_A_NAME] for name in launched))
             if chilled is not None:
                 cold[provider.name] = chilled
         effort = Effort(round_s=0.002, rounds=15, budget_s=request.effort_s)
         return Raced(
             warm=time_in_turns(warm, clock=self._clock, effort=effort),
             cold=time_in_turns(cold, clock=self._clock, effort=effort) if cold else {},
+            kernels=kernels,
             refused=refused,
         )
 

@@ -24,7 +24,7 @@ MOST = 16
 def rank_stage(run: Run) -> Ended:
     """Raises BrokenInstallation where machine code cannot be read."""
     assert isinstance(run.target, CudaTarget)
-    measured = _measured(run)
+    measured = measured_candidates(run)
     for key in run.state.left("rank", measured):
         if not run.pace.fits:
             break
@@ -48,7 +48,7 @@ def rank_stage(run: Run) -> Ended:
     return Ended(line=f"{told}{len(orders)} of {len(measured)} workloads ranked{of_all(len(answers), len(measured))}")
 
 
-def _measured(run: Run) -> dict[str, list[TuningRecord]]:
+def measured_candidates(run: Run) -> dict[str, list[TuningRecord]]:
     """Measured candidates of each workload that has enough, by its key."""
     records = run.log.load().records
     of_each = {workload.key: _of(workload, records) for workload in run.workloads}

@@ -1,5 +1,5 @@
-"""Stage ``smoke``: first contact, in a minute. Prints the libraries and the device, runs each template once, and times
-a call. A step that fails is reported, and the next one runs.
+"""Stage ``smoke``: first contact, in a minute. Prints the libraries, the device and its limits, runs each template
+once, and times a call. A step that fails is reported, and the next one runs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from bench.cases import odd_blocks
 from bench.gpu.budget import Interrupted, interrupted_after
 from bench.gpu.device import host_us, warm_up
+from bench.gpu.limits import MeasureLimits, Sizes, known_limits, limits_of
 from bench.gpu.run import Ended, Run, say
 from bench.gpu.verify import RIGHT, VerifierSetup, in_words, verified
 from bench.gpu.worker import GpuFailure, GpuWorker, Refused, careful
@@ -59,27 +60,35 @@ class Look:
 
 
 class FirstContact:
-    """Handler: Look in, findings out, as text by name."""
+    """Handler: Look in, findings out, as text by name; or MeasureLimits in, limits by name out."""
 
     def __init__(self, setup: VerifierSetup) -> None:
         self._target = setup.target
         self._load: Callable[..., Any] = locate(setup.load)
         self._is_warm = False
 
-    def __call__(self, request: Look) -> dict[str, str] | Refused:
+    def __call__(self, request: Look | MeasureLimits) -> dict[str, str] | dict[str, float] | Refused:
         return careful(self._look, request, target=self._target)
 
-    def _look(self, request: Look) -> dict[str, str]:
+    def _look(self, request: Look | MeasureLimits) -> dict[str, str] | dict[str, float]:
+        if isinstance(request, MeasureLimits):
+            self._warm_up()
+            with torch.inference_mode():
+                return limits_of(self._target, request.sizes)
         if request.step == "libraries":
             return libraries()
         if request.step == "device":
             return _device(self._target)
         assert request.workload is not None
-        if not self._is_warm:  # before anything is timed
-            warm_up(self._target)
-            self._is_warm = True
+        self._warm_up()
         with torch.inference_mode():
             return self._times(request.step, request.workload)
+
+    def _warm_up(self) -> None:
+        """Before anything is timed."""
+        if not self._is_warm:
+            warm_up(self._target)
+            self._is_warm = True
 
     def _times(self, who: str, workload: Workload) -> dict[str, str]:
         x, w = make_case(workload, data="integers", device=self._target.kind).inputs
@@ -97,7 +106,7 @@ class FirstContact:
         return {**times, "device": f"{taken[who].median_us:.1f} µs"}
 
 
-def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED) -> Ended:
+def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED, sizes: Sizes | None = None) -> Ended:
     """The run fails if no template is right."""
     setup = VerifierSetup(target=run.target, load=load)
     role = "bench.gpu.smoke:FirstContact"
@@ -112,6 +121,7 @@ def smoke_stage(run: Run, *, load: str = LOAD, timed: Workload = TIMED) -> Ended
         for step in ("libraries", "device"):
             for name, seen in _step(Look(step=step), contact, run).items():
                 say("smoke", f"{name}: {seen}")
+        known_limits(run, contact, sizes or Sizes(), stage="smoke")
         right, tried = _templates(run, workers=workers, gpu=gpu)
         times = []
         for who in ("dwconv", "conv2d"):

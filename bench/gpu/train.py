@@ -17,7 +17,7 @@ from bench.gpu.state import has_failed
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_all
 from bench.models import NETWORKS, Network
 from bench.networks import workloads_of
-from bench.train import raced
+from bench.train import raced, void
 from dwconv import settings
 from dwconv.errors import WorkerDied
 from dwconv.records.database import Database
@@ -55,6 +55,8 @@ def train_stage(
                 answer = raced(by_name[name], options, steps=steps, environment=environment, timeout_s=timeout_s)
             except WorkerDied as error:
                 answer = {"failed": str(error)}
+            if answer.get("misnamed"):
+                answer = {"failed": void(answer["misnamed"])}
         run.state.put("train", name, answer)
         say("train", f"{name}: {_in_words(answer)}")
     answers = {name: run.state.of("train")[name] for name in by_name if name in run.state.of("train")}

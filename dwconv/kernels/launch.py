@@ -148,7 +148,10 @@ class Launcher:
         driver = _driver()
         context = self._check(driver.cuDevicePrimaryCtxRetain(self._check(driver.cuDeviceGet(device))))
         self._check(driver.cuCtxSetCurrent(context))
-        module = self._check(driver.cuModuleLoadData(self._artifact.cubin))
+        status, *loaded_module = driver.cuModuleLoadData(self._artifact.cubin)
+        if status.value:
+            raise BuildError(f"CUDA driver: {status.name} for {self._artifact.candidate.config}{_too_old(driver)}")
+        (module,) = loaded_module
         functions = []
         for launch in self._artifact.launches:
             function = self._check(driver.cuModuleGetFunction(module, launch.kernel.encode()))
@@ -179,6 +182,16 @@ def _driver() -> Any:
     except ImportError as error:
         raise BrokenInstallation(f"running on a GPU needs {error.name}; run: pip install 'dwconv[cuda]'") from error
     return driver
+
+
+def _too_old(driver: Any) -> str:
+    """Why the driver refuses all that is compiled here, with the way out; empty if it is new enough. A cubin needs a
+    driver of its own major version of CUDA, or a later one."""
+    status, *version = driver.cuDriverGetVersion()
+    here, needed = (0 if status.value else version[0] // 1000), driver.CUDA_VERSION // 1000
+    if not 0 < here < needed:
+        return ""
+    return f"; the driver is for CUDA {here}, kernels are compiled for CUDA {needed}: update the driver"
 
 
 @cache

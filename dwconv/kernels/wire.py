@@ -17,6 +17,7 @@ import msgspec
 
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch, Scalar
 from dwconv.problems.block import Block, LayerNorm, Norm
+from dwconv.problems.cost_constants import CostConstants
 from dwconv.problems.target import CacheLevel, CpuTarget, CudaTarget, Limits
 from dwconv.problems.workload import Workload
 from dwconv.schedules.space import Config
@@ -36,7 +37,7 @@ def message(kind: type[T]) -> type[T]:
 
 
 for _kind in (
-    *(Workload, Block, Norm, LayerNorm, Config, Candidate, CpuTarget, CudaTarget, Limits, CacheLevel),
+    *(Workload, Block, Norm, LayerNorm, Config, Candidate, CpuTarget, CudaTarget, Limits, CacheLevel, CostConstants),
     *(Artifact, Argument, Extent, Scalar, Launch),
 ):
     message(_kind)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from dwconv import settings
-from dwconv.errors import DeviceLost, WorkerError
+from dwconv.errors import DeviceLost, Shortage, WorkerError
 from dwconv.kernels.artifact import Artifact
 from dwconv.measure.building import BUILD, BuildSetup
 from dwconv.measure.building import misfit as misfit_of_artifact
@@ -246,7 +246,8 @@ class LocalRunner:
             try:
                 answer: Measured = measurer.call(body, timeout_s=self._run_timeout_s * share)
             except WorkerError as error:
-                if str(error).startswith(DeviceLost.__name__):
+                # A process keeps memory of the GPU that it once had: another one begins with all that there is.
+                if str(error).startswith(DeviceLost.__name__) or error.shortage is Shortage.GPU_MEMORY:
                     measurer.kill()
                 if patience.again(error):
                     continue
@@ -266,6 +267,8 @@ class LocalRunner:
                     Prepare(workload=self._workload, finalists=finalists), timeout_s=settings.WORKER_START_TIMEOUT_S
                 )
             except WorkerError as error:
+                if error.shortage is Shortage.GPU_MEMORY:
+                    measurer.kill()
                 if not patience.again(error):
                     raise
             else:

@@ -67,7 +67,7 @@ def profiled(step: Callable[[], object], *, kind: KindOf, on_gpu: bool) -> dict[
     for event in profiler.events() or ():
         if not on_gpu:
             found[_kind_around(event, kind)] += event.self_cpu_time_total / 1e3
-        elif event.device_type is DeviceType.CPU:  # kernels count for the op that launched them
+        elif event.device_type == DeviceType.CPU:  # kernels count for the op that launched them
             found[_kind_around(event, kind)] += event.self_device_time_total / 1e3
     found["between the ops"] = whole_ms - sum(found.values())
     return dict(sorted(found.items(), key=lambda item: -item[1])) | {"step": whole_ms}

@@ -38,6 +38,16 @@ def free_bytes(kind: str) -> int:
     return free
 
 
+def whole_bytes(kind: str) -> int:
+    """Memory that tensors could take if nothing else ran: a GPU's own for ``cuda``, else the machine's."""
+    if kind != "cuda":
+        return total_bytes()
+    import torch
+
+    whole: int = torch.cuda.mem_get_info()[1]
+    return whole
+
+
 def available_bytes() -> int:
     """Memory that this process and its children can still take."""
     machine = _machine().available

@@ -103,7 +103,7 @@ def test_all_stages_run_in_their_order_and_end_with_a_line_and_a_summary(gpu, tm
     assert bench(tmp_path) == 0
     run, _, summary = capsys.readouterr().out.partition("\nsummary, ")
     assert [line.split()[0] for line in run.splitlines() if line.endswith("fine")] == [
-        "[smoke]", "[verify]", "[tune]", "[race]", "[train]", "[rank]",
+        "[smoke]", "[verify]", "[tune]", "[race]", "[train]", "[rank]", "[fit]",
     ]  # fmt: skip
     assert [line.split() for line in summary.splitlines()[1:]] == [[name, "fine"] for name in cuda.STAGES]
     assert json.loads((tmp_path / FILE).read_text())["device"] == TARGET.device

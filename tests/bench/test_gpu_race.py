@@ -10,9 +10,9 @@ import torch
 from bench.gpu import race as race_module
 from bench.gpu import race_worker as racer_module
 from bench.gpu.budget import Pace
-from bench.gpu.limits import Sizes, as_limits
-from bench.gpu.race import answer_of, in_words, race_stage
-from bench.gpu.race_worker import MeasureLimits, Race, Raced, Racer, RacerSetup
+from bench.gpu.limits import MeasureLimits, Sizes, as_limits
+from bench.gpu.race import answer_of, in_words, race_stage, worst_first
+from bench.gpu.race_worker import Race, Raced, Racer, RacerSetup
 from bench.gpu.worker import GpuFailure, Refused
 from bench.providers import Provider
 from dwconv.errors import WorkerCannotStart
@@ -267,3 +267,12 @@ def test_a_race_in_a_process_of_its_own(tmp_path):
     ended = race_stage(run, sizes=SIZES)
     assert ended.line.startswith("1 of 1 tuned workloads raced"), ended
     assert torch.get_num_threads() >= 1
+
+
+def test_what_was_lost_is_told_first():
+    def row(warm, cold):
+        return {"warm": {"ratio": warm}, "cold": {"ratio": cold}}
+
+    answers = {"won": row(3.0, 2.0), "alone": row(None, None), "lost": row(1.4, 0.9), "failed": {"failed": "boom"},
+               "lost more": row(0.5, None)}  # fmt: skip
+    assert [name for name, _ in worst_first(answers)] == ["failed", "lost more", "lost", "won", "alone"]

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from bench import ranking
+from bench.gpu import fit as fit_module
 from bench.gpu import rank, smoke, verify
 from bench.gpu import tune as tune_module
 from bench.gpu.budget import Pace
+from bench.gpu.fit import fit_stage
 from bench.gpu.rank import rank_stage
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.tune import tune_stage
 from bench.gpu.verify import candidates_on, verify_stage
 from dwconv.errors import BrokenInstallation, BuildError, NoTemplate, WorkerCannotStart
+from dwconv.problems.cost_constants import fitted_constants
 from dwconv.problems.target import parse_target
 from dwconv.schedules.space import Config
 from dwconv.tuner.search.search_result import Stop, TuningResult
+from tests.bench.fitted import OTHERWISE, measured_with
 from tests.bench.gpu_runs import TARGET, NoWorkers, faults, run_of, workload
 from tests.planted_records import record_of
 
@@ -94,6 +99,7 @@ def test_verifying_ends_with_the_time(tmp_path):
 
 @pytest.fixture
 def quick_calls(monkeypatch):
+    monkeypatch.setattr(smoke, "limits_of", lambda target, sizes: {"memory_gb_per_s": 4500.25, "launch_us": 1.75})
     monkeypatch.setattr(smoke, "host_us", lambda call, target: 3.5)
     monkeypatch.setattr(smoke, "time_in_turns", lambda calls, **how: {name: Took() for name in calls})
 
@@ -106,15 +112,24 @@ def test_first_contact_tells_all_that_it_sees(tmp_path, capsys, monkeypatch, qui
     monkeypatch.setattr(
         smoke, "build", lambda candidate, target: next(NoWorkers(0, jobs=1).map([candidate], timeout_s=1))[1]
     )
-    ended = smoke_stage(run_of(tmp_path), load=LOAD, timed=workload())
+    run = run_of(tmp_path)
+    ended = smoke_stage(run, load=LOAD, timed=workload())
     out = capsys.readouterr().out
-    for told in (f"torch: {torch.__version__}", "toolkit that TVM finds: ", "NVRTC: ", "driver: ", "target: cpu"):
+    for told in (
+        f"torch: {torch.__version__}",
+        "toolkit that TVM finds: ",
+        "NVRTC: ",
+        "driver: ",
+        "target: cpu",
+        "limits of the device, in brackets what is taken for them: memory_gb_per_s 4500.25, launch_us 1.75",
+    ):
         assert f"[smoke] {told}" in out
     assert (out.count("-float32-"), out.count("-float16-"), out.count(": right")) == (8, 6, 14)
     assert ended.line == (
         "14 of 14 templates and types right; dwconv host 3.5 µs, device 12.2 µs; conv2d host 3.5 µs, device 12.2 µs"
     )
     assert not ended.failed
+    assert run.state.of("limits") == {"device": {"memory_gb_per_s": 4500.25, "launch_us": 1.75}}, "race has them, too"
 
 
 def test_a_step_that_fails_is_told_and_the_next_goes_on(tmp_path, capsys, monkeypatch, quick_calls):
@@ -262,3 +277,52 @@ def test_ranking_ends_with_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr(ranking, "build_cached", slow)
     ended = ranked(tmp_path, pace=Pace(5, first_s=1, now=lambda: at[0]))
     assert at[0] == 6 and ended.line == "0 of 1 workloads ranked; time is up, 1 of 1 left"
+
+
+# -- fit -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fitted(tmp_path, monkeypatch):
+    """Runs the stage where the candidates of the log are those of ``measured``."""
+
+    def run_fit(measured):
+        of_each = {}
+        for each in measured:
+            of_each.setdefault(each.workload, []).append(each)
+        monkeypatch.setattr(fit_module, "measured_candidates", lambda run: of_each)
+
+        def costs_of(candidates, target, *, enough):
+            for each in candidates:
+                yield SimpleNamespace(kernels=[SimpleNamespace(work=work) for work in each.works]), each.median_us
+
+        monkeypatch.setattr(fit_module, "costs_of", costs_of)
+        run = dataclasses.replace(run_of(tmp_path), target=GPU)
+        ended = fit_stage(run)
+        run.state.flush()
+        return ended
+
+    return run_fit
+
+
+def test_constants_are_fitted_and_count_where_the_log_is_read(fitted, tmp_path, monkeypatch, capsys):
+    ended = fitted(measured_with(OTHERWISE))
+    path = tmp_path / f"{GPU.device}.costs.json"
+    assert ended.line.startswith("80 candidates of 8 workloads: computed times are 0% off, were ")
+    assert ended.line.endswith(f"; written to {path}") and not ended.failed
+    assert (
+        "[fit] launch_us 3.4" in (out := capsys.readouterr().out) and ", was 2\n" in out and "[fit] to use them" in out
+    )
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", str(tmp_path))
+    assert fitted_constants(GPU.device).launch_us == pytest.approx(OTHERWISE.launch_us, rel=0.05)
+    assert fitted_constants("another-gpu") is None
+
+
+def test_where_nothing_can_be_fitted_the_constants_stay(fitted, tmp_path):
+    fitted(measured_with(OTHERWISE))
+    before = (tmp_path / f"{GPU.device}.costs.json").read_text()
+    ended = fitted(measured_with(OTHERWISE, workloads=1))
+    assert not ended.failed and ended.line == (
+        "the constants stay: 10 measured candidates of 1 workloads determine no constants; tune until there are 24 of 4"
+    )
+    assert (tmp_path / f"{GPU.device}.costs.json").read_text() == before

@@ -20,6 +20,7 @@ import dwconv
 from bench import networks, paired_steps, train
 from bench.gpu import train as gpu_train
 from bench.gpu.budget import Pace
+from bench.launched import passes_of, why_misnamed
 from bench.models import Network
 from bench.networks import image_for, network_from, where_layers_run, workloads_of
 from bench.sequences import Mamba
@@ -31,6 +32,7 @@ from dwconv.measure.clock.timing import Lap
 from dwconv.measure.step_share import ratio_at_most
 from tests.bench.gpu_runs import run_of
 from tests.models import TinyNet
+from tests.planted_records import plant, workload_of
 
 TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))
 VIDEO = Network(name="Video", make=partial(X3D, channels=(8, 16), blocks=(1, 2)), batch=2, sample=(3, 3, 12, 12))
@@ -70,12 +72,50 @@ def test_a_race_says_where_layers_ran_and_how_far_the_losses_are_apart(logs, tmp
     figures = json.loads(out.read_text())
     assert figures["layers"] == {f"{pass_} pytorch": 3 for pass_ in ("fprop", "dgrad", "wgrad")}
     assert figures["loss_difference"]["converted"] == 0.0  # nothing is tuned: both run the same ops
-    assert figures["steps"] == 3
+    assert figures["steps"] == 3 and figures["misnamed"] == {}
     assert figures["ratio"]["at_most"] == ratio_at_most(figures["profile_ms"]["plain"]) > 1
     row = {"network": "TinyNet", "goal": 1.0, "allocator": "memory kept", **figures}
     assert table_of(row).startswith("TinyNet, memory kept: at most")
     assert "3 wgrad pytorch" in losses_of([row, row])
     assert figures["kept_bytes"]["plain"] == figures["kept_bytes"]["converted"] > 0
+
+
+def test_what_a_step_runs_is_looked_at_not_what_was_decided(logs, tmp_path, monkeypatch):
+    """Planted: every layer is said to run on dwconv; PyTorch's own convolution runs, eager and compiled."""
+    said = {"fprop dwconv": 2, "fprop silu dwconv": 1, "wgrad dwconv": 3, "dgrad pytorch": 3}
+    monkeypatch.setattr(paired_steps, "where_layers_run", lambda *of, **how: said)
+    out = tmp_path / "figures.json"
+    options = ["--model", "tests.models:TinyNet", "--batch", "2", "--image", "12", "--steps", "2", "--warmup", "1"]
+    assert paired_steps.main([*options, "--out", str(out)]) == 0
+    why = "dwconv's kernels ran fprop 0 of 3 times, wgrad 0 of 3 times"
+    assert json.loads(out.read_text())["misnamed"] == {"converted": why}
+
+
+def test_kernels_that_a_step_runs_are_seen_called_and_compiled(logs):
+    x = torch.randn(2, 8, 9, 9)
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ReLU(), nn.Conv2d(8, 8, 1))
+    plant(logs / "log.jsonl", [workload_of(shape=(2, 8, 9, 9), layout="nchw", bias=True)], template_layout="nchw")
+    converted = dwconv.convert(copy.deepcopy(model))
+    layers = where_layers_run(converted, x)
+    assert layers == {"fprop dwconv": 1, "wgrad dwconv": 1}
+    compiled = torch.compile(converted, backend="aot_eager")
+    compiled(x).sum().backward()
+    for ours in (converted, compiled):
+        assert why_misnamed(lambda ours=ours: ours(x).sum().backward(), layers, on_gpu=False) == ""
+    theirs = why_misnamed(lambda: model(x).sum().backward(), layers, on_gpu=False)
+    assert theirs == "dwconv's kernels ran fprop 0 of 1 times, wgrad 0 of 1 times"
+
+
+def test_pytorchs_own_convolution_inside_an_op_of_dwconvs_is_no_kernel_of_ours(logs):
+    """Compiled code has the op whoever runs it, and here nothing is tuned."""
+    x = torch.randn(2, 8, 9, 9)
+    compiled = torch.compile(dwconv.convert(nn.Sequential(nn.Conv2d(8, 8, 3, groups=8))), backend="aot_eager")
+
+    def step():
+        compiled(x).sum().backward()
+
+    step()
+    assert passes_of(step, on_gpu=False) == Counter()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
@@ -357,6 +397,13 @@ def test_a_race_that_dies_costs_its_own_row(trained_here):
     assert trained_here(WorkerDied("boom"), WorkerDied("boom"))[0] != 0
 
 
+def test_a_race_without_the_kernels_that_it_names_is_void(trained_here):
+    misnamed = {"converted": "dwconv's kernels ran fprop 0 of 3 times"}
+    code, (written,), (out, _), _ = trained_here({**figures_of(8.0), "misnamed": misnamed}, figures_of(8.0))
+    assert code == 0 and "failed 1" in out
+    assert written["rows"][0]["failed"] == "converted: dwconv's kernels ran fprop 0 of 3 times"
+
+
 def test_parts_may_be_left_out(trained_here):
     *_, asked = trained_here(figures_of(8.0), figures_of(8.0), options=["--no-compile", "--no-blocks"])
     assert not {"--compile", "--blocks"} & set(asked[0])
@@ -443,6 +490,12 @@ def test_a_network_that_fails_is_told_and_the_next_is_trained(trained):
     ended, asked, *_ = trained(WorkerDied("training A: it ended with code 1"), FIGURES)
     assert len(asked) == 2 and "A float16 failed: training A: it ended with code 1; B" in ended.line
     assert not ended.failed
+
+
+def test_a_network_without_the_kernels_that_its_row_names_fails(trained):
+    misnamed = {"converted": "dwconv's kernels ran fprop 0 of 2 times"}
+    ended, *_ = trained({**FIGURES, "misnamed": misnamed}, {**FIGURES, "misnamed": misnamed})
+    assert ended.failed and "A float16 failed: converted: dwconv's kernels ran fprop 0 of 2 times; B" in ended.line
 
 
 def test_if_no_network_can_be_trained_the_run_fails(trained):

@@ -52,6 +52,7 @@ class StandIn:
 
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="shared")
     CONTEXT = 0xC0
+    CUDA_VERSION = 13050
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -59,6 +60,8 @@ class StandIn:
         """Each thread's own context, None at first."""
         self.device = 0
         self.refuses = 0
+        self.refuses_cubins = 0
+        self.version = 13000
         self._names: dict[int, str] = {}
 
     def CUresult(self, value: int) -> SimpleNamespace:
@@ -76,7 +79,10 @@ class StandIn:
 
     def cuModuleLoadData(self, cubin: bytes) -> tuple[Any, Any]:
         self.told.append(("load", cubin))
-        return self.CUresult(0), "module"
+        return (self.CUresult(self.refuses_cubins), *([] if self.refuses_cubins else ["module"]))
+
+    def cuDriverGetVersion(self) -> tuple[Any, Any]:
+        return self.CUresult(0), self.version
 
     def cuModuleGetFunction(self, module: str, name: bytes) -> tuple[Any, Any]:
         self._names[len(self._names) + 1] = name.decode()
@@ -164,6 +170,21 @@ def test_what_the_driver_refuses_is_told_and_nothing_is_launched_after_it(driver
     with pytest.raises(BuildError, match="LAUNCH_OUT_OF_RESOURCES for planes=1"):
         launch.load_cuda(artifact(second=SUM))(3, 1024, 2048, 4096, 8192)
     assert [told[0] for told in driver.told] == ["load", "main_kernel"]
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (12080, "; the driver is for CUDA 12, kernels are compiled for CUDA 13: update the driver"),
+        (13000, ""),
+        (14000, ""),
+    ],
+)
+def test_a_driver_that_is_too_old_is_told_with_the_way_out(driver: StandIn, version: int, told: str) -> None:
+    driver.refuses_cubins, driver.version = 209, version
+    with pytest.raises(BuildError) as raised:
+        launch.load_cuda(artifact())
+    assert str(raised.value).endswith(f" for planes=1{told}")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -9,9 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from dwconv.errors import Shortage, WorkerCannotStart, WorkerDied, WorkerError, WorkerTimeout
+from dwconv import settings
+from dwconv.errors import (
+    EnvironmentFailure,
+    RequestFailed,
+    Shortage,
+    WorkerCannotStart,
+    WorkerDied,
+    WorkerError,
+    WorkerTimeout,
+)
 from dwconv.measure.processes import process as process_module
 from dwconv.measure.processes import started_process
+from dwconv.measure.processes.environment import Patience, shortage_of
 from dwconv.measure.processes.process import IsolatedProcess
 from dwconv.system import memory
 
@@ -69,6 +79,43 @@ def test_errors_say_what_the_machine_was_short_of(faulty, deed, shortage):
     with pytest.raises(WorkerError) as raised:
         faulty.call(deed, timeout_s=10)
     assert raised.value.shortage is shortage
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.81 GiB",
+        "CUDA error: out of memory",
+        "CUDA driver: CUDA_ERROR_OUT_OF_MEMORY for cuda.fprop_nchw",
+    ],
+)
+def test_memory_of_a_gpu_is_the_machines(told):
+    assert shortage_of(RuntimeError(told)) is Shortage.GPU_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "needs_gib", "ends"),
+    [
+        (0.5, 0.1, "the machine is short of memory of the GPU: .*; end other programs on the GPU"),
+        (5, 4, "the machine is short of memory of the GPU: "),
+        (60, 4, None),
+        (0.5, 50, None),
+    ],
+)
+def test_no_memory_on_a_gpu_is_a_candidates_fault_where_there_is_enough_for_it(monkeypatch, free_gib, needs_gib, ends):
+    """Planted: a GPU of 80 GiB, and a machine of plenty, which says nothing about the GPU."""
+    monkeypatch.setattr(settings, "RETRY_PAUSES_S", (0.0, 0.0))
+    for name, of_gpu in (("free_bytes", free_gib), ("whole_bytes", 80)):
+        monkeypatch.setattr(memory, name, lambda kind, of_gpu=of_gpu: int((of_gpu if kind == "cuda" else 500) * 2**30))
+    patience = Patience(needs_bytes=int(needs_gib * 2**30))
+    error = RequestFailed("OutOfMemoryError: CUDA out of memory", shortage=Shortage.GPU_MEMORY)
+    if ends is None:
+        tries = [patience.again(error) for _ in range(2)]
+        assert tries == [2 * needs_gib <= 80, False]
+        return
+    assert [patience.again(error) for _ in range(2)] == [True, True]
+    with pytest.raises(EnvironmentFailure, match=ends):
+        patience.again(error)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
     a command, run with run_on_stand_in()                  in each of its processes (on_path/sitecustomize.py, hook.py)
 
     PyTorch ──► torch.cuda       torch_cuda.py  graphs.py  missing from its build for CPUs: streams, events, graphs
+       │    └─► torch.profiler   profiler.py               the device's part: which kernels ran, and for how long
        │
        └──────► device "cuda"    device.cc, *.h            tensors in known memory; operators run on the CPU,
                      ▲                                     take time on the device's clock, and can be captured

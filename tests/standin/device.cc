@@ -154,8 +154,13 @@ void run_on_the_host(const c10::OperatorHandle& op, Stack* stack) {
   for (size_t i = stack->size() - results; i < stack->size(); ++i) sides.to_device((*stack)[i]);
   const bool is_a_view = results && sides.changes_nothing && (*stack)[stack->size() - 1].isTensor();
   if (is_a_view) return;
-  spend(NS_OF_AN_OPERATOR + sides.bytes / BYTES_PER_NS);
-  if (capturing()) write_down(op, std::move(arguments), on_host);
+  const double ns = NS_OF_AN_OPERATOR + sides.bytes / BYTES_PER_NS;
+  spend(ns);
+  if (capturing()) {
+    write_down(op, std::move(arguments), on_host, ns);
+  } else {
+    note(name, ns);
+  }
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,

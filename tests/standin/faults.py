@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from dwconv.schedules.space import Config
 
-Fault = Literal["slow build", "launch", "sticky", "memory", "wrong", "hang"]
+Fault = Literal["slow build", "launch", "sticky", "memory", "crowd", "wrong", "hang"]
 """launch: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES. sticky: CUDA_ERROR_ILLEGAL_ADDRESS, after which nothing works any more in
-the process. memory: PyTorch finds no memory on the device. wrong: one element of the result is wrong. slow build, hang:
-they take longer than any time limit."""
+the process. memory: PyTorch finds no memory on the device. crowd: the same once, as beside another program. wrong: one
+element of the result is wrong. slow build, hang: they take longer than any time limit."""
 Stage = Literal["built", "launched"]
 
 VARIABLE, FOLDER_VARIABLE = "STAND_IN_FAULTS", "STAND_IN_FAULTS_FOLDER"
@@ -42,6 +42,15 @@ def fault_of(config: Config, stage: Stage) -> Fault | None:
             file.write(f"{own}\n")
             met.append(own)
     return at_this_stage.get(met.index(own))
+
+
+def is_first_time(fault: Fault) -> bool:
+    """True once in a run, in whatever process."""
+    try:
+        (Path(os.environ[FOLDER_VARIABLE]) / f"{fault}.happened").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def config_with(fault: Fault, number: int, folder: Path) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,12 +17,31 @@ namespace standin {
 
 using torch::jit::Stack;
 
+// What the device ran, for whoever profiles it: a line for each operator and launch, its name and its nanoseconds.
+struct Notes {
+  std::mutex mutex;
+  bool taken = false;
+  std::string lines;
+};
+
+inline Notes& notes() {
+  static Notes& notes = *new Notes;
+  return notes;
+}
+
+inline void note(const std::string& name, double ns) {
+  std::lock_guard<std::mutex> guard(notes().mutex);
+  if (notes().taken) notes().lines += name + " " + std::to_string(ns) + "\n";
+}
+
 // An operator that was called while a graph was captured; run again, it writes where it wrote before.
 struct Step {
   c10::OperatorHandle op;
   Stack arguments, results;
+  double ns;
 
   void run() const {
+    note(op.schema().name(), ns);
     Stack stack = arguments;
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
     for (size_t i = 0; i < results.size(); ++i) write(stack[stack.size() - results.size() + i], results[i]);
@@ -94,8 +114,8 @@ inline void check_capture(const std::string& name, bool waits) {
   }
 }
 
-inline void write_down(const c10::OperatorHandle& op, Stack arguments, Stack results) {
-  device().captured->steps.push_back({op, std::move(arguments), std::move(results)});
+inline void write_down(const c10::OperatorHandle& op, Stack arguments, Stack results, double ns) {
+  device().captured->steps.push_back({op, std::move(arguments), std::move(results), ns});
 }
 
 inline void keep_from_change(const at::Tensor& tensor) {
@@ -131,6 +151,21 @@ void standin_spend(double ns) { spend(ns); }
 uint64_t standin_free_bytes() { return memory().free_bytes(); }
 uint64_t standin_bytes_from(uint64_t address) { return memory().from(address); }
 void standin_refuse_memory() { memory().refuse(); }
+
+void standin_note(const char* name, double ns) { note(name, ns); }
+
+void standin_begin_notes() {
+  std::lock_guard<std::mutex> guard(notes().mutex);
+  notes().taken = true;
+  notes().lines.clear();
+}
+
+// All of them, until the next are begun.
+const char* standin_end_notes() {
+  std::lock_guard<std::mutex> guard(notes().mutex);
+  notes().taken = false;
+  return notes().lines.c_str();
+}
 
 int64_t standin_stream() { return current_stream; }
 void standin_set_stream(int64_t stream) { current_stream = stream; }

@@ -11,7 +11,7 @@ from tests.standin.device import device
 
 
 class Graph:
-    """``launches``: for each, the number of operators before it, and the function that runs it."""
+    """``launches``: for each part of one, the number of operators before it, and the function that runs it."""
 
     captured: ClassVar[Graph | None] = None
     """The graph that is being captured."""
@@ -19,7 +19,7 @@ class Graph:
     def __init__(self, keep_graph: bool = False) -> None:
         self._steps: int | None = None
         self._operators = 0
-        self.launches: list[tuple[int, Callable[[], None]]] = []
+        self.launches: list[tuple[int, Callable[[], object]]] = []
         self._pool = (0, id(self))
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:

@@ -17,6 +17,7 @@ import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -25,8 +26,9 @@ from dwconv.problems.workload import ITEMSIZE
 from tests.standin.computing import compute
 from tests.standin.cubin import Entry, entries
 from tests.standin.device import STREAM_CAPTURE_IMPLICIT, Compute, Launch, device, driver, is_captured
-from tests.standin.faults import FOREVER_S, Fault, fault_of
+from tests.standin.faults import FOREVER_S, Fault, fault_of, is_first_time
 from tests.standin.graphs import Graph
+from tests.standin.profiler import noted_launch, unprofiled
 
 JOURNAL_VARIABLE = "STAND_IN_JOURNAL"
 """The environment variable that names the journal: a file with a line of JSON for every launch."""
@@ -116,7 +118,10 @@ def _take(launch: Launch) -> int:
     _read_grid(launch, artifact, passed, position)
     moved = _read_arguments(launch, loaded, passed, position)
     own = zlib.crc32(str(artifact.candidate.config).encode()) % CLASSES
-    device().standin_spend(NS_OF_A_LAUNCH + own * NS_OF_A_CLASS + moved / BYTES_PER_NS)
+    ns = NS_OF_A_LAUNCH + own * NS_OF_A_CLASS + moved / BYTES_PER_NS
+    device().standin_spend(ns)
+    named = noted_launch(artifact.candidate.workload.pass_, position, kernel)
+    _now_or_at_a_replay(partial(device().standin_note, named.encode(), ns))
     if position == len(artifact.launches) - 1:
         batch = _batch(artifact, passed)
         _check_memory(artifact, passed, batch)
@@ -130,7 +135,7 @@ def _suffer(fault: Fault | None) -> int:
         return OUT_OF_RESOURCES
     if fault == "sticky":  # the launch itself returns before anything happens
         driver().standin_break(ILLEGAL_ADDRESS)
-    elif fault == "memory":
+    elif fault == "memory" or (fault == "crowd" and is_first_time(fault)):
         device().standin_refuse_memory()
     elif fault == "hang":
         time.sleep(FOREVER_S)
@@ -138,11 +143,10 @@ def _suffer(fault: Fault | None) -> int:
 
 
 def _run(artifact: Artifact, passed: _Passed, batch: int, *, wrong: bool) -> None:
-    addresses = dict(passed.addresses)
+    _now_or_at_a_replay(partial(unprofiled, compute, artifact, dict(passed.addresses), batch, wrong=wrong))
 
-    def run() -> None:
-        compute(artifact, addresses, batch, wrong=wrong)
 
+def _now_or_at_a_replay(run: Callable[[], object]) -> None:
     if Graph.captured is not None:
         Graph.captured.launches.append((device().standin_captured_steps(), run))
     else:
@@ -244,4 +248,4 @@ def _check_memory(artifact: Artifact, passed: _Passed, batch: int) -> None:
 def _write_down(**line: Any) -> None:
     if path := os.environ.get(JOURNAL_VARIABLE):
         with open(path, "a") as file:  # noqa: PTH123  one write, whole lines: many processes write
-            file.write(json.dumps({"pid": os.getpid(), **line}) + "\n")
+            file.write(json.dumps({"pid": os.getpid(), "at_s": time.time(), **line}) + "\n")

@@ -1,12 +1,16 @@
 """``python -m tests.standin.small_bench DIR STAGE…``: stages of bench cuda, each on little work.
 
-Training is left out: it is profiled, and PyTorch's profiler asks CUDA itself."""
+Says of each stage how many seconds it took to its first kernel: on a GPU that is paid for, these are lost."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import json
 import os
 import sys
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,39 +19,66 @@ from bench.gpu import cuda, race, smoke, tune
 from bench.gpu.budget import Budget
 from bench.gpu.limits import Sizes
 from bench.gpu.race import race_stage
+from bench.gpu.run import Ended, Run, say
 from bench.gpu.smoke import smoke_stage
 from bench.gpu.state import State
+from bench.gpu.train import train_stage
+from bench.models import Network
 from dwconv.problems.target import parse_target
+from tests.models import TinyNet
+from tests.standin.launches import JOURNAL_VARIABLE
 
 TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
-WORKLOADS = list(TINY.workloads(dtype="float32", layout="nhwc"))[:1]
+WORKLOADS = [*TINY.workloads(dtype="float32", layout="nhwc"), *TINY.workloads(dtype="float32", layout="nchw")][:4]
 ODD = list(dataclasses.replace(TINY, channels=20, size=9).workloads(dtype="float16", layout="nchw"))[:1]
+
+NETWORK = Network(name="tests.models:TinyNet", make=TinyNet, batch=2, sample=(3, 12, 12))
 
 
 def stages() -> dict[str, cuda.Stage]:
     """Stages with so little time that only the first item of each runs."""
     sizes = Sizes(memory_bytes=1 << 20, small_bytes=1 << 14, product=64)
     small = {
-        "smoke": partial(smoke_stage, timed=WORKLOADS[0]),
+        "smoke": partial(smoke_stage, timed=WORKLOADS[0], sizes=sizes),
         "race": partial(race_stage, sizes=sizes),
+        "train": partial(train_stage, networks=[NETWORK], steps=2),
     }
     return {
-        name: dataclasses.replace(stage, run=small.get(name, stage.run), first_s=0.0, most_s=600.0)
+        name: dataclasses.replace(stage, run=_timed(name, small.get(name, stage.run)), first_s=0.0, most_s=600.0)
         for name, stage in cuda.STAGES.items()
-        if name != "train"
     }
 
 
-def main(folder: Path, names: list[str]) -> int:
+def _timed(name: str, stage: Callable[[Run], Ended]) -> Callable[[Run], Ended]:
+    """The stage; afterwards it says when its first kernel was launched."""
+
+    def run(given: Run) -> Ended:
+        began_s = time.time()
+        ended = stage(given)
+        journal = Path(os.environ[JOURNAL_VARIABLE])
+        lines = map(json.loads, journal.read_text().splitlines() if journal.exists() else ())
+        launched_s = (line["at_s"] for line in lines if line["what"] == "launch" and line["at_s"] >= began_s)
+        first_s = next(launched_s, None)
+        say(name, "no kernel" if first_s is None else f"first kernel after {first_s - began_s:.1f} s")
+        return ended
+
+    return run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests.standin.small_bench", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="for the results")
+    parser.add_argument("stages", nargs="+", choices=list(cuda.STAGES))
+    given = parser.parse_args()
     os.environ["DWCONV_NATIVE"] = "0"  # nobody waits until the C++ is compiled
     smoke._TYPES = ("float32",)
-    tune.LEAST_S = tune.MOST_S = 0.5
+    tune.LEAST_S = tune.MOST_S = 4.0
     tune._PATIENCE = race._START_S = 600.0  # a process that starts on a busy machine takes minutes
     cuda.STAGES = stages()
     target = parse_target("cuda")
-    state = State.open(folder, device=target.device)
-    return cuda.run_stages(names, target, state, budget=Budget(3000), workloads=WORKLOADS, odd=ODD)
+    state = State.open(given.folder, device=target.device)
+    return cuda.run_stages(given.stages, target, state, budget=Budget(3000), workloads=WORKLOADS, odd=ODD)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main())

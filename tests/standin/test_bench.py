@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from bench.gpu.rank import LEAST
 from bench.gpu.state import FILE
+from dwconv.problems.target import parse_target
+from dwconv.records.log import TuningLog
+from dwconv.schedules.template import templates_for
+from tests.planted_records import record_of
 from tests.standin.conftest import OnStandIn
+from tests.standin.small_bench import WORKLOADS
 
 COMMAND = ("-m", "tests.standin.small_bench")
+STAGES = ("smoke", "verify", "tune", "race", "train", "rank", "fit")
+
+
+def test_what_is_tuned_is_raced_and_ranked(on_stand_in: OnStandIn, tmp_path: Path) -> None:
+    """The quick part of the rehearsal: without a search, and without training."""
+    gpu = dataclasses.replace(parse_target("cuda:sm_90"), device="stand-in-h200")
+    template, *_ = (each for each in templates_for(WORKLOADS[0], gpu) if each.layout == WORKLOADS[0].layout)
+    space = template.space(WORKLOADS[0], gpu)
+    configs = [space.default, *space.neighbours(space.default)][:LEAST]
+    (tmp_path / "out").mkdir()
+    log = TuningLog(tmp_path / "out" / f"{gpu.device}.jsonl")
+    for number, config in enumerate(configs):
+        log.append(record_of(WORKLOADS[0], config=config, device=gpu.device, median_us=10.0 + number))
+    done = on_stand_in([*COMMAND, str(tmp_path / "out"), "race", "rank", "fit"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.launches and not done.problems
+    summary = done.stdout.partition("\nsummary, ")[2]
+    assert "1 of 1 tuned workloads raced; warm" in summary and "1 of 1 workloads ranked" in summary, done.stdout
+    assert f"the constants stay: {LEAST} measured candidates of 1 workloads" in summary
+    assert re.search(r"\[race\] first kernel after \d+\.\d s", done.stdout)
 
 
 @pytest.mark.slow
 def test_every_stage_shows_something_and_the_second_run_has_nothing_to_do(
     on_stand_in: OnStandIn, tmp_path: Path
 ) -> None:
-    done = on_stand_in([*COMMAND, str(tmp_path / "out"), "smoke", "verify", "tune", "race", "rank"])
+    done = on_stand_in([*COMMAND, str(tmp_path / "out"), *STAGES])
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.problems
     summary = done.stdout.partition("\nsummary, ")[2]
-    for told in ("15 of 15 templates and types right", "1 of 1 workloads tuned", "1 of 1 tuned workloads raced; warm"):
+    for told in (
+        "15 of 15 templates and types right", "4 of 4 workloads tuned", "4 of 4 tuned workloads raced; warm",
+        " passes by dwconv, losses apart ",
+    ):  # fmt: skip
         assert told in summary, done.stdout
+    for stage in ("smoke", "verify", "tune", "race"):
+        assert re.search(rf"\[{stage}\] first kernel after \d+\.\d s", done.stdout)
     answers = json.loads((tmp_path / "out" / FILE).read_text())["answers"]
-    assert set(answers) == {"smoke", "verify", "tune", "limits", "race"}
+    assert {"smoke", "verify", "tune", "limits", "race", "train"} <= set(answers)
+    assert set(answers["limits"]["device"]) >= {"memory_gb_per_s", "launch_us", "clock_ghz", "cache_bytes"}
     again = on_stand_in([*COMMAND, str(tmp_path / "out"), "verify", "race"])
     assert again.returncode == 0, again.stdout + again.stderr
     assert "0 to verify" in again.stdout and "[race] fprop" not in again.stdout

@@ -29,7 +29,10 @@ def records(folder: Path) -> list[TuningRecord]:
 
 @pytest.mark.slow
 def test_a_faulty_candidate_alone_pays(on_stand_in: OnStandIn, tmp_path: Path) -> None:
-    faults: dict[Fault, int] = {"slow build": 1, "memory": 0, "sticky": 2, "hang": 3, "wrong": 4, "launch": 5}
+    """One that finds no memory however alone it is, too; one that found none beside another program is tried again."""
+    faults: dict[Fault, int] = {
+        "slow build": 1, "memory": 0, "sticky": 2, "hang": 3, "wrong": 4, "launch": 5, "crowd": 6,
+    }  # fmt: skip
     done = on_stand_in(["-c", IMPATIENT, *OPTIONS, "--trials", "9", "--patience", "9"], faults=faults)
     assert done.returncode == 0, done.stderr
     assert not done.problems
@@ -39,6 +42,10 @@ def test_a_faulty_candidate_alone_pays(on_stand_in: OnStandIn, tmp_path: Path) -
         "hang": Status.TIMEOUT, "wrong": Status.WRONG, "launch": Status.RUNTIME_ERROR,
     }  # fmt: skip
     words = {"memory": "out of memory", "sticky": "illegal", "wrong": "value", "launch": "OUT_OF_RESOURCES"}
+    crowded = config_with("crowd", faults.pop("crowd"), tmp_path)
+    assert crowded in [record.config.to_dict() for record in known]
+    first, *others = [launch["pid"] for launch in done.launches if launch["config"] == crowded]
+    assert others and first not in others, "its process keeps what memory it has: another one begins anew"
     bad = []
     for fault, number in faults.items():
         config = config_with(fault, number, tmp_path)

@@ -14,6 +14,7 @@ import torch
 
 from tests.standin.device import TOTAL_BYTES, device, driver, is_captured
 from tests.standin.graphs import Graph
+from tests.standin.profiler import Profile
 
 GPU = torch.device("cuda", 0)
 PROPERTIES = SimpleNamespace(
@@ -189,6 +190,8 @@ def install() -> None:
         "memory_allocated": lambda device=None: TOTAL_BYTES - device_free_bytes(),
         "memory_reserved": lambda device=None: TOTAL_BYTES - device_free_bytes(),
         "empty_cache": check,
+        "get_rng_state": lambda device=None: torch.get_rng_state(),  # it draws with the host's generator
+        "set_rng_state": lambda state, device=None: torch.set_rng_state(state),
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
         "_sleep": lambda cycles: device().standin_spend(cycles / 1.755),
@@ -203,6 +206,7 @@ def install() -> None:
         "_host_emptyCache": lambda: None,
     }.items():
         setattr(bindings, name, answer)
+    torch.profiler.profile = Profile  # type: ignore[misc, assignment]
     torch.UntypedStorage.clone = _clone  # type: ignore[method-assign, assignment]
     torch.backends.cuda.is_built = lambda: True
 

@@ -28,6 +28,9 @@ _OF_WORDS = {
     **{os.strerror(number): shortage for number, shortage in _OF_ERRNO.items()},
     "can't start new thread": Shortage.PROCESSES,
     "std::bad_alloc": Shortage.MEMORY,
+    "CUDA out of memory": Shortage.GPU_MEMORY,
+    "CUDA error: out of memory": Shortage.GPU_MEMORY,
+    "CUDA_ERROR_OUT_OF_MEMORY": Shortage.GPU_MEMORY,
 }
 
 
@@ -79,13 +82,15 @@ class Patience:
 
     def _worth_another_try(self, error: WorkerError) -> bool:
         self._failures += 1
-        if not error.may_be_the_machine or 2 * self._needs_bytes > memory.total_bytes():
+        of_gpu = error.shortage is Shortage.GPU_MEMORY
+        kind = "cuda" if of_gpu else "cpu"
+        if not error.may_be_the_machine or 2 * self._needs_bytes > memory.whole_bytes(kind):
             return False
         if self._failures == 1:
             return True
         # It has run alone. If memory was short then and is not now, its own demand was the reason.
-        enough = memory.available_bytes() >= max(memory.LITTLE_BYTES, 2 * self._needs_bytes)
-        return error.shortage is not None and not (error.shortage is Shortage.MEMORY and enough)
+        enough = memory.free_bytes(kind) >= max(memory.LITTLE_BYTES, 2 * self._needs_bytes)
+        return error.shortage is not None and not ((of_gpu or error.shortage is Shortage.MEMORY) and enough)
 
 
 def _name(error: WorkerError) -> str:
@@ -99,6 +104,8 @@ def _way_out(error: WorkerError) -> str:
             way = f"make room in {tempfile.gettempdir()} or set TMPDIR to another folder"
         case Shortage.MEMORY:
             way = "close other programs or use fewer --jobs"
+        case Shortage.GPU_MEMORY:
+            way = "end other programs on the GPU (nvidia-smi lists them) or tune a smaller batch"
         case Shortage.FILES:
             way = "raise the limit (ulimit -n)"
         case Shortage.PROCESSES:

@@ -2,7 +2,7 @@
 
 Registers and shared memory come from the compiler; instructions, addresses and trip counts from the machine code,
 walked block by block. The slowest resource sets the time of a kernel, the others hide behind it but for a small share;
-kernels run one after the other. It ranks candidates; it is not a measurement, and is not calibrated on a GPU.
+kernels run one after the other. It ranks candidates; it is not a measurement.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch
 from dwconv.kernels.sass import CLASSES, Code, bytes_in_flight, disassemble
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
-from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, RESOURCES, BlockWork, price
+from dwconv.schedules.cuda.gpu.cost import RESOURCES, BlockWork, price
 from dwconv.schedules.cuda.gpu.hardware import LINE_BYTES
 from dwconv.schedules.cuda.gpu.occupancy import Occupancy
 from dwconv.tuner.gpu_cost.block_trace import BlockTrace, Untraceable, local_lines, trace_block
@@ -26,6 +26,7 @@ class KernelCost:
     """One kernel: what the compiler gave it, what its blocks do, and how long that keeps each resource busy."""
 
     kernel: str
+    work: BlockWork
     microseconds: float
     limiter: str
     """The resource that sets the time."""
@@ -164,9 +165,10 @@ def _kernel_cost(
     priced, lanes = price(work, target), target.warp * blocks / outputs_of(workload)
     cost = KernelCost(
         kernel=launch.kernel,
+        work=work,
         microseconds=priced.microseconds,
         limiter=priced.limiter,
-        busy_us={**priced.busy_us, "launch": LAUNCH_US},
+        busy_us={**priced.busy_us, "launch": priced.constants.launch_us},
         resources=resources,
         threads=threads,
         blocks=blocks,

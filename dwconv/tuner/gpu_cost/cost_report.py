@@ -66,6 +66,7 @@ def _kernel_lines(kernel: KernelCost) -> list[str]:
 
 def _kernel_data(kernel: KernelCost) -> dict[str, Any]:
     fields = dataclasses.asdict(kernel)
+    del fields["work"]  # said in the words of a pass, below
     busy = {name: _finite(time) for name, time in kernel.busy_us.items()}
     return {
         **fields,

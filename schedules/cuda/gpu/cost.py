@@ -9,7 +9,7 @@
 
 An estimate of a configuration fills ``BlockWork`` from plain integers; the computed cost of a built candidate fills it
 from machine code. Both are priced here, so that candidates of all families stand in one list. The model ranks; it is
-not a measurement, and is not calibrated on a GPU.
+not a measurement. Its constants are those below, or those that were fitted to the device (``CostConstants``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from dwconv.problems.cost_constants import CostConstants
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
 from dwconv.schedules.cuda.gpu.hardware import WARP
@@ -79,6 +80,7 @@ class Price:
     """Blocks over blocks that run at a time."""
     dram_bytes: float
     bytes_in_flight_per_sm: float
+    constants: CostConstants
 
     @property
     def limiter(self) -> str:
@@ -88,8 +90,21 @@ class Price:
     @property
     def microseconds(self) -> float:
         """With the launch."""
-        busy = self.busy_us.values()
-        return (1 - NOT_HIDDEN) * max(busy) + NOT_HIDDEN * sum(busy) + LAUNCH_US
+        busy, shown = self.busy_us.values(), self.constants.not_hidden
+        return (1 - shown) * max(busy) + shown * sum(busy) + self.constants.launch_us
+
+
+def constants_of(target: CudaTarget) -> CostConstants:
+    """Those that were fitted to the device; else those above, with its published rates."""
+    return target.fitted or CostConstants(
+        memory_gb_per_s=target.limits.memory_gb_per_s,
+        cache_gb_per_s=target.limits.cache_gb_per_s,
+        clock_ghz=target.clock_ghz,
+        launch_us=LAUNCH_US,
+        dram_latency_cycles=DRAM_LATENCY_CYCLES,
+        bytes_in_flight_per_sm=BYTES_IN_FLIGHT_PER_SM,
+        not_hidden=NOT_HIDDEN,
+    )
 
 
 def total_us(works: Iterable[BlockWork], target: CudaTarget) -> float:
@@ -106,6 +121,7 @@ def one_kernel_us(
 
 def price(work: BlockWork, target: CudaTarget) -> Price:
     """How long ``target`` takes for that grid."""
+    constants = constants_of(target)
     held = occupancy(threads=work.threads, registers=work.registers, shared_bytes=work.shared_bytes, target=target)
     at_a_time = min(work.blocks, held.blocks_per_sm * target.sms)
     in_flight = held.blocks_per_sm * work.bytes_in_flight
@@ -114,7 +130,7 @@ def price(work: BlockWork, target: CudaTarget) -> Price:
         touched_bytes = work.cache_bytes * at_a_time / work.blocks
         missed = max(0.0, 1 - target.limits.cache_bytes / touched_bytes) if touched_bytes else 0.0
         dram_bytes += work.again_bytes * missed
-        drawn = min(1.0, max(1.0, in_flight) / BYTES_IN_FLIGHT_PER_SM) * min(1.0, work.blocks / target.sms)
+        drawn = min(1.0, max(1.0, in_flight) / constants.bytes_in_flight_per_sm) * min(1.0, work.blocks / target.sms)
         in_turn = math.ceil(work.blocks / target.sms)  # the SM with the most blocks is the last to finish
         flops_per_cycle = target.limits.peak_gflop_per_s / (target.sms * target.clock_ghz)  # of one SM
         of_a_warp = work.instructions / -(-work.threads // WARP)
@@ -122,12 +138,12 @@ def price(work: BlockWork, target: CudaTarget) -> Price:
             "load_store": in_turn * (work.lines + work.bank_turns),
             "fma": in_turn * work.fma * WARP * 2 / flops_per_cycle,
             "issue": in_turn * work.instructions / target.issue_slots,
-            "latency": math.ceil(work.blocks / at_a_time) * (work.waits * DRAM_LATENCY_CYCLES + of_a_warp),
+            "latency": math.ceil(work.blocks / at_a_time) * (work.waits * constants.dram_latency_cycles + of_a_warp),
         }
         busy = {
-            "dram": dram_bytes / (target.limits.memory_gb_per_s * drawn) / 1e3,
-            "cache": work.cache_bytes / (target.limits.cache_gb_per_s * drawn) / 1e3,
-            **{name: count / (target.clock_ghz * 1e3) for name, count in cycles.items()},
+            "dram": dram_bytes / (constants.memory_gb_per_s * drawn) / 1e3,
+            "cache": work.cache_bytes / (constants.cache_gb_per_s * drawn) / 1e3,
+            **{name: count / (constants.clock_ghz * 1e3) for name, count in cycles.items()},
         }
     return Price(
         busy_us=busy,
@@ -135,4 +151,5 @@ def price(work: BlockWork, target: CudaTarget) -> Price:
         waves=work.blocks / at_a_time if at_a_time else math.inf,
         dram_bytes=dram_bytes,
         bytes_in_flight_per_sm=in_flight,
+        constants=constants,
     )
