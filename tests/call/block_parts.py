@@ -119,6 +119,7 @@ OTHERS = {
     "in place": ("conv", lambda y: y.mul_(2)),
     "in place, by its old name": ("bn1", kept_and_overwritten),
     "in place, of the last norm": ("bn2", lambda y: (F.hardswish(y, inplace=True), y)[1]),
+    "twice, of the last norm": ("bn2", lambda y: (F.hardswish(y), y)[1]),
     "dropped out": ("act1", lambda h: F.dropout(h, 0.0)),
     "looked at": ("conv", lambda y: (y.detach().mean(), y)[1]),
     "part of it": ("act1", lambda h: torch.cat([h[:, :4], h[:, 4:]], 1)),

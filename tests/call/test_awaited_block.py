@@ -106,11 +106,13 @@ def test_saved_tensors_may_come_back_lying_otherwise(planted, way):
 
 
 @both_ways
-@pytest.mark.parametrize("lies", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("lies", ["channels first", "channels last", "negated"])
 def test_the_gradient_of_the_result_may_lie_in_any_way(planted, lies, way):
     model, x = Parts(WHOLE), drawn()
     dz = torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
-    found = torch.autograd.grad(model(x), [x, *model.parameters()], dz.contiguous(memory_format=lies))
+    given = dz.contiguous(memory_format=torch.contiguous_format if lies == "channels first" else torch.channels_last)
+    given = (-given)._neg_view() if lies == "negated" else given
+    found = torch.autograd.grad(model(x), [x, *model.parameters()], given)
     exact, x = copy.deepcopy(model).double(), x.detach().double().requires_grad_()
     expected = torch.autograd.grad(exact(x), [x, *exact.parameters()], dz.double())
     for got, wanted in zip(found, expected, strict=True):
@@ -199,7 +201,7 @@ def test_whatever_else_is_done_is_right(planted, other, way):
     name, do = OTHERS[other]
     model.between = {name: do}
     assert_same(model, drawn())
-    assert passes_that_ran()["forward"] == (2 if "last norm" in other else 0)
+    assert passes_that_ran()["forward"] == (2 * (1 + other.startswith("twice")) if "last norm" in other else 0)
 
 
 @pytest.mark.parametrize("name", ["bn1", "act1", "conv", "bn2"])
