@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dwconv import native, settings
 from dwconv.problems.target import CpuTarget, Target
 from dwconv.problems.workload import EVAL_PASSES
 from dwconv.records.record import in_us
@@ -21,11 +22,14 @@ CALL_US = 10.0
 """Time that our op adds to the kernel's own call, in Python: half of it where the caches know the interpreter, several
 times as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work
 queued."""
-WAITING_US = 590.0
-"""What a block costs Python in a step besides what is measured of both sides: its functions are followed, and its
-tensors wait. On two cores of an AMD EPYC with AVX2 a step of the smallest block takes 668 µs as one, of which its
-kernels take 12; one by one 567, of which PyTorch's functions, which are measured, take 502: medians in turns, quartiles
-within 5 %. On a GPU it is hidden behind the work queued."""
+WAITING_US = 400.0
+"""What a block costs a training step besides what is measured of both sides: its functions are followed, and its
+tensors wait. On two cores of an AMD EPYC (family 25 model 17) a step of the smallest block takes 289 to 354 µs as one,
+of which its kernels take 13; one by one 412 to 491, of which PyTorch's functions, which are measured, take 429: medians
+of two runs, in turns, so 280 to 290. Where the interpreter is slower, and in steps that leave it no caches, it takes
+more. On a GPU it is hidden behind the work queued."""
+WAITING_IN_PYTHON_US = 590.0
+"""The same without a C++ compiler: an AMD EPYC (family 25 model 1) took 668 µs for such a step."""
 WAITING_EVAL_US = 100.0
 """The same in evaluation, where nothing is recorded for a backward pass: on two cores of an AMD EPYC with AVX-512 the
 smallest block takes 111 to 121 µs as one, of which its kernel takes 12. What PyTorch's modules take besides their
@@ -72,7 +76,7 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
     those of the passes of the convolution in it that run on dwconv's kernels where the block is not one: then it takes
     what PyTorch's ops take, without what these kernels win."""
     trains = all(record.workload.pass_ not in EVAL_PASSES for record in block)
-    waiting_us = (WAITING_US if trains else WAITING_EVAL_US) if isinstance(target, CpuTarget) else 0.0
+    waiting_us = _waiting_us(trains=trains) if isinstance(target, CpuTarget) else 0.0
     ours_us = sum(map(_median_us, block)) + waiting_us
     won_us = sum(max(0.0, _alternative_us(record) - _median_us(record)) for record in convolution)
     others_us = sum(map(_alternative_us, block)) - won_us
@@ -80,6 +84,14 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
         return ""
     told = f"one after the other is faster, with the tuned convolution: {in_us(others_us)}, as one {in_us(ours_us)}"
     return told + (f" with {in_us(waiting_us)} to wait for the end of the block" if waiting_us else "")
+
+
+def _waiting_us(*, trains: bool) -> float:
+    if not trains:
+        return WAITING_EVAL_US
+    compiler = settings.cpp_compiler()
+    compiles = native.module is not None or (compiler is not None and settings.program(compiler) is not None)
+    return WAITING_US if compiles else WAITING_IN_PYTHON_US
 
 
 def why_faster(record: TuningRecord, *, where: str, sweeps: bool) -> str:
