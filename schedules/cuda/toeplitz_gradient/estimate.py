@@ -24,7 +24,7 @@ COPY_INSTRUCTIONS = 4
 """To find out whether an image exists, and to copy a vector of it."""
 ROW_INSTRUCTIONS = 6
 """To find out where a row comes from and whether it exists."""
-OTHER_REGISTERS = 28
+OTHER_REGISTERS = 40
 """For addresses, tests and numbers of tiles."""
 ROWS_AHEAD = 3
 """Rows of x that the compiler loads ahead of their use in straight code."""

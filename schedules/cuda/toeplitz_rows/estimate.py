@@ -25,7 +25,7 @@ BAND_INSTRUCTIONS = 6
 """To bring a weight to its place in a band."""
 ROUND_INSTRUCTIONS = 2
 """To round two sums, and to store them in shared memory."""
-OTHER_REGISTERS = 24
+OTHER_REGISTERS = 40
 """For addresses, tests and numbers of tiles."""
 ROWS_AHEAD = 3
 """Source rows that the compiler loads ahead of their use in straight code."""

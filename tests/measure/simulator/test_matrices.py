@@ -166,11 +166,11 @@ def test_rows_in_the_same_banks_take_turns(pitch: int, turns: int, objects: Path
 
 
 def test_sums_are_cut_off_as_by_tensor_cores(objects: Path) -> None:
-    """Beside 1, products are cut off below 2⁻²⁴, and the sum below 2⁻²³: 1 + 2⁻²⁵ + 2⁻²⁵ is 1, 1 + 2⁻²⁴ + 2⁻²⁴ is
+    """Beside 1, products are cut off below 2⁻²⁴, and the sum below 2⁻²³: 1 + 4 · 2⁻²⁵ is 1, 1 + 2 · 2⁻²⁴ is
     more, and 1 + 3 · 2⁻²⁴ is rounded down."""
     x = torch.zeros(384)
     x[256:] = 0.5
-    x[[0, 1]] = 2.0**-24
+    x[[0, 1, 2, 3]] = 2.0**-24
     x[16] = 2.0**-23
     x[[32, 33]] = 2.0**-23
     x[48] = 6 * 2.0**-24

@@ -37,7 +37,7 @@ __forceinline__ __device__ void async_commit_group() {
   asm volatile("cp.async.commit_group;" :  : );
 }
 
-extern "C" __global__ void __launch_bounds__(64, 10) main_kernel(nv_bfloat16* __restrict__ dx_ptr, nv_bfloat16* __restrict__ dy_ptr, nv_bfloat16* __restrict__ w_ptr, int n) {
+extern "C" __global__ void __launch_bounds__(64, 8) main_kernel(nv_bfloat16* __restrict__ dx_ptr, nv_bfloat16* __restrict__ dy_ptr, nv_bfloat16* __restrict__ w_ptr, int n) {
   alignas(64) int first_row_local_ptr[1];
   alignas(64) int vector_local_ptr[1];
   __shared__ alignas(64) nv_bfloat16 staged_shared_ptr[2944];

@@ -47,7 +47,7 @@ __forceinline__ __device__ unsigned int tvm_builtin_cuda_cvta_generic_to_shared(
     return __cvta_generic_to_shared(p);
 }
 
-extern "C" __global__ void __launch_bounds__(64, 16) main_kernel(half* __restrict__ bias_ptr, half* __restrict__ w_ptr, half* __restrict__ x_ptr, half* __restrict__ y_ptr, int n) {
+extern "C" __global__ void __launch_bounds__(64, 12) main_kernel(half* __restrict__ bias_ptr, half* __restrict__ w_ptr, half* __restrict__ x_ptr, half* __restrict__ y_ptr, int n) {
   alignas(64) int first_row_local_ptr[1];
   __shared__ alignas(64) half staged_shared_ptr[4224];
   alignas(64) int vector_local_ptr[1];

@@ -47,7 +47,7 @@ __forceinline__ __device__ unsigned int tvm_builtin_cuda_cvta_generic_to_shared(
     return __cvta_generic_to_shared(p);
 }
 
-extern "C" __global__ void __launch_bounds__(64, 16) main_kernel(half* __restrict__ dy_ptr, float* __restrict__ workspace_ptr, half* __restrict__ x_ptr, int n) {
+extern "C" __global__ void __launch_bounds__(64, 14) main_kernel(half* __restrict__ dy_ptr, float* __restrict__ workspace_ptr, half* __restrict__ x_ptr, int n) {
   alignas(64) float sum_local_ptr[12];
   __shared__ alignas(64) half staged_shared_ptr[5760];
   alignas(64) int first_image_local_ptr[1];
