@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Regime:
     most_of_budget: float = 0.0
     least_fma: float = 0.0
     """Share of the issued instructions that multiply and add."""
+    least_gain: float = 0.0
+    """Times that tensor cores are faster than the fastest template without."""
 
     @property
     def name(self) -> str:
@@ -46,9 +49,11 @@ class Regime:
         stride = "" if at.stride == (1, 1) else f" s{at.stride[0]}"
         return f"{at.pass_} {at.kernel[0]}×{at.kernel[1]}{stride} {at.dtype} {at.layout} {at.input_size[0]}²"
 
-    def missed(self, cost: Cost) -> list[str]:
-        """The goals that ``cost`` misses."""
+    def missed(self, cost: Cost, *, others_us: float) -> list[str]:
+        """The goals that ``cost`` misses; ``others_us``: the time of the fastest template without tensor cores."""
         found = []
+        if self.least_gain and cost.issued_per_output["tensor"] and others_us / cost.microseconds < self.least_gain:
+            found.append(f"gain <{self.least_gain:.1f} ({others_us / cost.microseconds:.1f})")
         if self.most_of_budget and cost.share_of_budget > self.most_of_budget:
             found.append(f"budget >{self.most_of_budget:.2f}")
         if self.least_fma and fma_share(cost) < self.least_fma:
@@ -73,6 +78,8 @@ _GOALS: tuple[tuple[DType, float, float], ...] = (
 )  # fmt: skip
 """Most of the issue budget that a 3×3 kernel may take, and the same on the smallest maps, for each type."""
 _OTHERS: tuple[tuple[DType, int], ...] = (("float32", 57), ("float32", 112), ("float16", 112))
+_WIDE: tuple[tuple[int, int, float, float], ...] = ((7, 56, 1.5, 0.0), (13, 14, 4.0, 3.0), (31, 28, 6.0, 3.0))
+"""Kernels in 16 bits: width, map, and the gain of tensor cores in fprop and dgrad, and in wgrad."""
 
 
 def regimes() -> Iterator[Regime]:
@@ -88,8 +95,10 @@ def regimes() -> Iterator[Regime]:
                 yield Regime(workload=_workload(pass_, size=size, stride=stride, dtype=dtype, layout=layout))
             yield Regime(workload=_workload(pass_, size=28, kernel=5, layout=layout), most_of_budget=0.6)
             yield Regime(workload=_workload(pass_, size=56, kernel=7, layout=layout), least_fma=0.85)
-            yield Regime(workload=_workload(pass_, size=56, kernel=7, dtype="float16", layout=layout))
             yield Regime(workload=_workload(pass_, size=28, kernel=31, layout=layout), least_fma=0.9)
+            for kernel, size, gain, wgrad_gain in _WIDE:
+                at = _workload(pass_, size=size, kernel=kernel, dtype="float16", layout=layout)
+                yield Regime(workload=at, least_gain=wgrad_gain if pass_ == "wgrad" else gain)
 
 
 def _workload(
@@ -152,14 +161,17 @@ def _rows(regime: Regime, target: CudaTarget, arguments: argparse.Namespace) -> 
     configs = [("default", template.space(regime.workload, target).default) for template in templates]
     if arguments.trials:
         configs += [("best", config) for config in _best(regime.workload, target, arguments)]
+    costs: list[tuple[str, Config, Cost]] = []
     for which, config in configs:
         try:
-            cost = _cost(regime.workload, config, target)
+            costs.append((which, config, _cost(regime.workload, config, target)))
         except BuildError as error:
             print(f"{regime.name:34} {which:8} {error}", flush=True)
-            continue
-        print(_line(regime, which, config, cost), flush=True)
-        yield _data(regime, which, config, cost)
+    others = [cost.microseconds for _, _, cost in costs if not cost.issued_per_output["tensor"]]
+    for which, config, cost in costs:
+        missed = regime.missed(cost, others_us=min(others, default=math.inf))
+        print(_line(regime, which, config, cost, missed), flush=True)
+        yield _data(regime, which, config, cost, missed)
 
 
 def _best(workload: Workload, target: CudaTarget, arguments: argparse.Namespace) -> list[Config]:
@@ -188,26 +200,26 @@ def _cost(workload: Workload, config: Config, target: CudaTarget) -> Cost:
     return computed_cost(build(Candidate(workload, config), target), workload, target)
 
 
-def _line(regime: Regime, which: str, config: Config, cost: Cost) -> str:
+def _line(regime: Regime, which: str, config: Config, cost: Cost, missed: list[str]) -> str:
     slowest = cost.slowest
     return (
         f"{regime.name:34} {which:8} {cost.instructions_per_output:6.1f} {cost.budget_per_output:6.1f} "
         f"{cost.share_of_budget:5.2f} {fma_share(cost):4.0%} {slowest.resources['registers']:4} "
         f"{slowest.resources['spill_bytes']:5} {slowest.occupancy.threads_per_sm:6} "
         f"{slowest.bytes_in_flight_per_sm / 1e3:5.0f} {slowest.conflicts:5.2f} {slowest.sectors_over_ideal:5.2f} "
-        f"{cost.microseconds:7.1f} {cost.limit_us:7.1f}  {cost.limiter:10}  {', '.join(regime.missed(cost))}"
+        f"{cost.microseconds:7.1f} {cost.limit_us:7.1f}  {cost.limiter:10}  {', '.join(missed)}"
         f"  [{config.template.removeprefix('cuda.')}]"
     )
 
 
-def _data(regime: Regime, which: str, config: Config, cost: Cost) -> dict[str, Any]:
+def _data(regime: Regime, which: str, config: Config, cost: Cost, missed: list[str]) -> dict[str, Any]:
     from dwconv.tuner.gpu_cost.cost_report import cost_data
 
     return {
         "regime": regime.name,
         "which": which,
         "goal": {name: value for name, value in dataclasses.asdict(regime).items() if name != "workload"},
-        "missed": regime.missed(cost),
+        "missed": missed,
         "workload": regime.workload.to_dict(),
         "config": config.to_dict(),
         "cost": cost_data(cost),

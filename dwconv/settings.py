@@ -214,6 +214,22 @@ def untuned() -> Untuned:
     raise InvalidSetting(f"DWCONV_UNTUNED={named} is unknown; use one of {', '.join(get_args(Untuned))}")
 
 
+Nan = Literal["spread", "exact"]
+
+
+def nan() -> Nan:
+    """``DWCONV_NAN``: which kernels may run. ``spread``, the default: any that were measured to be fastest, among them
+    those on tensor cores, which make NaN of results beside those that a NaN or an infinity contributes to. ``exact``:
+    only those that do not. Raises InvalidSetting for another value."""
+    value = os.environ.get("DWCONV_NAN") or "spread"
+    for known in get_args(Nan):
+        if value == known:
+            found: Nan = known
+            return found
+    named = one_line(value, most=_MOST_SHOWN)
+    raise InvalidSetting(f"DWCONV_NAN={named} is unknown; use one of {', '.join(get_args(Nan))}")
+
+
 _MOST_SHOWN = 100
 """Characters of a bad value to quote."""
 

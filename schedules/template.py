@@ -46,6 +46,9 @@ class ScheduleTemplate(Generic[AnyTarget]):
     """Three if it also runs 3-D workloads, whose tensors have the depth before the height."""
     activates: bool = False
     """True if it also runs an fprop with an epilogue."""
+    spreads_nan: bool = False
+    """True if its kernels multiply images by zeros beside the weights: NaN and infinity then make NaN of results beside
+    those that they contribute to, at most ``problems.reference.BESIDE`` columns away."""
     misfit: Callable[[Workload, AnyTarget], str | None] = lambda *_: None
     """Why the template cannot run a workload of its pass and layout on a target of its device; None if it can."""
     space: Callable[[Workload, AnyTarget], ConfigSpace]
@@ -102,6 +105,12 @@ def version_of(name: str) -> int:
     """The version of the template of that name; 1 if there is none, so that nothing of it can run."""
     known = all_templates().get(name)
     return known.version if known else 1
+
+
+def spreads_nan(name: str) -> bool:
+    """Whether kernels of the template of that name do; False if there is none, so that nothing of it can run."""
+    known = all_templates().get(name)
+    return known is not None and known.spreads_nan
 
 
 def fitting(name: str, workload: Workload, target: Target) -> ScheduleTemplate[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dwconv import settings
 from dwconv.dispatch import packed
 from dwconv.errors import InvalidConfig
 
@@ -29,7 +30,9 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
 
     A pack's kernel is built already: it was legal where that was done, on the same device.
 
-    Raises InvalidConfig, saying why, if there is none, if the record is damaged, or if that is broken."""
+    Raises InvalidConfig, saying why, if there is none, if the record is damaged, if that is broken, or if the settings
+    ask for kernels that keep NaN to itself, and it does not."""
+    _check_nan(record.config)
     if packed.has(record.workload, record.config, target):
         _check_not_broken(record.workload, record.config, broken)
         return record.config, ""
@@ -47,7 +50,9 @@ def runnable(record: TuningRecord, target: Target, *, adopts: bool, broken: Brok
 
 
 def check(candidate: Candidate, target: Target, *, broken: Broken) -> None:
-    """Raises InvalidConfig, saying why, if a candidate that no record names is not legal, or is broken."""
+    """Raises InvalidConfig, saying why, if a candidate that no record names is not legal, or is broken, or spreads NaN
+    where the settings ask for none that does."""
+    _check_nan(candidate.config)
     _space(candidate.workload, candidate.config, target).check(candidate.config.to_dict())
     _check_not_broken(candidate.workload, candidate.config, broken)
 
@@ -57,6 +62,13 @@ def _space(workload: Workload, config: Config, target: Target) -> ConfigSpace:
     from dwconv.schedules.template import fitting
 
     return fitting(config.template, workload, target).space(workload, target)
+
+
+def _check_nan(config: Config) -> None:
+    from dwconv.schedules.template import spreads_nan
+
+    if settings.nan() == "exact" and spreads_nan(config.template):
+        raise InvalidConfig(f"{config.template} makes NaN of results beside a NaN or an infinity, and DWCONV_NAN=exact")
 
 
 def _check_not_broken(workload: Workload, config: Config, broken: Broken) -> None:

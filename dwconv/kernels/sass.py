@@ -18,8 +18,9 @@ from pathlib import Path
 
 from dwconv.errors import BrokenInstallation, BuildError
 
-CLASSES = ("fma", "conversion", "integer", "shared", "global", "control", "other")
-"""Classes of instructions, in this order: multiply-adds of the convolution; half precision to and from float32;
+CLASSES = ("fma", "tensor", "conversion", "integer", "shared", "global", "control", "other")
+"""Classes of instructions, in this order: multiply-adds of the convolution; the same of whole
+matrices, on tensor cores; half precision to and from float32;
 addresses, moves and comparisons; shared memory and shuffles; global memory; branches and barriers; the rest, spills
 included."""
 
@@ -173,15 +174,18 @@ _CONTROL = frozenset({
     "NANOSLEEP", "BMOV", "VOTE", "VOTEU", "MEMBAR", "ERRBAR", "CCTL", "ELECT", "BRX", "JMP", "SYNCS", "ACQBULK",
 })  # fmt: skip
 _FMA = frozenset({"FFMA", "FFMA2", "FMUL", "FMUL2", "FADD", "FADD2", "FFMA32I", "HFMA2", "HMUL2", "HADD2"})
+_TENSOR = frozenset({"HMMA"})
+_PRODUCTS = {"16816": 16 * 8 * 16, "1688": 16 * 8 * 8}
 _OTHER = frozenset({"LDL", "STL", "MUFU", "FSEL", "FMNMX", "FSETP", "FSET", "HSETP2", "HMNMX2", "DADD", "DMUL", "DFMA"})
 _CONVERSION = frozenset({"F2F", "F2FP", "F2I", "I2F", "I2FP", "PRMT", "HADD"})
+_OPCODES = {"shared": _SHARED, "global": _GLOBAL, "control": _CONTROL, "tensor": _TENSOR, "other": _OTHER}
 # Splitting a word into two halves: the upper half is a float as it stands, the lower half is shifted up.
 _HALVES = frozenset({"0x10000", "0xffff0000", "-0x10000"})
 
 
 def _kind(instruction: Instruction) -> str:
     base = instruction.base
-    for kind, opcodes in (("shared", _SHARED), ("global", _GLOBAL), ("control", _CONTROL), ("other", _OTHER)):
+    for kind, opcodes in _OPCODES.items():
         if base in opcodes:
             return kind
     if base in _FMA:
@@ -225,11 +229,23 @@ def bytes_in_flight(code: Code) -> int:
 
 
 def width_bytes(instruction: Instruction) -> int:
-    """Bytes that one thread accesses with a memory instruction."""
+    """Bytes that one thread accesses with a memory instruction; of matrices, a row of 16 bytes."""
+    if instruction.base == "LDSM":
+        return 16
     for modifier, size in (("128", 16), ("64", 8), ("U16", 2), ("S16", 2), ("16", 2), ("U8", 1), ("S8", 1)):
         if modifier in instruction.modifiers:
             return size
     return 4
+
+
+def matrices_loaded(instruction: Instruction) -> int:
+    """``LDSM.16.M88.4`` loads four."""
+    return max((count for count in (1, 2, 4) if str(count) in instruction.modifiers), default=1)
+
+
+def products_of(instruction: Instruction) -> int:
+    """Multiply-adds of a warp: ``HMMA.16816.F32`` is 16 × 8 × 16 of them; 0 of what does not run on tensor cores."""
+    return sum(_PRODUCTS.get(word, 0) for word in instruction.modifiers) if instruction.kind == "tensor" else 0
 
 
 def _registers(operands: tuple[str, ...], instruction: Instruction) -> set[int]:

@@ -38,8 +38,13 @@ def action(instruction: Instruction) -> Action:
     return partial(_DOES.get(instruction.base, _unknown), decode(instruction))
 
 
+_FOUR_WORDS = frozenset({"128", "16816", "1688", "4"})
+_TWO_WORDS = frozenset({"64", "2"})
+"""Also of sums of matrices, and of matrices loaded."""
+
+
 def _unknown(decoded: Decoded, registers: Registers, active: Truth) -> None:
-    words = 4 if "128" in decoded.modifiers else 2 if "64" in decoded.modifiers else 1
+    words = 4 if decoded.modifiers & _FOUR_WORDS else 2 if decoded.modifiers & _TWO_WORDS else 1
     if decoded.result is not None:
         for offset in range(words):
             registers.set_word(decoded.result, None, active, offset=offset)

@@ -26,6 +26,8 @@ from dwconv.problems.block_reference import SMALLEST_STEP, stored
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import EVAL_PASSES, IMAGES, Workload
 
+BESIDE = 14
+"""Columns beside those that contribute to a result, to either side, that a kernel may multiply by zeros."""
 EXACT = 2**24
 """float32 holds every whole number up to this one."""
 # Rounding errors of a sum of n terms grow like sqrt(n) if they are independent; the constant covers short sums,
@@ -48,6 +50,8 @@ class Answer:
     """The allowed error in float64; None if the answer is exact. Infinite where a float32 sum may overflow."""
     may_be_nan: torch.Tensor | None = None
     """True where NaN is right as well; None if nowhere."""
+    may_be_nan_beside: torch.Tensor | None = None
+    """True where it is right of a kernel that multiplies by zeros up to ``BESIDE`` columns further; None if nowhere."""
 
 
 def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = None) -> tuple[Answer, ...]:
@@ -64,10 +68,17 @@ def right_answers(workload: Workload, *inputs: torch.Tensor, kind: str | None = 
     if _sums_are_exact(workload, *inputs):
         return tuple(_exact(workload, result) for result in results)
     magnitudes = _of_the_batch(workload, *(tensor.abs() for tensor in inputs))
-    may_be_nan = [_may_be_nan(workload, *inputs, kind=kind or inputs[0].device.type), None]  # dbias meets no padding
+    kind = kind or inputs[0].device.type
+    may_be_nan = [_may_be_nan(workload, *inputs, kind=kind), None]  # dbias meets no padding
+    beside = [_may_be_nan_beside(workload, *inputs, kind=kind), None]
     return tuple(
-        Answer(expected=result, allowed=_allowed(workload, result, magnitude), may_be_nan=nan)
-        for result, magnitude, nan in zip(results, magnitudes, may_be_nan, strict=False)
+        Answer(
+            expected=result,
+            allowed=_allowed(workload, result, magnitude),
+            may_be_nan=nan,
+            may_be_nan_beside=nan_beside,
+        )
+        for result, magnitude, nan, nan_beside in zip(results, magnitudes, may_be_nan, beside, strict=False)
     )
 
 
@@ -193,6 +204,23 @@ def _may_be_nan(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.T
     if workload.pass_ == "wgrad" or (kind == "cpu" and workload.layout == "nhwc") or second.isfinite().all():
         return None
     return _meets_zeros(workload, workload.inputs[0], first, second, axes=axes)
+
+
+def _may_be_nan_beside(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.Tensor | None:
+    """True where infinity or NaN stands in a row of the image that contributes to a result, up to ``BESIDE`` columns
+    beside those that do: as with a wider kernel. Only kernels of 16 bits for CUDA multiply so."""
+    first, second, *_ = inputs
+    if kind != "cuda" or workload.dtype == "float32" or workload.pass_ == "wgrad" or first.isfinite().all():
+        return None
+    (*taps, across), (*padding, (before, after)) = workload.kernel, workload.padding
+    wider = dataclasses.replace(
+        workload,
+        kernel=(*taps, across + 2 * BESIDE),
+        padding=(*padding, (before + BESIDE, after + BESIDE)),
+        bias=False,
+    )
+    met = (~first.isfinite()).double(), second.new_ones(wider.weight_shape)
+    return _of_the_batch(wider, *met)[0] > 0
 
 
 def _meets_zeros(

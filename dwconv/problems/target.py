@@ -3,6 +3,7 @@ board), ``cuda`` (this machine's GPU), ``cuda:sm_90`` (no GPU needed)."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -39,6 +40,8 @@ class Limits:
     """Size of the last-level cache; of a CPU's, what the threads can count on."""
     peak_gflop_per_s: float
     """Fused multiply-adds in float32, two operations each."""
+    tensor_gflop_per_s: float = math.inf
+    """GPU: multiply-adds of 16-bit numbers in float32 on tensor cores by ``mma.sync``, two operations each."""
     levels: tuple[CacheLevel, ...] = ()
     """CPU: the levels of the caches, the nearest to the core first; empty where they were not measured."""
     thread_gflop_per_s: float = 0.0
@@ -140,37 +143,51 @@ class CudaTarget:
 Target = CpuTarget | CudaTarget
 
 # NVIDIA's published figures of the A100 (sm_80), RTX 3090 (sm_86), RTX 4090 (sm_89), H200 (sm_90), B200 (sm_100) and
-# RTX 5090 (sm_120). The rates of memory and L2 are those that copies reach: nine tenths of the published ones.
+# RTX 5090 (sm_120). The rates of memory and L2 are those that copies reach: nine tenths of the published ones. Those of
+# tensor cores are what mma.sync reaches: on sm_90 as others have measured it, on sm_100 as many a cycle as on sm_80, a
+# guess.
 _ARCHITECTURES = {
     "sm_80": CudaTarget(
         device="sm_80", arch="sm_80", present=False, sms=108, registers_per_sm=65536, shared_bytes_per_sm=164 * KiB,
         shared_bytes_per_block=163 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.41,
-        limits=Limits(memory_gb_per_s=1400, cache_gb_per_s=4000, cache_bytes=40 * MiB, peak_gflop_per_s=19_500),
+        limits=Limits(memory_gb_per_s=1400, cache_gb_per_s=4000, cache_bytes=40 * MiB, peak_gflop_per_s=19_500,
+            tensor_gflop_per_s=312_000,
+        ),
     ),
     "sm_90": CudaTarget(
         device="sm_90", arch="sm_90", present=False, sms=132, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
         shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.755,
-        limits=Limits(memory_gb_per_s=4300, cache_gb_per_s=5500, cache_bytes=50 * MiB, peak_gflop_per_s=67_000),
+        limits=Limits(memory_gb_per_s=4300, cache_gb_per_s=5500, cache_bytes=50 * MiB, peak_gflop_per_s=67_000,
+            tensor_gflop_per_s=614_000,
+        ),
     ),
     "sm_86": CudaTarget(
         device="sm_86", arch="sm_86", present=False, sms=82, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
         shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=16, clock_ghz=1.695,
-        limits=Limits(memory_gb_per_s=840, cache_gb_per_s=2500, cache_bytes=6 * MiB, peak_gflop_per_s=35_580),
+        limits=Limits(memory_gb_per_s=840, cache_gb_per_s=2500, cache_bytes=6 * MiB, peak_gflop_per_s=35_580,
+            tensor_gflop_per_s=71_000,
+        ),
     ),
     "sm_89": CudaTarget(
         device="sm_89", arch="sm_89", present=False, sms=128, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
         shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.52,
-        limits=Limits(memory_gb_per_s=910, cache_gb_per_s=4500, cache_bytes=72 * MiB, peak_gflop_per_s=82_580),
+        limits=Limits(memory_gb_per_s=910, cache_gb_per_s=4500, cache_bytes=72 * MiB, peak_gflop_per_s=82_580,
+            tensor_gflop_per_s=165_000,
+        ),
     ),
     "sm_100": CudaTarget(
         device="sm_100", arch="sm_100", present=False, sms=148, registers_per_sm=65536, shared_bytes_per_sm=228 * KiB,
         shared_bytes_per_block=227 * KiB, threads_per_sm=2048, blocks_per_sm=32, clock_ghz=1.965,
-        limits=Limits(memory_gb_per_s=7200, cache_gb_per_s=9000, cache_bytes=126 * MiB, peak_gflop_per_s=74_450),
+        limits=Limits(memory_gb_per_s=7200, cache_gb_per_s=9000, cache_bytes=126 * MiB, peak_gflop_per_s=74_450,
+            tensor_gflop_per_s=595_000,
+        ),
     ),
     "sm_120": CudaTarget(
         device="sm_120", arch="sm_120", present=False, sms=170, registers_per_sm=65536, shared_bytes_per_sm=100 * KiB,
         shared_bytes_per_block=99 * KiB, threads_per_sm=1536, blocks_per_sm=24, clock_ghz=2.407,
-        limits=Limits(memory_gb_per_s=1610, cache_gb_per_s=6000, cache_bytes=96 * MiB, peak_gflop_per_s=104_770),
+        limits=Limits(memory_gb_per_s=1610, cache_gb_per_s=6000, cache_bytes=96 * MiB, peak_gflop_per_s=104_770,
+            tensor_gflop_per_s=209_000,
+        ),
     ),
 }  # fmt: skip
 

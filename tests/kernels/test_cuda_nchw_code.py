@@ -20,7 +20,11 @@ from tests.turns import every, in_turns, slow
 
 SM_90 = parse_target("cuda:sm_90")
 PLAIN = Workload(pass_="fprop", batch=2, channels=4, input_size=(8, 16), kernel=(3, 3), padding=((1, 1), (1, 1)))
-NAMES = [f"cuda.{pass_}_nchw{kind}" for pass_ in ("fprop", "dgrad") for kind in ("", "_strip", "_plane", "_wide")]
+NAMES = [
+    f"cuda.{pass_}_nchw{kind}"
+    for pass_ in ("fprop", "dgrad")
+    for kind in ("", "_strip", "_plane", "_wide", "_toeplitz")
+]
 
 
 def of(name: str, **changes: object) -> Workload:
@@ -60,6 +64,16 @@ PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "cuda.dgrad_nchw_wide",
         {"planes": 4, "threads_h": 4, "threads_w": 2, "tile_w": 4},
         {"kernel": (5, 5), "input_size": (8, 8), "padding": ((2, 2), (2, 2)), "stride": (2, 2), "dtype": "bfloat16"},
+    ),
+    "fprop_nchw_toeplitz": (
+        "cuda.fprop_nchw_toeplitz",
+        {"planes": 1, "images": 8, "tile_h": 4, "tile_w": 8, "warps_h": 1, "warps_w": 2, "taps_h": 2},
+        {"dtype": "float16", "kernel": (5, 5), "padding": ((2, 2), (2, 2)), "bias": True},
+    ),
+    "dgrad_nchw_toeplitz": (
+        "cuda.dgrad_nchw_toeplitz",
+        {"planes": 2, "images": 16, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5},
+        {"dtype": "bfloat16", "kernel": (5, 5), "input_size": (4, 13), "padding": ((2, 2), (2, 2))},
     ),
     "fprop_nchw_pipeline": (
         "cuda.fprop_nchw",

@@ -1,6 +1,7 @@
 """The reference against PyTorch's convolutions in float64, and its bound against wrong answers."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -265,3 +266,20 @@ def test_no_nan_is_excused_in_the_middle_of_an_image_or_without_padding(number):
     for workload, inputs in [(unpadded, (x, w)), (padded, images)]:
         (answer,) = right_answers(workload, *inputs, kind="cuda")
         assert not answer.may_be_nan.any()
+
+
+@pytest.mark.parametrize("pass_", ["fprop", "dgrad"])
+def test_nan_may_stand_beside_in_the_same_rows_and_so_many_columns(pass_):
+    """An infinity at row 3 and column 30 of the image: 3 rows meet it, and 5 columns. Others are excused no further
+    than kernels on tensor cores reach, and only those of 16 bits for CUDA."""
+    workload = layer(pass_, input_size=(8, 60), kernel=(3, 5), padding=((1, 1), (2, 2)), dtype="float16")
+    first, second = operands(workload, data="normal", seed=0)
+    first[0, 1, 3, 30] = math.inf
+    (answer,) = right_answers(workload, first, second, kind="cuda")
+    assert answer.may_be_nan_beside is not None
+    rows, columns = answer.may_be_nan_beside[0, 1].nonzero().T
+    assert set(rows.tolist()) == {2, 3, 4} and set(columns.tolist()) == set(range(30 - 2 - 14, 30 + 2 + 14 + 1))
+    assert answer.may_be_nan_beside.sum() == len(rows)
+    assert right_answers(workload, first, second, kind="cpu")[0].may_be_nan_beside is None
+    other = dataclasses.replace(workload, dtype="float32")
+    assert right_answers(other, first.float(), second.float(), kind="cuda")[0].may_be_nan_beside is None

@@ -66,6 +66,24 @@ def test_a_word_for_all_is_one_sector() -> None:
     assert found.sectors == 1 + 4
 
 
+@pytest.mark.parametrize(
+    ("kind", "apart", "turns"), [("x1", 8, 1), ("x2", 8, 2), ("x4", 8, 4), ("x4", 24, 4), ("x4", 16, 8), ("x2", 64, 16)]
+)
+def test_rows_of_matrices_meet_in_banks(kind: str, apart: int, turns: int) -> None:
+    """``apart``: halves from a row to the next. Addresses of lanes that name no row of a matrix do not count."""
+    count = int(kind[1:])
+    into = ", ".join(f"%{i}" for i in range(count))
+    results = ", ".join(f'"=r"(a[{i}])' for i in range(count))
+    found = trace(
+        f"""__shared__ alignas(16) unsigned short tile[2048];
+        tile[threadIdx.x] = x[threadIdx.x]; __syncwarp(); unsigned a[4] = {{}};
+        asm volatile("ldmatrix.sync.aligned.m8n8.{kind}.shared.b16 {{{into}}}, [%{count}];"
+          : {results} : "r"((unsigned)__cvta_generic_to_shared(tile + threadIdx.x * {apart} % 2048)) : "memory");
+        {TO} = a[0] + a[1] + a[2] + a[3];"""
+    )
+    assert (found.wavefronts - 1, found.ideal_wavefronts - 1) == (turns, count)
+
+
 def test_predicates_come_from_the_byte_that_is_named() -> None:
     registers, packed = Registers(constants=lambda _: 0, special=lambda _: 0), 0x00002AFF
     registers.set_word(operand("R5"), packed, True)

@@ -16,7 +16,7 @@ from dwconv.kernels.artifact import Argument, Artifact, Launch
 from dwconv.kernels.sass import Code, Instruction
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, NOT_HIDDEN, RESOURCES
+from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, NOT_HIDDEN, RESOURCES, BlockWork, price
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import Candidate, template, templates_for
@@ -76,7 +76,17 @@ def test_the_slowest_resource_sets_the_time() -> None:
     slowest, rest = cost.busy_us[cost.limiter], sum(cost.busy_us.values())
     assert slowest == max(cost.busy_us.values())
     assert cost.microseconds == pytest.approx(slowest + NOT_HIDDEN * (rest - slowest - LAUNCH_US) + LAUNCH_US)
-    assert set(cost.busy_us) == {"dram", "cache", "load_store", "fma", "issue", "latency", "launch"}
+    assert set(cost.busy_us) == {"dram", "cache", "load_store", "fma", "tensor", "issue", "latency", "launch"}
+
+
+def test_tensor_cores_are_busy_with_their_products() -> None:
+    work = BlockWork(
+        blocks=2 * SM_90.sms, threads=128, registers=32, shared_bytes=0, instructions=1, fma=0, tensor_products=1e6,
+        lines=0, bank_turns=0, dram_bytes=0, cache_bytes=0, bytes_in_flight=1e5,
+    )  # fmt: skip
+    busy = price(work, SM_90).busy_us
+    assert max(busy, key=lambda name: busy[name]) == "tensor"
+    assert busy["tensor"] == pytest.approx(2 * SM_90.sms * 1e6 * 2 / 614e12 * 1e6)
 
 
 def test_nothing_beats_the_memory() -> None:

@@ -4,8 +4,10 @@
                              kernel.h                            runtime.cc, fibers.h          faults, counts
                                                                  memory.h    who touched what when
                                                                  requests.h  what a warp asks for
+                                                                 matrices.h  tensor cores
 
 It finds races between barriers, in shared and in global memory and between blocks; accesses that are out of bounds or
 misaligned; reads of uninitialised memory; barriers that some threads do not reach; asynchronous copies that are used
-before they were waited for. It counts wavefronts of shared memory and sectors of global memory. It does not model time.
+before they were waited for; matrix instructions that not all lanes of a warp come to. It counts wavefronts of shared
+memory and sectors of global memory. It does not model time.
 """

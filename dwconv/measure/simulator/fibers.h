@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include "matrices.h"
 #include "requests.h"
 
 namespace sim {
@@ -15,12 +16,12 @@ constexpr size_t STACK_BYTES = 512 << 10;
 enum State {
   READY,
   IN_STEP,     // at a volatile access: goes on when the other lanes have reached theirs
-  AT_WARP,     // at a __syncwarp or a shuffle
+  AT_WARP,     // at a __syncwarp, a shuffle or a matrix instruction
   AT_BARRIER,
   ENDED
 };
 
-enum Exchange : int { SHUFFLE, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, BARRIER_OF_WARP };
+enum Exchange : int { SHUFFLE, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, BARRIER_OF_WARP, LOAD_MATRICES, MULTIPLY };
 
 struct Copy {
   char* to;
@@ -38,6 +39,8 @@ struct Fiber {
   int depth = 0;
   int exchange = 0, lane = 0, width = 0;
   unsigned mask = 0, value = 0;
+  uint64_t place = 0;  // of the matrix instruction at which it waits
+  Matrices matrices;
   std::vector<std::vector<Copy>> groups;  // groups of cp.async, the oldest first; the last is not committed yet
 };
 
@@ -108,6 +111,25 @@ inline int source_lane(const Fiber& fiber, int lane) {
   return first + (from < 0 || from >= fiber.width ? place : from);
 }
 
+// Matrix instructions are of a whole warp: every lane is at the same one. False if not.
+inline bool exchange_matrices(int first, int lanes, int one) {
+  Matrices* matrices[WARP];
+  const Fiber& its = fibers[first + one];
+  for (int lane = 0; lane < WARP; ++lane) {
+    const Fiber& fiber = fibers[first + lane % lanes];
+    if (lane >= lanes || fiber.state != AT_WARP || fiber.exchange != its.exchange || fiber.place != its.place ||
+        fiber.iteration != its.iteration) {
+      thread = first + one;
+      report(DIVERGENCE, "warp", 0, its.place, "a matrix instruction that not all lanes of the warp come to");
+      return false;
+    }
+    matrices[lane] = &fibers[first + lane].matrices;
+  }
+  its.exchange == MULTIPLY ? multiply(matrices) : load(matrices);
+  for (int lane = 0; lane < WARP; ++lane) fibers[first + lane].state = READY;
+  return true;
+}
+
 // All lanes that can run wait: exchange what they brought. False if some wait for others that will not come.
 inline bool exchange(int first, int lanes) {
   unsigned waiting = 0;
@@ -116,6 +138,13 @@ inline bool exchange(int first, int lanes) {
     if (fibers[first + lane].state != AT_WARP) continue;
     waiting |= 1u << lane;
     one = lane;
+  }
+  for (int lane = 0; lane < lanes; ++lane) {
+    const Fiber& fiber = fibers[first + lane];
+    if (fiber.state == AT_WARP && fiber.exchange >= LOAD_MATRICES) {
+      ++warp_clocks[first / WARP].now;
+      return exchange_matrices(first, lanes, lane);
+    }
   }
   const unsigned all = lanes == WARP ? ~0u : (1u << lanes) - 1;
   unsigned values[WARP];

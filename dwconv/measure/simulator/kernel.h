@@ -5,10 +5,12 @@
 // (-fsanitize=thread). One access on the GPU must be one access here, so vectors are copied whole.
 #pragma once
 
+#include "formats.h"
+
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline
+#define __forceinline__ SIM_INLINE
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __CUDACC_RTC__
@@ -20,6 +22,12 @@
 
 struct sim_index {
   unsigned x, y, z;
+};
+struct sim_matrices {  // a thread's part of up to four 8 × 8 matrices of 16 bits
+  unsigned part[4];
+};
+struct sim_tile {  // a thread's part of 16 × 8 sums
+  float part[4];
 };
 
 extern "C" {
@@ -35,6 +43,8 @@ void sim_leave_iteration();
 void sim_barrier(int line);
 void sim_warp_barrier(int line, unsigned mask);
 unsigned sim_shuffle(int line, unsigned mask, int kind, unsigned value, int lane, int width);
+sim_matrices sim_load_matrices(int count, int transposed, unsigned address);
+sim_tile sim_multiply(int depth, int brain, sim_matrices a, sim_matrices b, sim_tile c);
 void sim_copy_async(unsigned to, const void* from, unsigned bytes, unsigned valid_bytes, int issued);
 void sim_commit_group();
 void sim_wait_group(unsigned most_left);
@@ -133,42 +143,6 @@ SIM_VECTORS(double, double)
 // -- 16-bit numbers ---------------------------------------------------------------------------------------------------
 
 namespace sim {
-
-inline unsigned bits_of(float number) {
-  unsigned bits;
-  __builtin_memcpy(&bits, &number, 4);
-  return bits;
-}
-inline float number_of(unsigned bits) {
-  float number;
-  __builtin_memcpy(&number, &bits, 4);
-  return number;
-}
-
-struct Half {
-  static float widen(unsigned short bits) {
-    const unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
-    if (rest >= 0x7c00u) return number_of(sign | 0x7f800000u | (rest << 13));
-    return number_of(sign | bits_of(number_of(rest << 13) * 0x1p112f));  // subnormals come out normal
-  }
-  static unsigned short round(float number) {
-    const unsigned bits = bits_of(number), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
-    if (rest > 0x7f800000u) return sign | 0x7e00u;
-    if (rest >= 0x477ff000u) return sign | 0x7c00u;  // rounds past the largest, 65504
-    if (rest < 0x38800000u)                          // a subnormal: adding 0.5 leaves its bits at the right place
-      return sign | (bits_of(number_of(rest) + 0.5f) - bits_of(0.5f));
-    return sign | ((rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
-  }
-};
-
-struct Brain {
-  static float widen(unsigned short bits) { return number_of((unsigned)bits << 16); }
-  static unsigned short round(float number) {
-    const unsigned bits = bits_of(number);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffu;
-    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  }
-};
 
 // Arithmetic in float, rounded once: the same bits as the GPU's own.
 template <class Format>

@@ -84,6 +84,14 @@ HOOKS(16)
 
 extern "C" {
 
+// As kernel.h has them: sim_matrices and sim_tile.
+struct PartsOfMatrices {
+  unsigned part[PARTS];
+};
+struct PartsOfTile {
+  float part[PARTS];
+};
+
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
@@ -142,6 +150,41 @@ unsigned sim_shuffle(int line, unsigned mask, int kind, unsigned value, int lane
 }
 
 void sim_warp_barrier(int line, unsigned mask) { sim_shuffle(line, mask, BARRIER_OF_WARP, 0, 0, WARP); }
+
+// Threads that load no row of their own take part, too. A row is a vector of 16 bytes: those of a matrix make one turn
+// of shared memory if no two are in one bank.
+PartsOfMatrices sim_load_matrices(int count, int transposed, unsigned address) {
+  Fiber& fiber = fibers[thread];
+  Matrices& own = fiber.matrices;
+  own.count = count;
+  own.transposed = transposed;
+  if (thread % WARP < 8 * count) {
+    const char* const row = shared_arena + address;
+    access(row, sizeof(own.row), false, false, HERE);
+    memcpy(own.row, row, sizeof(own.row));
+  }
+  fiber.exchange = LOAD_MATRICES;
+  fiber.place = (uint64_t)HERE;
+  wait_as(AT_WARP);
+  PartsOfMatrices taken;
+  memcpy(taken.part, fiber.matrices.loaded, sizeof(taken.part));
+  return taken;
+}
+
+PartsOfTile sim_multiply(int depth, int brain, PartsOfMatrices a, PartsOfMatrices b, PartsOfTile c) {
+  Fiber& fiber = fibers[thread];
+  Matrices& own = fiber.matrices;
+  own.depth = depth;
+  own.brain = brain;
+  memcpy(own.a, a.part, sizeof(own.a));
+  memcpy(own.b, b.part, sizeof(own.b));
+  memcpy(own.c, c.part, sizeof(own.c));
+  fiber.exchange = MULTIPLY;
+  fiber.place = (uint64_t)HERE;
+  wait_as(AT_WARP);
+  memcpy(c.part, fiber.matrices.c, sizeof(c.part));
+  return c;
+}
 
 void sim_copy_async(unsigned to, const void* from, unsigned bytes, unsigned valid_bytes, int issued) {
   char* const target = shared_arena + to;

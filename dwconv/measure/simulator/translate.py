@@ -60,6 +60,14 @@ _COPY = re.compile(
     r"(?P<bytes>%?\d+)(?:, (?P<valid>%?\d+))?;"
 )
 _PREDICATE = re.compile(r"setp\.(?P<how>eq|ne)\.\w+ p, %(?P<what>\d+), (?P<number>\d+);")
+_MULTIPLY = re.compile(
+    r"mma\.sync\.aligned\.m16n8k(?P<depth>8|16)\.row\.col\.f32\.(?P<dtype>f16|bf16)\.(?P=dtype)\.f32 "
+    r"\{(?P<d>[^}]*)\}, \{(?P<a>[^}]*)\}, \{(?P<b>[^}]*)\}, \{(?P<c>[^}]*)\};"
+)
+_LOAD_MATRICES = re.compile(
+    r"ldmatrix\.sync\.aligned\.m8n8\.x(?P<count>[124])(?P<trans>\.trans)?\.shared(?:::cta)?\.b16 "
+    r"\{(?P<into>[^}]*)\}, \[(?P<from>%\d+)\];"
+)
 _ZERO_FILL = re.compile(r"@!p st\.shared[\w.]* \[%\d+\], \{[^}]*\};")
 
 
@@ -77,6 +85,15 @@ def _assembly(match: re.Match[str]) -> str:
         return f"sim_commit_group(); sim_wait_group(0);{lines}"
     if wait := re.fullmatch(r"cp\.async\.wait_group (%?\d+);", ptx):
         return f"sim_wait_group({value(wait[1])});{lines}"
+    if product := _MULTIPLY.fullmatch(ptx):
+        d, a, b, c = ([value(word) for word in product[name].split(", ")] for name in "dabc")
+        parts = f"{{{{{', '.join(a)}}}}}, {{{{{', '.join(b)}}}}}, {{{{{', '.join(c)}}}}}"
+        called = f"sim_multiply({product['depth']}, {int(product['dtype'] == 'bf16')}, {parts})"
+        return f"{_taken('sim_tile', called, d)}{lines}"
+    if loaded := _LOAD_MATRICES.fullmatch(ptx):
+        into = [value(word) for word in loaded["into"].split(", ")]
+        called = f"sim_load_matrices({loaded['count']}, {int(bool(loaded['trans']))}, {value(loaded['from'])})"
+        return f"{_taken('sim_matrices', called, into)}{lines}"
     copy, predicate, zero_fill = _COPY.search(ptx), _PREDICATE.search(ptx), _ZERO_FILL.search(ptx)
     if copy is None or _without(ptx, copy, predicate, zero_fill) or bool(copy["on"]) != bool(predicate):
         raise BuildError(f"the simulator does not know the PTX {ptx}")
@@ -90,6 +107,11 @@ def _assembly(match: re.Match[str]) -> str:
     to = f"{value('%' + copy['to'])}{copy['to_offset'] or ''}"
     source = f"(const char*){value('%' + copy['from'])}{copy['from_offset'] or ''}"
     return f"sim_copy_async({to}, {source}, {size}, {valid}, {issued});{lines}"
+
+
+def _taken(kind: str, called: str, into: Sequence[str]) -> str:
+    """A call that gives several values, and where they go."""
+    return f"{{ {kind} taken = {called}; {' '.join(f'{to} = taken.part[{i}];' for i, to in enumerate(into))} }}"
 
 
 def _without(ptx: str, *known: re.Match[str] | None) -> str:

@@ -25,6 +25,7 @@ from dwconv.measure.verify.judge import judge_all
 from dwconv.problems.operands import Data, operands
 from dwconv.problems.reference import Answer, right_answers
 from dwconv.problems.workload import IMAGES, Workload
+from dwconv.schedules.template import spreads_nan
 
 _PRODUCTS = 1_000_000
 """Multiplications that a reference may take: a few ms."""
@@ -62,6 +63,7 @@ def _fault(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int]
     torch.set_flush_denormal(False)  # of this thread, which has it from the one that started it
     torch.get_num_threads()  # PyTorch sets it when a thread first asks, and from now on no more
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    spreads = spreads_nan(kernel.artifact.candidate.config.template)
     with on_device, _openmp_threads(1), torch.inference_mode():
         for batch, data in _cases(kernel.artifact.candidate.workload, fast_math=fast_math):
             workload = kernel.artifact.candidate.workload.with_batch(batch)
@@ -70,7 +72,7 @@ def _fault(kernel: LoadedKernel, device: torch.device, *, threads: Sequence[int]
             for count in threads or (1,):
                 with _openmp_threads(count):
                     bench.run()
-                verdict = judge_all(bench.results, case)
+                verdict = judge_all(bench.results, case, spreads_nan=spreads)
                 if not verdict.right:
                     return _told(bench.fault() or verdict.reason, batch, data, count)
             if fault := bench.fault():  # what was written elsewhere stays there
@@ -109,14 +111,19 @@ def _case(workload: Workload, *, data: Data, device: torch.device) -> Case:
         answers = tuple(
             Answer(
                 expected=_repeated(workload, name, answer.expected, channels),
-                allowed=None if answer.allowed is None else _repeated(workload, name, answer.allowed, channels),
-                may_be_nan=None
-                if answer.may_be_nan is None
-                else _repeated(workload, name, answer.may_be_nan, channels),
+                allowed=_repeated_if_any(workload, name, answer.allowed, channels),
+                may_be_nan=_repeated_if_any(workload, name, answer.may_be_nan, channels),
+                may_be_nan_beside=_repeated_if_any(workload, name, answer.may_be_nan_beside, channels),
             )
             for name, answer in zip(workload.results, answers, strict=True)
         )
     return Case(workload=workload, data=data, inputs=inputs, answers=answers)
+
+
+def _repeated_if_any(
+    workload: Workload, name: str, tensor: torch.Tensor | None, channels: torch.Tensor
+) -> torch.Tensor | None:
+    return None if tensor is None else _repeated(workload, name, tensor, channels)
 
 
 def _repeated(workload: Workload, name: str, tensor: torch.Tensor, channels: torch.Tensor) -> torch.Tensor:

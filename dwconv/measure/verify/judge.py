@@ -15,18 +15,19 @@ from dwconv.records.record import Verdict
 _HUGE = 1e300
 
 
-def judge_all(results: Sequence[torch.Tensor], case: Case) -> Verdict:
-    """The worst verdict over all results: a wrong one, else the one whose error is nearest to its bound."""
+def judge_all(results: Sequence[torch.Tensor], case: Case, *, spreads_nan: bool = False) -> Verdict:
+    """The worst verdict over all results: a wrong one, else the one whose error is nearest to its bound.
+    ``spreads_nan``: what the template of the kernel says of itself."""
     verdicts = [
-        judge(result, answer, name=name)
+        judge(result, answer, name=name, spreads_nan=spreads_nan)
         for result, answer, name in zip(results, case.answers, case.workload.results, strict=True)
     ]
     return max(verdicts, key=lambda v: (not v.right, v.max_error / v.allowed_error if v.allowed_error else 0.0))
 
 
-def judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
+def judge(got: torch.Tensor, answer: Answer, *, name: str, spreads_nan: bool = False) -> Verdict:
     """Compare with the right answer: with no error allowed, or within a bound for each element. NaN must be NaN, and an
-    infinity the same infinity."""
+    infinity the same infinity; or NaN, where a kernel that ``spreads_nan`` may have met another."""
     if answer.allowed is None and torch.equal(got, answer.expected):
         return Verdict(right=True, max_error=0.0, allowed_error=0.0)
     expected = answer.expected.double()
@@ -37,6 +38,8 @@ def judge(got: torch.Tensor, answer: Answer, *, name: str) -> Verdict:
     right = torch.where(expected.isfinite(), error <= allowed, got == expected) | (got.isnan() & expected.isnan())
     if answer.may_be_nan is not None:
         right |= got.isnan() & answer.may_be_nan
+    if spreads_nan and answer.may_be_nan_beside is not None:
+        right |= got.isnan() & answer.may_be_nan_beside
     counts = ~right | (expected.isfinite() & got.isfinite())  # NaN and infinity that are right have no error
     error = torch.nan_to_num(error, nan=_HUGE, posinf=_HUGE).where(counts, 0.0)
     allowed = torch.nan_to_num(allowed, posinf=_HUGE)

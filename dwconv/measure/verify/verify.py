@@ -29,6 +29,7 @@ from dwconv.measure.verify.judge import judge_all, wrong
 from dwconv.problems.memory_format import memory_format
 from dwconv.problems.workload import IMAGES
 from dwconv.records.record import Verdict
+from dwconv.schedules.template import spreads_nan
 from dwconv.system.threads import on_threads, to_handle
 
 _T = TypeVar("_T")
@@ -75,6 +76,10 @@ def verify_runs(kernel: LoadedKernel, case: Case, *, threads: Iterable[int], pla
     return _verify(kernel, case, runs=list(threads), calls=[], place=place)
 
 
+def _judged(kernel: LoadedKernel, results: Sequence[torch.Tensor], case: Case) -> Verdict:
+    return judge_all(results, case, spreads_nan=spreads_nan(kernel.artifact.candidate.config.template))
+
+
 def _share(everything: Sequence[_T], number: int, *, of: int) -> list[_T]:
     """What falls to the case ``number`` of so many: something in any case, and nothing is left."""
     return [each for turn, each in enumerate(everything) if turn % of == number % len(everything)]
@@ -97,7 +102,7 @@ def verify_call(kernel: LoadedKernel, case: Case) -> Verdict:
     """Judge one call."""
     results = _results(kernel(*case.inputs))
     with on_threads(to_handle(case.elements)):
-        return judge_all(results, case)
+        return _judged(kernel, results, case)
 
 
 def explained(verdict: Verdict, when: str) -> Verdict:
@@ -112,7 +117,7 @@ def verify_once(kernel: LoadedKernel, case: Case) -> Verdict:
     bench.run()
     if fault := bench.fault():
         return wrong(fault)
-    return judge_all(bench.results, case)
+    return _judged(kernel, bench.results, case)
 
 
 def _verify(
@@ -128,7 +133,7 @@ def _verify(
             return wrong(fault)
         if fault := _fault_of_more_runs(bench, runs[1:]):
             return wrong(fault)
-        verdict = judge_all(bench.results, case)
+        verdict = _judged(kernel, bench.results, case)
         if not verdict.right:
             return verdict
         for threads, way in calls:

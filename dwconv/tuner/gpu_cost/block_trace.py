@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Argument, Extent, Launch
-from dwconv.kernels.sass import CLASSES, Code, Instruction, width_bytes
+from dwconv.kernels.sass import CLASSES, Code, Instruction, matrices_loaded, products_of, width_bytes
 from dwconv.kernels.sass_integers import Action, action
 from dwconv.kernels.sass_registers import LONG, Number, Operand, Registers, Truth, operand
 from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES, WARP
@@ -56,6 +56,8 @@ class BlockTrace:
     wavefronts: float
     """Turns that shared memory takes, conflicts included."""
     ideal_wavefronts: float
+    tensor_products: float
+    """Multiply-adds of tensor cores."""
     local_lines: float
     """Lines of 128 bytes, that registers which were spilt, and arrays that found no place in registers, go out and in
     by."""
@@ -150,7 +152,8 @@ class _Step:
     guard: Operand | None
     accesses: bool
     local_lines: int
-    """Of a warp."""
+    """Of a warp; so are the next."""
+    tensor_products: int
     does: Action | None
     """None for a jump."""
 
@@ -191,6 +194,7 @@ class _Walk:
         self._plan: dict[int, _Step] = {}
         self._steps = 0
         self._local_lines = 0
+        self._tensor_products = 0
 
     def run(self) -> None:
         starts = self._code.leaders
@@ -214,6 +218,7 @@ class _Walk:
             instruction = step.instruction
             self._issued[step.kind] += warps
             self._local_lines += warps * step.local_lines
+            self._tensor_products += warps * step.tensor_products
             active = everywhere
             if step.guard:
                 active = _both(everywhere, self._registers.truth(step.guard))
@@ -233,6 +238,7 @@ class _Walk:
             guard=operand(instruction.guard) if instruction.guard else None,
             accesses=instruction.kind in ("global", "shared"),
             local_lines=local_lines(instruction),
+            tensor_products=products_of(instruction),
             does=None if instruction.base in _JUMPS else action(instruction),
         )
         return step
@@ -270,6 +276,8 @@ class _Walk:
             if address is None:
                 raise Untraceable(f"{instruction}: the address is not known")
             lanes = np.broadcast_to(np.asarray(np.uint64(0) + address), active.shape).view(np.int64)
+            if instruction.base == "LDSM":  # of each matrix 8 lanes name a row, the others' addresses are not used
+                active = active & (np.arange(len(active)) % WARP < 8 * matrices_loaded(instruction))
             if shared:
                 self._shared(seen, lanes, active, width=width_bytes(instruction))
             else:
@@ -325,6 +333,7 @@ class _Walk:
             ideal_sectors=totals["ideal_sectors"],
             wavefronts=totals["wavefronts"],
             ideal_wavefronts=totals["ideal_wavefronts"],
+            tensor_products=self._tensor_products / self._blocks,
             local_lines=self._local_lines / self._blocks,
             read_bytes={
                 name: (len(np.unique(np.concatenate(sectors))) + unvisited[name]) * SECTOR_BYTES / self._blocks

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dwconv.errors import BuildError
 from dwconv.kernels.artifact import Argument, Artifact, Extent, Launch
-from dwconv.kernels.sass import CLASSES, Code, bytes_in_flight, disassemble
+from dwconv.kernels.sass import CLASSES, Code, bytes_in_flight, disassemble, products_of
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.cost import RESOURCES, BlockWork, price
@@ -122,10 +122,14 @@ def computed_cost(artifact: Artifact, workload: Workload, target: CudaTarget) ->
         limiter=max(kernels, key=lambda kernel: kernel.microseconds).limiter,
         kernels=tuple(kernels),
         budget_per_output=issue_budget(workload, target),
-        limit_us=max(
-            workload.bytes / target.limits.memory_gb_per_s / 1e3, workload.flops / target.limits.peak_gflop_per_s / 1e3
-        ),
+        limit_us=max(workload.bytes / target.limits.memory_gb_per_s, workload.flops / _peak(kernels, target)) / 1e3,
     )
+
+
+def _peak(kernels: list[KernelCost], target: CudaTarget) -> float:
+    """Of the units that multiply, in Gflop/s."""
+    on_tensor_cores = any(kernel.issued_per_output["tensor"] for kernel in kernels)
+    return target.limits.tensor_gflop_per_s if on_tensor_cores else target.limits.peak_gflop_per_s
 
 
 def outputs_of(workload: Workload) -> int:
@@ -155,6 +159,7 @@ def _kernel_cost(
         shared_bytes=resources.get("shared_bytes", 0),
         instructions=trace.instructions,
         fma=trace.issued["fma"],
+        tensor_products=trace.tensor_products,
         lines=trace.global_lines + trace.local_lines,
         bank_turns=trace.wavefronts,
         dram_bytes=traffic.once_bytes,
@@ -212,6 +217,7 @@ def _guessed(code: Code, launch: Launch, *, workload: Workload, blocks: int, war
         ideal_sectors=0.0,
         wavefronts=issued["shared"],
         ideal_wavefronts=issued["shared"],
+        tensor_products=warps * sum(map(products_of, code.instructions)),
         local_lines=warps * sum(map(local_lines, code.instructions)),
         read_bytes={name: size for name, size in sizes.items() if name not in written},
         written_bytes={name: sizes[name] for name in written},

@@ -19,11 +19,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from dwconv.problems.workload import ITEMSIZE
+from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
 from dwconv.schedules.emit import Expr, bind, int32, serial, store
-
-TURNS_UNROLLED = 16
-
 
 Start = tuple[Any, Expr]
 """A tensor of one axis, and an element of it."""

@@ -7,6 +7,8 @@ candidates.
 
 from __future__ import annotations
 
+TURNS_UNROLLED = 16
+"""Turns in which threads move data together: more are a loop."""
 BLOCK_TILE = 1300
 """Multiply-adds and weights: 2.8 s."""
 GLOBAL_STRIP = 1700
@@ -15,6 +17,10 @@ RESIDENT_PLANES = 2400
 """Instructions: 1.3 s."""
 STAGED_ROWS = 1500
 """Instructions in the loop over kernel rows: 0.8 s."""
+TOEPLITZ_ROWS = 900
+"""Products of matrices: 1.5 s."""
+TOEPLITZ_GRADIENT = 900
+"""The same, and what adds up diagonals: 1.5 s."""
 CHANNELS_LAST = 3600
 """Multiply-adds and loads: 1.0 s."""
 WEIGHT_GRADIENT = 1600

@@ -3,6 +3,7 @@
     work of a block          resources of the GPU                     microseconds
     instructions ─────────►  issue slots ────┐
     of them FMAs ─────────►  FMA units ──────┤
+    products of matrices ─►  tensor cores ───┤
     lines, bank turns ────►  load/store ─────┼─►  the slowest, and a small share of the others;
     bytes ────────────────►  cache, DRAM ────┤    a launch
     instructions of a warp ► latency ────────┘
@@ -25,9 +26,9 @@ from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.gpu.occupancy import Occupancy, occupancy
 from dwconv.schedules.space import Config
 
-RESOURCES = ("dram", "cache", "load_store", "fma", "issue", "latency")
-"""Memory; second-level cache; load/store units, shared memory's and global memory's turns; multiply-adds; issue slots;
-and the time that blocks take one after the other, however idle the SM."""
+RESOURCES = ("dram", "cache", "load_store", "fma", "tensor", "issue", "latency")
+"""Memory; second-level cache; load/store units, shared memory's and global memory's turns; multiply-adds; tensor cores;
+issue slots; and the time that blocks take one after the other, however idle the SM."""
 LAUNCH_US = 2.0
 """From one kernel to the next on a stream. Source: published launch latencies of sm_80 and sm_90."""
 NOT_HIDDEN = 0.05
@@ -65,6 +66,8 @@ class BlockWork:
     """Loads that the threads of a block have on their way at a time."""
     again_bytes: float = 0.0
     """Read again by other blocks: from memory as far as the cache does not hold all that the running blocks touch."""
+    tensor_products: float = 0.0
+    """Multiply-adds of tensor cores by all warps of a block, those with zeros included."""
     waits: float = 1
     """Times that a block waits for memory with nothing else to do."""
 
@@ -132,11 +135,14 @@ def price(work: BlockWork, target: CudaTarget) -> Price:
         dram_bytes += work.again_bytes * missed
         drawn = min(1.0, max(1.0, in_flight) / constants.bytes_in_flight_per_sm) * min(1.0, work.blocks / target.sms)
         in_turn = math.ceil(work.blocks / target.sms)  # the SM with the most blocks is the last to finish
-        flops_per_cycle = target.limits.peak_gflop_per_s / (target.sms * target.clock_ghz)  # of one SM
+        sm_cycles_per_ns = target.sms * target.clock_ghz
+        flops_per_cycle = target.limits.peak_gflop_per_s / sm_cycles_per_ns
+        tensor_flops_per_cycle = target.limits.tensor_gflop_per_s / sm_cycles_per_ns
         of_a_warp = work.instructions / -(-work.threads // WARP)
         cycles = {
             "load_store": in_turn * (work.lines + work.bank_turns),
             "fma": in_turn * work.fma * WARP * 2 / flops_per_cycle,
+            "tensor": in_turn * work.tensor_products * 2 / tensor_flops_per_cycle,
             "issue": in_turn * work.instructions / target.issue_slots,
             "latency": math.ceil(work.blocks / at_a_time) * (work.waits * constants.dram_latency_cycles + of_a_warp),
         }

@@ -11,11 +11,11 @@ import torch
 from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.verify import verify, verify_finalist
 from dwconv.problems.block import Block
-from dwconv.problems.workload import BLOCK_PASSES, DType, Pass
+from dwconv.problems.workload import BLOCK_PASSES, DTYPES, DType, Pass
 from tests.schedules.cuda_layers import TEMPLATES, fitted, layer
 from tests.schedules.volumes import VOLUMES
 from tests.standin.on_gpu.kernels import default
-from tests.turns import alternating, in_turns
+from tests.turns import alternating, slow
 
 SHAPES = (
     layer(10, (9, 12), (3, 3), batch=3),
@@ -25,7 +25,19 @@ SHAPES = (
 """Each template is tried on the first of these that it can run."""
 
 
-@pytest.mark.parametrize(("template", "dtype"), in_turns(sorted(TEMPLATES), ["float32", "float16", "bfloat16"]))
+def types_of(template: str) -> list[DType]:
+    """Those that it takes: tensor cores multiply 16 bits alone."""
+    return [dtype for dtype in DTYPES if any(fitted(shape, TEMPLATES[template], dtype) for shape in SHAPES)]
+
+
+@pytest.mark.parametrize(
+    ("template", "dtype"),
+    [
+        (template, dtype) if turn == number % len(types_of(template)) else slow(template, dtype)
+        for number, template in enumerate(sorted(TEMPLATES))
+        for turn, dtype in enumerate(types_of(template))
+    ],
+)
 def test_a_template_is_right_at_any_batch(template: str, dtype: DType) -> None:
     workload = next(found for shape in SHAPES if (found := fitted(shape, TEMPLATES[template], dtype)))
     kernel = default(workload, template)

@@ -1,0 +1,116 @@
+"""Maps in shared memory as matrices are loaded from them: some rows of some images, in whole units of 16 bytes.
+
+The 16 rows of a matrix are ``strips`` strips of ``images`` images, ``tile_h`` rows apart. No TVM here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.tensor_cores import ROWS, UNIT, turns_of_rows
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """How threads share out the vectors of some rows."""
+
+    threads: int
+    rows: int
+    vectors: int
+    """Of a row."""
+
+    @property
+    def across(self) -> int:
+        """Vectors side by side that they have at a time."""
+        return min(self.vectors, self.threads)
+
+    @property
+    def down(self) -> int:
+        """Rows that they have at a time."""
+        return self.threads // self.across
+
+    @property
+    def parts(self) -> int:
+        """Vectors that a thread has of each of its rows."""
+        return -(-self.vectors // self.across)
+
+    @property
+    def turns(self) -> int:
+        """Rows that a thread has."""
+        return -(-self.rows // self.down)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedMaps:
+    """Rows and units that a block holds of the maps of a channel, counted from where the block begins."""
+
+    height: int
+    """Of a map; so is the next."""
+    width: int
+    rows: range
+    units: range
+    images: int
+    tile_h: int
+    offset: int = 0
+    """Columns by which units are off the map's whole units."""
+
+    @property
+    def strips(self) -> int:
+        return ROWS // self.images
+
+    @cached_property
+    def lanes(self) -> int:
+        """Elements copied from global memory at a time."""
+        return aligned_lanes(self.width, UNIT, self.offset, itemsize=VECTOR_BYTES // UNIT)
+
+    @cached_property
+    def _pads(self) -> tuple[int, int, int]:
+        return _pads(len(self.units) % UNIT, len(self.rows) % UNIT, strips=self.strips, tile_h=self.tile_h % UNIT)
+
+    @property
+    def row_units(self) -> int:
+        """Units from a row to the next."""
+        return len(self.units) + self._pads[1]
+
+    @property
+    def image_units(self) -> int:
+        """Units from an image to the next."""
+        return len(self.rows) * self.row_units + self._pads[2]
+
+    @property
+    def turns_of_rows(self) -> int:
+        """Turns of shared memory for 8 rows of a matrix."""
+        return self._pads[0]
+
+    def place_of_row(self, m: int) -> int:
+        """The unit at which row m of a matrix begins."""
+        return m // self.strips * self.image_units + m % self.strips * self.tile_h * self.row_units
+
+    @property
+    def elements(self) -> int:
+        """Of all images."""
+        return self.images * self.image_units * UNIT
+
+    def sharing(self, threads: int) -> Sharing:
+        """How they copy an image."""
+        return Sharing(threads=threads, rows=len(self.rows), vectors=self.row_units * UNIT // self.lanes)
+
+
+@cache
+def _pads(units: int, rows: int, *, strips: int, tile_h: int) -> tuple[int, int, int]:
+    """(turns of shared memory for 8 rows of a matrix, units after each row, units after each image): the fewest turns,
+    then the least pads. Only what is left over whole turns of the banks matters of each number."""
+
+    def found() -> Iterator[tuple[int, int, int]]:
+        for after_row, after_image in itertools.product(range(UNIT), repeat=2):
+            row = units + after_row
+            image = rows * row + after_image
+            places = [m // strips * image + m % strips * tile_h * row for m in range(ROWS)]
+            yield turns_of_rows(places), after_row, after_image
+
+    return min(found())

@@ -1,0 +1,173 @@
+"""How a configuration cuts a weight gradient into products of matrices, and how x and dy lie in shared memory.
+No TVM here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
+from dwconv.schedules.cuda.gpu.staged_maps import StagedMaps
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.space import Config
+from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
+
+OFFSETS = (0, 4, 2, 6)
+"""Columns by which products may begin before whole units of dy: for as few units of x as can be."""
+DIAGONAL_PAD = 4
+"""Words after a column of sums, so that the lanes of a warp store it in different banks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A configuration in numbers. A product sums over 16 rows: ``strips`` rows of each of ``images`` images, ``tile_h``
+    apart. A block goes through every ``split_n``-th group of images, a warp through some columns and some kernel
+    rows of each."""
+
+    workload: Workload
+    images: int
+    tile_h: int
+    warps_w: int
+    warps_kh: int
+    split_n: int
+
+    @classmethod
+    def of(cls, workload: Workload, config: Config) -> Cut:
+        return cls(workload=workload, **dict(config.values))  # type: ignore[arg-type]
+
+    @cached_property
+    def rows(self) -> Axis:
+        return Axis.of_convolution(self.workload, HEIGHT)
+
+    @cached_property
+    def columns(self) -> Axis:
+        return Axis.of_convolution(self.workload, WIDTH)
+
+    @property
+    def dtype(self) -> DType:
+        return self.workload.dtype
+
+    @property
+    def strips(self) -> int:
+        return ROWS // self.images
+
+    @property
+    def warps(self) -> int:
+        return self.warps_w * self.warps_kh
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP
+
+    # -- down ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def block_h(self) -> int:
+        """Rows of dy of an item: a block's work between two barriers."""
+        return self.strips * self.tile_h
+
+    @property
+    def blocks_h(self) -> int:
+        return -(-self.rows.outputs // self.block_h)
+
+    @property
+    def group_kh(self) -> int:
+        """Kernel rows of a warp."""
+        return -(-self.rows.taps // self.warps_kh)
+
+    @property
+    def knows_padding(self) -> bool:
+        """Whether it is known when compiling which rows are padding: a tile is a whole map, and has all kernel rows."""
+        return self.strips * self.blocks_h * self.warps_kh == 1
+
+    @cached_property
+    def meetings(self) -> list[tuple[int, list[tuple[int, int]]]]:
+        """Rows of x, counted from the first of a tile, each with the (row of the tile, kernel row of the group) pairs
+        that meet in it."""
+        rows = self.rows.part(0, self.group_kh)
+        return list(rows.tile_reads(self.tile_h, tiles=1 if self.knows_padding else 2).items())
+
+    # -- across --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def offset(self) -> int:
+        """Columns of dy from the first of a product to the next whole unit."""
+        return min(OFFSETS, key=lambda offset: len(self._units_met(offset)))
+
+    def _units_met(self, offset: int) -> range:
+        first, count = self.columns.spanned(COLUMNS)
+        first -= offset
+        return range(first // UNIT, (first + count - 1) // UNIT + 1)
+
+    @property
+    def band(self) -> range:
+        """Units of x that the columns of one product meet, counted from the unit of dy after its first column."""
+        return self._units_met(self.offset)
+
+    @property
+    def matrices(self) -> int:
+        """Of 16 columns of x each, in a band."""
+        return -(-len(self.band) // 2)
+
+    @property
+    def tiles(self) -> int:
+        """Products side by side that cover a row of dy."""
+        return -(-(self.columns.outputs + self.offset) // COLUMNS)
+
+    @property
+    def tiles_of_warp(self) -> int:
+        return -(-self.tiles // self.warps_w)
+
+    def diagonal(self, kw: int, column: int) -> int:
+        """Which column of x, of the band, meets that column of a product at a tap."""
+        return column - self.offset + kw * self.columns.step + self.columns.shift - self.band.start * UNIT
+
+    # -- in shared memory ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def dy(self) -> StagedMaps:
+        """Columns are counted from ``offset`` before the map."""
+        return StagedMaps(
+            height=self.rows.outputs,
+            width=self.columns.outputs,
+            rows=range(self.block_h),
+            units=range(self.tiles_of_warp * self.warps_w),
+            images=self.images,
+            tile_h=self.tile_h,
+            offset=self.offset,
+        )
+
+    @cached_property
+    def x(self) -> StagedMaps:
+        first, count = self.rows.part(0, self.group_kh * self.warps_kh).spanned(self.block_h)
+        if self.knows_padding:
+            first, count = 0, self.rows.inputs
+        units = range(self.band.start, self.tiles_of_warp * self.warps_w - 1 + self.band.stop)
+        return StagedMaps(
+            height=self.rows.inputs,
+            width=self.columns.inputs,
+            rows=range(first, first + count),
+            units=units,
+            images=self.images,
+            tile_h=self.tile_h,
+        )
+
+    @property
+    def diagonal_pitch(self) -> int:
+        """Words from a column of sums to the next, where diagonals are summed."""
+        return self.matrices * ROWS + DIAGONAL_PAD
+
+    @property
+    def sums_of_warp(self) -> int:
+        """Words of the sums of a kernel row."""
+        return COLUMNS * self.diagonal_pitch
+
+    @property
+    def elements(self) -> int:
+        """Of x and of dy."""
+        return self.x.elements + self.dy.elements
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.elements * ITEMSIZE[self.dtype] + self.warps * self.sums_of_warp * BANK_BYTES

@@ -1,0 +1,217 @@
+"""The kernel of diagonal sums, for wgrad: rows of x times rows of dy on tensor cores.
+
+A block brings rows of x and of dy into shared memory as they lie, a group of images after the other. A warp loads dy of
+a tile once, and goes down the rows of x, each of which it multiplies by every row of dy that meets it at one of its
+kernel rows. The sums stay in registers to the end: of each kernel row a matrix of columns of x by columns of dy, in
+which a weight is a diagonal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
+from dwconv.schedules.cuda.emit.split_sum import add_parts
+from dwconv.schedules.cuda.emit.staged_maps import Maps
+from dwconv.schedules.cuda.emit.words import (
+    Registers,
+    argument,
+    as_one_axis,
+    barrier,
+    blocks,
+    blocks_per_sm,
+    commit_copies,
+    in_register,
+    shared,
+    threads,
+    unrolled,
+    wait_for_copies,
+    zero,
+)
+from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, serial, store, when
+
+
+def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
+    """Parameters: x (n, C, H, W), dy (n, C, OH, OW), dw (C, KH, KW) and, if the images are split, workspace (parts,
+    results). Registers are shared out for ``at_a_time`` blocks on an SM."""
+    n, workload = tirx.Var(BATCH, "int32"), cut.workload
+    channels, parts = workload.channels, cut.split_n
+    results = channels * cut.rows.taps * cut.columns.taps
+    with kernel() as builder:
+        x = argument("x", (n, channels, cut.rows.inputs, cut.columns.inputs), cut.dtype)
+        dy = argument("dy", (n, channels, cut.rows.outputs, cut.columns.outputs), cut.dtype)
+        dw = argument("dw", (channels, cut.rows.taps, cut.columns.taps), cut.dtype)
+        workspace = argument("workspace", (parts, results), "float32") if parts > 1 else None
+        total = as_one_axis(dw)
+        partial = None if workspace is None else as_one_axis(workspace)
+        for block in blocks("block", channels * parts):
+            for warp_kh in threads("warp_kh", cut.warps_kh, axis="z"):
+                for warp_w in threads("warp_w", cut.warps_w, axis="y"):
+                    for lane in threads("lane", WARP):
+                        with blocks_per_sm(at_a_time):
+                            dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
+                            Block(
+                                cut=cut,
+                                n=n,
+                                x=x,
+                                dy=dy,
+                                into=total if partial is None else partial,
+                                staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
+                                passed=shared("passed", cut.warps * cut.sums_of_warp, dynamic=dynamic),
+                                channel=block // parts,
+                                part=block % parts,
+                                warp_kh=warp_kh,
+                                warp_w=warp_w,
+                                lane=lane,
+                            ).sum()
+        if partial is not None:
+            add_parts(partial, [total], count=parts, dtype=cut.dtype)
+    return s_tir.Schedule(builder.get())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """The work of the threads of a block."""
+
+    cut: Cut
+    n: Expr
+    x: Any
+    dy: Any
+    into: Any
+    """Where its sums go: dw, or the part of the workspace; flat."""
+    staged: Any
+    """x, then dy."""
+    passed: Any
+    """Sums of all warps for one kernel row of each."""
+    channel: Expr
+    part: Expr
+    warp_kh: Expr
+    """Which group of kernel rows its warp has."""
+    warp_w: Expr
+    """Which tiles its warp has."""
+    lane: Expr
+
+    def sum(self) -> None:
+        cut = self.cut
+        sums = Registers("sum", cut.group_kh, cut.matrices, 4)
+        sums.clear()
+        items = ceil_div(self.n, cut.images) * cut.blocks_h
+        for turn in serial("turn", tirx.truncdiv(items - self.part + (cut.split_n - 1), cut.split_n)):
+            item = bind("item", self.part + turn * cut.split_n)
+            image = in_register("first_image", item // cut.blocks_h * cut.images)
+            top = in_register("top", item % cut.blocks_h * cut.block_h)
+            x, dy = self._maps(top)
+            barrier()
+            for maps, source in ((x, self.x), (dy, self.dy)):
+                maps.copy(
+                    source,
+                    first_image=image,
+                    channel=self.channel,
+                    exists=partial(self._exists, image),
+                    thread=self._thread,
+                    threads=cut.threads,
+                )
+            commit_copies()
+            wait_for_copies()
+            barrier()
+            self._add(sums, x, dy)
+        self._add_diagonals(sums)
+
+    def _exists(self, first: Expr, number: Expr) -> Expr:
+        return first + number < self.n
+
+    @cached_property
+    def _thread(self) -> Expr:
+        return (self.warp_kh * self.cut.warps_w + self.warp_w) * WARP + self.lane
+
+    def _maps(self, top: Expr) -> tuple[Maps, Maps]:
+        """x and dy of an item."""
+        cut = self.cut
+        return (
+            Maps(held=cut.x, staged=self.staged, first=0, top=top, left=0),
+            Maps(held=cut.dy, staged=self.staged, first=cut.x.elements, top=top, left=-cut.offset),
+        )
+
+    # -- products ------------------------------------------------------------------------------------------------------
+
+    def _add(self, sums: Registers, x: Maps, dy: Maps) -> None:
+        cut = self.cut
+        for number in serial("tile", cut.tiles_of_warp):
+            tile = self.warp_w * cut.tiles_of_warp + number
+            with when(cut.tiles_of_warp * cut.warps_w == cut.tiles or tile < cut.tiles):
+                start = in_register("dy_at", dy.row_of_matrix(self.lane % ROWS) + tile * UNIT)
+                gradients = Registers("gradient", cut.tile_h, 2, dtype="uint32")
+                for row in range(cut.tile_h):
+                    into = [gradients[row, half] for half in range(2)]
+                    load_matrices(into, self.staged, start + row * (cut.dy.row_units * UNIT), transposed=True)
+                group = self.warp_kh * (cut.group_kh * cut.rows.step * cut.x.row_units)
+                first = x.row_of_matrix(self.lane % ROWS) + (tile + group + self.lane // ROWS) * UNIT
+                start = in_register("x_at", first)
+                for at, met in cut.meetings:
+                    source = self._load_row(start + (at - cut.x.rows.start) * (cut.x.row_units * UNIT))
+                    for row, tap in met:
+                        for matrix in range(cut.matrices):
+                            multiply_add(
+                                [sums[tap, matrix, each] for each in range(4)],
+                                source[matrix],
+                                [gradients[row, half] for half in range(2)],
+                                dtype=cut.dtype,
+                            )
+
+    def _load_row(self, at: Expr) -> list[list[Expr]]:
+        """The 16 rows of a product, of all units of a band: a matrix of each pair; in the last one perhaps a unit of
+        zeros."""
+        units = len(self.cut.band)
+        source = Registers("source", units, 2, dtype="uint32")
+        for unit in range(0, units, 2):
+            into = [source[of, half] for of in range(unit, min(unit + 2, units)) for half in range(2)]
+            load_matrices(into, self.staged, at + unit * UNIT, transposed=True)
+        return [
+            [
+                source[unit + other, half] if unit + other < units else zero("uint32")
+                for half in range(2)
+                for other in range(2)
+            ]
+            for unit in range(0, units, 2)
+        ]
+
+    # -- results -------------------------------------------------------------------------------------------------------
+
+    def _add_diagonals(self, sums: Registers) -> None:
+        """Adds up the diagonals of all warps of a group, one kernel row of each group after the other: always in the
+        order of the warps and columns."""
+        cut, taps_h, taps_w = self.cut, self.cut.rows.taps, self.cut.columns.taps
+        own = (self.warp_kh * cut.warps_w + self.warp_w) * cut.sums_of_warp
+        own = in_register("own", own + self.lane // 4 + self.lane % 4 * (2 * cut.diagonal_pitch))
+        for tap in range(cut.group_kh):
+            barrier()
+            for matrix in range(cut.matrices):
+                for each in range(4):
+                    at = matrix * ROWS + each // 2 * UNIT + each % 2 * cut.diagonal_pitch
+                    store(self.passed, sums[tap, matrix, each], own + at)
+            barrier()
+            weights = cut.warps_kh * taps_w
+            for turn in range(-(-weights // cut.threads)):
+                weight = bind("weight", self._thread + turn * cut.threads)
+                kernel_row = weight // taps_w * cut.group_kh + tap
+                with when(tirx.all(weight < weights, kernel_row < taps_h)):
+                    added = Registers("added", 1)
+                    added.clear()
+                    first = weight // taps_w * (cut.warps_w * cut.sums_of_warp) + weight % taps_w * cut.columns.step
+                    first = in_register("first", first + cut.diagonal(0, 0))
+                    for warp in unrolled("warp", cut.warps_w):
+                        for column in unrolled("column", COLUMNS):
+                            at = first + warp * cut.sums_of_warp + column * (cut.diagonal_pitch + 1)
+                            added[0] = added[0] + self.passed[at]
+                    results = cut.workload.channels * taps_h * taps_w
+                    at = self.channel * (taps_h * taps_w) + kernel_row * taps_w + weight % taps_w
+                    if cut.split_n > 1:
+                        at = at + self.part * results
+                    store(self.into, added[0].astype(self.into.dtype), at)

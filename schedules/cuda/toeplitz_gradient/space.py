@@ -1,0 +1,119 @@
+"""The space of diagonal sums: which configurations there are, which fit, and where to start. No TVM here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
+from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_GRADIENT as MOST_CODE
+from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, why_not_banded
+from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+
+MOST_WARPS = 8
+IMAGES = (1, 2, 4, 8, 16)
+TILES_H = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
+WARPS_W = (1, 2, 3, 4, 5, 7, 8)
+WARPS_KH = (1, 2, 3, 4, 5, 6, 7, 8)
+SPLITS = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 64)
+MOST_TILES_TRIED = 3
+
+
+def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
+    """Knobs: images of a product, rows of a tile, warps across and over kernel rows, shares of the images."""
+    return ConfigSpace(
+        name,
+        *(Knob(knob, values) for knob, values in _knobs(workload).items()),
+        rules=_rules(workload, target),
+        preferred=_preferred(workload, target),
+    )
+
+
+def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why it cannot run on tensor cores, or not this way; None if it can."""
+    if workload.bias:
+        return "it does not sum dy alone, for a bias"
+    if reason := why_not_banded(workload):
+        return reason
+    warps_kh = min(max(WARPS_KH), workload.kernel[0])
+    cuts = [
+        Cut(workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1) for images in IMAGES
+    ]
+    if (least := min(cut.shared_bytes for cut in cuts)) > target.shared_bytes_per_block:
+        return f"x and dy of a block are {least} bytes, shared memory {target.shared_bytes_per_block}"
+    if (registers := registers_of(cuts[0])) > target.registers_per_thread:
+        return f"the sums of a warp take {registers} registers, a thread has {target.registers_per_thread}"
+    return None
+
+
+def _knobs(workload: Workload) -> dict[str, list[int]]:
+    height, width = workload.output_size
+    tiles = -(-width // COLUMNS) + 1
+    return {
+        "images": list(IMAGES),
+        "tile_h": sorted({min(each, height) for each in TILES_H}),
+        "warps_w": [count for count in WARPS_W if count <= tiles],
+        "warps_kh": [count for count in WARPS_KH if count <= workload.kernel[0]],
+        "split_n": [count for count in SPLITS if count <= MOST_IMAGES],
+    }
+
+
+@lru_cache(maxsize=256)
+def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
+    """The legal configuration of least estimated time, of those of a few shapes."""
+    rules = _rules(workload, target)
+    configs = [Config.of("", **values) for values in _starts(workload)]
+    legal = [config for config in configs if not any(rule.broken(config) for rule in rules)]
+    best = min(legal, key=lambda config: total_us(block_works(workload, config, target), target), default=None)
+    return dict(best.values) if best else {}
+
+
+def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
+    knobs, height = _knobs(workload), workload.output_size[0]
+    tiles_h = sorted(knobs["tile_h"], key=lambda tile: (-(-height // tile) * tile, -tile))[:MOST_TILES_TRIED]
+    for values in itertools.product(
+        knobs["images"], tiles_h, knobs["warps_w"][::3], knobs["warps_kh"][::3], knobs["split_n"][::2]
+    ):
+        yield dict(zip(knobs, values, strict=True))
+
+
+def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
+    results = workload.channels * workload.kernel[0] * workload.kernel[1]
+
+    def cut(config: Config) -> Cut:
+        return Cut.of(workload, config)
+
+    def idle(config: Config) -> bool:
+        """Too many rows of dy, columns, or kernel rows, that are none."""
+        its = cut(config)
+        down = its.blocks_h * its.block_h / its.rows.outputs
+        across = its.tiles_of_warp * its.warps_w / its.tiles
+        return down * across * its.group_kh * its.warps_kh / its.rows.taps > MOST_PADDED
+
+    return [
+        Rule(f"more than {MOST_WARPS} warps", lambda c: c.warps_w * c.warps_kh > MOST_WARPS),
+        Rule("more parts than groups of images", lambda c: c.split_n > -(-MOST_IMAGES // c.images) * cut(c).blocks_h),
+        Rule("too many threads without work", idle),
+        Rule(
+            f"more than {MOST_WORKSPACE_BYTES} bytes of partial sums",
+            lambda c: c.split_n * results * BANK_BYTES > MOST_WORKSPACE_BYTES,
+        ),
+        Rule("more registers than there are", lambda c: registers_of(cut(c)) > target.registers_per_thread),
+        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
+        Rule(
+            f"more than {target.shared_bytes_per_block} bytes of shared memory",
+            lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,
+        ),
+        Rule(
+            "rows of a product lie in the same banks",
+            lambda c: max(cut(c).x.turns_of_rows, cut(c).dy.turns_of_rows) > 1,
+        ),
+    ]

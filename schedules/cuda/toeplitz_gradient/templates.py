@@ -1,0 +1,65 @@
+"""Diagonal sums, NCHW, CUDA, for wide kernels in 16 bits: products of small matrices on tensor cores.
+
+wgrad
+
+Level one: a block is a channel and every `split_n`-th group of `images` images. Of each it holds 16 / `images` strips
+of `tile_h` rows of dy, and the rows of x that they meet, in shared memory, in 16 bits.
+Level two: a product sums over 16 rows, one strip of one image each: columns of x times 8 columns of dy. Every warp has
+some columns, and some kernel rows, of which it keeps the sums; a weight is a diagonal of them, added up at the end.
+
+    x, row s of 16 strips         dy, row r of 16 strips        sums, for kernel row kh = s − r
+      strips                        8 columns                     8 columns of dy
+    ┌──────────────────┐          ┌──────────────────┐          ┌──────────────────┐
+    │ columns of x     │          │ strip 0          │          │ 0                │     kw = column of x −
+    │                  │    ×     │ strip 1          │    +=    │ 1 0              │          column of dy
+    │                  │          │ …                │          │ 2 1 0            │
+    │                  │          │ strip 15         │          │ … 2 1 0          │     dw[kh, kw]: a diagonal
+    └──────────────────┘          └──────────────────┘          └──────────────────┘
+    loaded once, for all r        loaded once, for all s        in registers
+
+The partial sums of the shares are added up by a second kernel, always in their order.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
+from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, blocks_at_a_time
+from dwconv.schedules.cuda.toeplitz_gradient.space import gradient_misfit, gradient_space
+from dwconv.schedules.space import Config
+from dwconv.schedules.template import ScheduleTemplate
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float:
+    return total_us(block_works(workload, config, target), target)
+
+
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+    """Parameters: x, dy (n, C, H, W), dw (C, KH, KW), perhaps a workspace."""
+    from dwconv.schedules.cuda.toeplitz_gradient.kernel import schedule_diagonals
+
+    cut = Cut.of(workload, config)
+    return schedule_diagonals(cut, at_a_time=blocks_at_a_time(cut, target))
+
+
+NAME = "cuda.wgrad_nchw_toeplitz"
+TEMPLATES = (
+    ScheduleTemplate(
+        name=NAME,
+        device="cuda",
+        pass_="wgrad",
+        layout="nchw",
+        misfit=gradient_misfit,
+        space=partial(gradient_space, NAME),
+        estimate_us=estimate_us,
+        schedule=schedule,
+    ),
+)

@@ -1,0 +1,248 @@
+"""How a configuration cuts maps into products of matrices, and how a block's source and weights lie in shared memory.
+No TVM here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dwconv.problems.workload import ITEMSIZE, DType, Workload
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, WARP
+from dwconv.schedules.cuda.gpu.staged_maps import Sharing, StagedMaps
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config
+
+Meetings = list[tuple[int, list[tuple[int, int]]]]
+"""Rows of the source, counted from the first of a tile, each with the (row of the tile, kernel row) that meet in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Kernel rows that are straight code: ``count`` times, ``taps`` of them each, from ``first`` on."""
+
+    first: int
+    taps: int
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A configuration in numbers. The 16 rows of a product are ``images`` images with ``strips`` rows each, ``tile_h``
+    rows apart; a warp goes down all ``tile_h``, and has ``tile_w`` columns."""
+
+    gather: Gather
+    dtype: DType
+    planes: int
+    """Channels of a block."""
+    images: int
+    tile_h: int
+    tile_w: int
+    warps_h: int
+    warps_w: int
+    taps_h: int
+    """Kernel rows in straight code."""
+
+    @classmethod
+    def of(cls, workload: Workload, config: Config) -> Cut:
+        return cls(
+            gather=Gather.of(workload),
+            dtype=workload.dtype,
+            planes=config.planes,
+            images=config.images,
+            tile_h=config.tile_h,
+            tile_w=config.tile_w,
+            warps_h=config.warps_h,
+            warps_w=config.warps_w,
+            taps_h=config.taps_h,
+        )
+
+    @property
+    def strips(self) -> int:
+        return ROWS // self.images
+
+    @property
+    def threads(self) -> int:
+        return self.planes * self.threads_of_channel
+
+    @property
+    def warp_h(self) -> int:
+        """Rows of a warp."""
+        return self.strips * self.tile_h
+
+    @property
+    def block_h(self) -> int:
+        return self.warps_h * self.warp_h
+
+    @property
+    def blocks_h(self) -> int:
+        return -(-self.gather.rows.outputs // self.block_h)
+
+    @property
+    def block_w(self) -> int:
+        return self.warps_w * self.tile_w
+
+    @property
+    def blocks_w(self) -> int:
+        return -(-self.gather.columns.outputs // self.block_w)
+
+    @property
+    def threads_of_channel(self) -> int:
+        return self.warps_h * self.warps_w * WARP
+
+    @property
+    def result_sharing(self) -> Sharing:
+        """Of an image."""
+        return Sharing(threads=self.threads_of_channel, rows=self.block_h, vectors=self.block_w // self.results.lanes)
+
+    @property
+    def band_sharing(self) -> Sharing:
+        """Of the kernel rows, each with its copy."""
+        return Sharing(threads=self.threads_of_channel, rows=self.gather.rows.taps, vectors=2 * self.band_apart)
+
+    # -- down ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> list[Turn]:
+        """All kernel rows."""
+        whole, rest = divmod(self.gather.rows.taps, self.taps_h)
+        found = [Turn(first=0, taps=self.taps_h, count=whole), Turn(first=whole * self.taps_h, taps=rest, count=1)]
+        return [turn for turn in found if turn.taps]
+
+    @property
+    def leaves_padding_out(self) -> bool:
+        """Whether all rows of a product are the same row of different images: what is padding for one is for all."""
+        return self.strips == 1
+
+    @property
+    def knows_padding(self) -> bool:
+        """Whether it is known when compiling: a tile is a whole map, and no kernel row in a loop."""
+        is_whole = self.leaves_padding_out and self.warps_h * self.blocks_h == 1
+        return is_whole and self.taps_h == self.gather.rows.taps
+
+    def meetings(self, turn: Turn) -> Meetings:
+        rows = self.gather.rows.part(turn.first, turn.taps)
+        return list(rows.tile_reads(self.tile_h, tiles=1 if self.knows_padding else 2).items())
+
+    @cached_property
+    def rows(self) -> range:
+        """Rows of the source that a block holds, counted from where its own begin: without padding, if it has them
+        all and leaves it out."""
+        if self.leaves_padding_out and self.blocks_h == 1:
+            return range(self.gather.rows.inputs)
+        first, count = self.gather.rows.spanned(self.block_h)
+        return range(first, first + count)
+
+    # -- across --------------------------------------------------------------------------------------------------------
+
+    @property
+    def tiles(self) -> int:
+        """Products side by side in a warp."""
+        return self.tile_w // COLUMNS
+
+    @cached_property
+    def band(self) -> range:
+        """Units of the source that the columns of one product meet, counted from where these begin."""
+        first, count = self.gather.columns.spanned(COLUMNS)
+        return range(first // UNIT, (first + count - 1) // UNIT + 1)
+
+    @cached_property
+    def units(self) -> range:
+        """Units of the source that a block holds, counted from its first column; no padding where it has them all."""
+        if self.warps_w * self.blocks_w == 1:
+            return range(-(-self.gather.columns.inputs // UNIT))
+        return range(self.band.start, self.warps_w * self.tiles - 1 + self.band.stop)
+
+    def units_of(self, tile: int) -> range:
+        """Units that the product with that number in a warp sums over, counted from the warp's first column."""
+        first, stop = tile + self.band.start, tile + self.band.stop
+        if self.warps_w * self.blocks_w == 1:
+            first, stop = max(first, self.units.start), min(stop, self.units.stop)
+        return range(first, stop)
+
+    @property
+    def units_of_warp(self) -> range:
+        met = [unit for tile in range(self.tiles) for unit in self.units_of(tile)]
+        return range(min(met), max(met) + 1)
+
+    def depths(self, tile: int) -> Iterator[tuple[int, ...]]:
+        """The units of each of its products: two together, or one."""
+        units = iter(self.units_of(tile))
+        while pair := tuple(itertools.islice(units, 2)):
+            yield pair
+
+    @property
+    def products(self) -> int:
+        """Products of a warp for one row of its tile and one kernel row."""
+        return sum(len(list(self.depths(tile))) for tile in range(self.tiles))
+
+    # -- in shared memory ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def source(self) -> StagedMaps:
+        """Of a channel."""
+        return StagedMaps(
+            height=self.gather.rows.inputs,
+            width=self.gather.columns.inputs,
+            rows=self.rows,
+            units=self.units,
+            images=self.images,
+            tile_h=self.tile_h,
+        )
+
+    @cached_property
+    def results(self) -> StagedMaps:
+        """Of a channel, in the place of its source."""
+        return StagedMaps(
+            height=self.gather.rows.outputs,
+            width=self.gather.columns.outputs,
+            rows=range(self.block_h),
+            units=range(self.warps_w * self.tiles),
+            images=self.images,
+            tile_h=self.tile_h,
+        )
+
+    @property
+    def channel_elements(self) -> int:
+        """Of the source or the results, from a channel to the next."""
+        return max(self.source.elements, self.results.elements)
+
+    @property
+    def band_elements(self) -> int:
+        """A kernel row, turned as the source meets it, with zeros on both sides: from the last column of a product at
+        the first unit of its band to the first column at the last unit."""
+        return (len(self.band) + 1) * UNIT
+
+    @property
+    def band_apart(self) -> int:
+        """Elements from a kernel row to its copy, one element on. Of a product's columns the even ones read pairs from
+        the row, the odd ones from the copy: 7 words each, in different banks."""
+        words = self.band_elements * ITEMSIZE[self.dtype] // BANK_BYTES
+        while not 7 <= words % BANKS <= BANKS - 7:
+            words += 1
+        return words * BANK_BYTES // ITEMSIZE[self.dtype]
+
+    @property
+    def bands_at(self) -> int:
+        """Where the kernel rows of the first channel stand: after the source of all."""
+        return self.planes * self.channel_elements
+
+    @property
+    def kernel_elements(self) -> int:
+        """From the kernel rows of a channel to those of the next."""
+        return self.gather.rows.taps * 2 * self.band_apart
+
+    @property
+    def shared_elements(self) -> int:
+        return self.bands_at + self.planes * self.kernel_elements
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.shared_elements * ITEMSIZE[self.dtype]
+
+
+def first_of_band(band: range) -> int:
+    """What stands first in a kernel row: the distance from a column of the result to the source."""
+    return band.start * UNIT - (COLUMNS - 1) - 1

@@ -1,0 +1,97 @@
+"""The work of a warp of banded products, and so of a block, in plain integers. No TVM here."""
+
+from __future__ import annotations
+
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import ITEMSIZE, Workload
+from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
+from dwconv.schedules.cuda.gpu.cost import BlockWork
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
+from dwconv.schedules.cuda.gpu.occupancy import occupancy
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.gpu.vectors import sector_bytes
+from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.space import Config
+
+START = 60
+"""Instructions with which a thread finds its place."""
+TURN_INSTRUCTIONS = 12
+"""To go on to the next kernel rows."""
+COPY_INSTRUCTIONS = 4
+"""To find out whether an image exists, and to copy a vector of it."""
+ROW_INSTRUCTIONS = 6
+"""To find out where a row comes from and whether it exists."""
+BAND_INSTRUCTIONS = 6
+"""To bring a weight to its place in a band."""
+ROUND_INSTRUCTIONS = 2
+"""To round two sums, and to store them in shared memory."""
+OTHER_REGISTERS = 40
+"""For addresses, tests and numbers of tiles."""
+ROWS_AHEAD = 3
+"""Source rows that the compiler loads ahead of their use in straight code."""
+
+
+def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockWork:
+    """Every warp multiplies whole units, and reads a source row once in each turn."""
+    cut = Cut.of(workload, config)
+    gather, itemsize = cut.gather, ITEMSIZE[cut.dtype]
+    rows, columns = gather.rows, gather.columns
+    warps, width = cut.threads // WARP, len(cut.units_of_warp)
+    met = _rows_met(cut)
+    pairs = met * sum(turn.count * sum(len(met) for _, met in cut.meetings(turn)) for turn in cut.turns)
+    loaded = met * sum(turn.count * len(cut.meetings(turn)) for turn in cut.turns)
+    weights = rows.taps * len(cut.band)
+    source, results, bands = cut.source.sharing(cut.threads_of_channel), cut.result_sharing, cut.band_sharing
+    copied, written, banded = (each.parts * each.turns for each in (source, results, bands))
+    rounded = 2 * cut.tile_h * cut.tiles
+    issued = pairs * cut.products + loaded * -(-width // 2) + weights + rounded * ROUND_INSTRUCTIONS + START
+    issued += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS
+    issued += (copied + written) * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS) + banded * BAND_INSTRUCTIONS
+    row_bytes = sector_bytes(min(len(cut.units) * UNIT, columns.inputs) * itemsize, whole=cut.blocks_w == 1)
+    read = cut.planes * cut.images * min(len(cut.rows), rows.inputs) * row_bytes
+    images = -(-workload.batch // cut.images)
+    blocks = images * -(-gather.channels // cut.planes) * cut.blocks_h * cut.blocks_w
+    result_bytes = workload.batch * gather.channels * rows.outputs * columns.outputs * itemsize
+    copies = warps * cut.images * (copied * cut.source.lanes + written * cut.results.lanes) * itemsize / BANK_BYTES
+    under_way = copied if source.turns <= TURNS_UNROLLED else source.parts
+    return BlockWork(
+        blocks=blocks,
+        threads=cut.threads,
+        registers=registers_of(cut),
+        shared_bytes=cut.shared_bytes,
+        instructions=warps * issued,
+        fma=0.0,
+        tensor_products=float(
+            warps * pairs * sum(len(cut.units_of(tile)) for tile in range(cut.tiles)) * ROWS * COLUMNS * UNIT
+        ),
+        lines=(read + result_bytes / blocks) / LINE_BYTES + warps * ((copied + written) * cut.images + banded),
+        bank_turns=warps * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + banded) + copies,
+        dram_bytes=float(workload.bytes),
+        cache_bytes=float(max(blocks * read, workload.bytes - result_bytes) + result_bytes),
+        bytes_in_flight=float(min(read, cut.threads * under_way * cut.images * cut.source.lanes * itemsize)),
+    )
+
+
+def _rows_met(cut: Cut) -> float:
+    """Of the rows of a source that the straight code has, those that it comes to: the others are padding."""
+    rows = cut.gather.rows
+    if cut.knows_padding or not cut.leaves_padding_out:
+        return 1.0
+    return rows.live_pairs / (rows.covered(cut.tile_h) * rows.taps)
+
+
+def blocks_at_a_time(cut: Cut, target: CudaTarget) -> int:
+    """Blocks on an SM by its threads, its shared memory, and the registers that a thread should need; at least 1."""
+    held = occupancy(threads=cut.threads, registers=registers_of(cut), shared_bytes=cut.shared_bytes, target=target)
+    return max(1, held.blocks_per_sm)
+
+
+def code_size(cut: Cut) -> int:
+    """About how many instructions are straight code: those of all turns, each once."""
+    return sum(sum(len(met) * cut.products + 2 for _, met in cut.meetings(turn)) for turn in cut.turns)
+
+
+def registers_of(cut: Cut) -> int:
+    """About how many a thread needs: sums, kernel rows of a turn, source rows under way."""
+    weights, row = cut.taps_h * len(cut.band), 2 * len(cut.units_of_warp)
+    return cut.tile_h * cut.tiles * 4 + weights + ROWS_AHEAD * row + OTHER_REGISTERS

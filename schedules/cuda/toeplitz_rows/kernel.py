@@ -1,0 +1,266 @@
+"""The kernel of banded matrices, for fprop and dgrad: a row of the kernel at a time, on tensor cores.
+
+A block brings the source of its maps into shared memory as it lies, and its kernel rows, each twice. A warp goes down
+the source rows of its tile: it loads the 16 of a product once, and multiplies them by every kernel row that a row of
+the tile meets there. What a product sums over begins at a whole vector of a source row: the matrix of weights has
+zeros where a column of the result does not reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
+from dwconv.schedules.cuda.emit.staged_maps import Maps, shared_out
+from dwconv.schedules.cuda.emit.words import (
+    Registers,
+    argument,
+    barrier,
+    blocks,
+    blocks_per_sm,
+    commit_copies,
+    in_float32,
+    in_register,
+    shared,
+    span,
+    threads,
+    unrolled,
+    wait_for_copies,
+)
+from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
+from dwconv.schedules.cuda.gpu.staged_maps import StagedMaps
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.toeplitz_rows.cut import Cut, Turn, first_of_band
+from dwconv.schedules.emit import BATCH, Expr, all_of, ceil_div, inside, kernel, least, serial, store, when
+
+HALVES = (0, 1)
+"""The two rows of a product of which a lane has sums: lane / 4 and 8 below."""
+
+
+def schedule_products(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
+    """Parameters: source (n, C, H, W), w (C, KH, KW), perhaps bias (C), result (n, C, OH, OW). Registers are shared out
+    for ``at_a_time`` blocks on an SM."""
+    n, gather = tirx.Var(BATCH, "int32"), cut.gather
+    rows, columns = gather.rows, gather.columns
+    with kernel() as builder:
+        source = argument(gather.source, (n, gather.channels, rows.inputs, columns.inputs), cut.dtype)
+        w = argument("w", (gather.channels, rows.taps, columns.taps), cut.dtype)
+        bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
+        result = argument(gather.result, (n, gather.channels, rows.outputs, columns.outputs), cut.dtype)
+        for place in partition(cut, n):
+            with blocks_per_sm(at_a_time):
+                dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
+                staged = shared("staged", cut.shared_elements, dtype=cut.dtype, dynamic=dynamic)
+                Block(cut=cut, n=n, source=source, w=w, bias=bias, result=result, staged=staged, place=place).sum()
+    return s_tir.Schedule(builder.get())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a thread stands."""
+
+    first_image: Expr
+    """Of the block; so are the next three."""
+    first_channel: Expr
+    top: Expr
+    left: Expr
+    plane: Expr
+    """The channel of its warp, in the block."""
+    down: Expr
+    """The number of its warp down; and across."""
+    across: Expr
+    lane: Expr
+
+
+def partition(cut: Cut, n: Expr) -> Iterator[Place]:
+    """Blocks of images, then of channels and of the map; the warps of a block across, down, then over its channels."""
+    channel_blocks, down, across = -(-cut.gather.channels // cut.planes), cut.blocks_h, cut.blocks_w
+    for images in blocks("images", ceil_div(n, cut.images)):
+        for block in blocks("block", channel_blocks * down * across, axis="y"):
+            for plane in threads("plane", cut.planes, axis="z"):
+                for warp in threads("warp", cut.warps_h * cut.warps_w, axis="y"):
+                    for lane in threads("lane", WARP):
+                        yield Place(
+                            first_image=images * cut.images,
+                            first_channel=block // (down * across) * cut.planes,
+                            top=block // across % down * cut.block_h if down > 1 else 0,
+                            left=block % across * cut.block_w if across > 1 else 0,
+                            plane=plane,
+                            down=warp // cut.warps_w if cut.warps_h > 1 else 0,
+                            across=warp % cut.warps_w if cut.warps_w > 1 else 0,
+                            lane=lane,
+                        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """The work of the threads of a block."""
+
+    cut: Cut
+    n: Expr
+    source: Any
+    w: Any
+    bias: Any | None
+    result: Any
+    staged: Any
+    """The source of its channels, then their kernel rows."""
+    place: Place
+
+    def sum(self) -> None:
+        cut = self.cut
+        self._stage_source()
+        self._stage_kernel_rows()
+        sums = Registers("sum", cut.tile_h, cut.tiles, 4)
+        if self.bias is None:
+            sums.clear()
+        else:
+            bias = in_float32(self.bias[least(self._channel, cut.gather.channels - 1)])
+            sums.fill(in_register("first", bias, dtype="float32"))
+        wait_for_copies()
+        barrier()
+        for turn in cut.turns:
+            for number in serial("turn", turn.count):
+                self._add(sums, turn, number)
+        self._write(sums)
+
+    # -- staging -------------------------------------------------------------------------------------------------------
+
+    def _stage_source(self) -> None:
+        self._maps.copy(
+            self.source,
+            first_image=self.place.first_image,
+            channel=self._channel,
+            exists=self._is_result,
+            thread=self._thread,
+            threads=self.cut.threads_of_channel,
+        )
+        commit_copies()
+
+    def _stage_kernel_rows(self) -> None:
+        """Each turned as the source meets it, with zeros on both sides; and its copy, one element on."""
+        cut, columns = self.cut, self.cut.gather.columns
+        for row, at in shared_out(cut.band_sharing, self._thread):
+            distance = at % cut.band_apart - at // cut.band_apart + first_of_band(cut.band)
+            tap = (distance - columns.shift) * columns.step
+            value = Registers("weight", 1, dtype=cut.dtype)
+            value.clear()
+            with when(all_of(inside(tap, columns.taps), self._is_channel)):
+                value[0] = self.w[self._channel, row, tap]
+            store(self.staged, value[0], self._kernel_row(row) + at)
+
+    @property
+    def _maps(self) -> Maps:
+        """The source of the warp's channel."""
+        return self._held(self.cut.source)
+
+    def _held(self, held: StagedMaps) -> Maps:
+        place, first = self.place, self.place.plane * self.cut.channel_elements
+        return Maps(held=held, staged=self.staged, first=first, top=place.top, left=place.left)
+
+    @property
+    def _thread(self) -> Expr:
+        """Its number among those of its channel."""
+        return (self.place.down * self.cut.warps_w + self.place.across) * WARP + self.place.lane
+
+    def _kernel_row(self, row: Expr) -> Expr:
+        cut = self.cut
+        return cut.bands_at + self.place.plane * cut.kernel_elements + row * (2 * cut.band_apart)
+
+    @property
+    def _channel(self) -> Expr:
+        return self.place.first_channel + self.place.plane
+
+    @property
+    def _is_channel(self) -> Expr:
+        return self.cut.gather.channels % self.cut.planes == 0 or self._channel < self.cut.gather.channels
+
+    def _is_result(self, image: Expr) -> Expr:
+        """Whether the batch has that image of the block, and the layer the warp's channel."""
+        return all_of(self.place.first_image + image < self.n, self._is_channel)
+
+    # -- products ------------------------------------------------------------------------------------------------------
+
+    def _add(self, sums: Registers, turn: Turn, number: Expr) -> None:
+        """The products of the kernel rows of one turn."""
+        cut, lane, rows = self.cut, self.place.lane, self.cut.gather.rows
+        weights = self._weights(turn, turn.first + number * turn.taps)
+        row = self.place.down * cut.warp_h + number * (turn.taps * rows.step)
+        start = self._maps.row_of_matrix(lane % ROWS) + (self.place.across * cut.tiles + lane // ROWS) * UNIT
+        start = in_register("start", start + row * (cut.source.row_units * UNIT))
+        for at, met in cut.meetings(turn):
+            tested = cut.leaves_padding_out and not cut.knows_padding
+            with when(inside(self.place.top + row + at, rows.inputs) if tested else True):
+                source = self._load_row(start + (at - cut.rows.start) * (cut.source.row_units * UNIT))
+                for out, tap in met:
+                    self._multiply(sums, source, weights, out, tap)
+
+    def _multiply(self, sums: Registers, source: Registers, weights: Registers, out: int, tap: int) -> None:
+        """Adds the products of a source row and a kernel row to a row of the tile."""
+        cut = self.cut
+        for tile in range(cut.tiles):
+            for units in cut.depths(tile):
+                multiply_add(
+                    [sums[out, tile, part] for part in range(4)],
+                    [source[unit - cut.units_of_warp.start, half] for unit in units for half in HALVES],
+                    [weights[tap, unit - tile - cut.band.start] for unit in units],
+                    dtype=cut.dtype,
+                )
+
+    def _load_row(self, at: Expr) -> Registers:
+        """The 16 rows of a product, of all units that the warp's columns meet."""
+        units = self.cut.units_of_warp
+        source = Registers("source", len(units), 2, dtype="uint32")
+        for unit in range(0, len(units), 2):
+            into = [source[of, half] for of in range(unit, min(unit + 2, len(units))) for half in HALVES]
+            load_matrices(into, self.staged, at + (units[unit] - self.cut.units.start) * UNIT)
+        return source
+
+    def _weights(self, turn: Turn, kernel_row: Expr) -> Registers:
+        """Of every kernel row of a turn the words of a lane, one for each unit of the band: two neighbours of the row
+        or, for odd columns, of its copy."""
+        cut, lane = self.cut, self.place.lane
+        weights = Registers("tap", turn.taps, len(cut.band), dtype="uint32")
+        column = lane // 4
+        start = self._kernel_row(kernel_row) + column % 2 * cut.band_apart
+        start = in_register("band", start + (lane % 4 * 2 - column // 2 * 2 + COLUMNS))
+        for tap in range(turn.taps):
+            for unit in range(len(cut.band)):
+                pair = self.staged[span(start + (tap * 2 * cut.band_apart + unit * UNIT), 2)]
+                weights[tap, unit] = tirx.reinterpret("uint32", pair)
+        return weights
+
+    # -- results -------------------------------------------------------------------------------------------------------
+
+    def _write(self, sums: Registers) -> None:
+        """Through shared memory, where the source was: a warp writes whole rows to global memory, not two results a
+        lane."""
+        cut, place, gather, lanes = self.cut, self.place, self.cut.gather, self.cut.results.lanes
+        results = self._held(cut.results)
+        barrier()
+        for half in HALVES:
+            start = results.row_of_matrix(place.lane // 4 + half * (ROWS // 2))
+            start = start + place.down * (cut.warp_h * cut.results.row_units * UNIT)
+            start = in_register("result_at", start + place.across * cut.tile_w + place.lane % 4 * 2)
+            for out in range(cut.tile_h):
+                for tile in range(cut.tiles):
+                    rounded = Registers("rounded", 2, dtype=cut.dtype)
+                    for lane in range(2):
+                        rounded[lane] = sums[out, tile, half * 2 + lane].astype(cut.dtype)
+                    at = start + (out * cut.results.row_units * UNIT + tile * COLUMNS)
+                    store(self.staged, rounded.vector(0, 2), span(at, 2))
+        barrier()
+        for row, vector in shared_out(cut.result_sharing, self._thread):
+            column = place.left + vector * lanes
+            inside_map = all_of(
+                cut.blocks_h * cut.block_h == gather.rows.outputs or place.top + row < gather.rows.outputs,
+                cut.blocks_w * cut.block_w == gather.columns.outputs or column < gather.columns.outputs,
+            )
+            for image in unrolled("image", cut.images):
+                with when(all_of(inside_map, self._is_result(image))):
+                    value = self.staged[span(results.row(image, row) + vector * lanes, lanes)]
+                    at = (place.first_image + image, self._channel, place.top + row, span(column, lanes))
+                    store(self.result, value, *at)

@@ -1,0 +1,143 @@
+"""The space of banded products: which configurations there are, which fit, and where to start. No TVM here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cuda.gpu.bounds import MOST_PADDED
+from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_ROWS as MOST_CODE
+from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, why_not_banded
+from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of
+from dwconv.schedules.gather import Gather
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+
+MOST_WARPS = 8
+IMAGES = (1, 2, 4, 8, 16)
+PLANES = (1, 2, 4, 8)
+TILES_H = (1, 2, 3, 4, 5, 7, 8, 10, 14)
+TILES_W = (1, 2, 3, 4, 7)
+"""Products side by side."""
+TAPS_H = (2, 3, 4, 8)
+"""Kernel rows of a turn, where it is not all of them."""
+PREFERRED_WARPS = 4
+MOST_TILES_TRIED = 4
+
+
+def toeplitz_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
+    """Knobs: channels of a block, images of a product, rows and columns of a warp, warps across, kernel rows of a
+    turn."""
+    knobs = _knobs(workload)
+    return ConfigSpace(
+        name,
+        *(Knob(knob, values) for knob, values in knobs.items()),
+        rules=_rules(workload, target),
+        preferred=_preferred(workload, target),
+    )
+
+
+def toeplitz_misfit(workload: Workload, target: CudaTarget) -> str | None:
+    """Why it cannot run on tensor cores, or not this way; None if it can."""
+    if reason := why_not_banded(workload):
+        return reason
+    least = min(_least(workload, images=images).shared_bytes for images in IMAGES)
+    if least > target.shared_bytes_per_block:
+        return f"the input of a block tile is {least} bytes, shared memory {target.shared_bytes_per_block}"
+    return None
+
+
+def _least(workload: Workload, *, images: int) -> Cut:
+    """The least block with so many images."""
+    gather = Gather.of(workload)
+    return Cut(
+        gather=gather, dtype=workload.dtype, planes=1, images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1,
+        taps_h=1,
+    )  # fmt: skip
+
+
+def _knobs(workload: Workload) -> dict[str, list[int]]:
+    gather = Gather.of(workload)
+    rows, tiles = gather.rows.outputs, -(-gather.columns.outputs // COLUMNS)
+    across = {-(-tiles // each) for each in TILES_W}
+    return {
+        "planes": list(PLANES),
+        "images": list(IMAGES),
+        "tile_h": sorted({min(each, rows) for each in TILES_H}),
+        "warps_h": [1, 2, 4],
+        "tile_w": sorted({COLUMNS * min(each, tiles) for each in TILES_W}),
+        "warps_w": sorted({min(-(-each // part), MOST_WARPS) for each in across for part in (1, 2)}),
+        "taps_h": sorted({min(each, gather.rows.taps) for each in (*TAPS_H, gather.rows.taps)}),
+    }
+
+
+@lru_cache(maxsize=256)
+def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
+    """The legal configuration of least estimated time, of those of a few shapes."""
+    rules = _rules(workload, target)
+    configs = [Config.of("", **values) for values in _starts(workload)]
+    legal = [config for config in configs if not any(rule.broken(config) for rule in rules)]
+    best = min(legal, key=lambda config: total_us([block_work(workload, config, target)], target), default=None)
+    return dict(best.values) if best else {}
+
+
+def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
+    """Few tiles, with as many warps as cover a map, or as there may be."""
+    knobs, gather = _knobs(workload), Gather.of(workload)
+    height, width = gather.rows.outputs, gather.columns.outputs
+    whole = knobs["taps_h"][-1]
+    tiles_h = sorted(knobs["tile_h"], key=lambda tile: (gather.rows.covered(tile), -tile))[:MOST_TILES_TRIED]
+    for tile_h, tile_w, images, taps_h in itertools.product(
+        tiles_h, knobs["tile_w"][:MOST_TILES_TRIED], knobs["images"], sorted({whole, min(4, whole)})
+    ):
+        warps_w = _covering(knobs["warps_w"], tile_w, width)
+        warps_h = _covering(
+            [count for count in knobs["warps_h"] if count * warps_w <= MOST_WARPS] or [1],
+            ROWS // images * tile_h,
+            height,
+        )
+        for planes in sorted({1, max(1, PREFERRED_WARPS // (warps_h * warps_w))}):
+            yield {
+                "planes": planes, "images": images, "tile_h": tile_h, "tile_w": tile_w, "warps_h": warps_h,
+                "warps_w": warps_w, "taps_h": taps_h,
+            }  # fmt: skip
+
+
+def _covering(counts: list[int], tile: int, size: int) -> int:
+    """The fewest tiles that cover so much; the most that there are, where none do."""
+    return next((count for count in sorted(counts) if count * tile >= size), max(counts))
+
+
+def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
+    gather = Gather.of(workload)
+    wanted = gather.rows.outputs * gather.columns.covered(COLUMNS)
+
+    def cut(config: Config) -> Cut:
+        return Cut.of(workload, config)
+
+    def computed(config: Config) -> int:
+        return gather.rows.covered(cut(config).block_h) * gather.columns.covered(cut(config).block_w)
+
+    def most_registers(config: Config) -> int:
+        return min(target.registers_per_thread, target.registers_per_sm // cut(config).threads)
+
+    return [
+        Rule(f"more than {MOST_WARPS} warps", lambda c: c.planes * c.warps_h * c.warps_w > MOST_WARPS),
+        Rule("more images than a product has rows", lambda c: ROWS % c.images != 0),
+        Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
+        Rule("more registers than there are", lambda c: registers_of(cut(c)) > most_registers(c)),
+        Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
+        Rule(
+            f"more than {target.shared_bytes_per_block} bytes of shared memory",
+            lambda c: cut(c).shared_bytes > target.shared_bytes_per_block,
+        ),
+        Rule(
+            "rows of a product lie in the same banks",
+            lambda c: max(cut(c).source.turns_of_rows, cut(c).results.turns_of_rows) > 1,
+        ),
+    ]

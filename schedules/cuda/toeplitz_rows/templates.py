@@ -1,0 +1,62 @@
+"""Banded matrices of weights, NCHW, CUDA, for wide kernels in 16 bits: products of small matrices on tensor cores.
+
+fprop
+
+Level one: a block is `planes` channels × `images` images × `warps_h` times 16 / `images` strips of `tile_h` rows ×
+`warps_w` · `tile_w` columns. It holds the rows of x that they read, and the kernel rows, in shared memory, in 16 bits.
+Level two: row m of a product is one strip of one image, and a warp goes down the `tile_h` rows of all 16 at once, in
+`tile_w` / 8 products side by side. 16 rows of x times a kernel row, written as a band, are added to 16 rows of y.
+
+    x, one row of 16 strips         a kernel row, as a band         sums, of row r of the strips
+    unit 0  unit 1  unit 2            8 columns of y                  8 columns of y
+    ┌───────┬───────┬───────┐       ┌─────────────────┐             ┌──────────────────┐
+    │ row s of strip 0      │       │ d               │             │ row r, strip 0   │
+    │ row s of strip 1      │   ×   │ c d             │     +=      │ row r, strip 1   │      s = r + kh
+    │ …                     │       │ b c d           │             │ …                │
+    │ row s of strip 15     │       │ a b c d …       │             │ row r, strip 15  │
+    └───────┴───────┴───────┘       └─────────────────┘             └──────────────────┘
+    loaded once, for all r and      zeros where a column does       in registers
+    kh that meet there              not reach
+
+dgrad
+
+Level one: a block is `planes` channels × `images` images × `warps_h` times 16 / `images` strips of `tile_h` rows ×
+`warps_w` · `tile_w` columns of dx. It holds the rows of dy that they read, and the kernel rows, in the same way.
+Level two: the same products, of dy and kernel rows that are turned round: s = r − kh, and a band that falls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dwconv.problems.target import CudaTarget
+from dwconv.problems.workload import Workload
+from dwconv.schedules.cuda.gpu.cost import one_kernel_us
+from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, blocks_at_a_time
+from dwconv.schedules.cuda.toeplitz_rows.space import toeplitz_misfit, toeplitz_space
+from dwconv.schedules.gather_family import gather_family
+from dwconv.schedules.space import Config
+
+if TYPE_CHECKING:
+    from tvm import s_tir
+
+
+def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
+    """Parameters: x (n, C, H, W), w (C, KH, KW), perhaps bias (C), y (n, C, OH, OW); or dy, w, dx."""
+    from dwconv.schedules.cuda.toeplitz_rows.kernel import schedule_products
+
+    cut = Cut.of(workload, config)
+    return schedule_products(cut, at_a_time=blocks_at_a_time(cut, target))
+
+
+TEMPLATES = gather_family(
+    "cuda",
+    "nchw_toeplitz",
+    layout="nchw",
+    spreads_nan=True,
+    misfit=toeplitz_misfit,
+    space=toeplitz_space,
+    estimate_us=one_kernel_us(block_work),
+    schedule=schedule,
+)

@@ -1,0 +1,229 @@
+"""Banded products on tensor cores: their space, how they cut a map, and their numbers on maps that no tile divides."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import pytest
+
+from dwconv.kernels import build
+from dwconv.kernels.kernel import Kernel
+from dwconv.measure.simulator.machine import Machine
+from dwconv.measure.simulator.smaller import source_only
+from dwconv.measure.verify.cases import make_case
+from dwconv.measure.verify.judge import judge_all
+from dwconv.measure.verify.verify import verify_once
+from dwconv.problems.target import CudaTarget, parse_target
+from dwconv.problems.workload import DType, Workload
+from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut as GradientCut
+from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
+from dwconv.schedules.estimate import estimated_us
+from dwconv.schedules.template import Candidate
+from dwconv.tuner.gpu_cost.cost_model import computed_cost
+from tests.conftest import Golden
+from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn, fitted, layer
+from tests.turns import alternating, every, slow
+
+NAMES = ["cuda.fprop_nchw_toeplitz", "cuda.dgrad_nchw_toeplitz"]
+WGRAD = "cuda.wgrad_nchw_toeplitz"
+TYPES: list[DType] = ["float16", "bfloat16"]
+SHAPES = {
+    "9 × 13": layer(5, (9, 13), (5, 5), batch=3),
+    "57 columns": layer(2, (30, 57), (7, 7), batch=1),
+    "14 × 14, k13": layer(3, (14, 14), (13, 13)),
+    "28 × 28, k31": layer(1, (28, 28), (31, 31), batch=1),
+    "7 × 7, 17 images": layer(3, (7, 7), (7, 7), batch=17),
+    "4 × 9 kernel": layer(4, (15, 26), (4, 9), padding=((2, 1), (3, 6))),
+    "kernel beyond the map": layer(2, (5, 6), (7, 8), padding=((5, 3), (2, 6))),
+    "no padding": layer(4, (11, 17), (4, 6), padding=((0, 0), (0, 0))),
+    "a bias": layer(6, (12, 20), (5, 5), bias=True),
+    "100 columns": layer(2, (9, 100), (5, 11)),
+}
+
+
+def of(name: str, shape: str, dtype: DType) -> Workload:
+    workload = fitted(SHAPES[shape], TEMPLATES[name], dtype)
+    if workload is None:
+        pytest.skip("the template does not sum a bias")
+    return workload
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"dtype": "float32"}, "float32"),
+        ({"stride": (2, 2)}, "stride and dilation 1"),
+        ({"dilation": (1, 2)}, "stride and dilation 1"),
+        ({"multiplier": 2}, "multiplier=2"),
+        ({"kernel": (3, 3)}, "5 to 63"),
+    ],
+)
+@pytest.mark.parametrize("name", [*NAMES, WGRAD])
+def test_what_does_not_fit_is_named(name: str, changes: dict[str, object], reason: str) -> None:
+    workload = layer(4, (14, 14), (7, 7), **{"dtype": "float16", "pass_": TEMPLATES[name].pass_})
+    assert TEMPLATES[name].misfit(workload, SM_90) is None
+    assert reason in str(TEMPLATES[name].misfit(dataclasses.replace(workload, **changes), SM_90))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "kernel", "reason"),
+    [
+        (NAMES[0], (9, 9), (999, 63), "shared memory 232448"),
+        (WGRAD, (9, 20_000), (7, 7), "shared memory 232448"),
+        (WGRAD, (99, 9), (199, 63), "registers, a thread has 255"),
+    ],
+)
+def test_what_is_too_large_is_named(name: str, size: tuple[int, int], kernel: tuple[int, int], reason: str) -> None:
+    workload = layer(4, size, kernel, dtype="float16", pass_=TEMPLATES[name].pass_)
+    assert reason in str(TEMPLATES[name].misfit(workload, SM_90))
+
+
+@pytest.mark.parametrize("name", [*NAMES, WGRAD])
+@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (700, 3), (400, 400)])
+def test_maps_of_every_size_have_a_default(name: str, size: tuple[int, int]) -> None:
+    workload = layer(3, size, (5, 31), dtype="bfloat16", pass_=TEMPLATES[name].pass_, batch=1)
+    if (reason := TEMPLATES[name].misfit(workload, SM_90)) is None:
+        space = TEMPLATES[name].space(workload, SM_90)
+        assert space.why_illegal(space.default) is None
+    else:
+        assert name == WGRAD and "shared memory" in reason, "a block of it holds whole rows"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("size", "kernel", "at_least"), every(2, [(56, 7, 300), (14, 13, 100), (28, 31, 100)]))
+def test_there_are_products_to_search(name: str, size: int, kernel: int, at_least: int) -> None:
+    workload = layer(64, (size, size), (kernel, kernel), dtype="float16", pass_=TEMPLATES[name].pass_)
+    space, rng = TEMPLATES[name].space(workload, SM_90), random.Random(0)
+    assert len({space.sample(rng) for _ in range(2 * at_least)}) > at_least // 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_of_a_product_lie_in_different_banks_and_fit(name: str, shape: str) -> None:
+    workload, rng = of(name, shape, "float16"), random.Random(0)
+    space = TEMPLATES[name].space(workload, SM_90)
+    for config in [space.default, *(space.sample(rng) for _ in range(5))]:
+        assert config is not None
+        cut = Cut.of(workload, config)
+        for held in (cut.source, cut.results):
+            starts = [held.place_of_row(m) for m in range(16)]
+            assert len({at % 8 for at in starts[:8]}) == len({at % 8 for at in starts[8:]}) == 8
+        assert cut.shared_bytes <= SM_90.shared_bytes_per_block
+
+
+def test_a_band_ends_where_its_weights_do() -> None:
+    """7 weights reach 3 columns to either side: the columns of a product meet three units, 5 the unit on the left."""
+    cut = Cut.of(*_of_56(warps_w=7))
+    assert list(cut.band) == [-1, 0, 1] and list(cut.units_of(0)) == [-1, 0, 1]
+    alone = Cut.of(*_of_56(warps_w=1, tile_w=56))
+    assert list(alone.units_of(0)) == [0, 1] and list(alone.units_of(6)) == [5, 6], "no padding is multiplied"
+
+
+def _of_56(**knobs: int) -> tuple[Workload, object]:
+    workload = layer(96, (56, 56), (7, 7), dtype="float16")
+    space = TEMPLATES[NAMES[0]].space(workload, SM_90)
+    values = {"planes": 1, "images": 2, "tile_h": 7, "tile_w": 8, "warps_h": 1, "taps_h": 7, **knobs}
+    return workload, type(space.default).of(NAMES[0], **values)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(shape: str) -> None:
+    workload, rng = of(WGRAD, shape, "float16"), random.Random(0)
+    space = TEMPLATES[WGRAD].space(workload, SM_90)
+    for config in [space.default, *(space.sample(rng) for _ in range(5))]:
+        assert config is not None
+        cut = GradientCut.of(workload, config)
+        assert cut.x.turns_of_rows == cut.dy.turns_of_rows == 1
+        assert cut.shared_bytes <= SM_90.shared_bytes_per_block
+        met = [cut.diagonal(kw, column) for kw in range(workload.kernel[1]) for column in range(8)]
+        assert min(met) >= 0 and max(met) < 16 * cut.matrices
+
+
+def test_products_of_a_gradient_begin_where_fewest_units_are_met() -> None:
+    """7 weights and 8 columns meet 14 columns of x: two units, if dy begins four columns before a unit."""
+    workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad")
+    cut = GradientCut.of(workload, TEMPLATES[WGRAD].space(workload, SM_90).default)
+    assert (cut.offset, len(cut.band), cut.matrices, cut.tiles) == (4, 2, 1, 8)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), alternating(list(SHAPES), TYPES, quick_of=2))
+@pytest.mark.parametrize("name", [*NAMES, WGRAD])
+def test_right_and_clean(name: str, shape: str, dtype: DType, objects: Path) -> None:
+    workload = of(name, shape, dtype)
+    assert_right_and_clean(workload, TEMPLATES[name].space(workload, SM_90).default, objects)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), alternating(list(SHAPES), TYPES, quick_of=5))
+@pytest.mark.parametrize("name", [*NAMES, WGRAD])
+def test_a_configuration_that_was_drawn(name: str, shape: str, dtype: DType, objects: Path) -> None:
+    workload = of(name, shape, dtype)
+    report = assert_right_and_clean(workload, drawn(workload, TEMPLATES[name]), objects)
+    assert report.counts.shared_wavefronts > 0
+
+
+@pytest.mark.parametrize("taps_h", [2, 3, 5])
+def test_kernel_rows_in_turns(taps_h: int, objects: Path) -> None:
+    """The last of which is not whole: 5 = 3 + 2 = 2 + 2 + 1."""
+    workload = of(NAMES[1], "9 × 13", "float16")
+    assert_right_and_clean(workload, drawn(workload, TEMPLATES[NAMES[1]], taps_h=taps_h), objects)
+
+
+@pytest.mark.parametrize(("name", "dtype"), alternating([*NAMES, WGRAD], TYPES))
+def test_sums_that_are_cut_off_stay_within_the_bound(name: str, dtype: DType, objects: Path) -> None:
+    workload = of(name, "14 × 14, k13", dtype)
+    artifact = source_only(Candidate(workload, TEMPLATES[name].space(workload, SM_90).default), SM_90)
+    with Machine(artifact, folder=objects) as machine:
+        verdict = verify_once(Kernel(artifact, machine, device="cpu"), make_case(workload, data="normal", kind="cuda"))
+    assert verdict.right, verdict.reason
+    assert verdict.max_error > 0, "nothing was rounded"
+
+
+@pytest.mark.parametrize(("name", "dtype"), list(zip(NAMES, TYPES, strict=True)))
+def test_nan_spreads_to_columns_beside_and_no_further(name: str, dtype: DType, objects: Path) -> None:
+    workload = fitted(layer(5, (6, 60), (5, 5)), TEMPLATES[name], dtype)
+    assert workload is not None
+    artifact = source_only(Candidate(workload, TEMPLATES[name].space(workload, SM_90).default), SM_90)
+    case = make_case(workload, data="extreme", kind="cuda")
+    with Machine(artifact, folder=objects) as machine:
+        kernel = Kernel(artifact, machine, device="cpu")
+        verdict = verify_once(kernel, case)
+        assert verdict.right, verdict.reason
+        assert not judge_all([kernel(*case.inputs)], case).right, "a kernel that says nothing of it is wrong"
+
+
+# -- code ----------------------------------------------------------------------------------------------------------
+
+REGIMES = {
+    "56², k7": layer(96, (56, 56), (7, 7), batch=64),
+    "14², k13": layer(384, (14, 14), (13, 13), batch=64),
+    "28², k31": layer(128, (28, 28), (31, 31), batch=32),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_90", slow("sm_80")])
+@pytest.mark.parametrize(("regime", "name"), alternating(list(REGIMES), [*NAMES, WGRAD]))
+def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_estimated(
+    regime: str, name: str, arch: str
+) -> None:
+    target = parse_target(f"cuda:{arch}")
+    assert isinstance(target, CudaTarget)
+    workload = fitted(REGIMES[regime], TEMPLATES[name], "float16")
+    assert workload is not None
+    config = TEMPLATES[name].space(workload, target).default
+    artifact = build(Candidate(workload, config), target)
+    assert artifact.resources["spill_bytes"] == artifact.resources["stack_bytes"] == 0
+    cost = computed_cost(artifact, workload, target)
+    assert not cost.slowest.note, "its machine code was walked"
+    assert cost.issued_per_output["fma"] < cost.issued_per_output["tensor"] / 10, "only diagonals are added up"
+    assert cost.slowest.conflicts < 1.1
+    assert estimated_us(workload, config, target) == pytest.approx(cost.microseconds, rel=0.3)
+
+
+def test_the_source_of_a_gradient_is_pinned(golden: Golden) -> None:
+    workload = layer(4, (8, 16), (5, 5), dtype="float16", pass_="wgrad")
+    space = TEMPLATES[WGRAD].space(workload, SM_90)
+    knobs = {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2}
+    config = space.check({**space.default.to_dict(), **knobs})
+    golden("cuda_wgrad_nchw_toeplitz.cu", source_only(Candidate(workload, config), SM_90).source)
