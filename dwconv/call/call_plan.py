@@ -276,7 +276,8 @@ def plans() -> list[Plan]:
 
 
 def _new_plan(problem: Problem, device: torch.device) -> Plan:
-    settings.untuned()  # what it raises is meant for the user; other errors of deciding stop no training step
+    settings.untuned()  # what these two raise is meant for the user; other errors of deciding stop no training step
+    settings.nan()
     made, reason = (None, _ABANDONED) if _lock.abandoned else _attempt(lambda: decisions_for(problem, device))
     if made is None and _is_first(reason):
         _warn(f"everything runs on PyTorch's own op: {reason}")

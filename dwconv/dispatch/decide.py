@@ -91,6 +91,7 @@ def decisions(
     what the process has learnt of its kernels. Raises InvalidSetting."""
     if reason := why_no_kernels(problem, device):
         return dict.fromkeys(problem.passes, _pytorch(reason)), None
+    settings.nan()  # raises at once, not when the first kernel comes that spreads NaN
     target = target_of(device)
     found = {pass_: decide_on(target, problem.workload(pass_), state=state) for pass_ in problem.passes}
     if problem.block and (reason := _why_not_as_one(found, problem, target, state=state)):

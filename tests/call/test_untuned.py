@@ -174,9 +174,12 @@ def test_what_nobody_can_tune_is_not_stopped(planted, monkeypatch):
     torch.testing.assert_close(dwconv.conv2d(x, w, padding=1), F.conv2d(x, w, padding=1, groups=8), rtol=0, atol=0)
 
 
-def test_an_unknown_setting_stops_the_call(logs, said, monkeypatch):
-    monkeypatch.setenv("DWCONV_UNTUNED", "never")
+@pytest.mark.parametrize(
+    ("setting", "words"), [("DWCONV_UNTUNED", "predict, pytorch,"), ("DWCONV_NAN", "spread, exact")]
+)
+def test_an_unknown_setting_stops_the_call(logs, said, monkeypatch, setting, words):
+    monkeypatch.setenv(setting, "never")
     for call in (dwconv.conv2d, dwconv.explain):
-        with pytest.raises(InvalidSetting, match=r"^DWCONV_UNTUNED=never is unknown; use one of predict, pytorch,"):
+        with pytest.raises(InvalidSetting, match=rf"^{setting}=never is unknown; use one of {words}"):
             call(*tensors(), padding=1)
     assert said() == []
