@@ -34,7 +34,7 @@ def go_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has asked for it yet, and calls do not wait."""
     monkeypatch.setattr(native, "soon", _soon)
-    for name in ("convolve", "learn", "forget", "run"):
+    for name in ("convolve", "learn", "forget", "run", "run_block", "wait"):
         monkeypatch.setattr(native, name, native._no_result)
     monkeypatch.setattr(native, "module", None)
     monkeypatch.setattr(native, "why_not", native._NOT_TRIED)

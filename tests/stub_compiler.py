@@ -11,7 +11,7 @@ _EXTENSION = """
 static PyObject* give(PyObject* self, PyObject* arguments) { return PyLong_FromLong(42); }
 static PyMethodDef methods[] = {
   {"convolve", give, METH_VARARGS, ""}, {"learn", give, METH_VARARGS, ""}, {"forget", give, METH_VARARGS, ""},
-  {"run", give, METH_VARARGS, ""}, {0}};
+  {"run", give, METH_VARARGS, ""}, {"run_block", give, METH_VARARGS, ""}, {"wait", give, METH_VARARGS, ""}, {0}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "dwconv_native", "", -1, methods};
 PyMODINIT_FUNC PyInit_dwconv_native(void) { return PyModule_Create(&definition); }
 """

@@ -100,6 +100,7 @@ def as_limits(known: dict[str, float], target: Target) -> Limits:
         memory_gb_per_s=rate("memory_gb_per_s"),
         cache_gb_per_s=rate("cache_gb_per_s"),
         peak_gflop_per_s=rate("peak_gflop_per_s"),
+        tensor_gflop_per_s=nominal.get("tensor_gflop_per_s", 0.0),
     )
 
 

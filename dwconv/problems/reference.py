@@ -208,9 +208,13 @@ def _may_be_nan(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.T
 
 def _may_be_nan_beside(workload: Workload, *inputs: torch.Tensor, kind: str) -> torch.Tensor | None:
     """True where infinity or NaN stands in a row of the image that contributes to a result, up to ``BESIDE`` columns
-    beside those that do: as with a wider kernel. Only kernels of 16 bits for CUDA multiply so."""
+    beside those that do: as with a wider kernel. Only kernels of 16 bits for CUDA multiply so, without stride and
+    dilation."""
     first, second, *_ = inputs
-    if kind != "cuda" or workload.dtype == "float32" or workload.pass_ == "wgrad" or first.isfinite().all():
+    is_strided = any(step > 1 for step in (*workload.stride, *workload.dilation))
+    if kind != "cuda" or is_strided or workload.dtype == "float32" or workload.pass_ == "wgrad":
+        return None
+    if first.isfinite().all():
         return None
     (*taps, across), (*padding, (before, after)) = workload.kernel, workload.padding
     wider = dataclasses.replace(

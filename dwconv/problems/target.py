@@ -3,7 +3,6 @@ board), ``cuda`` (this machine's GPU), ``cuda:sm_90`` (no GPU needed)."""
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -40,8 +39,9 @@ class Limits:
     """Size of the last-level cache; of a CPU's, what the threads can count on."""
     peak_gflop_per_s: float
     """Fused multiply-adds in float32, two operations each."""
-    tensor_gflop_per_s: float = math.inf
-    """GPU: multiply-adds of 16-bit numbers in float32 on tensor cores by ``mma.sync``, two operations each."""
+    tensor_gflop_per_s: float = 0.0
+    """GPU: multiply-adds of 16-bit numbers in float32 on tensor cores by ``mma.sync``, two operations each; 0 for a
+    CPU."""
     levels: tuple[CacheLevel, ...] = ()
     """CPU: the levels of the caches, the nearest to the core first; empty where they were not measured."""
     thread_gflop_per_s: float = 0.0
