@@ -1,5 +1,6 @@
 """Isolated processes: nothing of one outlives those that it works for."""
 
+import fcntl
 import gc
 import os
 import signal
@@ -91,12 +92,12 @@ def test_the_next_start_removes_what_nobody_could(tmp_path, monkeypatch):
     ]
     try:
         workers = [int(parent.stdout.readline()) for parent in parents]
-        (living,) = (Path(psutil.Process(workers[1]).environ()["TMPDIR"]),)
+        abandoned, living = (Path(psutil.Process(worker).environ()["TMPDIR"]) for worker in workers)
         parents[0].send_signal(signal.SIGSTOP)  # or it would tidy up
         os.kill(workers[0], signal.SIGKILL)
         parents[0].kill()
         parents[0].wait()
-        wait_until(lambda: gone(workers[0]))
+        wait_until(lambda: unlocked(abandoned / "printed"))  # a zombie's other threads may still be ending
         (tmp_path / "dwconv-worker-of-nobody").mkdir()
         assert len(list(tmp_path.iterdir())) == 3
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -108,6 +109,15 @@ def test_the_next_start_removes_what_nobody_could(tmp_path, monkeypatch):
         for parent in parents:
             parent.kill()
             parent.wait()
+
+
+def unlocked(path):
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
