@@ -25,7 +25,7 @@ from dwconv.kernels import load
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner.search import unvisited
 from dwconv.tuner.search.analytic import Analytic
-from tests.native_needed import go_through_python, wait_for_native
+from tests.native_needed import go_through_python, needs_native, wait_for_native
 
 gc.disable()
 """Until all tests are collected: what imports make stays, and to look through it again and again takes a second."""
@@ -160,6 +160,16 @@ def threads_as_asked() -> Iterator[None]:
 def through_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls take the way through Python."""
     go_through_python(monkeypatch)
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who runs what waited, and gives it a place in autograd's graph."""
+    if request.param == "interpreted":
+        go_through_python(monkeypatch)
+    else:
+        needs_native()
+    return str(request.param)
 
 
 @pytest.fixture

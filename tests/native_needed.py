@@ -9,6 +9,7 @@ import pytest
 from dwconv import native, settings
 from dwconv.system import forks
 
+both_ways = pytest.mark.parametrize("way", ["compiled", "interpreted"], indirect=True)
 _soon = native.soon
 
 

@@ -175,9 +175,12 @@ Norms = Sequence[tuple[NormCall | LayerNormCall, bool]]
 def run_planned(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms) -> Tensor:
     """As ``run``, past Python where C++ can take it: in a training step, where the caches have forgotten the
     interpreter, that is most of what a small block takes."""
-    compiled = blocks.compiled(plan) if bias is None else None
-    given = None if compiled is None else native.run_block(compiled, x, w, norms)
-    return run(x, w, bias, norms, str(plan.problem.block), *plan.problem.geometry) if given is None else given
+    problem = plan.problem
+    compiled = blocks.compiled(plan) if problem.bias == (bias is not None) else None
+    z: Tensor | None = None if compiled is None else native.run_block(compiled, x, w, bias, norms)
+    if z is None:
+        return run(x, w, bias, norms, str(problem.block), *problem.geometry)
+    return z.permute(CHANNELS_LAST) if isinstance(norms[-1][0], LayerNormCall) else z
 
 
 def run(x: Tensor, w: Tensor, bias: Tensor | None, norms: Norms, block: str, *geometry: Any) -> Tensor:

@@ -84,20 +84,20 @@ def is_at_once(plan: Plan) -> bool:
 
 
 def compiled(plan: Plan) -> Any | None:
-    """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere, and of a
-    LayerNorm, whose tensors are others."""
-    block = plan.problem.block
-    if plan.tally.block is None and native.module is not None and block is not None and not block.layer_norm:
+    """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere."""
+    if plan.tally.block is None and native.module is not None and plan.problem.block is not None:
         runs = [kernel and kernel.native for kernel in (plan.kernels["forward"], plan.kernels["backward"])]
         if all(runs):
             plan.tally.block = native.module.TunedBlock(*runs, *_for_compiled(plan.problem))
     return plan.tally.block
 
 
-def _for_compiled(problem: Problem) -> tuple[bool, Callable[[list[Tensor]], list[Tensor]]]:
-    """Whether a block has z beside y, and its backward pass on ops that can be differentiated again."""
+def _for_compiled(problem: Problem) -> tuple[bool, bool, Callable[[list[Tensor]], list[Tensor]]]:
+    """Whether a block has z beside y, whether its norm is a LayerNorm, and its backward pass on ops that can be
+    differentiated again."""
     assert problem.block is not None
     block, has_z = str(problem.block), problem.block.norm2 is not None
+    has_layer_norm = problem.block.layer_norm is not None
 
     def watched_backward(given: list[Tensor]) -> list[Tensor]:
         dz, x, *kept = given
@@ -105,7 +105,7 @@ def _for_compiled(problem: Problem) -> tuple[bool, Callable[[list[Tensor]], list
         gradients: list[Tensor] = block_backward(dz, x, y, w, norms, block, *problem.geometry)
         return gradients
 
-    return has_z, watched_backward
+    return has_z, has_layer_norm, watched_backward
 
 
 def inference(

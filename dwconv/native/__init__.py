@@ -52,8 +52,8 @@ forget: Any = _no_effect
 run: Any = _no_result
 """``run(kernel, input…)``: what the kernel gives, or None if the inputs do not lie as it reads them."""
 run_block: Any = _no_result
-"""``run_block(block, x, w, ((norm, learns), …))``: z of a ``TunedBlock``, and running statistics learn of the batch; or
-None if anybody looks, or a tensor does not lie as the kernel reads it."""
+"""``run_block(block, x, w, bias, ((norm, learns), …))``: z of a ``TunedBlock``, and running statistics learn of the
+batch; or None if anybody looks, or a tensor does not lie as the kernel reads it."""
 wait: Any = _no_result
 """``wait(waiting, holder, tensors)``: a tensor with a place in autograd's graph, whose gradient ``holder.gradients``
 takes to those of the tensors."""

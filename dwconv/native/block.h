@@ -1,6 +1,6 @@
 // Block: norms, activations and the convolution between them, as one op forward and one backward.
 //
-//   run_block(block, x, w, ((norm, learns), …))
+//   run_block(block, x, w, bias, ((norm, learns), …))
 //       │  somebody looks at it, or a tensor does not lie as the kernel reads it: None, and Python does it
 //       ▼
 //   DwconvBlock::apply ─► Kernel forward           saves what the kernel of the backward pass reads
@@ -15,6 +15,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <optional>
@@ -32,14 +33,20 @@ using Optional = std::optional<Tensor>;
 
 struct TunedBlock : torch::CustomClassHolder {
   TunedBlock(
-      std::shared_ptr<Kernel> forward, std::shared_ptr<Kernel> backward, bool has_z, pybind11::object watched_backward)
+      std::shared_ptr<Kernel> forward,
+      std::shared_ptr<Kernel> backward,
+      bool has_z,
+      bool has_layer_norm,
+      pybind11::object watched_backward)
       : forward(std::move(forward)),
         backward(std::move(backward)),
         has_z(has_z),
+        has_layer_norm(has_layer_norm),
         watched_backward(std::move(watched_backward)) {}
 
   std::shared_ptr<Kernel> forward, backward;
   bool has_z;             // its results are z, y, and statistics; without a second norm y is what it gives
+  bool has_layer_norm;    // it has no statistics, and of what its norm learnt the backward pass reads γ alone
   Held watched_backward;  // (dz, x, [y], w, norms) -> [dx, dw, gradients of norms], on differentiable ops
   std::atomic<int64_t> forwards = 0, backwards = 0;
 };
@@ -81,7 +88,8 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     variable_list kept{x};
     if (block.has_z) kept.push_back(call.results[1]);
     kept.push_back(w);
-    for (size_t norm = 0; 2 * norm + 2 < call.inputs.size(); ++norm) {
+    if (block.has_layer_norm) kept.insert(kept.end(), call.inputs.begin() + 2, call.inputs.end());
+    for (size_t norm = 0; !block.has_layer_norm && 2 * norm + 2 < call.inputs.size(); ++norm) {
       for (size_t i = 2 + 2 * norm; i < 4 + 2 * norm; ++i) kept.push_back(call.inputs[i]);
       const size_t mean = 1 + block.has_z + 2 * norm;
       for (size_t i = mean; i < mean + 2; ++i) kept.push_back(call.results[i]);
@@ -104,6 +112,11 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
       results = watched_backward(block, given);
     } else {
       block.backwards += 1;
+      if (block.has_layer_norm) {  // of what comes after the weight γ alone
+        const Tensor gamma = given[given.size() - 2];
+        given.resize(kImagesAndWeight);
+        given.push_back(gamma);
+      }
       given = block.backward->dense(given);
       results = block.backward->empty_results(given[0].size(0));
       block.backward->run(given[0].size(0), given, results);
@@ -113,7 +126,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
   }
 
  private:
-  static constexpr size_t kInputs = 7;
+  static constexpr size_t kInputs = 7, kImagesAndWeight = 4;  // dz, x, y, w
 
   static variable_list watched_backward(const TunedBlock& block, const variable_list& given) {
     const pybind11::gil_scoped_acquire gil;
@@ -123,40 +136,55 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
 
 // -- what Python calls ------------------------------------------------------------------------------------------------
 
-// False for what is no `NormCall` of block_call.py with the flag beside it, or not numbers in memory.
-inline bool read_norm(PyObject* pair, NormCall& norm) {
+// False for tensors that are not numbers in memory.
+inline bool read_tensor(PyObject* given, Tensor& tensor) {
+  if (!THPVariable_CheckExact(given) || !is_plain(THPVariable_Unpack(given))) return false;
+  tensor = THPVariable_Unpack(given);
+  return true;
+}
+
+// A `NormCall` of block_call.py with the flag beside it, or a `LayerNormCall`. False for other tensors than numbers in
+// memory.
+inline bool read_norm(PyObject* pair, bool is_layer_norm, NormCall& norm) {
   PyObject* const call = PyTuple_GET_ITEM(pair, 0);
+  if (is_layer_norm)
+    return read_tensor(PyTuple_GET_ITEM(call, 1), norm.weight) && read_tensor(PyTuple_GET_ITEM(call, 2), norm.bias);
   const bool learns = PyTuple_GET_ITEM(pair, 1) == Py_True;
   const std::array<Tensor*, 4> tensors{&norm.running_mean, &norm.running_var, &norm.weight, &norm.bias};
   for (size_t i = 0; i < tensors.size(); ++i) {
     PyObject* const given = PyTuple_GET_ITEM(call, i);
     if (given == Py_None || (i < 2 && !learns)) continue;
-    if (!THPVariable_CheckExact(given) || !is_plain(THPVariable_Unpack(given))) return false;
-    *tensors[i] = THPVariable_Unpack(given);
+    if (!read_tensor(given, *tensors[i])) return false;
   }
   norm.momentum = PyFloat_AsDouble(PyTuple_GET_ITEM(call, 5));
   return norm.weight.defined() && norm.bias.defined() && !PyErr_Occurred();
 }
 
-// run_block(block, x, w, ((norm, learns), …)): z.
+// run_block(block, x, w, bias, ((norm, learns), …)): z. Only beside a LayerNorm there may be a bias.
 inline PyObject* run_block(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK(count == 4 && PyTuple_Check(given[3]), "run_block takes a block, x, w and norms");
+  TORCH_CHECK(count == 5 && PyTuple_Check(given[4]), "run_block takes a block, x, w, a bias and norms");
   if (somebody_watches() || !THPVariable_CheckExact(given[1]) || !THPVariable_CheckExact(given[2])) Py_RETURN_NONE;
   const Tensor &x = THPVariable_Unpack(given[1]), &w = THPVariable_Unpack(given[2]);
   if (!is_plain(x) || !is_plain(w)) Py_RETURN_NONE;
   std::array<NormCall, 2> norms;
   std::array<Optional, 4> learnt;
   BlockCall call{pybind11::handle(given[0]).cast<c10::intrusive_ptr<TunedBlock>>(), {x, w}, {}};
-  const Py_ssize_t normed = PyTuple_GET_SIZE(given[3]);
+  const bool has_layer_norm = call.block->has_layer_norm;
+  if (given[3] != Py_None) {
+    Tensor bias;
+    if (!has_layer_norm || !read_tensor(given[3], bias)) Py_RETURN_NONE;
+    call.inputs.push_back(bias);
+  }
+  const Py_ssize_t normed = PyTuple_GET_SIZE(given[4]);
   for (Py_ssize_t i = 0; i < normed; ++i) {
-    if (!read_norm(PyTuple_GET_ITEM(given[3], i), norms[i])) {
+    if (!read_norm(PyTuple_GET_ITEM(given[4], i), has_layer_norm, norms[i])) {
       PyErr_Clear();
       Py_RETURN_NONE;
     }
-    call.inputs.push_back(*(learnt[2 * i] = norms[i].weight));
-    call.inputs.push_back(*(learnt[2 * i + 1] = norms[i].bias));
+    call.inputs.insert(call.inputs.end(), {norms[i].weight, norms[i].bias});
   }
+  std::copy(call.inputs.begin() + 2, call.inputs.end(), learnt.begin());
   if (!call.block->forward->reads(call.inputs)) Py_RETURN_NONE;
   call.block->forwards += 1;
   Tensor z;
@@ -164,7 +192,7 @@ inline PyObject* run_block(PyObject*, PyObject* const* given, Py_ssize_t count) 
     const pybind11::gil_scoped_release no_gil;
     z = DwconvBlock::apply(x, w, learnt[0], learnt[1], learnt[2], learnt[3], call);
     const bool has_z = call.block->has_z;
-    for (Py_ssize_t i = 0; i < normed; ++i) {
+    for (Py_ssize_t i = 0; i < normed && !has_layer_norm; ++i) {
       // The first norm is that of x, if a block has two, or no second one.
       const bool is_of_x = normed == 2 ? i == 0 : !has_z;
       const Tensor& of = is_of_x ? x : call.results[0];

@@ -266,7 +266,7 @@ PYBIND11_MODULE(dwconv_native, module) {
            int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
            std::shared_ptr<Kernel>, py::object>());
   py::class_<TunedBlock, c10::intrusive_ptr<TunedBlock>>(module, "TunedBlock")
-      .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, py::object>())
+      .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, bool, py::object>())
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
       .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });
   module.def("forget", [] { calls().clear(); });

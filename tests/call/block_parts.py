@@ -87,6 +87,13 @@ def blocks_in_evaluation() -> int:
     return sum(plan.tally.ops["inference"] for plan in plans())
 
 
+class Packed:
+    """What hooks of saved tensors make of one: a copy that lies otherwise."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.copy = torch.empty(tensor.shape[::-1]).permute(*reversed(range(tensor.dim()))).copy_(tensor.detach())
+
+
 # -- what code may do between the parts --------------------------------------------------------------------------------
 
 

@@ -23,13 +23,14 @@ from tests.call.block_parts import (
     SIZE,
     WHOLE,
     Doubled,
+    Packed,
     Parts,
     assert_same,
     drawn,
     passes_that_ran,
     step,
 )
-from tests.native_needed import go_through_python, needs_native
+from tests.native_needed import both_ways
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
@@ -38,19 +39,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the 
 @pytest.fixture
 def planted(logs):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
-
-
-@pytest.fixture
-def way(request, monkeypatch):
-    """Who runs what waited, and gives it a place in autograd's graph."""
-    if request.param == "interpreted":
-        go_through_python(monkeypatch)
-    else:
-        needs_native()
-    return request.param
-
-
-both_ways = pytest.mark.parametrize("way", ["compiled", "interpreted"], indirect=True)
 
 
 @both_ways
@@ -84,13 +72,6 @@ def test_no_python_runs_where_cpp_can(planted, way, monkeypatch):
     z = model(x)
     assert ("CppNode" in z.grad_fn.name()) == (way == "compiled") and "DwconvBlock" in z.grad_fn.name()
     z.sum().backward()
-
-
-class Packed:
-    """What hooks of saved tensors make of one: a copy that lies otherwise."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.copy = torch.empty(tensor.shape[::-1]).permute(*reversed(range(tensor.dim()))).copy_(tensor.detach())
 
 
 @both_ways

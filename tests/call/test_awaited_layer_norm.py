@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 import dwconv
+from dwconv.call import blocks
 from dwconv.call.awaited_block import started
 from dwconv.call.place import Place
 from dwconv.discovery import discover
 from dwconv.problems.block import Block
-from tests.call.block_parts import CHANNELS, SIZE, assert_same, drawn, passes_that_ran, step
+from tests.call.block_parts import CHANNELS, SIZE, Packed, assert_same, drawn, passes_that_ran, step
+from tests.native_needed import both_ways
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
@@ -70,11 +72,41 @@ def planted(logs):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=bias) for bias in (False, True)])
 
 
+@both_ways
 @pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
-def test_it_runs_as_one(planted, bias):
+def test_it_runs_as_one(planted, bias, way, monkeypatch):
+    """Past Python where C++ can."""
+    if way == "compiled":
+        for name in ("_block_forward", "_block_backward", "block_forward", "block_backward"):
+            monkeypatch.setattr(blocks, name, None)
     model = Net(bias=bias)
     assert_same(model, drawn())
     assert passes_that_ran() == {"forward": 2, "backward": 2}
+
+
+@both_ways
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
+def test_saved_tensors_may_come_back_lying_otherwise(planted, bias, way):
+    model, x = Net(bias=bias), drawn()
+    expected = step(copy.deepcopy(model), x)
+    with torch.autograd.graph.saved_tensors_hooks(Packed, lambda packed: packed.copy):
+        z = model(x * 1)
+    weights = torch.linspace(-1, 1, z.numel(), dtype=torch.float64).view(z.shape).to(z.dtype)
+    found = torch.autograd.grad((z * weights).sum(), [x, *model.parameters()])
+    for got, wanted in zip(found, expected[1:], strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@both_ways
+def test_a_bias_of_another_type_or_class_gives_the_same(planted, way):
+    """Of which C++ knows nothing: Python runs it, as one or not."""
+
+    class Own(nn.Parameter):
+        pass
+
+    model = Net()
+    model.conv.bias = Own(model.conv.bias.detach())
+    assert_same(model, drawn())
 
 
 def test_what_runs_one_by_one_gives_the_same(logs):
@@ -136,7 +168,8 @@ def test_another_norm_gives_the_same(planted, change):
     assert passes_that_ran() == {"forward": 0, "backward": 0}
 
 
-def test_second_derivatives(planted):
+@both_ways
+def test_second_derivatives(planted, way):
     model, x = Net(), drawn()
     exact = copy.deepcopy(model).double()
     found = []

@@ -10,6 +10,7 @@ import pytest
 from dwconv.dispatch.decide import decide_on
 from dwconv.errors import InvalidSetting
 from dwconv.problems.target import parse_target
+from dwconv.problems.workload import LAYOUTS
 from dwconv.records.database import Database
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Measurement
@@ -59,4 +60,5 @@ def test_an_unknown_word_is_named(known: Database, monkeypatch: pytest.MonkeyPat
 
 def test_templates_on_tensor_cores_say_so_and_no_others() -> None:
     spreading = {name for name, template in all_templates().items() if template.spreads_nan}
-    assert spreading == {"cuda.fprop_nchw_toeplitz", "cuda.dgrad_nchw_toeplitz"}, "a gradient keeps diagonals alone"
+    gathers = {f"cuda.{pass_}_{layout}_toeplitz" for pass_ in ("fprop", "dgrad") for layout in LAYOUTS}
+    assert spreading == gathers, "a gradient keeps diagonals alone"

@@ -16,7 +16,7 @@ from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.judge import judge_all
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.target import CudaTarget, parse_target
-from dwconv.problems.workload import DType, Workload
+from dwconv.problems.workload import LAYOUTS, DType, Workload
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut as GradientCut
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.estimate import estimated_us
@@ -26,8 +26,8 @@ from tests.conftest import Golden
 from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn, fitted, layer
 from tests.turns import alternating, every, slow
 
-NAMES = ["cuda.fprop_nchw_toeplitz", "cuda.dgrad_nchw_toeplitz"]
-WGRAD = "cuda.wgrad_nchw_toeplitz"
+NAMES = [f"cuda.{pass_}_{layout}_toeplitz" for layout in LAYOUTS for pass_ in ("fprop", "dgrad")]
+WGRADS = [f"cuda.wgrad_{layout}_toeplitz" for layout in LAYOUTS]
 TYPES: list[DType] = ["float16", "bfloat16"]
 SHAPES = {
     "9 × 13": layer(5, (9, 13), (5, 5), batch=3),
@@ -44,7 +44,10 @@ SHAPES = {
 
 
 def of(name: str, shape: str, dtype: DType) -> Workload:
-    workload = fitted(SHAPES[shape], TEMPLATES[name], dtype)
+    wanted, template = SHAPES[shape], TEMPLATES[name]
+    if template.layout == "nhwc":  # in whole vectors, one, two or three of them
+        wanted = dataclasses.replace(wanted, channels=-(-wanted.channels // 2) * 8)
+    workload = fitted(wanted, template, dtype)
     if workload is None:
         pytest.skip("the template does not sum a bias")
     return workload
@@ -60,41 +63,54 @@ def of(name: str, shape: str, dtype: DType) -> Workload:
         ({"kernel": (3, 3)}, "5 to 63"),
     ],
 )
-@pytest.mark.parametrize("name", [*NAMES, WGRAD])
+@pytest.mark.parametrize("name", [*NAMES, *WGRADS])
 def test_what_does_not_fit_is_named(name: str, changes: dict[str, object], reason: str) -> None:
-    workload = layer(4, (14, 14), (7, 7), **{"dtype": "float16", "pass_": TEMPLATES[name].pass_})
+    template = TEMPLATES[name]
+    workload = layer(8, (14, 14), (7, 7), **{"dtype": "float16", "pass_": template.pass_, "layout": template.layout})
     assert TEMPLATES[name].misfit(workload, SM_90) is None
     assert reason in str(TEMPLATES[name].misfit(dataclasses.replace(workload, **changes), SM_90))
+
+
+@pytest.mark.parametrize("name", [NAMES[-1], WGRADS[-1]])
+def test_channels_that_come_last_are_whole_vectors(name: str) -> None:
+    template = TEMPLATES[name]
+    workload = layer(12, (14, 14), (7, 7), dtype="float16", pass_=template.pass_, layout="nhwc")
+    assert "8 channels at a time, channels=12" in str(template.misfit(workload, SM_90))
 
 
 @pytest.mark.parametrize(
     ("name", "size", "kernel", "reason"),
     [
         (NAMES[0], (9, 9), (999, 63), "shared memory 232448"),
-        (WGRAD, (9, 20_000), (7, 7), "shared memory 232448"),
-        (WGRAD, (99, 9), (199, 63), "registers, a thread has 255"),
+        (NAMES[2], (9, 9), (199, 63), "shared memory 232448"),
+        (WGRADS[1], (9, 3000), (7, 7), "shared memory 232448"),
+        (WGRADS[0], (9, 20_000), (7, 7), "shared memory 232448"),
+        (WGRADS[0], (99, 9), (199, 63), "registers, a thread has 255"),
     ],
 )
 def test_what_is_too_large_is_named(name: str, size: tuple[int, int], kernel: tuple[int, int], reason: str) -> None:
-    workload = layer(4, size, kernel, dtype="float16", pass_=TEMPLATES[name].pass_)
+    template = TEMPLATES[name]
+    workload = layer(8, size, kernel, dtype="float16", pass_=template.pass_, layout=template.layout)
     assert reason in str(TEMPLATES[name].misfit(workload, SM_90))
 
 
-@pytest.mark.parametrize("name", [*NAMES, WGRAD])
+@pytest.mark.parametrize("name", [*NAMES, *WGRADS])
 @pytest.mark.parametrize("size", [(1, 1), (1, 3000), (700, 3), (400, 400)])
 def test_maps_of_every_size_have_a_default(name: str, size: tuple[int, int]) -> None:
-    workload = layer(3, size, (5, 31), dtype="bfloat16", pass_=TEMPLATES[name].pass_, batch=1)
+    template = TEMPLATES[name]
+    workload = layer(8, size, (5, 31), dtype="bfloat16", pass_=template.pass_, batch=1, layout=template.layout)
     if (reason := TEMPLATES[name].misfit(workload, SM_90)) is None:
         space = TEMPLATES[name].space(workload, SM_90)
         assert space.why_illegal(space.default) is None
     else:
-        assert name == WGRAD and "shared memory" in reason, "a block of it holds whole rows"
+        assert name in WGRADS and "shared memory" in reason, "a block of it holds whole rows"
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("size", "kernel", "at_least"), every(2, [(56, 7, 300), (14, 13, 100), (28, 31, 100)]))
 def test_there_are_products_to_search(name: str, size: int, kernel: int, at_least: int) -> None:
-    workload = layer(64, (size, size), (kernel, kernel), dtype="float16", pass_=TEMPLATES[name].pass_)
+    template = TEMPLATES[name]
+    workload = layer(64, (size, size), (kernel, kernel), dtype="float16", pass_=template.pass_, layout=template.layout)
     space, rng = TEMPLATES[name].space(workload, SM_90), random.Random(0)
     assert len({space.sample(rng) for _ in range(2 * at_least)}) > at_least // 2
 
@@ -129,9 +145,10 @@ def _of_56(**knobs: int) -> tuple[Workload, object]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(shape: str) -> None:
-    workload, rng = of(WGRAD, shape, "float16"), random.Random(0)
-    space = TEMPLATES[WGRAD].space(workload, SM_90)
+@pytest.mark.parametrize("name", WGRADS)
+def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(name: str, shape: str) -> None:
+    workload, rng = of(name, shape, "float16"), random.Random(0)
+    space = TEMPLATES[name].space(workload, SM_90)
     for config in [space.default, *(space.sample(rng) for _ in range(5))]:
         assert config is not None
         cut = GradientCut.of(workload, config)
@@ -144,19 +161,19 @@ def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(s
 def test_products_of_a_gradient_begin_where_fewest_units_are_met() -> None:
     """7 weights and 8 columns meet 14 columns of x: two units, if dy begins four columns before a unit."""
     workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad")
-    cut = GradientCut.of(workload, TEMPLATES[WGRAD].space(workload, SM_90).default)
+    cut = GradientCut.of(workload, TEMPLATES[WGRADS[0]].space(workload, SM_90).default)
     assert (cut.offset, len(cut.band), cut.matrices, cut.tiles) == (4, 2, 1, 8)
 
 
 @pytest.mark.parametrize(("shape", "dtype"), alternating(list(SHAPES), TYPES, quick_of=2))
-@pytest.mark.parametrize("name", [*NAMES, WGRAD])
+@pytest.mark.parametrize("name", [*NAMES, *WGRADS])
 def test_right_and_clean(name: str, shape: str, dtype: DType, objects: Path) -> None:
     workload = of(name, shape, dtype)
     assert_right_and_clean(workload, TEMPLATES[name].space(workload, SM_90).default, objects)
 
 
 @pytest.mark.parametrize(("shape", "dtype"), alternating(list(SHAPES), TYPES, quick_of=5))
-@pytest.mark.parametrize("name", [*NAMES, WGRAD])
+@pytest.mark.parametrize("name", [*NAMES, *WGRADS])
 def test_a_configuration_that_was_drawn(name: str, shape: str, dtype: DType, objects: Path) -> None:
     workload = of(name, shape, dtype)
     report = assert_right_and_clean(workload, drawn(workload, TEMPLATES[name]), objects)
@@ -170,7 +187,18 @@ def test_kernel_rows_in_turns(taps_h: int, objects: Path) -> None:
     assert_right_and_clean(workload, drawn(workload, TEMPLATES[NAMES[1]], taps_h=taps_h), objects)
 
 
-@pytest.mark.parametrize(("name", "dtype"), alternating([*NAMES, WGRAD], TYPES))
+@pytest.mark.parametrize("planes", [8, 16])
+@pytest.mark.parametrize("name", [*NAMES[2:], WGRADS[1]])
+def test_one_vector_of_a_pixel_and_two_of_which_the_last_is_none(name: str, planes: int, objects: Path) -> None:
+    """24 channels are three vectors: of the second block with 16 channels the second half does not exist."""
+    template = TEMPLATES[name]
+    workload = fitted(layer(24, (6, 19), (5, 5), batch=3), template, "bfloat16")
+    assert workload is not None
+    report = assert_right_and_clean(workload, drawn(workload, template, planes=planes), objects)
+    assert report.counts.wavefronts_per_ideal < 1.2, "pixels are taken apart into different banks"
+
+
+@pytest.mark.parametrize(("name", "dtype"), alternating([*NAMES, *WGRADS], TYPES))
 def test_sums_that_are_cut_off_stay_within_the_bound(name: str, dtype: DType, objects: Path) -> None:
     workload = of(name, "14 × 14, k13", dtype)
     artifact = source_only(Candidate(workload, TEMPLATES[name].space(workload, SM_90).default), SM_90)
@@ -180,9 +208,9 @@ def test_sums_that_are_cut_off_stay_within_the_bound(name: str, dtype: DType, ob
     assert verdict.max_error > 0, "nothing was rounded"
 
 
-@pytest.mark.parametrize(("name", "dtype"), list(zip(NAMES, TYPES, strict=True)))
+@pytest.mark.parametrize(("name", "dtype"), list(zip(NAMES, TYPES * 2, strict=True)))
 def test_nan_spreads_to_columns_beside_and_no_further(name: str, dtype: DType, objects: Path) -> None:
-    workload = fitted(layer(5, (6, 60), (5, 5)), TEMPLATES[name], dtype)
+    workload = fitted(layer(8, (6, 60), (5, 5)), TEMPLATES[name], dtype)
     assert workload is not None
     artifact = source_only(Candidate(workload, TEMPLATES[name].space(workload, SM_90).default), SM_90)
     case = make_case(workload, data="extreme", kind="cuda")
@@ -203,7 +231,7 @@ REGIMES = {
 
 
 @pytest.mark.parametrize("arch", ["sm_90", slow("sm_80")])
-@pytest.mark.parametrize(("regime", "name"), alternating(list(REGIMES), [*NAMES, WGRAD]))
+@pytest.mark.parametrize(("regime", "name"), alternating(list(REGIMES), [*NAMES, *WGRADS]))
 def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_estimated(
     regime: str, name: str, arch: str
 ) -> None:
@@ -221,9 +249,21 @@ def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_esti
     assert estimated_us(workload, config, target) == pytest.approx(cost.microseconds, rel=0.3)
 
 
-def test_the_source_of_a_gradient_is_pinned(golden: Golden) -> None:
-    workload = layer(4, (8, 16), (5, 5), dtype="float16", pass_="wgrad")
-    space = TEMPLATES[WGRAD].space(workload, SM_90)
-    knobs = {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2}
-    config = space.check({**space.default.to_dict(), **knobs})
-    golden("cuda_wgrad_nchw_toeplitz.cu", source_only(Candidate(workload, config), SM_90).source)
+PINNED = {
+    "wgrad_nchw_toeplitz": {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2},
+    "wgrad_nhwc_toeplitz": {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 16},
+    "fprop_nhwc_toeplitz": {
+        "planes": 16, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_the_source_is_pinned(name: str, golden: Golden) -> None:
+    template = TEMPLATES[f"cuda.{name}"]
+    channels = 4 if template.layout == "nchw" else 24
+    workload = fitted(layer(channels, (8, 16), (5, 5)), template, "float16")
+    assert workload is not None
+    space = template.space(workload, SM_90)
+    config = space.check({**space.default.to_dict(), **PINNED[name]})
+    golden(f"cuda_{name}.cu", source_only(Candidate(workload, config), SM_90).source)

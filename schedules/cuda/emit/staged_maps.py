@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dwconv.schedules.cuda.emit.words import Registers, copy_async, in_register, span, turns, unrolled
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.staged_maps import Sharing, StagedMaps
+from dwconv.schedules.cuda.gpu.staged_maps import PIXELS, Planes, Sharing, StagedMaps
 from dwconv.schedules.cuda.gpu.tensor_cores import UNIT
 from dwconv.schedules.emit import Expr, all_of, inside, store, when
 
@@ -76,3 +76,125 @@ class Maps:
                 with when(there):
                     value.put(0, source[(*indices, span(column, lanes))], lanes=lanes)
                 store(self.staged, value.vector(0, lanes), span(at, lanes))
+
+
+def map_at(planes: Planes, channel: Expr) -> Expr:
+    """Where the map of a channel of the block begins."""
+    if not planes.channels_last:
+        return channel * planes.elements
+    return channel // UNIT * planes.group_elements + channel % UNIT * planes.elements
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelMaps:
+    """The maps of a block's channels in shared memory, of tensors whose channels come last. A thread has two pixels
+    side by side, of 8 channels each:
+
+        pixel 0   a b c d e f g h            map a   … a A …
+        pixel 1   A B C D E F G H     ◄─►    map b   … b B …     a word of each map
+    """
+
+    held: StagedMaps
+    staged: Any
+    planes: Planes
+    first: Expr
+    """Where the first map begins."""
+    top: Expr
+    left: Expr
+
+    def copy(
+        self,
+        source: Any,
+        *,
+        first_image: Expr,
+        first_channel: Expr,
+        exists: Callable[[Expr, Expr], Expr],
+        thread: Expr,
+        threads: int,
+    ) -> None:
+        """Copies the rows from global memory, (n, H, W, C), zeros where there is nothing, and what comes next into the
+        pad after each. ``exists``: whether the batch has that image of the block, and the layer the vector of channels
+        with that number."""
+        for pair in self._pairs(thread, threads, with_pads=True):
+            for image in unrolled("image", self.held.images):
+                pixels = Registers("pixel", PIXELS, UNIT, dtype=source.dtype)
+                pixels.clear()
+                for numbers, is_inside in self._inside(pair):
+                    with when(all_of(is_inside, exists(image, pair.group))):
+                        for number in numbers:
+                            at = (first_image + image, pair.source_row, pair.column + number)
+                            channels = span(first_channel + pair.group * UNIT, UNIT)
+                            pixels.put((number, 0), source[(*at, channels)], lanes=UNIT)
+                words = Registers("word", UNIT, PIXELS, dtype=source.dtype)
+                for channel in range(UNIT):
+                    for number in range(PIXELS):
+                        words[channel, number] = pixels[number, channel]
+                    store(self.staged, words.vector((channel, 0), PIXELS), self._word(pair, image, channel))
+
+    def write(
+        self,
+        result: Any,
+        *,
+        first_image: Expr,
+        first_channel: Expr,
+        exists: Callable[[Expr, Expr], Expr],
+        thread: Expr,
+        threads: int,
+    ) -> None:
+        """The other way round, what is inside of the map alone."""
+        for pair in self._pairs(thread, threads, with_pads=False):
+            for image in unrolled("image", self.held.images):
+                with when(exists(image, pair.group)):
+                    words = Registers("word", UNIT, PIXELS, dtype=result.dtype)
+                    pixels = Registers("pixel", PIXELS, UNIT, dtype=result.dtype)
+                    for channel in range(UNIT):
+                        words.put((channel, 0), self.staged[self._word(pair, image, channel)], lanes=PIXELS)
+                        for number in range(PIXELS):
+                            pixels[number, channel] = words[channel, number]
+                    for numbers, is_inside in self._inside(pair):
+                        with when(is_inside):
+                            for number in numbers:
+                                at = (first_image + image, pair.source_row, pair.column + number)
+                                channels = span(first_channel + pair.group * UNIT, UNIT)
+                                store(result, pixels.vector((number, 0), UNIT), *at, channels)
+
+    def _pairs(self, thread: Expr, threads: int, *, with_pads: bool) -> Iterator[_Pair]:
+        held, groups = self.held, self.planes.groups
+        sharing = held.sharing_of_pixels(threads, groups=groups, with_pads=with_pads)
+        for row, vector in shared_out(sharing, thread):
+            pair = vector // groups if groups > 1 else vector
+            yield _Pair(
+                row=row,
+                number=pair,
+                group=vector % groups if groups > 1 else 0,
+                source_row=self.top + (row + held.rows.start),
+                column=self.left + (pair * PIXELS + held.units.start * UNIT),
+            )
+
+    def _inside(self, pair: _Pair) -> Iterator[tuple[Sequence[int], Expr]]:
+        """Which of the two are tested together, and whether they are pixels of the map."""
+        held = self.held
+        together = held.width % PIXELS == held.offset % PIXELS == 0
+        for numbers in [range(PIXELS)] if together else [[number] for number in range(PIXELS)]:
+            yield numbers, all_of(inside(pair.source_row, held.height), inside(pair.column + numbers[0], held.width))
+
+    def _word(self, pair: _Pair, image: Expr, channel: int) -> Expr:
+        held, planes = self.held, self.planes
+        row = (image * held.image_units + pair.row * held.row_units) * UNIT + pair.number * PIXELS
+        return span(self.first + pair.group * planes.group_elements + channel * planes.elements + row, PIXELS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """Two pixels side by side."""
+
+    row: Expr
+    """Of those that are held."""
+    number: Expr
+    """In the row."""
+    group: Expr
+    """Which vector of channels."""
+    source_row: Expr
+    """Of the map; so is the next."""
+    column: Expr
+    """Of the first one."""

@@ -10,9 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from dwconv.schedules.cuda.gpu.hardware import VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.hardware import BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import ROWS, UNIT, turns_of_rows
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp
+
+PIXELS = 2
+"""Neighbours that a thread takes at a time where channels come last: their 16 bits are a word of each map."""
+PIXEL_INSTRUCTIONS = 26
+"""To find out whether two pixels exist, to load or store a vector of each, and the words of 8 maps."""
+PIXELS_AHEAD = 4
+"""Pairs that the compiler loads ahead of their stores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +50,51 @@ class Sharing:
     def turns(self) -> int:
         """Rows that a thread has."""
         return -(-self.rows // self.down)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelWork:
+    """What it takes a block to bring an item's pixels from global memory into maps, or the other way."""
+
+    sharing: Sharing
+    """Of an image."""
+    images: int
+    groups: int
+    """Vectors of channels that the block has of a pixel."""
+    channels: int
+    """Of the layer."""
+
+    @property
+    def pairs(self) -> int:
+        """Of pixels, of a vector each, that a thread moves."""
+        return self.images * self.sharing.parts * self.sharing.turns
+
+    @property
+    def instructions(self) -> float:
+        """Of a warp."""
+        return self.pairs * PIXEL_INSTRUCTIONS
+
+    @property
+    def _warps(self) -> int:
+        return -(-self.sharing.threads // WARP)
+
+    @property
+    def lines(self) -> float:
+        """Vectors of a pixel share one."""
+        apart_bytes = PIXELS * self.channels * VECTOR_BYTES // UNIT
+        return self._warps * self.pairs * PIXELS * lines_of_warp(WARP // self.groups, min(apart_bytes, LINE_BYTES))
+
+    @property
+    def bank_turns(self) -> float:
+        return float(self._warps * self.pairs * UNIT)
+
+    @property
+    def bytes_in_flight(self) -> float:
+        return float(self.sharing.threads * min(self.pairs, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES)
+
+    def moved_bytes(self, pixels: float) -> float:
+        """Of so many pixels of an image: whole sectors."""
+        return self.images * pixels * max(self.groups * VECTOR_BYTES, SECTOR_BYTES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +151,38 @@ class StagedMaps:
     def sharing(self, threads: int) -> Sharing:
         """How they copy an image."""
         return Sharing(threads=threads, rows=len(self.rows), vectors=self.row_units * UNIT // self.lanes)
+
+    def sharing_of_pixels(self, threads: int, *, groups: int, with_pads: bool) -> Sharing:
+        """How they move an image whose pixels have so many vectors of channels: pairs of pixels, of a vector each."""
+        units = self.row_units if with_pads else len(self.units)
+        return Sharing(threads=threads, rows=len(self.rows), vectors=units * UNIT // PIXELS * groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planes:
+    """How the maps of a block's channels follow each other in shared memory."""
+
+    planes: int
+    """Channels."""
+    elements: int
+    """Of a map."""
+    channels_last: bool
+    """Whether they come as pixels of whole vectors of channels: then there is a pad after those of a vector, so that
+    threads with one pixel and different vectors meet different banks."""
+
+    @property
+    def groups(self) -> int:
+        """Vectors of channels of a pixel."""
+        return self.planes // UNIT
+
+    @property
+    def group_elements(self) -> int:
+        """From the maps of a vector of channels to those of the next."""
+        return UNIT * self.elements + BANKS * PIXELS // self.groups
+
+    @property
+    def all_elements(self) -> int:
+        return self.groups * self.group_elements if self.channels_last else self.planes * self.elements
 
 
 @cache

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import StagedMaps
+from dwconv.schedules.cuda.gpu.staged_maps import Planes, StagedMaps
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
@@ -31,6 +31,8 @@ class Cut:
     warps_w: int
     warps_kh: int
     split_n: int
+    planes: int = 1
+    """Channels of a block: more than one only where they come last."""
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> Cut:
@@ -53,8 +55,16 @@ class Cut:
         return ROWS // self.images
 
     @property
+    def channels_last(self) -> bool:
+        return self.workload.layout == "nhwc"
+
+    @property
+    def channel_blocks(self) -> int:
+        return -(-self.workload.channels // self.planes)
+
+    @property
     def warps(self) -> int:
-        return self.warps_w * self.warps_kh
+        return self.planes * self.warps_w * self.warps_kh
 
     @property
     def threads(self) -> int:
@@ -163,10 +173,14 @@ class Cut:
         """Words of the sums of a kernel row."""
         return COLUMNS * self.diagonal_pitch
 
+    def maps(self, held: StagedMaps) -> Planes:
+        """Those of x, or those of dy."""
+        return Planes(planes=self.planes, elements=held.elements, channels_last=self.channels_last)
+
     @property
     def elements(self) -> int:
         """Of x and of dy."""
-        return self.x.elements + self.dy.elements
+        return self.maps(self.x).all_elements + self.maps(self.dy).all_elements
 
     @property
     def shared_bytes(self) -> int:

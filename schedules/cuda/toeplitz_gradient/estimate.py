@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
 from dwconv.schedules.cuda.gpu.split_sum import adding_work
-from dwconv.schedules.cuda.gpu.staged_maps import StagedMaps
+from dwconv.schedules.cuda.gpu.staged_maps import PixelWork, StagedMaps
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
 from dwconv.schedules.space import Config
@@ -33,19 +35,18 @@ ROWS_AHEAD = 3
 def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[BlockWork]:
     """Of the products, and of the sum of their parts."""
     cut = Cut.of(workload, config)
-    blocks = workload.channels * cut.split_n
+    blocks = cut.channel_blocks * cut.split_n
     items = -(-workload.batch // cut.images) * cut.blocks_h
     turns = -(-items // cut.split_n)
     pairs = sum(len(met) for _, met in cut.meetings)
     tiles = cut.tiles / cut.warps_w
     loads = len(cut.meetings) * len(cut.band) + cut.tile_h
     issued_of_tile = pairs * cut.matrices + loads * 0.6 + TILE_INSTRUCTIONS
-    copies = [_copied(held, cut) for held in (cut.x, cut.dy)]
-    copied = sum(vectors * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS) for vectors, _, _ in copies)
+    copies = [(_copied_pixels if cut.channels_last else _copied)(held, cut) for held in (cut.x, cut.dy)]
     diagonals = cut.group_kh * (cut.matrices * 4 + 8 * cut.warps_w * 2 + 20)
+    copied = sum(each.instructions for each in copies)
     issued = turns * (tiles * issued_of_tile + copied + ITEM_INSTRUCTIONS) + diagonals + START
-    read = sum(size for _, size, _ in copies)
-    copy_turns = read / (BANK_BYTES * 32)
+    read = sum(each.read_bytes for each in copies)
     work = BlockWork(
         blocks=blocks,
         threads=cut.threads,
@@ -54,27 +55,56 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
         instructions=cut.warps * issued,
         fma=0.0,
         tensor_products=float(cut.warps * turns * tiles * pairs * cut.matrices * ROWS * COLUMNS * ROWS),
-        lines=turns * (1.5 * read / LINE_BYTES),
-        bank_turns=cut.warps * (turns * tiles * loads * 2 + diagonals) + turns * 2 * copy_turns,
+        lines=turns * sum(each.lines for each in copies),
+        bank_turns=cut.warps * (turns * tiles * loads * 2 + diagonals)
+        + turns * sum(each.bank_turns for each in copies),
         dram_bytes=float(workload.bytes),
-        cache_bytes=float(blocks * turns * read),
-        bytes_in_flight=float(min(read, sum(under_way for _, _, under_way in copies))),
+        cache_bytes=blocks * turns * read,
+        bytes_in_flight=min(read, sum(each.bytes_in_flight for each in copies)),
         waits=turns,
     )
     results = workload.channels * cut.rows.taps * cut.columns.taps
     return [work] if cut.split_n == 1 else [work, adding_work(parts=cut.split_n, results=results, target=target)]
 
 
-def _copied(held: StagedMaps, cut: Cut) -> tuple[int, float, int]:
-    """Vectors of a row that a thread copies of an item, bytes that all of them read, and those that are under way."""
+@dataclass(frozen=True, kw_only=True)
+class _Copied:
+    """What it takes a block to bring x or dy of an item."""
+
+    instructions: float
+    """Of a warp."""
+    read_bytes: float
+    lines: float
+    bank_turns: float
+    bytes_in_flight: float
+
+
+def _copied(held: StagedMaps, cut: Cut) -> _Copied:
+    """In vectors of rows."""
     sharing, itemsize = held.sharing(cut.threads), ITEMSIZE[cut.dtype]
     vectors = sharing.parts * sharing.turns
     at_a_time = vectors if sharing.turns <= TURNS_UNROLLED else sharing.parts
-    rows = min(len(held.rows), held.height)
-    return (
-        vectors,
-        cut.images * rows * held.width * itemsize,
-        cut.threads * at_a_time * cut.images * held.lanes * itemsize,
+    read = float(cut.images * min(len(held.rows), held.height) * held.width * itemsize)
+    return _Copied(
+        instructions=vectors * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS),
+        read_bytes=read,
+        lines=1.5 * read / LINE_BYTES,
+        bank_turns=2 * read / (BANKS * BANK_BYTES),
+        bytes_in_flight=float(cut.threads * at_a_time * cut.images * held.lanes * itemsize),
+    )
+
+
+def _copied_pixels(held: StagedMaps, cut: Cut) -> _Copied:
+    """In vectors of pixels."""
+    groups = cut.maps(held).groups
+    sharing = held.sharing_of_pixels(cut.threads, groups=groups, with_pads=True)
+    work = PixelWork(sharing=sharing, images=cut.images, groups=groups, channels=cut.workload.channels)
+    return _Copied(
+        instructions=work.instructions,
+        read_bytes=work.moved_bytes(min(len(held.rows), held.height) * held.width),
+        lines=work.lines,
+        bank_turns=work.bank_turns,
+        bytes_in_flight=work.bytes_in_flight,
     )
 
 

@@ -9,14 +9,14 @@ which a weight is a diagonal.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
 from dwconv.schedules.cuda.emit.split_sum import add_parts
-from dwconv.schedules.cuda.emit.staged_maps import Maps
+from dwconv.schedules.cuda.emit.staged_maps import Maps, PixelMaps, map_at
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -35,24 +35,29 @@ from dwconv.schedules.cuda.emit.words import (
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
-from dwconv.schedules.emit import BATCH, Expr, bind, ceil_div, kernel, serial, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, serial, store, when
 
 
 def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W), dy (n, C, OH, OW), dw (C, KH, KW) and, if the images are split, workspace (parts,
-    results). Registers are shared out for ``at_a_time`` blocks on an SM."""
+    """Parameters: x (n, C, H, W) or (n, H, W, C), dy as x, dw (C, KH, KW) and, if the images are split, workspace
+    (parts, results). Registers are shared out for ``at_a_time`` blocks on an SM."""
     n, workload = tirx.Var(BATCH, "int32"), cut.workload
     channels, parts = workload.channels, cut.split_n
     results = channels * cut.rows.taps * cut.columns.taps
+
+    def image(name: str, height: int, width: int) -> Any:
+        shape = (n, height, width, channels) if cut.channels_last else (n, channels, height, width)
+        return argument(name, shape, cut.dtype)
+
     with kernel() as builder:
-        x = argument("x", (n, channels, cut.rows.inputs, cut.columns.inputs), cut.dtype)
-        dy = argument("dy", (n, channels, cut.rows.outputs, cut.columns.outputs), cut.dtype)
+        x = image("x", cut.rows.inputs, cut.columns.inputs)
+        dy = image("dy", cut.rows.outputs, cut.columns.outputs)
         dw = argument("dw", (channels, cut.rows.taps, cut.columns.taps), cut.dtype)
         workspace = argument("workspace", (parts, results), "float32") if parts > 1 else None
         total = as_one_axis(dw)
         partial = None if workspace is None else as_one_axis(workspace)
-        for block in blocks("block", channels * parts):
-            for warp_kh in threads("warp_kh", cut.warps_kh, axis="z"):
+        for block in blocks("block", cut.channel_blocks * parts):
+            for warp in threads("warp_kh", cut.planes * cut.warps_kh, axis="z"):
                 for warp_w in threads("warp_w", cut.warps_w, axis="y"):
                     for lane in threads("lane", WARP):
                         with blocks_per_sm(at_a_time):
@@ -65,9 +70,10 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
                                 into=total if partial is None else partial,
                                 staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
                                 passed=shared("passed", cut.warps * cut.sums_of_warp, dynamic=dynamic),
-                                channel=block // parts,
+                                first_channel=block // parts * cut.planes,
                                 part=block % parts,
-                                warp_kh=warp_kh,
+                                plane=warp // cut.warps_kh if cut.planes > 1 else 0,
+                                warp_kh=warp % cut.warps_kh if cut.planes > 1 else warp,
                                 warp_w=warp_w,
                                 lane=lane,
                             ).sum()
@@ -90,8 +96,10 @@ class Block:
     """x, then dy."""
     passed: Any
     """Sums of all warps for one kernel row of each."""
-    channel: Expr
+    first_channel: Expr
     part: Expr
+    plane: Expr
+    """The channel of its warp, in the block."""
     warp_kh: Expr
     """Which group of kernel rows its warp has."""
     warp_w: Expr
@@ -107,36 +115,59 @@ class Block:
             item = bind("item", self.part + turn * cut.split_n)
             image = in_register("first_image", item // cut.blocks_h * cut.images)
             top = in_register("top", item % cut.blocks_h * cut.block_h)
-            x, dy = self._maps(top)
             barrier()
-            for maps, source in ((x, self.x), (dy, self.dy)):
-                maps.copy(
-                    source,
-                    first_image=image,
-                    channel=self.channel,
-                    exists=partial(self._exists, image),
-                    thread=self._thread,
-                    threads=cut.threads,
-                )
+            self._stage(image, top)
             commit_copies()
             wait_for_copies()
             barrier()
-            self._add(sums, x, dy)
+            self._add(sums, *self._maps(top))
         self._add_diagonals(sums)
 
-    def _exists(self, first: Expr, number: Expr) -> Expr:
-        return first + number < self.n
+    def _stage(self, image: Expr, top: Expr) -> None:
+        """x and dy of an item."""
+        cut = self.cut
+
+        def exists(number: Expr, group: Expr = 0) -> Expr:
+            is_channel = self.first_channel + group * UNIT < cut.workload.channels
+            return all_of(image + number < self.n, cut.workload.channels % cut.planes == 0 or is_channel)
+
+        together = {"first_image": image, "exists": exists, "thread": self._thread, "threads": cut.threads}
+        for maps, source in zip(self._maps(top), (self.x, self.dy), strict=True):
+            if cut.channels_last:
+                planes = cut.maps(maps.held)
+                pixels = PixelMaps(
+                    held=maps.held,
+                    staged=self.staged,
+                    planes=planes,
+                    first=self._dy_at if maps.held is cut.dy else 0,
+                    top=top,
+                    left=maps.left,
+                )
+                pixels.copy(source, first_channel=self.first_channel, **together)
+            else:
+                maps.copy(source, channel=self.first_channel, **together)
+
+    @property
+    def _group(self) -> Expr:
+        """The number of its warp's channel and kernel rows."""
+        return self.plane * self.cut.warps_kh + self.warp_kh
 
     @cached_property
     def _thread(self) -> Expr:
-        return (self.warp_kh * self.cut.warps_w + self.warp_w) * WARP + self.lane
+        return (self._group * self.cut.warps_w + self.warp_w) * WARP + self.lane
+
+    @property
+    def _dy_at(self) -> int:
+        """Where dy begins."""
+        return self.cut.maps(self.cut.x).all_elements
 
     def _maps(self, top: Expr) -> tuple[Maps, Maps]:
-        """x and dy of an item."""
+        """x and dy of the warp's channel."""
         cut = self.cut
+        x, dy = (map_at(cut.maps(held), self.plane) for held in (cut.x, cut.dy))
         return (
-            Maps(held=cut.x, staged=self.staged, first=0, top=top, left=0),
-            Maps(held=cut.dy, staged=self.staged, first=cut.x.elements, top=top, left=-cut.offset),
+            Maps(held=cut.x, staged=self.staged, first=x, top=top, left=0),
+            Maps(held=cut.dy, staged=self.staged, first=self._dy_at + dy, top=top, left=-cut.offset),
         )
 
     # -- products ------------------------------------------------------------------------------------------------------
@@ -188,7 +219,7 @@ class Block:
         """Adds up the diagonals of all warps of a group, one kernel row of each group after the other: always in the
         order of the warps and columns."""
         cut, taps_h, taps_w = self.cut, self.cut.rows.taps, self.cut.columns.taps
-        own = (self.warp_kh * cut.warps_w + self.warp_w) * cut.sums_of_warp
+        own = (self._group * cut.warps_w + self.warp_w) * cut.sums_of_warp
         own = in_register("own", own + self.lane // 4 + self.lane % 4 * (2 * cut.diagonal_pitch))
         for tap in range(cut.group_kh):
             barrier()
@@ -197,11 +228,15 @@ class Block:
                     at = matrix * ROWS + each // 2 * UNIT + each % 2 * cut.diagonal_pitch
                     store(self.passed, sums[tap, matrix, each], own + at)
             barrier()
-            weights = cut.warps_kh * taps_w
+            weights = cut.planes * cut.warps_kh * taps_w
             for turn in range(-(-weights // cut.threads)):
                 weight = bind("weight", self._thread + turn * cut.threads)
-                kernel_row = weight // taps_w * cut.group_kh + tap
-                with when(tirx.all(weight < weights, kernel_row < taps_h)):
+                group, channel = weight // taps_w, self.first_channel
+                if cut.planes > 1:
+                    group, channel = group % cut.warps_kh, channel + group // cut.warps_kh
+                kernel_row = group * cut.group_kh + tap
+                is_channel = cut.workload.channels % cut.planes == 0 or channel < cut.workload.channels
+                with when(all_of(weight < weights, kernel_row < taps_h, is_channel)):
                     added = Registers("added", 1)
                     added.clear()
                     first = weight // taps_w * (cut.warps_w * cut.sums_of_warp) + weight % taps_w * cut.columns.step
@@ -211,7 +246,7 @@ class Block:
                             at = first + warp * cut.sums_of_warp + column * (cut.diagonal_pitch + 1)
                             added[0] = added[0] + self.passed[at]
                     results = cut.workload.channels * taps_h * taps_w
-                    at = self.channel * (taps_h * taps_w) + kernel_row * taps_w + weight % taps_w
+                    at = channel * (taps_h * taps_w) + kernel_row * taps_w + weight % taps_w
                     if cut.split_n > 1:
                         at = at + self.part * results
                     store(self.into, added[0].astype(self.into.dtype), at)

@@ -8,17 +8,19 @@ from functools import lru_cache
 from typing import Any
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED, MOST_WORKSPACE_BYTES
 from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_GRADIENT as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, why_not_banded
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 
-MOST_WARPS = 8
+MOST_WARPS: dict[Layout, int] = {"nchw": 8, "nhwc": 16}
+PLANES = (UNIT, 2 * UNIT)
+"""Channels of a block, where they come last: those of whole vectors."""
 IMAGES = (1, 2, 4, 8, 16)
 TILES_H = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 WARPS_W = (1, 2, 3, 4, 5, 7, 8)
@@ -28,7 +30,8 @@ MOST_TILES_TRIED = 3
 
 
 def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: images of a product, rows of a tile, warps across and over kernel rows, shares of the images."""
+    """Knobs: images of a product, rows of a tile, warps across and over kernel rows, shares of the images; where they
+    come last, channels of a block."""
     return ConfigSpace(
         name,
         *(Knob(knob, values) for knob, values in _knobs(workload).items()),
@@ -43,9 +46,13 @@ def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
         return "it does not sum dy alone, for a bias"
     if reason := why_not_banded(workload):
         return reason
-    warps_kh = min(max(WARPS_KH), workload.kernel[0])
+    if workload.layout == "nhwc" and workload.channels % UNIT:
+        return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
+    planes = UNIT if workload.layout == "nhwc" else 1
+    warps_kh = min(max(WARPS_KH), workload.kernel[0], MOST_WARPS[workload.layout] // planes)
     cuts = [
-        Cut(workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1) for images in IMAGES
+        Cut(workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1, planes=planes)
+        for images in IMAGES
     ]
     if (least := min(cut.shared_bytes for cut in cuts)) > target.shared_bytes_per_block:
         return f"x and dy of a block are {least} bytes, shared memory {target.shared_bytes_per_block}"
@@ -63,6 +70,7 @@ def _knobs(workload: Workload) -> dict[str, list[int]]:
         "warps_w": [count for count in WARPS_W if count <= tiles],
         "warps_kh": [count for count in WARPS_KH if count <= workload.kernel[0]],
         "split_n": [count for count in SPLITS if count <= MOST_IMAGES],
+        **({"planes": [count for count in PLANES if count <= workload.channels]} if workload.layout == "nhwc" else {}),
     }
 
 
@@ -79,14 +87,18 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
     knobs, height = _knobs(workload), workload.output_size[0]
     tiles_h = sorted(knobs["tile_h"], key=lambda tile: (-(-height // tile) * tile, -tile))[:MOST_TILES_TRIED]
-    for values in itertools.product(
-        knobs["images"], tiles_h, knobs["warps_w"][::3], knobs["warps_kh"][::3], knobs["split_n"][::2]
-    ):
+    few = {
+        "tile_h": tiles_h,
+        **{name: knobs[name][::3] for name in ("warps_w", "warps_kh")},
+        "split_n": knobs["split_n"][::2],
+    }
+    for values in itertools.product(*{**knobs, **few}.values()):
         yield dict(zip(knobs, values, strict=True))
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     results = workload.channels * workload.kernel[0] * workload.kernel[1]
+    most_warps = MOST_WARPS[workload.layout]
 
     def cut(config: Config) -> Cut:
         return Cut.of(workload, config)
@@ -99,7 +111,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         return down * across * its.group_kh * its.warps_kh / its.rows.taps > MOST_PADDED
 
     return [
-        Rule(f"more than {MOST_WARPS} warps", lambda c: c.warps_w * c.warps_kh > MOST_WARPS),
+        Rule(f"more than {most_warps} warps", lambda c: cut(c).warps > most_warps),
         Rule("more parts than groups of images", lambda c: c.split_n > -(-MOST_IMAGES // c.images) * cut(c).blocks_h),
         Rule("too many threads without work", idle),
         Rule(

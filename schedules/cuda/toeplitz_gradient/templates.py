@@ -1,4 +1,4 @@
-"""Diagonal sums, NCHW, CUDA, for wide kernels in 16 bits: products of small matrices on tensor cores.
+"""Diagonal sums, CUDA, for wide kernels in 16 bits: products of small matrices on tensor cores.
 
 wgrad
 
@@ -17,7 +17,8 @@ some columns, and some kernel rows, of which it keeps the sums; a weight is a di
     └──────────────────┘          └──────────────────┘          └──────────────────┘
     loaded once, for all r        loaded once, for all s        in registers
 
-The partial sums of the shares are added up by a second kernel, always in their order.
+The partial sums of the shares are added up by a second kernel, always in their order. In NHWC a block has 8 or 16
+channels, `planes`: its threads take the vectors of a pixel apart on their way to shared memory, map by map.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, blocks_at_a_time
@@ -43,23 +44,23 @@ def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x, dy (n, C, H, W), dw (C, KH, KW), perhaps a workspace."""
+    """Parameters: x, dy (n, C, H, W) or (n, H, W, C), dw (C, KH, KW), perhaps a workspace."""
     from dwconv.schedules.cuda.toeplitz_gradient.kernel import schedule_diagonals
 
     cut = Cut.of(workload, config)
     return schedule_diagonals(cut, at_a_time=blocks_at_a_time(cut, target))
 
 
-NAME = "cuda.wgrad_nchw_toeplitz"
-TEMPLATES = (
+TEMPLATES = tuple(
     ScheduleTemplate(
-        name=NAME,
+        name=f"cuda.wgrad_{layout}_toeplitz",
         device="cuda",
         pass_="wgrad",
-        layout="nchw",
+        layout=layout,
         misfit=gradient_misfit,
-        space=partial(gradient_space, NAME),
+        space=partial(gradient_space, f"cuda.wgrad_{layout}_toeplitz"),
         estimate_us=estimate_us,
         schedule=schedule,
-    ),
+    )
+    for layout in LAYOUTS
 )

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from dwconv.problems.workload import ITEMSIZE, DType, Workload
+from dwconv.problems.workload import ITEMSIZE, DType, Layout, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import Sharing, StagedMaps
+from dwconv.schedules.cuda.gpu.staged_maps import Planes, Sharing, StagedMaps
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
@@ -35,6 +35,7 @@ class Cut:
 
     gather: Gather
     dtype: DType
+    layout: Layout
     planes: int
     """Channels of a block."""
     images: int
@@ -50,6 +51,7 @@ class Cut:
         return cls(
             gather=Gather.of(workload),
             dtype=workload.dtype,
+            layout=workload.layout,
             planes=config.planes,
             images=config.images,
             tile_h=config.tile_h,
@@ -93,8 +95,18 @@ class Cut:
         return self.warps_h * self.warps_w * WARP
 
     @property
+    def source_sharing(self) -> Sharing:
+        """Of an image: of a channel's map by the threads of the channel or, where channels come last, of all maps by
+        those of the block."""
+        if self.channels_last:
+            return self.source.sharing_of_pixels(self.threads, groups=self.maps.groups, with_pads=True)
+        return self.source.sharing(self.threads_of_channel)
+
+    @property
     def result_sharing(self) -> Sharing:
-        """Of an image."""
+        """In the same way."""
+        if self.channels_last:
+            return self.results.sharing_of_pixels(self.threads, groups=self.maps.groups, with_pads=False)
         return Sharing(threads=self.threads_of_channel, rows=self.block_h, vectors=self.block_w // self.results.lanes)
 
     @property
@@ -205,9 +217,14 @@ class Cut:
         )
 
     @property
-    def channel_elements(self) -> int:
-        """Of the source or the results, from a channel to the next."""
-        return max(self.source.elements, self.results.elements)
+    def channels_last(self) -> bool:
+        return self.layout == "nhwc"
+
+    @property
+    def maps(self) -> Planes:
+        """Of the source or the results."""
+        elements = max(self.source.elements, self.results.elements)
+        return Planes(planes=self.planes, elements=elements, channels_last=self.channels_last)
 
     @property
     def band_elements(self) -> int:
@@ -227,7 +244,7 @@ class Cut:
     @property
     def bands_at(self) -> int:
         """Where the kernel rows of the first channel stand: after the source of all."""
-        return self.planes * self.channel_elements
+        return self.maps.all_elements
 
     @property
     def kernel_elements(self) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.cost import BlockWork
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, LINE_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
+from dwconv.schedules.cuda.gpu.staged_maps import PixelWork
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.cuda.gpu.vectors import sector_bytes
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
@@ -41,19 +44,15 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     pairs = met * sum(turn.count * sum(len(met) for _, met in cut.meetings(turn)) for turn in cut.turns)
     loaded = met * sum(turn.count * len(cut.meetings(turn)) for turn in cut.turns)
     weights = rows.taps * len(cut.band)
-    source, results, bands = cut.source.sharing(cut.threads_of_channel), cut.result_sharing, cut.band_sharing
-    copied, written, banded = (each.parts * each.turns for each in (source, results, bands))
+    banded = cut.band_sharing.parts * cut.band_sharing.turns
+    moved = (_moved_pixels if cut.channels_last else _moved_rows)(cut)
     rounded = 2 * cut.tile_h * cut.tiles
     issued = pairs * cut.products + loaded * -(-width // 2) + weights + rounded * ROUND_INSTRUCTIONS + START
     issued += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS
-    issued += (copied + written) * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS) + banded * BAND_INSTRUCTIONS
-    row_bytes = sector_bytes(min(len(cut.units) * UNIT, columns.inputs) * itemsize, whole=cut.blocks_w == 1)
-    read = cut.planes * cut.images * min(len(cut.rows), rows.inputs) * row_bytes
+    issued += moved.instructions + banded * BAND_INSTRUCTIONS
     images = -(-workload.batch // cut.images)
     blocks = images * -(-gather.channels // cut.planes) * cut.blocks_h * cut.blocks_w
-    result_bytes = workload.batch * gather.channels * rows.outputs * columns.outputs * itemsize
-    copies = warps * cut.images * (copied * cut.source.lanes + written * cut.results.lanes) * itemsize / BANK_BYTES
-    under_way = copied if source.turns <= TURNS_UNROLLED else source.parts
+    source_bytes = workload.bytes - workload.batch * gather.channels * rows.outputs * columns.outputs * itemsize
     return BlockWork(
         blocks=blocks,
         threads=cut.threads,
@@ -64,11 +63,63 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
         tensor_products=float(
             warps * pairs * sum(len(cut.units_of(tile)) for tile in range(cut.tiles)) * ROWS * COLUMNS * UNIT
         ),
-        lines=(read + result_bytes / blocks) / LINE_BYTES + warps * ((copied + written) * cut.images + banded),
-        bank_turns=warps * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + banded) + copies,
+        lines=moved.lines + warps * banded,
+        bank_turns=warps * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + banded)
+        + moved.bank_turns,
         dram_bytes=float(workload.bytes),
-        cache_bytes=float(max(blocks * read, workload.bytes - result_bytes) + result_bytes),
-        bytes_in_flight=float(min(read, cut.threads * under_way * cut.images * cut.source.lanes * itemsize)),
+        cache_bytes=max(blocks * moved.read_bytes, source_bytes) + blocks * moved.written_bytes,
+        bytes_in_flight=min(moved.read_bytes, moved.bytes_in_flight),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Moved:
+    """What it takes a block to bring its source and to write its results."""
+
+    instructions: float
+    """Of a warp."""
+    read_bytes: float
+    written_bytes: float
+    lines: float
+    bank_turns: float
+    bytes_in_flight: float
+
+
+def _moved_rows(cut: Cut) -> _Moved:
+    """Vectors of rows, by the warps of each channel."""
+    rows, columns, itemsize = cut.gather.rows, cut.gather.columns, ITEMSIZE[cut.dtype]
+    source, results, warps = cut.source_sharing, cut.result_sharing, cut.threads // WARP
+    copied, written = (each.parts * each.turns for each in (source, results))
+    row_bytes = sector_bytes(min(len(cut.units) * UNIT, columns.inputs) * itemsize, whole=cut.blocks_w == 1)
+    read = cut.planes * cut.images * min(len(cut.rows), rows.inputs) * row_bytes
+    result = cut.planes * cut.images * itemsize * rows.outputs / cut.blocks_h * columns.outputs / cut.blocks_w
+    under_way = copied if source.turns <= TURNS_UNROLLED else source.parts
+    in_vectors = copied * cut.source.lanes + written * cut.results.lanes
+    return _Moved(
+        instructions=(copied + written) * (cut.images * COPY_INSTRUCTIONS + ROW_INSTRUCTIONS),
+        read_bytes=read,
+        written_bytes=result,
+        lines=(read + result) / LINE_BYTES + warps * (copied + written) * cut.images,
+        bank_turns=warps * cut.images * in_vectors * itemsize / BANK_BYTES,
+        bytes_in_flight=cut.threads * under_way * cut.images * cut.source.lanes * itemsize,
+    )
+
+
+def _moved_pixels(cut: Cut) -> _Moved:
+    """Vectors of pixels, by all warps."""
+    rows, columns = cut.gather.rows, cut.gather.columns
+    source, results = (
+        PixelWork(sharing=sharing, images=cut.images, groups=cut.maps.groups, channels=cut.gather.channels)
+        for sharing in (cut.source_sharing, cut.result_sharing)
+    )
+    pixels = min(len(cut.rows), rows.inputs) * min(len(cut.units) * UNIT, columns.inputs)
+    return _Moved(
+        instructions=source.instructions + results.instructions,
+        read_bytes=source.moved_bytes(pixels),
+        written_bytes=results.moved_bytes(rows.outputs / cut.blocks_h * columns.outputs / cut.blocks_w),
+        lines=source.lines + results.lines,
+        bank_turns=source.bank_turns + results.bank_turns,
+        bytes_in_flight=source.bytes_in_flight,
     )
 
 

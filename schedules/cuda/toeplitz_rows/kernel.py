@@ -1,6 +1,6 @@
 """The kernel of banded matrices, for fprop and dgrad: a row of the kernel at a time, on tensor cores.
 
-A block brings the source of its maps into shared memory as it lies, and its kernel rows, each twice. A warp goes down
+A block brings the source into shared memory, map by map, and its kernel rows, each twice. A warp goes down
 the source rows of its tile: it loads the 16 of a product once, and multiplies them by every kernel row that a row of
 the tile meets there. What a product sums over begins at a whole vector of a source row: the matrix of weights has
 zeros where a column of the result does not reach.
@@ -15,7 +15,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
-from dwconv.schedules.cuda.emit.staged_maps import Maps, shared_out
+from dwconv.schedules.cuda.emit.staged_maps import Maps, PixelMaps, map_at, shared_out
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -42,15 +42,19 @@ HALVES = (0, 1)
 
 
 def schedule_products(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
-    """Parameters: source (n, C, H, W), w (C, KH, KW), perhaps bias (C), result (n, C, OH, OW). Registers are shared out
-    for ``at_a_time`` blocks on an SM."""
+    """Parameters: source (n, C, H, W) or (n, H, W, C), w (C, KH, KW), perhaps bias (C), result (n, C, OH, OW) or
+    (n, OH, OW, C). Registers are shared out for ``at_a_time`` blocks on an SM."""
     n, gather = tirx.Var(BATCH, "int32"), cut.gather
     rows, columns = gather.rows, gather.columns
+
+    def shape(height: int, width: int) -> tuple[Expr, ...]:
+        return (n, height, width, gather.channels) if cut.channels_last else (n, gather.channels, height, width)
+
     with kernel() as builder:
-        source = argument(gather.source, (n, gather.channels, rows.inputs, columns.inputs), cut.dtype)
+        source = argument(gather.source, shape(rows.inputs, columns.inputs), cut.dtype)
         w = argument("w", (gather.channels, rows.taps, columns.taps), cut.dtype)
         bias = argument("bias", (gather.channels,), cut.dtype) if gather.bias else None
-        result = argument(gather.result, (n, gather.channels, rows.outputs, columns.outputs), cut.dtype)
+        result = argument(gather.result, shape(rows.outputs, columns.outputs), cut.dtype)
         for place in partition(cut, n):
             with blocks_per_sm(at_a_time):
                 dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
@@ -130,6 +134,9 @@ class Block:
     # -- staging -------------------------------------------------------------------------------------------------------
 
     def _stage_source(self) -> None:
+        if self.cut.channels_last:
+            self._pixels(self.cut.source).copy(self.source, **self._of_block)
+            return
         self._maps.copy(
             self.source,
             first_image=self.place.first_image,
@@ -158,8 +165,30 @@ class Block:
         return self._held(self.cut.source)
 
     def _held(self, held: StagedMaps) -> Maps:
-        place, first = self.place, self.place.plane * self.cut.channel_elements
+        place, first = self.place, map_at(self.cut.maps, self.place.plane)
         return Maps(held=held, staged=self.staged, first=first, top=place.top, left=place.left)
+
+    def _pixels(self, held: StagedMaps) -> PixelMaps:
+        """The maps of all channels of the block."""
+        place, maps = self.place, self.cut.maps
+        return PixelMaps(held=held, staged=self.staged, planes=maps, first=0, top=place.top, left=place.left)
+
+    @property
+    def _of_block(self) -> dict[str, Any]:
+        """What all threads of the block do with its pixels together."""
+        cut, place = self.cut, self.place
+
+        def exists(image: Expr, group: Expr) -> Expr:
+            is_channel = place.first_channel + group * UNIT < cut.gather.channels
+            return all_of(place.first_image + image < self.n, cut.gather.channels % cut.planes == 0 or is_channel)
+
+        return {
+            "first_image": place.first_image,
+            "first_channel": place.first_channel,
+            "exists": exists,
+            "thread": place.plane * cut.threads_of_channel + self._thread,
+            "threads": cut.threads,
+        }
 
     @property
     def _thread(self) -> Expr:
@@ -253,6 +282,9 @@ class Block:
                     at = start + (out * cut.results.row_units * UNIT + tile * COLUMNS)
                     store(self.staged, rounded.vector(0, 2), span(at, 2))
         barrier()
+        if cut.channels_last:
+            self._pixels(cut.results).write(self.result, **self._of_block)
+            return
         for row, vector in shared_out(cut.result_sharing, self._thread):
             column = place.left + vector * lanes
             inside_map = all_of(

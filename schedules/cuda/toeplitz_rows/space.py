@@ -8,19 +8,20 @@ from functools import lru_cache
 from typing import Any
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.bounds import MOST_PADDED
 from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import total_us
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, why_not_banded
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 
-MOST_WARPS = 8
+MOST_WARPS: dict[Layout, int] = {"nchw": 8, "nhwc": 16}
 IMAGES = (1, 2, 4, 8, 16)
-PLANES = (1, 2, 4, 8)
+PLANES: dict[Layout, tuple[int, ...]] = {"nchw": (1, 2, 4, 8), "nhwc": (UNIT, 2 * UNIT)}
+"""Channels of a block: where they come last, those of whole vectors."""
 TILES_H = (1, 2, 3, 4, 5, 7, 8, 10, 14)
 TILES_W = (1, 2, 3, 4, 7)
 """Products side by side."""
@@ -46,6 +47,8 @@ def toeplitz_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why it cannot run on tensor cores, or not this way; None if it can."""
     if reason := why_not_banded(workload):
         return reason
+    if workload.layout == "nhwc" and workload.channels % UNIT:
+        return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
     least = min(_least(workload, images=images).shared_bytes for images in IMAGES)
     if least > target.shared_bytes_per_block:
         return f"the input of a block tile is {least} bytes, shared memory {target.shared_bytes_per_block}"
@@ -56,8 +59,8 @@ def _least(workload: Workload, *, images: int) -> Cut:
     """The least block with so many images."""
     gather = Gather.of(workload)
     return Cut(
-        gather=gather, dtype=workload.dtype, planes=1, images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1,
-        taps_h=1,
+        gather=gather, dtype=workload.dtype, layout=workload.layout, planes=PLANES[workload.layout][0], images=images,
+        tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1,
     )  # fmt: skip
 
 
@@ -66,12 +69,12 @@ def _knobs(workload: Workload) -> dict[str, list[int]]:
     rows, tiles = gather.rows.outputs, -(-gather.columns.outputs // COLUMNS)
     across = {-(-tiles // each) for each in TILES_W}
     return {
-        "planes": list(PLANES),
+        "planes": [count for count in PLANES[workload.layout] if count < workload.channels + UNIT],
         "images": list(IMAGES),
         "tile_h": sorted({min(each, rows) for each in TILES_H}),
         "warps_h": [1, 2, 4],
         "tile_w": sorted({COLUMNS * min(each, tiles) for each in TILES_W}),
-        "warps_w": sorted({min(-(-each // part), MOST_WARPS) for each in across for part in (1, 2)}),
+        "warps_w": sorted({min(-(-each // part), MOST_WARPS["nchw"]) for each in across for part in (1, 2)}),
         "taps_h": sorted({min(each, gather.rows.taps) for each in (*TAPS_H, gather.rows.taps)}),
     }
 
@@ -90,18 +93,19 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
     """Few tiles, with as many warps as cover a map, or as there may be."""
     knobs, gather = _knobs(workload), Gather.of(workload)
     height, width = gather.rows.outputs, gather.columns.outputs
-    whole = knobs["taps_h"][-1]
+    whole, most_warps = knobs["taps_h"][-1], MOST_WARPS[workload.layout] // knobs["planes"][0]
     tiles_h = sorted(knobs["tile_h"], key=lambda tile: (gather.rows.covered(tile), -tile))[:MOST_TILES_TRIED]
     for tile_h, tile_w, images, taps_h in itertools.product(
         tiles_h, knobs["tile_w"][:MOST_TILES_TRIED], knobs["images"], sorted({whole, min(4, whole)})
     ):
         warps_w = _covering(knobs["warps_w"], tile_w, width)
         warps_h = _covering(
-            [count for count in knobs["warps_h"] if count * warps_w <= MOST_WARPS] or [1],
+            [count for count in knobs["warps_h"] if count * warps_w <= most_warps] or [1],
             ROWS // images * tile_h,
             height,
         )
-        for planes in sorted({1, max(1, PREFERRED_WARPS // (warps_h * warps_w))}):
+        few = {1, max(1, PREFERRED_WARPS // (warps_h * warps_w))}
+        for planes in sorted(few) if workload.layout == "nchw" else knobs["planes"]:
             yield {
                 "planes": planes, "images": images, "tile_h": tile_h, "tile_w": tile_w, "warps_h": warps_h,
                 "warps_w": warps_w, "taps_h": taps_h,
@@ -115,7 +119,7 @@ def _covering(counts: list[int], tile: int, size: int) -> int:
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     gather = Gather.of(workload)
-    wanted = gather.rows.outputs * gather.columns.covered(COLUMNS)
+    wanted, most_warps = gather.rows.outputs * gather.columns.covered(COLUMNS), MOST_WARPS[workload.layout]
 
     def cut(config: Config) -> Cut:
         return Cut.of(workload, config)
@@ -127,7 +131,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         return min(target.registers_per_thread, target.registers_per_sm // cut(config).threads)
 
     return [
-        Rule(f"more than {MOST_WARPS} warps", lambda c: c.planes * c.warps_h * c.warps_w > MOST_WARPS),
+        Rule(f"more than {most_warps} warps", lambda c: c.planes * c.warps_h * c.warps_w > most_warps),
         Rule("more images than a product has rows", lambda c: ROWS % c.images != 0),
         Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
         Rule("more registers than there are", lambda c: registers_of(cut(c)) > most_registers(c)),

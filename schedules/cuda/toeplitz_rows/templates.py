@@ -1,4 +1,4 @@
-"""Banded matrices of weights, NCHW, CUDA, for wide kernels in 16 bits: products of small matrices on tensor cores.
+"""Banded matrices of weights, CUDA, for wide kernels in 16 bits: products of small matrices on tensor cores.
 
 fprop
 
@@ -23,6 +23,9 @@ dgrad
 Level one: a block is `planes` channels × `images` images × `warps_h` times 16 / `images` strips of `tile_h` rows ×
 `warps_w` · `tile_w` columns of dx. It holds the rows of dy that they read, and the kernel rows, in the same way.
 Level two: the same products, of dy and kernel rows that are turned round: s = r − kh, and a band that falls.
+
+In NHWC a block has 8 or 16 `planes`, one or two vectors of each pixel. Its threads take the vectors apart on their way
+to shared memory, map by map, and put them together again for the result.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dwconv.problems.target import CudaTarget
-from dwconv.problems.workload import Workload
+from dwconv.problems.workload import LAYOUTS, Workload
 from dwconv.schedules.cuda.gpu.cost import one_kernel_us
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, blocks_at_a_time
@@ -43,20 +46,24 @@ if TYPE_CHECKING:
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W), w (C, KH, KW), perhaps bias (C), y (n, C, OH, OW); or dy, w, dx."""
+    """Parameters: x (n, C, H, W) or (n, H, W, C), w (C, KH, KW), perhaps bias (C), y as x; or dy, w, dx."""
     from dwconv.schedules.cuda.toeplitz_rows.kernel import schedule_products
 
     cut = Cut.of(workload, config)
     return schedule_products(cut, at_a_time=blocks_at_a_time(cut, target))
 
 
-TEMPLATES = gather_family(
-    "cuda",
-    "nchw_toeplitz",
-    layout="nchw",
-    spreads_nan=True,
-    misfit=toeplitz_misfit,
-    space=toeplitz_space,
-    estimate_us=one_kernel_us(block_work),
-    schedule=schedule,
+TEMPLATES = tuple(
+    template
+    for layout in LAYOUTS
+    for template in gather_family(
+        "cuda",
+        f"{layout}_toeplitz",
+        layout=layout,
+        spreads_nan=True,
+        misfit=toeplitz_misfit,
+        space=toeplitz_space,
+        estimate_us=one_kernel_us(block_work),
+        schedule=schedule,
+    )
 )
