@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 from dwconv.schedules.cuda.gpu.hardware import BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import ROWS, UNIT, turns_of_rows
-from dwconv.schedules.cuda.gpu.vectors import aligned_lanes, lines_of_warp
+from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
 
 PIXELS = 2
 """Neighbours that a thread takes at a time where channels come last: their 16 bits are a word of each map."""
@@ -78,11 +78,10 @@ class PixelWork:
     def _warps(self) -> int:
         return -(-self.sharing.threads // WARP)
 
-    @property
-    def lines(self) -> float:
-        """Vectors of a pixel share one."""
+    def lines(self, pixels: float) -> float:
+        """Of so many pixels of an image: the vectors of a pixel share one, and pixels with few channels do."""
         apart_bytes = PIXELS * self.channels * VECTOR_BYTES // UNIT
-        return self._warps * self.pairs * PIXELS * lines_of_warp(WARP // self.groups, min(apart_bytes, LINE_BYTES))
+        return self.images * pixels * min(1.0, apart_bytes / LINE_BYTES)
 
     @property
     def bank_turns(self) -> float:

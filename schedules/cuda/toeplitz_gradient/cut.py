@@ -173,9 +173,20 @@ class Cut:
         """Words of the sums of a kernel row."""
         return COLUMNS * self.diagonal_pitch
 
+    @property
+    def sums_of_group(self) -> int:
+        """Words from the sums of the warps that share kernel rows of a channel to those of the next: neighbouring
+        weights begin at neighbouring words, of different groups, too."""
+        return self.warps_w * self.sums_of_warp + self.columns.taps
+
     def maps(self, held: StagedMaps) -> Planes:
         """Those of x, or those of dy."""
         return Planes(planes=self.planes, elements=held.elements, channels_last=self.channels_last)
+
+    @property
+    def words_passed(self) -> int:
+        """Sums of all warps for one kernel row of each."""
+        return self.planes * self.warps_kh * self.sums_of_group
 
     @property
     def elements(self) -> int:
@@ -184,4 +195,4 @@ class Cut:
 
     @property
     def shared_bytes(self) -> int:
-        return self.elements * ITEMSIZE[self.dtype] + self.warps * self.sums_of_warp * BANK_BYTES
+        return self.elements * ITEMSIZE[self.dtype] + self.words_passed * BANK_BYTES

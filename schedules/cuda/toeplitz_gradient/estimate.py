@@ -99,10 +99,11 @@ def _copied_pixels(held: StagedMaps, cut: Cut) -> _Copied:
     groups = cut.maps(held).groups
     sharing = held.sharing_of_pixels(cut.threads, groups=groups, with_pads=True)
     work = PixelWork(sharing=sharing, images=cut.images, groups=groups, channels=cut.workload.channels)
+    pixels = min(len(held.rows), held.height) * held.width
     return _Copied(
         instructions=work.instructions,
-        read_bytes=work.moved_bytes(min(len(held.rows), held.height) * held.width),
-        lines=work.lines,
+        read_bytes=work.moved_bytes(pixels),
+        lines=work.lines(pixels),
         bank_turns=work.bank_turns,
         bytes_in_flight=work.bytes_in_flight,
     )

@@ -69,7 +69,7 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
                                 dy=dy,
                                 into=total if partial is None else partial,
                                 staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
-                                passed=shared("passed", cut.warps * cut.sums_of_warp, dynamic=dynamic),
+                                passed=shared("passed", cut.words_passed, dynamic=dynamic),
                                 first_channel=block // parts * cut.planes,
                                 part=block % parts,
                                 plane=warp // cut.warps_kh if cut.planes > 1 else 0,
@@ -219,7 +219,7 @@ class Block:
         """Adds up the diagonals of all warps of a group, one kernel row of each group after the other: always in the
         order of the warps and columns."""
         cut, taps_h, taps_w = self.cut, self.cut.rows.taps, self.cut.columns.taps
-        own = (self._group * cut.warps_w + self.warp_w) * cut.sums_of_warp
+        own = self._group * cut.sums_of_group + self.warp_w * cut.sums_of_warp
         own = in_register("own", own + self.lane // 4 + self.lane % 4 * (2 * cut.diagonal_pitch))
         for tap in range(cut.group_kh):
             barrier()
@@ -239,7 +239,7 @@ class Block:
                 with when(all_of(weight < weights, kernel_row < taps_h, is_channel)):
                     added = Registers("added", 1)
                     added.clear()
-                    first = weight // taps_w * (cut.warps_w * cut.sums_of_warp) + weight % taps_w * cut.columns.step
+                    first = weight // taps_w * cut.sums_of_group + weight % taps_w * cut.columns.step
                     first = in_register("first", first + cut.diagonal(0, 0))
                     for warp in unrolled("warp", cut.warps_w):
                         for column in unrolled("column", COLUMNS):

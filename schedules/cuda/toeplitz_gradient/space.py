@@ -13,10 +13,11 @@ from dwconv.schedules.cuda.gpu.bounds import MOST_IMAGES, MOST_PADDED, MOST_WORK
 from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_GRADIENT as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import total_us
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, UNIT, why_not_banded
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works, code_size, registers_of
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.taps import HEIGHT, Axis
 
 MOST_WARPS: dict[Layout, int] = {"nchw": 8, "nhwc": 16}
 PLANES = (UNIT, 2 * UNIT)
@@ -49,7 +50,7 @@ def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
     if workload.layout == "nhwc" and workload.channels % UNIT:
         return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
     planes = UNIT if workload.layout == "nhwc" else 1
-    warps_kh = min(max(WARPS_KH), workload.kernel[0], MOST_WARPS[workload.layout] // planes)
+    warps_kh = min(max(WARPS_KH), workload.kernel[0], _warps_of_channel(workload))
     cuts = [
         Cut(workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1, planes=planes)
         for images in IMAGES
@@ -63,15 +64,20 @@ def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
 
 def _knobs(workload: Workload) -> dict[str, list[int]]:
     height, width = workload.output_size
-    tiles = -(-width // COLUMNS) + 1
+    tiles, most_warps = -(-width // COLUMNS) + 1, _warps_of_channel(workload)
     return {
         "images": list(IMAGES),
         "tile_h": sorted({min(each, height) for each in TILES_H}),
-        "warps_w": [count for count in WARPS_W if count <= tiles],
-        "warps_kh": [count for count in WARPS_KH if count <= workload.kernel[0]],
+        "warps_w": [count for count in WARPS_W if count <= min(tiles, most_warps)],
+        "warps_kh": [count for count in WARPS_KH if count <= min(workload.kernel[0], most_warps)],
         "split_n": [count for count in SPLITS if count <= MOST_IMAGES],
         **({"planes": [count for count in PLANES if count <= workload.channels]} if workload.layout == "nhwc" else {}),
     }
+
+
+def _warps_of_channel(workload: Workload) -> int:
+    """The most that a channel may have."""
+    return MOST_WARPS[workload.layout] // (PLANES[0] if workload.layout == "nhwc" else 1)
 
 
 @lru_cache(maxsize=256)
@@ -85,15 +91,18 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
 
 def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
-    knobs, height = _knobs(workload), workload.output_size[0]
-    tiles_h = sorted(knobs["tile_h"], key=lambda tile: (-(-height // tile) * tile, -tile))[:MOST_TILES_TRIED]
-    few = {
-        "tile_h": tiles_h,
-        **{name: knobs[name][::3] for name in ("warps_w", "warps_kh")},
-        "split_n": knobs["split_n"][::2],
-    }
-    for values in itertools.product(*{**knobs, **few}.values()):
-        yield dict(zip(knobs, values, strict=True))
+    """Rows of dy that cover a map with few others, few and many warps."""
+    knobs, rows = _knobs(workload), Axis.of_convolution(workload, HEIGHT)
+    warps = {name: knobs[name][:: 3 if workload.layout == "nchw" else 1] for name in ("warps_w", "warps_kh")}
+    for images in knobs["images"]:
+
+        def covered(tile: int, strips: int = ROWS // images) -> tuple[int, int]:
+            return rows.covered(strips * tile), -tile
+
+        tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
+        few = {**knobs, "images": [images], "tile_h": tiles_h, **warps}
+        for values in itertools.product(*few.values()):
+            yield dict(zip(few, values, strict=True))
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:

@@ -112,12 +112,13 @@ def _moved_pixels(cut: Cut) -> _Moved:
         PixelWork(sharing=sharing, images=cut.images, groups=cut.maps.groups, channels=cut.gather.channels)
         for sharing in (cut.source_sharing, cut.result_sharing)
     )
-    pixels = min(len(cut.rows), rows.inputs) * min(len(cut.units) * UNIT, columns.inputs)
+    read = min(len(cut.rows), rows.inputs) * min(len(cut.units) * UNIT, columns.inputs)
+    written = rows.outputs / cut.blocks_h * columns.outputs / cut.blocks_w
     return _Moved(
         instructions=source.instructions + results.instructions,
-        read_bytes=source.moved_bytes(pixels),
-        written_bytes=results.moved_bytes(rows.outputs / cut.blocks_h * columns.outputs / cut.blocks_w),
-        lines=source.lines + results.lines,
+        read_bytes=source.moved_bytes(read),
+        written_bytes=results.moved_bytes(written),
+        lines=source.lines(read) + results.lines(written),
         bank_turns=source.bank_turns + results.bank_turns,
         bytes_in_flight=source.bytes_in_flight,
     )

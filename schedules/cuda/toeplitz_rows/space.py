@@ -67,16 +67,21 @@ def _least(workload: Workload, *, images: int) -> Cut:
 def _knobs(workload: Workload) -> dict[str, list[int]]:
     gather = Gather.of(workload)
     rows, tiles = gather.rows.outputs, -(-gather.columns.outputs // COLUMNS)
-    across = {-(-tiles // each) for each in TILES_W}
+    across, most_warps = {-(-tiles // each) for each in TILES_W}, _warps_of_channel(workload)
     return {
         "planes": [count for count in PLANES[workload.layout] if count < workload.channels + UNIT],
         "images": list(IMAGES),
         "tile_h": sorted({min(each, rows) for each in TILES_H}),
         "warps_h": [1, 2, 4],
         "tile_w": sorted({COLUMNS * min(each, tiles) for each in TILES_W}),
-        "warps_w": sorted({min(-(-each // part), MOST_WARPS["nchw"]) for each in across for part in (1, 2)}),
+        "warps_w": sorted({min(-(-each // part), most_warps) for each in across for part in (1, 2)}),
         "taps_h": sorted({min(each, gather.rows.taps) for each in (*TAPS_H, gather.rows.taps)}),
     }
+
+
+def _warps_of_channel(workload: Workload) -> int:
+    """The most that a channel may have."""
+    return MOST_WARPS[workload.layout] // PLANES[workload.layout][0]
 
 
 @lru_cache(maxsize=256)
@@ -90,26 +95,33 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
 
 def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
-    """Few tiles, with as many warps as cover a map, or as there may be."""
+    """Strips that cover a map with few rows more, and as many warps as cover it, or as there may be."""
     knobs, gather = _knobs(workload), Gather.of(workload)
     height, width = gather.rows.outputs, gather.columns.outputs
-    whole, most_warps = knobs["taps_h"][-1], MOST_WARPS[workload.layout] // knobs["planes"][0]
-    tiles_h = sorted(knobs["tile_h"], key=lambda tile: (gather.rows.covered(tile), -tile))[:MOST_TILES_TRIED]
-    for tile_h, tile_w, images, taps_h in itertools.product(
-        tiles_h, knobs["tile_w"][:MOST_TILES_TRIED], knobs["images"], sorted({whole, min(4, whole)})
-    ):
-        warps_w = _covering(knobs["warps_w"], tile_w, width)
-        warps_h = _covering(
-            [count for count in knobs["warps_h"] if count * warps_w <= most_warps] or [1],
-            ROWS // images * tile_h,
-            height,
-        )
-        few = {1, max(1, PREFERRED_WARPS // (warps_h * warps_w))}
-        for planes in sorted(few) if workload.layout == "nchw" else knobs["planes"]:
-            yield {
-                "planes": planes, "images": images, "tile_h": tile_h, "tile_w": tile_w, "warps_h": warps_h,
-                "warps_w": warps_w, "taps_h": taps_h,
-            }  # fmt: skip
+    whole, most_warps = knobs["taps_h"][-1], _warps_of_channel(workload)
+    for images in knobs["images"]:
+
+        def covered(tile: int, strips: int = ROWS // images) -> tuple[int, int]:
+            return gather.rows.covered(strips * tile), -tile
+
+        tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
+        for tile_h, tile_w, taps_h in itertools.product(tiles_h, knobs["tile_w"], sorted({whole, min(4, whole)})):
+            warps_w = _covering(knobs["warps_w"], tile_w, width)
+            down = [count for count in knobs["warps_h"] if count * warps_w <= most_warps] or [1]
+            warps_h = _covering(down, ROWS // images * tile_h, height)
+            for planes in _planes(workload, warps_h * warps_w):
+                yield {
+                    "planes": planes, "images": images, "tile_h": tile_h, "tile_w": tile_w,
+                    "warps_h": min(warps_h, max(1, MOST_WARPS[workload.layout] // (planes * warps_w))),
+                    "warps_w": warps_w, "taps_h": taps_h,
+                }  # fmt: skip
+
+
+def _planes(workload: Workload, warps: int) -> list[int]:
+    """Channels to start from, where one has so many warps."""
+    if workload.layout == "nhwc":
+        return _knobs(workload)["planes"]
+    return sorted({1, max(1, PREFERRED_WARPS // warps)})
 
 
 def _covering(counts: list[int], tile: int, size: int) -> int:

@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(64, 14) main_kernel(half* __restric
       tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_5[0], source_local_ptr_5[2], source_local_ptr_5[1], source_local_ptr_5[3], gradient_local_ptr[6], gradient_local_ptr[7], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
     }
   }
-  own_local_ptr[0] = (((((int)threadIdx.z) * 160) + ((((int)threadIdx.x) & 3) * 40)) + (((int)threadIdx.x) >> 2));
+  own_local_ptr[0] = (((((int)threadIdx.z) * 165) + ((((int)threadIdx.x) & 3) * 40)) + (((int)threadIdx.x) >> 2));
   __syncthreads();
   ((float*)staged_shared_ptr)[own_local_ptr[0]] = sum_local_ptr[0];
   ((float*)staged_shared_ptr)[(own_local_ptr[0] + 20)] = sum_local_ptr[1];
@@ -148,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(64, 14) main_kernel(half* __restric
   int weight = ((((int)threadIdx.z) * 32) + ((int)threadIdx.x));
   if ((((((int)threadIdx.z) * 16) + (((int)threadIdx.x) >> 1)) < 5) && (((((int)threadIdx.z) * 16) + (((int)threadIdx.x) >> 1)) < 5)) {
     added_local_ptr[0] = 0x0p+0f/*0.000000e+00*/;
-    first_local_ptr[0] = ((((((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) / 5) * 160) + (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 5)) + 2);
+    first_local_ptr[0] = ((((((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) / 5) * 165) + (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 5)) + 2);
     #pragma unroll
     for (int column = 0; column < 8; ++column) {
       added_local_ptr[0] = (added_local_ptr[0] + ((float*)staged_shared_ptr)[((column * 21) + first_local_ptr[0])]);
@@ -164,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(64, 14) main_kernel(half* __restric
   int weight_1 = ((((int)threadIdx.z) * 32) + ((int)threadIdx.x));
   if ((((((int)threadIdx.z) * 16) + (((int)threadIdx.x) >> 1)) < 5) && (((((int)threadIdx.z) * 16) + (((int)threadIdx.x) >> 1)) < 5)) {
     added_local_ptr_1[0] = 0x0p+0f/*0.000000e+00*/;
-    first_local_ptr_1[0] = ((((((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) / 5) * 160) + (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 5)) + 2);
+    first_local_ptr_1[0] = ((((((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) / 5) * 165) + (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 5)) + 2);
     #pragma unroll
     for (int column_1 = 0; column_1 < 8; ++column_1) {
       added_local_ptr_1[0] = (added_local_ptr_1[0] + ((float*)staged_shared_ptr)[((column_1 * 21) + first_local_ptr_1[0])]);
