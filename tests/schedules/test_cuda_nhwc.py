@@ -206,6 +206,17 @@ def test_a_space_does_not_depend_on_the_batch(pass_: Pass) -> None:
     assert few.why_illegal(many.default) is None and many.why_illegal(few.default) is None
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("size", "kernel"), [(28, 31), (56, 51)])
+def test_a_default_of_many_taps_is_no_last_resort(size: int, kernel: int, dtype: DType) -> None:
+    """The weights of a line of channels would be more than shared memory has."""
+    workload, rng = square(128, size, kernel, dtype=dtype), random.Random(0)
+    space = space_of(workload)
+    drawn = (space.sample(rng) for _ in range(60))
+    least_us = min(estimated_us(workload, config, SM_90) for config in drawn if config is not None)
+    assert estimated_us(workload, space.default, SM_90) < 1.5 * least_us
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
     def pair(most: int) -> st.SearchStrategy[tuple[int, int]]:

@@ -82,10 +82,17 @@ class Starts:
         """First threads along channels, where neighbours read neighbours: a line of memory; then columns, rows."""
         lanes, itemsize = strip["vector_c"], ITEMSIZE[self._workload.dtype]
         gather = self._gather
-        c = self._threads("threads_c", size=gather.channels, tile=lanes, most=LINE_BYTES // (lanes * itemsize))
+        most = min(LINE_BYTES // itemsize, self._channels_whose_weights_fit) // lanes
+        c = self._threads("threads_c", size=gather.channels, tile=lanes, most=most)
         w = self._threads("threads_w", size=gather.columns.outputs, tile=strip["tile_w"], most=BLOCK_THREADS // c)
         h = self._threads("threads_h", size=gather.rows.outputs, tile=strip["tile_h"], most=BLOCK_THREADS // (c * w))
         return self._config({**strip, "threads_c": c, "threads_w": w, "threads_h": h})
+
+    @property
+    def _channels_whose_weights_fit(self) -> int:
+        """In half of the shared memory of a block: large kernels alone are so many taps."""
+        taps = math.prod(self._gather.axes.taps) * self._gather.fan_in
+        return self._target.shared_bytes_per_block // 2 // (taps * ITEMSIZE["float32"])
 
     def _threads(self, name: str, *, size: int, tile: int, most: int) -> int:
         """As many as there may be, unless too many were idle."""
