@@ -91,16 +91,19 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
 
 def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
-    """Rows of dy that cover a map with few others, few and many warps."""
+    """Rows of dy that cover a map with few others, few and many warps and shares."""
     knobs, rows = _knobs(workload), Axis.of_convolution(workload, HEIGHT)
-    warps = {name: knobs[name][:: 3 if workload.layout == "nchw" else 1] for name in ("warps_w", "warps_kh")}
+    every = dict.fromkeys(knobs, 1)
+    if workload.layout == "nchw":  # where channels come last, there are fewer warps to choose from
+        every |= {"warps_w": 3, "warps_kh": 3, "split_n": 2}
     for images in knobs["images"]:
 
         def covered(tile: int, strips: int = ROWS // images) -> tuple[int, int]:
             return rows.covered(strips * tile), -tile
 
         tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
-        few = {**knobs, "images": [images], "tile_h": tiles_h, **warps}
+        few = {name: values[:: every[name]] for name, values in knobs.items()}
+        few |= {"images": [images], "tile_h": tiles_h}
         for values in itertools.product(*few.values()):
             yield dict(zip(few, values, strict=True))
 
