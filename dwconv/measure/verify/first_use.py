@@ -98,9 +98,7 @@ def _cases(workload: Workload, *, fast_math: bool) -> list[tuple[int, Data]]:
 
 def _case(workload: Workload, *, data: Data, device: torch.device) -> Case:
     """A case whose channels repeat the data and the answers of a few."""
-    products = workload.flops // 2 // workload.channels
-    count = max(_FEWEST_CHANNELS, _PRODUCTS // max(1, products))
-    count = min(workload.channels, count - (count + 1) % 2)
+    count = _different_channels(workload)
     few = dataclasses.replace(workload, channels=count)
     inputs = operands(few, data=data, seed=workload.batch, device=str(device))
     answers = right_answers(few, *inputs)
@@ -118,6 +116,18 @@ def _case(workload: Workload, *, data: Data, device: torch.device) -> Case:
             for name, answer in zip(workload.results, answers, strict=True)
         )
     return Case(workload=workload, data=data, inputs=inputs, answers=answers)
+
+
+def _different_channels(workload: Workload) -> int:
+    """How many channels have data of their own. Those of a LayerNorm are repeated a whole number of times: then its
+    statistics, over all of them, are those of the few."""
+    products = workload.flops // 2 // workload.channels
+    count = max(_FEWEST_CHANNELS, _PRODUCTS // max(1, products))
+    count = min(workload.channels, count - (count + 1) % 2)
+    if not (workload.block and workload.block.layer_norm):
+        return count
+    whole = [few for few in range(_FEWEST_CHANNELS, count + 1, 2) if workload.channels % few == 0]
+    return max(whole, default=workload.channels)
 
 
 def _repeated_if_any(
