@@ -9,7 +9,7 @@ from dwconv.problems.block import Block
 from dwconv.problems.target import cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, PASSES, DType, Layout, Pass, Workload
 from dwconv.records.log import TuningLog
-from dwconv.records.record import Measurement, Status, TuningRecord, Verdict
+from dwconv.records.record import AROUND, Measurement, Status, TuningRecord, Verdict
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for, version_of
 from dwconv.system import versions
@@ -55,13 +55,19 @@ def record_of(
     device: str = "",
     median_us: float = 50.0,
     baseline_us: float | None = 100.0,
+    around_us: float | None = None,
     status: Status = Status.OK,
     computed: bool = False,
     created: str = "",
 ) -> TuningRecord:
     """A record that says what the test wants it to say; by default, that the candidate is twice as fast."""
     measured = Measurement(median_us=median_us, spread_us=1.0, rounds=9, computed=computed)
-    other = {} if baseline_us is None else {"onednn-nhwc": Measurement(median_us=baseline_us, spread_us=1.0, rounds=9)}
+    others = {"onednn-nhwc": baseline_us, AROUND: around_us}
+    other = {
+        name: Measurement(median_us=taken_us, spread_us=1.0, rounds=9)
+        for name, taken_us in others.items()
+        if taken_us is not None
+    }
     ok = status is Status.OK
     config = config or Config.of("cpu.made_up", block_h=4)
     return TuningRecord(
@@ -84,6 +90,7 @@ def plant(
     *,
     passes: Sequence[Pass] | None = None,
     baseline_us: float = 1000.0,
+    around_us: float | None = None,
     template_layout: Layout = "nhwc",
     threads: int | None = None,
 ) -> None:
@@ -95,4 +102,5 @@ def plant(
             of_pass = workload.for_pass(pass_)
             (template,) = (found for found in templates_for(of_pass, target) if found.layout == template_layout)
             space = template.space(of_pass, target)
-            log.append(record_of(of_pass, config=space.default, device=target.device, baseline_us=baseline_us))
+            times = {"baseline_us": baseline_us, "around_us": around_us}
+            log.append(record_of(of_pass, config=space.default, device=target.device, **times))

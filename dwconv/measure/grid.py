@@ -64,7 +64,7 @@ class Grid:
         if not right:
             return Timed(verdicts=tuple(self._verdicts[candidate] for candidate in candidates), kernels=())
         calls = {name: self._prepared.call(self._kernels[candidate]) for candidate, name in right.items()}
-        taken = time_in_turns({**calls, **self._prepared.providers}, clock=clock, effort=RACE)
+        taken = time_in_turns({**calls, **self._prepared.beside}, clock=clock, effort=RACE)
         for candidate in right:
             last = verify_call(self._kernels[candidate], self._prepared.exact)
             if not last.right:
@@ -72,5 +72,5 @@ class Grid:
         return Timed(
             verdicts=tuple(self._verdicts[candidate] for candidate in candidates),
             kernels=tuple(taken[right[c]] for c in candidates if self._verdicts[c].right),
-            providers={name: taken[name] for name in self._prepared.providers},
+            providers={name: taken[name] for name in self._prepared.beside},
         )

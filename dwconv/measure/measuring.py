@@ -208,7 +208,7 @@ class Measurer:
         prepared = self._prepare(artifacts[0].candidate.workload)
         kernels = [self._load(artifact) for artifact in artifacts]
         calls = {f"dwconv {i}": prepared.call(kernel) for i, kernel in enumerate(kernels)}
-        taken = time_in_turns({**calls, **prepared.providers}, clock=self._clock, effort=FINAL)
+        taken = time_in_turns({**calls, **prepared.beside}, clock=self._clock, effort=FINAL)
         verdicts = [explained(verify(kernel, prepared.fresh), "after it was timed") for kernel in kernels]
         return Measured(
             verdicts_after=tuple(verdicts), kernels=tuple(taken.pop(name) for name in calls), providers=taken

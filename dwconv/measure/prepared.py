@@ -8,11 +8,12 @@ from functools import cached_property, partial
 from dwconv.errors import CannotBeCaptured
 from dwconv.measure.clock.caches import Caches, inputs_in_turn, results_held
 from dwconv.measure.clock.timing import Call, Clock, InTurn
-from dwconv.measure.providers import better_layout, pytorch_calls
+from dwconv.measure.providers import around_call, better_layout, pytorch_calls
 from dwconv.measure.verify.bare_kernel import LoadedKernel
 from dwconv.measure.verify.cases import Case, cases_of_finalists, fresh_case, make_case
 from dwconv.problems.target import Target
 from dwconv.problems.workload import Workload
+from dwconv.records.record import AROUND
 
 
 class Prepared:
@@ -32,6 +33,9 @@ class Prepared:
         calls = [pytorch_calls(workload, *inputs) for inputs in self._inputs]
         in_turn = {name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]}
         self.providers = ready(in_turn, clock)
+        around = [call for call in (around_call(workload, *inputs) for inputs in self._inputs) if call]
+        self.beside = {**self.providers, **(ready({AROUND: InTurn(around, held=self._held)}, clock) if around else {})}
+        """The providers, and of a block PyTorch's ops besides its convolution: what finalists are timed beside."""
 
     @cached_property
     def baseline(self) -> str:

@@ -32,6 +32,21 @@ def pytorch_calls(workload: Workload, *inputs: torch.Tensor) -> dict[str, Call]:
     return calls
 
 
+def around_call(workload: Workload, *inputs: torch.Tensor) -> Call | None:
+    """PyTorch's ops of a block besides its convolution, in its layout, one after the other: what they take where a
+    tuned kernel convolves. None for another workload, and where there are none."""
+    block = workload.block
+    if block is None or (block.norm1, block.act1, block.norm2) == (None, "identity", None):
+        return None
+    problem = Problem.of(workload)
+    named = dict(zip(workload.inputs, laid_out(workload, *inputs, layout=workload.layout), strict=True))
+    if workload.pass_ == "inference":
+        y = torch.zeros(workload.output_shape, dtype=problem.dtype, device=inputs[0].device)
+        y = y.contiguous(memory_format=problem.memory_format)
+        return _block_inference_call(block, named, convolve=lambda a, w: y)
+    return _around_call(problem, block, workload.pass_, named)
+
+
 def laid_out(workload: Workload, *inputs: torch.Tensor, layout: Layout) -> list[torch.Tensor]:
     """The inputs of a pass, laid out as a model converted to ``layout`` has them."""
     lies = memory_format(layout, axes=workload.axes)
@@ -62,14 +77,8 @@ def pytorch_call(workload: Workload, *inputs: torch.Tensor) -> Callable[[], Any]
 def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, torch.Tensor]) -> Callable[[], Any]:
     """One op after the other, with what autograd keeps for the backward pass."""
     if pass_ == "inference":
-        return _block_inference_call(problem, block, named)
-    with torch.inference_mode(False):
-        copies = {name: tensor.clone(memory_format=torch.preserve_format) for name, tensor in named.items()}
-        for name in block.inputs("forward", bias=problem.bias):
-            if name not in copies:  # what is added takes no part in the backward pass
-                like = copies["w"][:, 0, 0, 0] if name == "bias" else copies["gamma2"]
-                copies[name] = torch.zeros_like(like)
-    given = [copies[name].requires_grad_() for name in block.inputs("forward", bias=problem.bias)]
+        return _block_inference_call(block, named, convolve=lambda a, w: pytorch.fprop(problem, a, w, None))
+    given = _learning(problem, block, named)
 
     def forward() -> torch.Tensor:
         x, w, *others = given
@@ -79,16 +88,62 @@ def _block_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, to
 
     if pass_ == "forward":
         return forward
-    z, dz = forward(), copies["dz" if block.norm2 else "dy"]
+    z, dz = forward(), _result_gradient(block, named)
     return lambda: torch.autograd.grad(z, given, dz, retain_graph=True)
 
 
-def _block_inference_call(problem: Problem, block: Block, named: dict[str, torch.Tensor]) -> Callable[[], Any]:
+def _around_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, torch.Tensor]) -> Callable[[], Any]:
+    """The same without the convolution: what it reads ends there, and what it gives begins anew."""
+    x, w, *others = _learning(problem, block, named)
+    bias, norms = (others[0], others[1:]) if problem.bias else (None, others)
+    read: list[torch.Tensor] = []
+    with torch.inference_mode(False), torch.no_grad():
+        y = pytorch.fprop(problem, x, w, bias).requires_grad_()
+
+    def forward() -> torch.Tensor:
+        def convolve(a: torch.Tensor) -> torch.Tensor:
+            read[:] = [a]
+            return y
+
+        with torch.inference_mode(False), torch.enable_grad():
+            return pytorch.block_forward(block, convolve, x, *norms)
+
+    if pass_ == "forward":
+        return forward
+    z, (a,), dz = forward(), read, _result_gradient(block, named)
+    before = 2 if block.norm1 else 0
+    parts = []
+    if z is not y:
+        parts.append((z, [y, *norms[before:]], dz))
+    if a is not x:
+        parts.append((a, [x, *norms[:before]], torch.ones_like(a)))
+    return lambda: [torch.autograd.grad(of, given, gradient, retain_graph=True) for of, given, gradient in parts]
+
+
+def _result_gradient(block: Block, named: dict[str, torch.Tensor]) -> torch.Tensor:
+    with torch.inference_mode(False):
+        return named["dz" if block.norm2 else "dy"].clone(memory_format=torch.preserve_format)
+
+
+def _learning(problem: Problem, block: Block, named: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """x, w, the bias if there is one, γ and β of each norm, with gradients."""
+    with torch.inference_mode(False):
+        copies = {name: tensor.clone(memory_format=torch.preserve_format) for name, tensor in named.items()}
+        for name in block.inputs("forward", bias=problem.bias):
+            if name not in copies:  # what is added takes no part in the backward pass
+                like = copies["w"][:, 0, 0, 0] if name == "bias" else copies["gamma2"]
+                copies[name] = torch.zeros_like(like)
+        return [copies[name].requires_grad_() for name in block.inputs("forward", bias=problem.bias)]
+
+
+def _block_inference_call(
+    block: Block, named: dict[str, torch.Tensor], *, convolve: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> Callable[[], Any]:
     x, w, *norms = named.values()
 
     def inference() -> torch.Tensor:
         with torch.inference_mode():
-            return pytorch.block_inference(block, lambda a: pytorch.fprop(problem, a, w, None), x, *norms)
+            return pytorch.block_inference(block, lambda a: convolve(a, w), x, *norms)
 
     return inference
 

@@ -52,6 +52,10 @@ class Measurement:
 Rank = tuple[bool, bool, bool, tuple[bool, float]]
 
 
+AROUND = "around"
+"""What a block's norms and activations are called, one by one without the convolution, among the providers."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuningRecord:
     """One line of a tuning log. A failed candidate has no measurement, but is remembered too."""
@@ -68,7 +72,8 @@ class TuningRecord:
     """True if a race confirmed it, among a few known configurations: a search may find a faster one."""
     verdict: Verdict | None = None
     providers: dict[str, Measurement] = field(default_factory=dict)
-    """Other providers, measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …"""
+    """Other providers, measured in the same run, interleaved: ``onednn-nhwc``, ``cudnn-nchw``, …; of a block also
+    ``AROUND``, which does a part of it."""
     resources: dict[str, int] = field(default_factory=dict)
     """Reported by the compiler: ``registers``, ``shared_bytes``, ``spill_bytes``, …; ``counted_from_text`` if the
     machine code could not be followed through its loops."""
@@ -141,16 +146,26 @@ class TuningRecord:
         return any(self.resources.get(name) for name in ("spill_bytes", "stack_bytes", "counted_from_text"))
 
     @property
+    def around(self) -> Measurement | None:
+        """PyTorch's ops of a block besides its convolution; None if they were not measured."""
+        return self.providers.get(AROUND)
+
+    @property
+    def rivals(self) -> dict[str, Measurement]:
+        """The providers that do all that the candidate does."""
+        return {name: taken for name, taken in self.providers.items() if name != AROUND}
+
+    @property
     def baseline(self) -> tuple[str, Measurement] | None:
         """The fastest other provider measured in the same run."""
-        return min(self.providers.items(), key=lambda item: item[1].median_us, default=None)
+        return min(self.rivals.items(), key=lambda item: item[1].median_us, default=None)
 
     @property
     def alternative(self) -> tuple[str, Measurement] | None:
         """PyTorch's op as it would run instead of the candidate: in the workload's own layout, if that was measured.
 
         The baseline is PyTorch's better layout; but a call has the layout it has, and changing it costs a copy."""
-        own = {name: taken for name, taken in self.providers.items() if name.endswith(f"-{self.workload.layout}")}
+        own = {name: taken for name, taken in self.rivals.items() if name.endswith(f"-{self.workload.layout}")}
         return min(own.items(), key=lambda item: item[1].median_us, default=self.baseline)
 
     @property

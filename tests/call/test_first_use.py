@@ -28,7 +28,7 @@ from dwconv.measure.outcomes import remember_right
 from dwconv.measure.verify import first_use as check
 from dwconv.problems.problem import Problem
 from dwconv.problems.target import cpu_target
-from dwconv.problems.workload import PASSES
+from dwconv.problems.workload import BLOCK_PASSES, PASSES
 from dwconv.records.log import TuningLog
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate
@@ -442,6 +442,27 @@ def test_the_answers_of_repeated_channels_are_those_of_all(pass_, layout, multip
             assert (answer.allowed is None) == (whole.allowed is None)
         first, other = case.inputs[0][:, 0], case.inputs[0][:, 1]
         assert not torch.equal(first, other), "neighbours differ"
+
+
+@pytest.mark.parametrize("channels", [8, 12, 15, 30])
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_the_answers_of_repeated_channels_are_those_of_all_beside_a_layer_norm(pass_, channels, monkeypatch):
+    """Its statistics are of all channels: those of a few that repeat, if they repeat as a whole."""
+    workload = workload_of(shape=(2, channels, 6, 5), bias=True, block="none,ln").for_pass(pass_)
+    monkeypatch.setattr(check, "_PRODUCTS", 5 * workload.flops // 2 // channels)
+    from dwconv.problems.reference import right_answers
+
+    case = check._case(workload, data="integers", device=CPU)
+    for answer, whole in zip(case.answers, right_answers(workload, *case.inputs), strict=True):
+        assert ((answer.expected - whole.expected).abs() <= whole.allowed).all()
+        assert (answer.allowed <= 4 * whole.allowed).all()
+
+
+@pytest.mark.parametrize("channels", [96, 100, 128])
+def test_a_layer_norm_of_more_channels_than_are_drawn_is_right(logs, said, channels):
+    workload = workload_of(shape=(2, channels, 14, 14), kernel=(7, 7), padding=3, bias=True, block="none,ln")
+    plant(logs / "cpu.jsonl", [workload])
+    assert all(plan_for(Problem.of(workload), CPU).kernels[pass_] for pass_ in BLOCK_PASSES), said()
 
 
 def test_large_layers_are_checked_on_fewer_images():

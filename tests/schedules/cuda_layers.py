@@ -61,6 +61,7 @@ SHAPES = {
     "stride beyond the kernel": layer(4, (20, 21), (3, 3), stride=(7, 5)),
     "1 by 1": layer(18, (12, 12), (1, 1), stride=(2, 3)),
     "one channel": layer(1, (6, 5), (2, 2), padding=((1, 0), (0, 1))),
+    "5 × 7 kernel": layer(16, (11, 13), (5, 7), batch=3),
 }  # fmt: skip
 """Each for an edge that templates go wrong on."""
 

@@ -95,17 +95,19 @@ def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
 
 
 def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
-    """Strips that cover a map with few rows more, and as many warps as cover it, or as there may be."""
-    knobs, gather = _knobs(workload), Gather.of(workload)
+    """Few tiles, with as many warps as cover a map, or as there may be. Where channels come last, these are few: there
+    strips cover a map with few rows more, and whole rows are tried."""
+    knobs, gather, is_nchw = _knobs(workload), Gather.of(workload), workload.layout == "nchw"
     height, width = gather.rows.outputs, gather.columns.outputs
     whole, most_warps = knobs["taps_h"][-1], _warps_of_channel(workload)
     for images in knobs["images"]:
 
-        def covered(tile: int, strips: int = ROWS // images) -> tuple[int, int]:
+        def covered(tile: int, strips: int = 1 if is_nchw else ROWS // images) -> tuple[int, int]:
             return gather.rows.covered(strips * tile), -tile
 
         tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
-        for tile_h, tile_w, taps_h in itertools.product(tiles_h, knobs["tile_w"], sorted({whole, min(4, whole)})):
+        tiles_w = knobs["tile_w"][: MOST_TILES_TRIED if is_nchw else None]
+        for tile_h, tile_w, taps_h in itertools.product(tiles_h, tiles_w, sorted({whole, min(4, whole)})):
             warps_w = _covering(knobs["warps_w"], tile_w, width)
             down = [count for count in knobs["warps_h"] if count * warps_w <= most_warps] or [1]
             warps_h = _covering(down, ROWS // images * tile_h, height)
