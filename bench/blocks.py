@@ -27,12 +27,14 @@ from bench.evidence import Control, Ratio, ratio_of, summary_of, timed_again
 from bench.limits import percent_of_limit
 from bench.machine import MachineWatch
 from bench.results import add_log_argument, add_out_argument, write_results
+from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import one_line
 from dwconv.measure.clock.timing import CpuClock, Effort, rounds_in_turns
 from dwconv.measure.limits.limits import with_limits
 from dwconv.measure.runner import Workers
 from dwconv.problems.block import Activation, Norm
+from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, cpu_target
 from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, PASSES, DType, Workload
 from dwconv.records.database import Database
@@ -229,6 +231,7 @@ def row_of(layer: ListedLayer, case: Case, target: CpuTarget, *, compiles: bool,
     return {
         **about,
         "count": layer.layer.count,
+        "runs_as_one": runs_as_one(workload),
         "median_us": median_us,
         "spread_us": {name: measured.spread_us for name, measured in taken.measurements.items()},
         "contention": max(measured.contention for measured in taken.measurements.values()),
@@ -248,6 +251,12 @@ def row_of(layer: ListedLayer, case: Case, target: CpuTarget, *, compiles: bool,
         "difference": differences,
         "refused": refused,
     }
+
+
+def runs_as_one(workload: Workload) -> bool:
+    """Whether a block of this process did: one by one it says nothing of blocks."""
+    ran = [plan.tally.counted_ops() for plan in plans() if plan.problem == Problem.of(workload)]
+    return any(ops[workload.pass_] for ops in ran)
 
 
 def compiled(model: nn.Module) -> Any:
@@ -331,7 +340,9 @@ def line_of(row: dict[str, Any]) -> str:
     return (
         f"{row['layer']:36} {row['block']:28} ms: {taken}   {row['over_eager']:.2f} × eager, "
         f"{row['over_best_other']:.2f} ({low:.2f} to {high:.2f}) × the best other, {row['verdict']}, "
-        f"{row['gb_per_s']:.0f} GB/s" + (f", keeps {kept[AS_ONE] / kept[PLAIN]:.2f}" if kept else "")
+        f"{row['gb_per_s']:.0f} GB/s"
+        + (f", keeps {kept[AS_ONE] / kept[PLAIN]:.2f}" if kept else "")
+        + ("" if row["runs_as_one"] else ", one by one")
     )
 
 

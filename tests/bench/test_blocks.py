@@ -16,6 +16,7 @@ from dwconv.problems.block import Block
 from dwconv.problems.layer_files import Layer
 from dwconv.problems.target import Limits
 from tests.bench.still_clock import StillClock
+from tests.planted_records import plant
 
 LIMITS = Limits(memory_gb_per_s=20, cache_gb_per_s=50, cache_bytes=1 << 20, peak_gflop_per_s=100)
 SMALL = ListedLayer(
@@ -62,6 +63,26 @@ def test_it_writes_what_it_measured(tmp_path, capsys, monkeypatch, trains):
     assert set(row["median_us"]) == {blocks.PLAIN, blocks.OTHER_LAYOUT, blocks.CONVERTED, blocks.AS_ONE}
     assert max(row["difference"].values()) < (0.02 if trains else 1e-5) and row["count"] == 2
     assert bool(row["kept_bytes"]) is trains
+
+
+@pytest.mark.parametrize("tuned", [False, True], ids=["", "tuned"])
+@pytest.mark.parametrize("trains", [True, False], ids=["", "eval"])
+@pytest.mark.filterwarnings("ignore::dwconv.errors.DwconvWarning")
+def test_a_row_says_whether_the_block_ran_as_one(tmp_path, capsys, monkeypatch, trains, tuned):
+    monkeypatch.setattr(blocks, "listed_layers", lambda networks: (SMALL,))
+    monkeypatch.setattr(blocks, "with_limits", lambda target: dataclasses.replace(target, limits=LIMITS))
+    monkeypatch.setattr(blocks, "CpuClock", StillClock)
+    case = blocks.Case(batch=2, dtype="float32", trains=trains)
+    if tuned:
+        passes = [each.pass_ for each in case.passes(SMALL)]
+        plant(tmp_path / "log.jsonl", [case.workload(SMALL)], passes=passes, baseline_us=1e6)
+    options = ["--seconds", "0", "--batch", "2", "--log", str(tmp_path / "log.jsonl"), "--out", str(tmp_path)]
+    monkeypatch.setenv("DWCONV_TUNING_LOGS", "")
+    assert main(["blocks", *options, *["--eval"] * (not trains)]) == 0
+    assert (", one by one" in capsys.readouterr().out) is not tuned
+    (path,) = tmp_path.glob("blocks-*.json")
+    (row,) = json.loads(path.read_text())["rows"]
+    assert row["runs_as_one"] is tuned
 
 
 def test_what_differs_shows():

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from dwconv.call import torch_ops as ops
-from dwconv.measure.providers import laid_out, pytorch_call
+from dwconv.measure.providers import around_call, laid_out, pytorch_call
 from dwconv.problems import pytorch
 from dwconv.problems.operands import operands
 from dwconv.problems.problem import Problem
 from dwconv.problems.reference import reference
-from dwconv.problems.workload import LAYOUTS, PASSES
+from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, LAYOUTS, PASSES
 from tests.planted_records import workload_of
 
 pytestmark = [
@@ -25,14 +26,18 @@ PADDINGS = [((1, 1), (1, 1)), ((1, 2), (0, 3)), ((2, 1), (3, 0)), ((0, 0), (1, 2
 
 
 def operators_of(call):
-    """PyTorch's operators that a call runs, in order, with the sizes of their tensors."""
+    """PyTorch's operators of a convolution that a call runs, in order, with the sizes of their tensors."""
+    return [
+        (name, sizes)
+        for name, sizes in all_operators_of(call)
+        if name in ("aten::constant_pad_nd", "aten::clone") or name.startswith("aten::conv")
+    ]
+
+
+def all_operators_of(call):
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
         call()
-    return [
-        (event.name, event.input_shapes)
-        for event in seen.events()
-        if event.name in ("aten::constant_pad_nd", "aten::clone") or event.name.startswith("aten::conv")
-    ]
+    return [(event.name, str(event.input_shapes)) for event in seen.events()]
 
 
 def convolution(padding, *, pass_, layout):
@@ -90,6 +95,33 @@ def test_a_causal_convolution_is_measured_without_a_copy(epilogue, layout):
         results = call()
         for result, exact in zip(results if of.pass_ == "wgrad" else (results,), reference(of, *inputs), strict=True):
             torch.testing.assert_close(result.double(), exact, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("pass_", [*BLOCK_PASSES, *EVAL_PASSES])
+@pytest.mark.parametrize("text", ["bn+relu6,bn+silu", "none,bn+hardswish", "bn+relu,none", "relu,bn", "none,ln"])
+def test_what_is_around_a_convolution_is_all_of_its_block_besides_it(text, pass_):
+    """As often, and on as many numbers: norms before and after a strided convolution have different sizes."""
+    if text == "none,ln" and pass_ == "inference":
+        pytest.skip("it has no such pass")
+    of = workload_of(shape=(2, 8, 9, 7), stride=2, block=text).for_pass(pass_)
+    inputs = operands(of, data="normal", seed=0)
+    around = around_call(of, *inputs)
+    counted = []
+    for call in (pytorch_call(of, *laid_out(of, *inputs, layout="nhwc")), around):
+        ran = all_operators_of(call)
+        counted.append(Counter(each for each in ran if _is_around(each[0])))
+        has_convolution = any("convolution" in name for name, _ in ran)
+        assert has_convolution == (call is not around)
+    assert counted[0] == counted[1] and counted[1]
+
+
+def _is_around(name: str) -> bool:
+    return any(word in name for word in ("norm", "relu", "hardtanh", "hardswish", "silu", "threshold"))
+
+
+@pytest.mark.parametrize("of", [workload_of(), workload_of(block="none,none")], ids=["no block", "nothing around"])
+def test_where_nothing_is_around_nothing_is_measured(of):
+    assert around_call(of, *operands(of, data="normal", seed=0)) is None
 
 
 def test_only_what_one_side_has_more_is_padded_before():
