@@ -29,7 +29,7 @@ from dwconv.dispatch.kernel_state import MOST_SIZES, KernelState
 from dwconv.dispatch.knowledge import at_other_sizes, database, failed, measured
 from dwconv.errors import InvalidConfig, NoTemplate
 from dwconv.problems.problem import Problem
-from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target
+from dwconv.problems.target import CpuTarget, Target, cpu_target, cuda_target, is_rocm
 from dwconv.problems.tune_command import tune_command
 from dwconv.problems.workload import DTYPES, PASSES, Pass, Workload
 from dwconv.records.validity import made_with
@@ -118,6 +118,8 @@ def why_no_kernels(problem: Problem, device: torch.device) -> str:
     """Why no pass of ``problem`` can have kernels; empty if it may."""
     if device.type not in ("cpu", "cuda"):
         return f"dwconv has no kernels for {device.type}"
+    if device.type == "cuda" and is_rocm():
+        return "dwconv has no kernels for AMD GPUs"
     if problem.dtype_name not in DTYPES:
         return f"dwconv has no kernels for {problem.dtype_name}"
     return "there is nothing to compute" if 0 in problem.input_shape else ""

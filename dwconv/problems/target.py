@@ -192,6 +192,9 @@ _ARCHITECTURES = {
 }  # fmt: skip
 
 
+_NO_ROCM = "there are no kernels for AMD GPUs yet: use cpu, or cuda:sm_90 to compile for another"
+
+
 def parse_target(text: str) -> Target:
     """``auto``, ``cpu``, ``cpu:avx2``, ``cpu:aarch64,threads=4``, ``cuda``, ``cuda:sm_NN``, … Raises UnknownTarget, or
     NoDevice for ``cuda`` without a GPU."""
@@ -210,6 +213,8 @@ def parse_target(text: str) -> Target:
             return cpu_target(vector_set=vector_set)
     if text.startswith("cuda:") and text.removeprefix("cuda:") in _ARCHITECTURES:
         return _ARCHITECTURES[text.removeprefix("cuda:")]
+    if text.partition(":")[0] == "rocm":
+        raise UnknownTarget(f"target={text} is not supported; {_NO_ROCM}")
     vector_sets = ", ".join(f"cpu:{name}" for name in FORCED_VECTOR_SETS)
     known = ", ".join(f"cuda:{arch}" for arch in sorted(_ARCHITECTURES, key=lambda arch: int(arch[3:])))
     raise UnknownTarget(f"target={text} is unknown; use auto, cpu, {vector_sets}, cuda, {known}")
@@ -282,6 +287,8 @@ def cuda_target() -> CudaTarget:
     """This machine's GPU: the current one of PyTorch. Raises NoDevice where there is none."""
     import torch
 
+    if is_rocm():
+        raise NoDevice(f"target=cuda: this PyTorch is one for AMD GPUs; {_NO_ROCM}")
     if not _gpu_is_here():
         raise NoDevice("target=cuda: no GPU in this machine; use cuda:sm_90 or cuda:sm_80 to compile without one")
     facts = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -314,7 +321,14 @@ def _like(major: int, minor: int) -> CudaTarget:
 def _gpu_is_here() -> bool:
     import torch
 
-    return torch.cuda.is_available()
+    return torch.cuda.is_available() and not is_rocm()
+
+
+def is_rocm() -> bool:
+    """Whether this PyTorch is one for AMD GPUs, which calls them ``cuda``, too."""
+    import torch
+
+    return torch.version.hip is not None
 
 
 _LEAST_VECTOR_BYTES = 16

@@ -7,10 +7,13 @@ import dataclasses
 import pytest
 import torch
 
+from dwconv.dispatch.decide import why_no_kernels
 from dwconv.errors import NoDevice, UnknownTarget
 from dwconv.problems import target as target_module
+from dwconv.problems.problem import Problem
 from dwconv.problems.target import CpuTarget, CudaTarget, Limits, check_present, cpu_target, parse_target
 from dwconv.system import cpu_facts
+from tests.planted_records import workload_of
 
 
 def test_cpu_is_named_by_model_vector_set_and_threads():
@@ -103,6 +106,20 @@ def test_architectures_need_no_gpu(arch, sms):
 def test_unknown_targets_are_named_with_the_way_out(text):
     with pytest.raises(UnknownTarget, match=r"cpu:avx2, .*cuda:sm_90"):
         parse_target(text)
+
+
+def test_amd_gpus_are_no_cuda(monkeypatch):
+    """PyTorch calls them so; dwconv leaves them to PyTorch's own ops."""
+    with pytest.raises(UnknownTarget, match=r"target=rocm:gfx942 is not supported; there are no kernels for AMD GPUs"):
+        parse_target("rocm:gfx942")
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert parse_target("auto").kind == "cpu"
+    with pytest.raises(NoDevice, match="one for AMD GPUs"):
+        parse_target("cuda")
+    problem = Problem.of(workload_of())
+    assert why_no_kernels(problem, torch.device("cuda")) == "dwconv has no kernels for AMD GPUs"
+    assert why_no_kernels(problem, torch.device("cpu")) == ""
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
