@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from functools import cached_property, partial
 
@@ -33,9 +34,12 @@ class Prepared:
         calls = [pytorch_calls(workload, *inputs) for inputs in self._inputs]
         in_turn = {name: InTurn([each[name] for each in calls], held=self._held) for name in calls[0]}
         self.providers = ready(in_turn, clock)
-        around = [call for call in (around_call(workload, *inputs) for inputs in self._inputs) if call]
-        self.beside = {**self.providers, **(ready({AROUND: InTurn(around, held=self._held)}, clock) if around else {})}
+        self.beside = dict(self.providers)
         """The providers, and of a block PyTorch's ops besides its convolution: what finalists are timed beside."""
+        around = [call for call in (around_call(workload, *inputs) for inputs in self._inputs) if call]
+        if around:
+            with contextlib.suppress(CannotBeCaptured):
+                self.beside |= ready({AROUND: InTurn(around, held=self._held)}, clock)
 
     @cached_property
     def baseline(self) -> str:

@@ -111,12 +111,14 @@ def _around_call(problem: Problem, block: Block, pass_: Pass, named: dict[str, t
     if pass_ == "forward":
         return forward
     z, (a,), dz = forward(), read, _result_gradient(block, named)
+    with torch.inference_mode(False):
+        da = torch.ones_like(a)
     before = 2 if block.norm1 else 0
     parts = []
     if z is not y:
         parts.append((z, [y, *norms[before:]], dz))
     if a is not x:
-        parts.append((a, [x, *norms[:before]], torch.ones_like(a)))
+        parts.append((a, [x, *norms[:before]], da))
     return lambda: [torch.autograd.grad(of, given, gradient, retain_graph=True) for of, given, gradient in parts]
 
 
