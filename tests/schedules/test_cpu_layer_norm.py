@@ -75,6 +75,25 @@ def test_every_row_counts_once_however_images_are_cut(rows: tuple[int, int]) -> 
     assert verdict.right, verdict.reason
 
 
+def test_rows_that_meet_padding_alone_count_too() -> None:
+    """No row of dx reads their gradient, and what the norm and the bias learn knows of them all the same."""
+    workload = block(layer(12, (7, 6), (3, 3), padding=((4, 5), (4, 6)), bias=True), "backward")
+    case = make_case(workload, data="normal")
+    for config in some_configs(workload, 2):
+        verdict = verify(built(workload, config), case)
+        assert verdict.right, f"{config}: {verdict.reason}"
+
+
+@pytest.mark.parametrize("pass_", BLOCK_PASSES)
+def test_eps_counts(pass_: Pass) -> None:
+    """It shows where it is about as large as a variance."""
+    workload = block(LAYER, pass_, text="none,ln@0.25")
+    case = make_case(workload, data="normal")
+    for config in some_configs(workload, 1):
+        verdict = verify(built(workload, config), case)
+        assert verdict.right, verdict.reason
+
+
 @pytest.mark.parametrize("pass_", BLOCK_PASSES)
 def test_the_same_bits_on_any_number_of_threads(pass_: Pass) -> None:
     workload = block(dataclasses.replace(LAYER, batch=5), pass_)
