@@ -13,7 +13,7 @@ from dwconv.dispatch.advantage import WAITING_EVAL_US, WAITING_IN_PYTHON_US, WAI
 from dwconv.dispatch.decide import decisions
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import BLOCK_PASSES
-from tests.planted_records import plant, workload_of
+from tests.planted_records import plant, record_of, workload_of
 
 SHAPE = (2, 8, 9, 7)
 OURS_US = 100.0
@@ -113,3 +113,5 @@ def test_what_is_around_the_convolution_counts_where_it_was_measured(logs: Path,
 def test_what_is_around_does_not_stand_in_for_pytorchs_op(logs: Path) -> None:
     plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], baseline_us=600.0, around_us=1.0)
     assert providers()[0] == ["dwconv", "dwconv"], "nothing is known of the convolution"
+    record = record_of(workload_of(shape=SHAPE, block="bn+relu6,bn+relu6"), around_us=1.0)
+    assert record.speedup == 2.0 and record.baseline and record.baseline[0] == "onednn-nhwc"
