@@ -54,7 +54,7 @@ def layers(tmp_path):
         (["--shape", "1,8,8,8", "--kernel", "3", "--padding=-1"], "padding=-1"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--dtype", "int7"], "dtype=int7 is unknown"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--layout", "hwcn"], "layout=hwcn is unknown"),
-        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "rocm"], "target=rocm is unknown"),
+        (["--shape", "1,8,8,8", "--kernel", "3", "--target", "rocm"], "target=rocm is not supported"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--passes", "fprop,bprop"], "pass=bprop is unknown"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--trials", "0"], "--trials: 0 is not a whole number"),
         (["--shape", "1,8,8,8", "--kernel", "3", "--seconds", "nan"], "--seconds: nan is not a number above 0"),
