@@ -50,15 +50,16 @@ test-torch-%: .venv-torch-%/installed
 
 PYTHONS ?= python3
 
-dist: $(VENV)/installed  ## the sdist, the wheel made from it, both checked, and the wheel in a new environment of each of PYTHONS
+dist: $(VENV)/installed  ## the sdist, the wheel made from it, both checked, and the wheel tried in a new environment of each of PYTHONS
 	rm -rf dist
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
 	$(PY) -m build --quiet
 	$(VENV)/bin/twine check --strict dist/*
 	for python in $(PYTHONS); do \
-	  rm -rf .venv-dist && $$python -m venv .venv-dist && \
-	  .venv-dist/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl && \
-	  (cd dist && ../.venv-dist/bin/dwconv --version) || exit 1; \
+	  rm -rf .venv-dist && $$python -m venv .venv-dist && grep '^torch==' constraints.txt > .venv-dist/torch.txt && \
+	  .venv-dist/bin/pip install --quiet --disable-pip-version-check --constraint .venv-dist/torch.txt dist/*.whl && \
+	  (cd .venv-dist && bin/dwconv --version && \
+	   bin/dwconv tune --shape 2,16,8,8 --kernel 3 --layout nhwc --seconds 1 --log log.jsonl) || exit 1; \
 	done
 	rm -rf .venv-dist
 
