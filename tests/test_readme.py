@@ -176,6 +176,7 @@ def test_the_figures_of_blocks_are_those_of_the_results(network, device):
         ("MobileNetV2", "AVX-512"), ("MobileNetV3-Large", "AVX-512"), ("EfficientNet-B0", "AVX-512"),
         ("MobileNetV2", "AVX2"), ("MobileNetV2", "AVX-512, family 25 model 17"),
         ("MobileNetV3-Large", "AVX-512, family 25 model 17"), ("EfficientNet-B0", "AVX-512, family 25 model 17"),
+        ("ConvNeXt-like", "AVX-512, family 25 model 17"), ("RepLKNet-like", "AVX-512, family 25 model 17"),
     ],
 )  # fmt: skip
 def test_the_figures_of_steps_with_blocks_are_those_of_the_results(network, vectors):
