@@ -177,7 +177,7 @@ def run_planned(plan: Plan, x: Tensor, w: Tensor, bias: Tensor | None, norms: No
     interpreter, that is most of what a small block takes."""
     problem = plan.problem
     compiled = blocks.compiled(plan) if problem.bias == (bias is not None) else None
-    z: Tensor | None = None if compiled is None else native.run_block(compiled, x, w, bias, norms)
+    z: Tensor | None = None if compiled is None else native.run_block(compiled, x, w.to(x.dtype), bias, norms)
     if z is None:
         return run(x, w, bias, norms, str(problem.block), *problem.geometry)
     return z.permute(CHANNELS_LAST) if isinstance(norms[-1][0], LayerNormCall) else z

@@ -108,7 +108,7 @@ struct DwconvBlock : torch::autograd::Function<DwconvBlock> {
     variable_list given = context->get_saved_variables();
     given.insert(given.begin(), gradients[0]);
     variable_list results;
-    if (at::GradMode::is_enabled() || somebody_watches() || !is_plain(gradients[0])) {
+    if (at::GradMode::is_enabled() || somebody_watches_beside_autocast() || !is_plain(gradients[0])) {
       results = watched_backward(block, given);
     } else {
       block.backwards += 1;
@@ -164,7 +164,8 @@ inline bool read_norm(PyObject* pair, bool is_layer_norm, NormCall& norm) {
 inline PyObject* run_block(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK(count == 5 && PyTuple_Check(given[4]), "run_block takes a block, x, w, a bias and norms");
-  if (somebody_watches() || !THPVariable_CheckExact(given[1]) || !THPVariable_CheckExact(given[2])) Py_RETURN_NONE;
+  // Under autocast a block waits for an x of the type to which it lowers, and its weight has been lowered, too.
+  if (somebody_watches_beside_autocast() || !THPVariable_CheckExact(given[1]) || !THPVariable_CheckExact(given[2])) Py_RETURN_NONE;
   const Tensor &x = THPVariable_Unpack(given[1]), &w = THPVariable_Unpack(given[2]);
   if (!is_plain(x) || !is_plain(w)) Py_RETURN_NONE;
   std::array<NormCall, 2> norms;

@@ -24,13 +24,17 @@ inline bool is_plain(const at::Tensor& tensor) {
   return is_within(tensor.key_set(), known) && !tensor._fw_grad(0).defined();
 }
 
-// A mode, a transform or a tracer is active.
-inline bool somebody_watches() {
+// A mode, a transform or a tracer is active, whether or not autocast is.
+inline bool somebody_watches_beside_autocast() {
   static const DispatchKeySet usual({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
   const auto local = c10::impl::tls_local_dispatch_key_set();
   return !is_within(local.included_, usual) || local.excluded_.has(DispatchKey::AutogradCPU) ||
-      local.excluded_.has(DispatchKey::AutogradCUDA) || at::impl::PythonTorchFunctionTLS::stack_len() > 0 ||
-      at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
+      local.excluded_.has(DispatchKey::AutogradCUDA) || at::impl::PythonTorchFunctionTLS::stack_len() > 0;
+}
+
+inline bool somebody_watches() {
+  return somebody_watches_beside_autocast() || at::autocast::is_autocast_enabled(at::kCPU) ||
+      at::autocast::is_autocast_enabled(at::kCUDA);
 }
 
 }  // namespace dwconv

@@ -64,14 +64,24 @@ def test_running_variances_are_of_as_many_values_as_their_image_has(logs, block,
 
 
 @both_ways
-def test_no_python_runs_where_cpp_can(planted, way, monkeypatch):
-    model, x = Parts(WHOLE), drawn()
+@pytest.mark.parametrize("is_autocast", [False, True], ids=["", "autocast"])
+def test_no_python_runs_where_cpp_can(logs, way, is_autocast, monkeypatch):
+    dtype = torch.bfloat16 if is_autocast else torch.float32
+    plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=str(dtype).removeprefix("torch."))])
+    model, x = Parts(WHOLE), drawn().detach().to(dtype).requires_grad_()
     if way == "compiled":
         for name in ("_block_forward", "_block_backward", "block_forward", "block_backward"):
             monkeypatch.setattr(blocks, name, None)
-    z = model(x)
-    assert ("CppNode" in z.grad_fn.name()) == (way == "compiled") and "DwconvBlock" in z.grad_fn.name()
-    z.sum().backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast):
+        z = model(x)
+        if way == "compiled":
+            z.sum().backward()
+    assert passes_that_ran()["forward"] == 1 and model.conv.weight.dtype is torch.float32
+    if way == "compiled":
+        assert "CppNode" in z.grad_fn.name() and "DwconvBlock" in z.grad_fn.name()
+        assert model.conv.weight.grad.dtype is torch.float32 and passes_that_ran()["backward"] == 1
+    else:
+        assert "CppNode" not in z.grad_fn.name()
 
 
 @both_ways
@@ -131,10 +141,11 @@ def test_nan_and_infinity_of_a_bias_propagate(planted, number):
 DTYPES = {"bfloat16": (torch.bfloat16, 2e-2), "float16": (torch.float16, 3e-3)}
 
 
+@both_ways
 @pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
 @pytest.mark.parametrize("is_autocast", [True, False], ids=["autocast", "as they are"])
 @pytest.mark.parametrize("name", DTYPES)
-def test_images_of_16_bits(logs, name, is_autocast, bias):
+def test_images_of_16_bits(logs, name, is_autocast, bias, way):
     """Norms hold float32; a weight does under autocast. Half of the bits are kept for the backward pass."""
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE, dtype=name)])
     dtype, allowed = DTYPES[name]
