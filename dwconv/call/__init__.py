@@ -12,7 +12,7 @@
         │                                                      (waiting: how it and blocks wait)
         │
     functional     conv1d, conv2d, conv3d ──► native          what C++ has learnt goes no further
-        │  does anybody look at the call besides eager autograd? (watchers)
+        │  does anybody look at the call besides eager autograd and autocast? (watchers)
         ├── no ──► quick         remembers calls ──► teaching          the first of its kind is taught to C++
         │            │
         └── yes ─► dispatched    leaves to PyTorch what our ops do not know ──► sharded     DTensors, part by part

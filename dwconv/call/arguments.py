@@ -48,6 +48,19 @@ class Arguments(NamedTuple):
             image = image.squeeze(2)
         return image if self.input.dim() == self.axes + 2 else image.squeeze(0)
 
+    def lowered(self) -> Arguments | None:
+        """The same in the type to which autocast lowers a convolution; None if it does not lower all of it."""
+        x, w, bias, *_ = self
+        if not _is_autocast(x):
+            return None
+        for tensor in (x, w, bias):
+            if tensor is not None and not (
+                tensor.device == x.device and tensor.is_floating_point() and tensor.dtype is not torch.float64
+            ):
+                return None
+        dtype = torch.get_autocast_dtype(x.device.type)
+        return self._replace(input=x.to(dtype), weight=w.to(dtype), bias=None if bias is None else bias.to(dtype))
+
     def on_pytorch(self) -> Tensor:
         """The result of PyTorch's own op, with PyTorch's own derivative."""
         input, weight, bias, stride, padding, dilation, groups, axes = self

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch._C import _is_any_autocast_enabled
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from dwconv import native
 from dwconv.call import call_plan, dispatched, quick, torch_ops
 from dwconv.call.arguments import Arguments, Padding, Size
-from dwconv.call.watchers import is_watched
+from dwconv.call.watchers import is_watched_beside_autocast
 
 
 def conv2d(
@@ -88,9 +89,10 @@ def _convolve(function: Callable[..., Tensor], given: Arguments) -> Tensor:
     if has_torch_function_variadic(given.input, given.weight):  # a subclass, or a proxy that traces, decides instead
         result: Tensor = handle_torch_function(function, given[:2], *given[:-1])
         return result
-    if is_watched(given.input, given.weight, given.bias):
+    if torch.compiler.is_compiling() or is_watched_beside_autocast(given.input, given.weight, given.bias):
         return dispatched.convolve(given)
-    return quick.convolve(given)
+    lowered = given.lowered() if _is_any_autocast_enabled() else given
+    return dispatched.convolve(given) if lowered is None else quick.convolve(lowered, layers_weight=given.weight)
 
 
 def reset() -> None:

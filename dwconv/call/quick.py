@@ -29,8 +29,9 @@ from dwconv.kernels.kernel import x_pitch_of
 from dwconv.problems.workload import PASSES
 
 
-def convolve(given: Arguments) -> Tensor:
-    """y, of a call that is not ``is_watched``. Raises InvalidCall, InvalidArgument."""
+def convolve(given: Arguments, *, layers_weight: Tensor) -> Tensor:
+    """y, of a call that is not ``is_watched``. ``layers_weight``: what it is counted by, before autocast lowered it.
+    Raises InvalidCall, InvalidArgument."""
     input, weight, bias, stride, padding, dilation, groups, axes = given
     trains = torch.is_grad_enabled() and (
         input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
@@ -44,7 +45,7 @@ def convolve(given: Arguments) -> Tensor:
         torch.get_num_threads(), trains, native.module is None,  # once it is there, every call is new, and is taught
     )  # fmt: skip
     passes = _known.get(key) or _learn(key, given, trains=trains)
-    passes.plan.tally.count(weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
+    passes.plan.tally.count(layers_weight, for_x=trains and input.requires_grad, for_w=trains and weight.requires_grad)
     if passes.plan.is_pytorch:
         return given.on_pytorch()
     is_image = axes > 1 and input.dim() == axes + 2

@@ -1,8 +1,8 @@
 """Tally: how often the calls of a plan came, and with which weight, which tells one layer from another.
 
 Of a forward call it counts which gradients it requested: in a training step, the backward passes that follow.
-Calls that C++ takes are counted there, in the same way. Ops that run for a compiled graph, or under autocast, are
-counted by their pass alone: their weight may be a copy.
+Calls that C++ takes are counted there, in the same way. Ops that run for a compiled graph are counted by
+their pass alone: their weight may be a copy.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def _no_effect(*arguments: Any) -> None:
 
 convolve: Any = _no_result
 """``convolve(input, weight, bias, stride, padding, dilation, groups, axes)``: y, or None if it was not learnt, or if
-anybody looks at the call besides eager autograd."""
+anybody looks at the call besides eager autograd and autocast."""
 learn: Any = _no_effect
 """``learn(call, argument of convolve…)``: from now on, these arguments are run as a ``Call`` says."""
 forget: Any = _no_effect

@@ -1,7 +1,7 @@
 // dwconv_native: from a call to a kernel and back through autograd, without Python in between.
 //
 //   convolve(input, weight, bias, stride, padding, dilation, groups, axes)
-//       │  the call is new, or somebody looks at it: None, and Python does it all
+//       │  the call is new, or somebody but autocast looks at it: None, and Python does it all
 //       ▼
 //   DwconvConvolution::apply ─► Kernel fprop            saves input and weight
 //   DwconvConvolution::backward ─► wgrad, dgrad         or watched_backward, if its result is to be differentiated again
@@ -9,6 +9,7 @@
 // In a training step the caches have forgotten the interpreter whenever a layer comes round: what takes 10 µs in a loop
 // takes 100 there. Machine code of a few kilobytes does not suffer so.
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/sum.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -138,18 +139,46 @@ bool is_aligned(const Tensor& tensor) {
 
 bool is_exact(PyObject* object) { return THPVariable_CheckExact(object); }
 
-// False for a call that Python has to look at.
-bool describe_call(PyObject* const* given, Py_ssize_t count, Key& key) {
+// x, the weight and the bias of a call.
+struct Given {
+  Tensor x, w;
+  std::optional<Tensor> bias;
+};
+
+// False for what is no tensor of PyTorch's own class.
+bool read_given(PyObject* const* given, Py_ssize_t count, Given& tensors) {
   if (count != kArguments || !is_exact(given[0]) || !is_exact(given[1])) return false;
   if (given[2] != Py_None && !is_exact(given[2])) return false;
-  key.clear();
-  key.push_back(given[2] == Py_None);
-  for (int i = 0; i < 3; ++i) {
-    if (given[i] == Py_None) continue;
-    const Tensor& tensor = THPVariable_Unpack(given[i]);
+  tensors = {THPVariable_Unpack(given[0]), THPVariable_Unpack(given[1]), std::nullopt};
+  if (given[2] != Py_None) tensors.bias = THPVariable_Unpack(given[2]);
+  return true;
+}
+
+// To the type to which autocast lowers convolutions. False if it does not lower all of them.
+bool lower(Given& given) {
+  const auto device = given.x.device().type();
+  if (!is_plain(given.x) || !at::autocast::is_autocast_enabled(device)) return false;
+  const auto dtype = at::autocast::get_autocast_dtype(device);
+  const auto lower_one = [&](Tensor& tensor) {
+    if (!is_plain(tensor) || tensor.device().type() != device) return false;
+    if (!tensor.is_floating_point() || tensor.scalar_type() == at::kDouble) return false;
+    tensor = tensor.to(dtype);
+    return true;
+  };
+  return lower_one(given.x) && lower_one(given.w) && (!given.bias || lower_one(*given.bias));
+}
+
+// False for a call that Python has to look at.
+bool describe_call(const Given& tensors, PyObject* const* given, Key& key) {
+  const auto describe_tensor = [&](const Tensor& tensor) {
     if (!is_plain(tensor) || !is_aligned(tensor)) return false;
     describe(tensor, key);
-  }
+    return true;
+  };
+  key.clear();
+  key.push_back(!tensors.bias);
+  if (!describe_tensor(tensors.x) || !describe_tensor(tensors.w)) return false;
+  if (tensors.bias && !describe_tensor(*tensors.bias)) return false;
   for (int i = 3; i < kArguments; ++i)
     if (!describe(given[i], key)) return false;
   key.push_back(at::get_num_threads());
@@ -159,20 +188,21 @@ bool describe_call(PyObject* const* given, Py_ssize_t count, Key& key) {
 PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   static thread_local Key key;
-  if (somebody_watches() || !describe_call(given, count, key)) {
+  Given tensors;
+  if (somebody_watches_beside_autocast() || !read_given(given, count, tensors) ||
+      (is_any_autocast_enabled() && !lower(tensors)) || !describe_call(tensors, given, key)) {
     PyErr_Clear();
     Py_RETURN_NONE;
   }
   const auto found = calls().find(key);
   if (found == calls().end()) Py_RETURN_NONE;
   const c10::intrusive_ptr<Call> call = found->second;
-  const Tensor &x = THPVariable_Unpack(given[0]), &w = THPVariable_Unpack(given[1]);
-  std::optional<Tensor> bias;
-  if (given[2] != Py_None) bias = THPVariable_Unpack(given[2]);
+  const auto& [x, w, bias] = tensors;
   const bool is_differentiated = at::GradMode::is_enabled() &&
       (x.requires_grad() || w.requires_grad() || (bias && bias->requires_grad()));
   if (is_differentiated && !call->trains()) Py_RETURN_NONE;
-  call->count(w, is_differentiated && x.requires_grad(), is_differentiated && w.requires_grad());
+  const Tensor& weight = THPVariable_Unpack(given[1]);  // as the layer has it, not lowered
+  call->count(weight, is_differentiated && x.requires_grad(), is_differentiated && w.requires_grad());
   Tensor y;
   {
     pybind11::gil_scoped_release no_gil;
@@ -186,7 +216,8 @@ PyObject* convolve(PyObject*, PyObject* const* given, Py_ssize_t count) {
 PyObject* learn(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   Key key;
-  if (count > 0 && describe_call(given + 1, count - 1, key))
+  Given tensors;
+  if (count > 0 && read_given(given + 1, count - 1, tensors) && describe_call(tensors, given + 1, key))
     calls()[key] = pybind11::handle(given[0]).cast<c10::intrusive_ptr<Call>>();
   PyErr_Clear();
   Py_RETURN_NONE;

@@ -32,9 +32,10 @@ inline bool somebody_watches_beside_autocast() {
       local.excluded_.has(DispatchKey::AutogradCUDA) || at::impl::PythonTorchFunctionTLS::stack_len() > 0;
 }
 
-inline bool somebody_watches() {
-  return somebody_watches_beside_autocast() || at::autocast::is_autocast_enabled(at::kCPU) ||
-      at::autocast::is_autocast_enabled(at::kCUDA);
+inline bool is_any_autocast_enabled() {
+  return at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
 }
+
+inline bool somebody_watches() { return somebody_watches_beside_autocast() || is_any_autocast_enabled(); }
 
 }  // namespace dwconv

@@ -3,6 +3,7 @@ the same bits."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import dwconv
 from dwconv import native
+from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
 from dwconv.native.compile import Loaded
 from tests.native_needed import as_in_a_new_process, needs_native
@@ -119,16 +121,32 @@ def test_kernels_take_it_up_behind_the_dispatcher(arrive, runs):
     assert is_compiled(convolve(x, w))  # nothing of the call was known but under a mode
 
 
-@pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
-def test_a_call_seen_under_autocast_is_taught_after_it(arrive):
+def test_calls_under_autocast_are_taught_and_give_the_same_bits(arrive, logs):
+    """As behind the dispatcher; they are counted by the weight of their layer, not by the one that was lowered."""
+    plant(logs / "log.jsonl", [dataclasses.replace(WORKLOAD, dtype="bfloat16")], baseline_us=1e6)
     x, w = leaves()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        before = convolve(x, w)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = convolve(x, w)
+        return y, *gradients(y, x, w)
+
+    with Looking():
+        others = step()
+    before = step()
     arrive()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(convolve(x, w), before) and before.dtype is torch.bfloat16
-    convolve(x, w)
-    assert is_compiled(convolve(x, w))
+    teaches, after = step(), step()
+    assert [is_compiled(y) for y, *_ in (others, before, teaches, after)] == [False, False, False, True]
+    for found in (before, teaches, after):
+        assert [each.dtype for each in found] == [torch.bfloat16, torch.float32, torch.float32]
+        assert all(map(torch.equal, found, others))
+    (plan,) = (plan for plan in plans() if plan.problem.dtype is torch.bfloat16)
+    counted = [(each.weight is w, each.passes["wgrad"]) for each in plan.tally.counted()]
+    assert counted == [(True, 2), (True, 1)]
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(convolve(x, w), others[0])
+        assert torch.equal(convolve(x.double(), w.double()), F.conv2d(x.double(), w.double(), padding=1, groups=8))
+    assert convolve(x, w).dtype is torch.float32 and is_compiled(convolve(x, w))
 
 
 def test_what_is_compiled_by_pytorch_stays_compiled(arrive, runs):
