@@ -62,6 +62,12 @@ DEVICES = {
 """What tables call a device, and the end of its name."""
 
 
+def _device_and_type(told: str) -> tuple[str, str]:
+    """Of ``AVX-512, bfloat16``: what is measured there, and what the names of its files say of the type."""
+    device = told.removesuffix(", bfloat16")
+    return device, "" if device == told else "bfloat16-"
+
+
 def _table_row(page: str, first: str) -> list[str]:
     """The cells of a table's row after the first one."""
     (row,) = re.findall(rf"^\| {re.escape(first)} \|(.*)\|$", (ROOT / page).read_text(), re.MULTILINE)
@@ -154,10 +160,14 @@ def test_the_figures_under_torch_compile_are_those_of_the_results(network):
         ("MobileNetV2", "AVX-512"), ("MobileNetV3-L", "AVX-512"), ("EfficientNet-B0", "AVX-512"),
         ("MobileNetV2", "AVX2"), ("MobileNetV2", "AVX-512, family 25 model 17"),
         ("MobileNetV3-L", "AVX-512, family 25 model 17"), ("EfficientNet-B0", "AVX-512, family 25 model 17"),
+        ("MobileNetV2", "AVX-512, family 25 model 17, bfloat16"),
+        ("MobileNetV3-L", "AVX-512, family 25 model 17, bfloat16"),
+        ("EfficientNet-B0", "AVX-512, family 25 model 17, bfloat16"),
     ],
 )  # fmt: skip
 def test_the_figures_of_blocks_are_those_of_the_results(network, device):
-    rows = _results("blocks-amd", vectors=DEVICES[device])["rows"]
+    of, dtype = _device_and_type(device)
+    rows = _results(f"blocks-{dtype}amd", vectors=DEVICES[of])["rows"]
     rows = [row for row in rows if row["network"].startswith(network)]
     columns = [
         [row["over_eager"] for row in rows],
@@ -171,22 +181,27 @@ def test_the_figures_of_blocks_are_those_of_the_results(network, device):
 
 
 @pytest.mark.parametrize(
-    "network, vectors",
+    "network, device",
     [
         ("MobileNetV2", "AVX-512"), ("MobileNetV3-Large", "AVX-512"), ("EfficientNet-B0", "AVX-512"),
         ("MobileNetV2", "AVX2"), ("MobileNetV2", "AVX-512, family 25 model 17"),
         ("MobileNetV3-Large", "AVX-512, family 25 model 17"), ("EfficientNet-B0", "AVX-512, family 25 model 17"),
         ("ConvNeXt-like", "AVX-512, family 25 model 17"), ("RepLKNet-like", "AVX-512, family 25 model 17"),
+        ("MobileNetV2", "AVX-512, family 25 model 17, bfloat16"),
     ],
 )  # fmt: skip
-def test_the_figures_of_steps_with_blocks_are_those_of_the_results(network, vectors):
-    results = _results(f"train-{network.lower()}-compile-blocks-nhwc", vectors=DEVICES[vectors])
+def test_the_figures_of_steps_with_blocks_are_those_of_the_results(network, device):
+    of, dtype = _device_and_type(device)
+    results = _results(f"train-{network.lower()}-compile-blocks-{dtype}nhwc", vectors=DEVICES[of])
     (step,) = (row for row in results["rows"] if row["allocator"] == "memory kept")
     eager, compiled = step["blocks"], step["compiled_blocks"]
     ratios = [eager["plain"], eager["converted"], compiled["plain"], compiled["converted + inductor"]]
     kept = step["kept_bytes"]["blocks"] / step["kept_bytes"]["plain"]
     wanted = [f"{each['median']:.2f}" for each in ratios]
-    assert _table_row("docs/benchmarks.md", f"step of {network}, {vectors}") == [*wanted, f"{kept:.2f}"]
+    assert _table_row("docs/benchmarks.md", f"step of {network}, {device}") == [*wanted, f"{kept:.2f}"]
+    if dtype:
+        readme = " ".join((ROOT / "README.md").read_text().split())
+        assert f"{network}'s is {wanted[0]} times, compiled {wanted[2]}." in readme
 
 
 def test_the_figures_of_untuned_layers_are_those_of_the_results():

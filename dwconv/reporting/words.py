@@ -81,8 +81,7 @@ def notes(report: ReportSums) -> list[str]:
         lines.append(f"{hidden} more sizes, which their layers ran less often, are in the sums alone")
     if report.is_compiled or any(row.counted_for > 1 for row in report.shown):
         lines.append(
-            "under torch.compile and autocast, layers of the same sizes are counted together; what a CUDA graph "
-            "replays is not seen"
+            "under torch.compile, layers of the same sizes are counted together; what a CUDA graph replays is not seen"
         )
     if report.idle and report.rows:
         lines.append(f"did not run: {', '.join(map(shown_name, report.idle))}")

@@ -29,7 +29,9 @@ from tests.models import TinyNet
 from tests.standin.launches import JOURNAL_VARIABLE
 
 TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
-WORKLOADS = [*TINY.workloads(dtype="float32", layout="nhwc"), *TINY.workloads(dtype="float32", layout="nchw")][:4]
+FPROP, *_ = TINY.workloads(dtype="float32", layout="nhwc")
+*_, WGRAD = TINY.workloads(dtype="float32", layout="nchw")
+WORKLOADS = [FPROP, WGRAD]
 ODD = list(dataclasses.replace(TINY, channels=20, size=9).workloads(dtype="float16", layout="nchw"))[:1]
 
 NETWORK = Network(name="tests.models:TinyNet", make=TinyNet, batch=2, sample=(3, 12, 12))

@@ -50,7 +50,7 @@ def test_every_stage_shows_something_and_the_second_run_has_nothing_to_do(
     assert not done.problems
     summary = done.stdout.partition("\nsummary, ")[2]
     for told in (
-        "15 of 15 templates and types right", "4 of 4 workloads tuned", "4 of 4 tuned workloads raced; warm",
+        "15 of 15 templates and types right", "2 of 2 workloads tuned", "2 of 2 tuned workloads raced; warm",
         " passes by dwconv, losses apart ",
     ):  # fmt: skip
         assert told in summary, done.stdout
