@@ -17,7 +17,9 @@ from dwconv.measure.verify.judge import judge_all
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import LAYOUTS, DType, Workload
+from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut as GradientCut
+from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import Candidate
@@ -247,6 +249,23 @@ def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_esti
     assert cost.issued_per_output["fma"] < cost.issued_per_output["tensor"] / 10, "only diagonals are added up"
     assert cost.slowest.conflicts < 1.1
     assert estimated_us(workload, config, target) == pytest.approx(cost.microseconds, rel=0.3)
+
+
+@pytest.mark.parametrize(("channels", "planes"), [(96, 8), (96, 16), (16, 8), (16, 16)])
+def test_pixels_take_the_sectors_that_are_estimated(channels: int, planes: int, objects: Path) -> None:
+    """Those that loads touch in the simulator; and as many lines as there are requests, at least."""
+    template = TEMPLATES["cuda.wgrad_nhwc_toeplitz"]
+    workload = fitted(layer(channels, (7, 7), (5, 5), batch=8), template, "float16")
+    assert workload is not None
+    knobs = {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 1, "planes": planes}
+    config = template.space(workload, SM_90).check(knobs)
+    counts = assert_right_and_clean(workload, config, objects).counts
+    (work,) = block_works(workload, config, SM_90)
+    sectors = counts.load_sectors / counts.blocks
+    assert work.cache_bytes / work.blocks == pytest.approx(sectors * SECTOR_BYTES, rel=0.01)
+    assert counts.load_requests / counts.blocks <= work.lines <= sectors
+    # A thread loads every other pixel: those are farther apart than a line, or two of them share one.
+    assert work.lines == {96: 1, 16: 1 / 2}[channels] * 2 * 7 * 7 * workload.batch
 
 
 PINNED = {
