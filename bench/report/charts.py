@@ -93,7 +93,7 @@ def axis_of(contests: Sequence[Contest]) -> LogAxis:
 
 
 def _with_its_file(contest: Contest) -> str:
-    return f"{contest.group}, over {contest.over}; {contest.times}; {contest.file.title}"
+    return f"{contest.group}, over {contest.over}; {contest.times}; {contest.file.where}"
 
 
 def _with_its_times(contest: Contest) -> str:
@@ -116,7 +116,9 @@ def _rows(contests: Sequence[Contest], said: Callable[[Contest], str], *, axis: 
 def steps(files: Sequence[ResultFile], of: Callable[[ResultFile], Iterable[Contest]]) -> str:
     """The rows of one kind of contest, of all files, on one axis."""
     contests = [contest for file in files for contest in of(file)]
-    return _rows(contests, lambda contest: f"over {contest.over}; {contest.times}") if contests else ""
+    if not contests:
+        return ""
+    return _rows(contests, lambda contest: f"over {contest.over}; {contest.times}; {contest.file.where}")
 
 
 # -- networks ----------------------------------------------------------------------------------------------------------

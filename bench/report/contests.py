@@ -100,14 +100,19 @@ def _relative(row: BlockRow, other: str) -> float:
 
 
 def of_steps(file: ResultFile) -> Iterator[Contest]:
+    """Each pair of models once; of the best ones the ratio that was judged by the control."""
     for row in file.step_rows:
-        yield _step(row, "converted", "plain", row.ratio, file)
-        if best := _against_best(row):
-            yield replace(_step(row, row.best_ours, row.best_other, row.ratio, file), dot=best)
+        ratios = {("converted", "plain"): row.ratio}
         if row.inductor:
-            yield _step(row, "converted + inductor", "plain + inductor", row.inductor, file)
+            ratios["converted + inductor", "plain + inductor"] = row.inductor
         for name, over in (("blocks", row.blocks), ("blocks + inductor", row.compiled_blocks)):
-            yield from (_step(row, name, rival, over[rival], file) for rival in RIVALS if rival in over)
+            ratios |= {(name, rival): over[rival] for rival in RIVALS if rival in over}
+        contests = {(name, over): _step(row, name, over, ratio, file) for (name, over), ratio in ratios.items()}
+        if best := _against_best(row):
+            contests[row.best_ours, row.best_other] = replace(
+                _step(row, row.best_ours, row.best_other, row.ratio, file), dot=best
+            )
+        yield from contests.values()
 
 
 def _step(row: StepRow, name: str, over: str, ratio: Ratio, file: ResultFile) -> Contest:

@@ -143,6 +143,11 @@ class ResultFile(msgspec.Struct, kw_only=True, frozen=True):
         """``cpu, 1d, bfloat16, nhwc``"""
         return self.benchmark.replace("-", ", ")
 
+    @property
+    def where(self) -> str:
+        """``bfloat16 on amd-epyc-…``; float32 goes without saying."""
+        return " ".join([*(dtype for dtype in DTYPES if dtype in self.benchmark.split("-")), "on", self.device])
+
 
 def read(path: Path) -> ResultFile:
     """Raises UnreadableResults, which names the file and what is wrong in it."""

@@ -188,6 +188,17 @@ def test_the_worst_rows_are_held_against_whoever_was_the_fastest(made_up):
     assert (block.ratio, block.dot.kind) == (0.97, "win")
 
 
+def test_two_models_are_held_against_each_other_once_and_where(made_up):
+    """The best ones by the ratio that the control judged."""
+    best = {"best_other": "plain", "over_best_other": 1.4, "over_best_other_interval": [1.3, 1.45]}
+    row = step_row(**best, verdict="faster", best_ours="converted")
+    file = made_up(row, benchmark="train-compile-bfloat16-nhwc")
+    (only,) = contests.of_steps(file)
+    assert (only.over, only.ratio, only.dot.kind) == ("plain", 1.4, "win")
+    assert f"; bfloat16 on {file.device}" in Tags(charts.steps([file], contests.of_steps)).text
+    assert "bfloat16" not in Tags(charts.steps([made_up(row, benchmark="train-nhwc")], contests.of_steps)).text
+
+
 def test_only_what_is_ours_is_held_against_others(made_up):
     ratio = {"median": 1.2, "quartiles": [1.1, 1.3]}
     row = step_row(
