@@ -93,7 +93,7 @@ def axis_of(contests: Sequence[Contest]) -> LogAxis:
 
 
 def _with_its_file(contest: Contest) -> str:
-    return f"{contest.group}, over {contest.over}; {contest.times}; {contest.file.where}"
+    return f"{contest.group}, over {contest.over}; {contest.times}; {contest.file.title}"
 
 
 def _with_its_times(contest: Contest) -> str:
