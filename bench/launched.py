@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from dwconv import settings
@@ -41,8 +42,8 @@ def _kernels(call: Callable[[], object]) -> Counter[str]:
     with settings.quiet_profiler(), profile(activities=[ProfilerActivity.CUDA]) as profiler:
         call()
         torch.cuda.synchronize()
-    names = (event.name for event in profiler.events() or ())
-    return Counter(name for name in names if not name.startswith(("Memcpy", "Memset")))
+    of_device = (event.name for event in profiler.events() or () if event.device_type is DeviceType.CUDA)
+    return Counter(name for name in of_device if not name.startswith(("Memcpy", "Memset")))
 
 
 def why_void(provider: str, launched: Counter[str] | None, *, ours: Artifact, calls: int, is_ours: bool) -> str:

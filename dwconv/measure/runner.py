@@ -1,7 +1,8 @@
 """Runner: from candidates to tuning records. LocalRunner measures on this machine, in worker processes.
 
     candidates ──► build workers (many, in parallel) ──► measuring worker (one, alone) ──► records
-                   never while something is timed        verify, then time
+                   on a CPU never while something        verify, then time
+                   is timed
 
 Failures become records like measurements do: they are facts about the candidate. A shortage of the machine is not: the
 candidate is tried again, and if the shortage stays, measuring ends.
@@ -167,12 +168,29 @@ class LocalRunner:
     # -- trials ------------------------------------------------------------------------------------------------
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
-        """Build, verify and time: one record per candidate, failed builds first."""
+        """Build, verify and time: one record per candidate, failed builds first; on a GPU, whose clock builds do not
+        disturb, each as soon as it is built."""
+        if self._target.kind != "cpu":
+            yield from self._measure_while_building(candidates)
+            return
         at_once = _BUILT_AHEAD * self._workers.jobs
         for start in range(0, len(candidates), at_once):
             artifacts = yield from self._build(candidates[start : start + at_once])
             for artifact in artifacts:
                 yield self._try(artifact)
+
+    def _measure_while_building(self, candidates: Sequence[Candidate]) -> Iterator[TuningRecord]:
+        building = self._workers.builders.map(candidates, timeout_s=self._build_timeout_s)
+        try:
+            for position, outcome in building:
+                if isinstance(outcome, WorkerError):
+                    yield failed_to_build(candidates[position], outcome, target=self._target)
+                else:
+                    yield self._try(outcome)
+        except GeneratorExit:
+            for _ in building:  # a process that is ended in the middle takes seconds to start again
+                pass
+            raise
 
     def _try(self, artifact: Artifact) -> TuningRecord:
         outcome = self._request(Trial(artifact=artifact, best_us=self._best_us))

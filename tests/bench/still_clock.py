@@ -25,5 +25,8 @@ class StillClock:
         call()
         return Lap(seconds=times * 1e-5)
 
+    def enough(self, effort):
+        return effort
+
     def overall(self):
         return lambda: 0.0

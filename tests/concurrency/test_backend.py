@@ -34,6 +34,9 @@ class StillClock:
         StillClock.now_s += 0.02
         return Lap(seconds=1e-3, lost=self.lost)
 
+    def enough(self, effort):
+        return effort
+
     def overall(self):
         return lambda: 0.0
 

@@ -36,6 +36,9 @@ class MadeUpClock:
         self.turns.append(name)
         return Lap(seconds=times * self._ms[name] / 1e3 * next(self._wobble), lost=self._lost)
 
+    def enough(self, effort):
+        return effort
+
     def overall(self):
         return lambda: 0.0
 

@@ -52,6 +52,9 @@ class Counting:
         self.calls += 1
         return Lap(seconds=times * 1e-3 / torch.get_num_threads())
 
+    def enough(self, effort):
+        return effort
+
     def overall(self):
         return lambda: 0.0
 

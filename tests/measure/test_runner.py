@@ -13,7 +13,7 @@ from dwconv.kernels import cache
 from dwconv.measure import runner as runner_module
 from dwconv.measure.measuring import Check, Final, Measured, Prepare, Trial
 from dwconv.measure.runner import LocalRunner, Workers
-from dwconv.problems.target import CpuTarget
+from dwconv.problems.target import CpuTarget, parse_target
 from dwconv.records.record import Measurement, Status, Verdict
 from dwconv.system import memory
 from tests.measure import planted_kernels
@@ -229,6 +229,46 @@ def test_closing_ends_own_workers():
     assert len(started) == 2
     runner.close()
     assert not any(process.is_running() for process in started)
+
+
+class OneAfterTheOther:
+    """Workers in this process, which note what they do."""
+
+    jobs, running, starts = 4, True, 1
+
+    def __init__(self):
+        self.done = []
+        self.builders = self.measurer = self
+
+    def start(self):
+        pass
+
+    def map(self, candidates, *, timeout_s):
+        for position, wanted in enumerate(candidates):
+            self.done.append(f"built {wanted.config.number}")
+            yield position, artifact(wanted)
+
+    def call(self, request, *, timeout_s):
+        if isinstance(request, Trial):
+            self.done.append(f"timed {request.artifact.candidate.config.number}")
+        taken = Measurement(median_us=1.0, spread_us=0.0, rounds=3)
+        return Measured(verdict=Verdict(right=True, max_error=0.0, allowed_error=0.0), kernels=(taken,))
+
+
+@pytest.mark.parametrize(
+    ("target", "done"),
+    [
+        (TARGET, ["built 0", "built 1", "built 2", "timed 0"]),
+        (parse_target("cuda:sm_90"), ["built 0", "timed 0", "built 1", "built 2"]),
+    ],
+)
+def test_a_gpu_measures_while_others_are_built_and_who_stops_ends_no_builder(target, done):
+    workers = OneAfterTheOther()
+    with LocalRunner(workload(), target, workers=workers) as runner:
+        records = runner.measure([candidate(number=number) for number in range(3)])
+        next(records)
+        records.close()
+    assert workers.done == done
 
 
 def test_where_no_worker_can_start_the_error_says_why():

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dwconv.measure.clock import contention
+from dwconv.measure.clock.cuda_clock import CudaClock
 from dwconv.measure.clock.timing import FINAL, TRIAL, CpuClock, Effort, Lap, rounds_in_turns, time_in_turns
 from dwconv.records.record import CONTENDED
 
@@ -42,6 +43,9 @@ class FakeClock:
         taken_us = rest.pop(0) if len(rest) > 1 else rest[0]
         self.laps.append((name, times))
         return Lap(seconds=taken_us * 1e-6 * times, lost=0.9 if taken_us in self.disturbed_us else 0.0)
+
+    def enough(self, effort):
+        return effort
 
     def overall(self):
         return lambda: self.lost_overall
@@ -219,3 +223,10 @@ def test_a_round_of_no_time_is_one_call():
     taken = time_in_turns(clock.calls(), clock=clock, effort=Effort(round_s=0.0, rounds=4, budget_s=9.0))
     assert taken["a"].rounds == 4 and taken["a"].median_us == pytest.approx(100)
     assert clock.laps[-4:] == [("a", 1)] * 4
+
+
+@pytest.mark.parametrize("effort", [TRIAL, FINAL])
+def test_the_clock_of_a_gpu_needs_less(effort):
+    enough = CudaClock().enough(effort)
+    assert 5 <= enough.rounds <= effort.rounds / 3 and enough.round_s < effort.round_s and not enough.patience_s
+    assert CpuClock().enough(effort) == effort

@@ -73,7 +73,7 @@ class Profile:
             for number, (name, us) in enumerate(self._noted)
         ]
         if ProfilerActivity.CPU not in self._activities:
-            return kernels
+            return [*_of_driver(len(kernels)), *kernels]
         self._count_kernels_for(of_host)
         return [*of_host, *kernels]
 
@@ -139,6 +139,12 @@ def _is_inside(event: FunctionEvent, others: set[int]) -> bool:
             return True
         around = around.cpu_parent
     return False
+
+
+def _of_driver(launches: int) -> list[FunctionEvent]:
+    """The host's calls of the driver, which PyTorch's own lists even where it is asked for the device alone."""
+    names = ["Activity Buffer Request", *["cuLaunchKernel"] * launches, "cudaDeviceSynchronize"]
+    return [FunctionEvent(number, name=name, thread=0, start_us=0.0, end_us=1.0) for number, name in enumerate(names)]
 
 
 def _kernel(name: str) -> str:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from dwconv.errors import LogError, NoTemplate
+from dwconv.problems.target import cpu_target, parse_target
 from dwconv.records import log as log_module
 from dwconv.records.record import Status
 from dwconv.schedules import template as template_module
@@ -17,7 +18,7 @@ from dwconv.tuner.search import loop, search_state
 from dwconv.tuner.search.evolve import Evolve
 from dwconv.tuner.search.finalists import FINALISTS
 from dwconv.tuner.search.loop import SearchPlan, tune_workload
-from dwconv.tuner.search.runners import USUAL_RUNNER
+from dwconv.tuner.search.runners import USUAL_RUNNER, RunnerChoice
 from dwconv.tuner.search.search_result import Stop
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.untuned.starts import Start
@@ -128,6 +129,23 @@ def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
     assert result.stopped is Stop.SECONDS
     assert runner.batches == [search_state.FIRST_BATCH, Evolve.FEW, loop.BATCH, 2]
     assert result.trials == 18
+
+
+def test_what_is_built_at_once_is_tried_at_once(log, monkeypatch):
+    monkeypatch.setattr(RunnerChoice, "at_once", lambda self, target, *, strategy: 12)
+    runner = SlowRunner(monkeypatch)
+    assert tune(log, runner, trials=None, seconds=18).trials == 20  # the last batch in overtime
+    assert runner.batches == [search_state.FIRST_BATCH, Evolve.FEW, 12]
+
+
+def test_only_a_gpu_that_is_measured_takes_candidates_at_once():
+    gpu = parse_target("cuda:sm_90")
+    for choice, target, strategy, at_once in [
+        (RunnerChoice(kind="local", jobs=12), gpu, "evolve", 12),
+        (RunnerChoice(kind="predict", jobs=12), gpu, "evolve", 1),
+        (RunnerChoice(jobs=12), cpu_target(), "evolve", 1),
+    ]:
+        assert choice.at_once(target, strategy=strategy) == at_once
 
 
 def test_seconds_stop_within_a_batch_that_takes_too_long(log, monkeypatch):

@@ -76,6 +76,10 @@ class Clock(Protocol):
 
     def lap(self, call: Call, *, times: int) -> Lap: ...
 
+    def enough(self, effort: Effort) -> Effort:
+        """As much of ``effort`` as this clock needs."""
+        ...
+
     def overall(self) -> Callable[[], float]:
         """Watch the machine from now on. The returned function gives the share of the time since then that other work
         took, by signs that are too coarse for a single lap."""
@@ -103,6 +107,9 @@ class CpuClock:
         seconds = time.perf_counter() - started
         after = contention.read()
         return Lap(seconds=seconds, lost=0.0 if self._oversubscribed else contention.lost(before, after))
+
+    def enough(self, effort: Effort) -> Effort:
+        return effort
 
     def overall(self) -> Callable[[], float]:
         before = contention.load()
@@ -151,6 +158,7 @@ def rounds_in_turns(
     Disturbed rounds are set aside, the same ones for all calls, if enough others are left; ``Measurement.contention``
     tells how contended the kept ones are. Ends early if the first of ``calls`` is clearly slower than
     ``hopeless_above_us`` in its uncontended rounds."""
+    effort = clock.enough(effort)
     started = time.perf_counter()
     overall_lost = clock.overall()
     turns = _Turns(calls, clock=clock, round_s=effort.round_s)

@@ -102,7 +102,8 @@ def tune_workload(
             return stack.enter_context(make_runner(workload, target, choice=runner, strategy=plan.strategy))
 
         try:
-            stopped = _search(state, strategy, log, started)
+            at_once = runner.at_once(target, strategy=plan.strategy)
+            stopped = _search(state, strategy, log, started, at_once=at_once)
             if plan.refresh and stopped is Stop.EXHAUSTED:
                 stopped = Stop.REFRESHED
             confirm(state, log, started)
@@ -118,10 +119,12 @@ def _strategy(workload: Workload, target: Target, spaces: SpaceUnion, plan: Sear
     return make_strategy(plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=found)
 
 
-def _search(state: SearchState, strategy: Strategy, log: RecordWriter, runner: Callable[[], Runner]) -> Stop:
+def _search(
+    state: SearchState, strategy: Strategy, log: RecordWriter, runner: Callable[[], Runner], *, at_once: int
+) -> Stop:
     again: list[Config] = []
     while (stopped := state.spent()) is None:
-        configs = [*again, *strategy.ask(state.room(BATCH))]
+        configs = [*again, *strategy.ask(state.room(max(BATCH, at_once), at_once=at_once))]
         if not configs:
             return Stop.EXHAUSTED
         contended: list[Config] = []

@@ -33,6 +33,12 @@ class RunnerChoice:
             return False
         return self.kind == "predict" or strategy == "analytic" or not target.present
 
+    def at_once(self, target: Target, *, strategy: Search) -> int:
+        """Candidates that take hardly longer than one: on a GPU builders need not wait for the clock."""
+        if target.kind == "cpu" or self.predicts(target, strategy=strategy):
+            return 1
+        return self.workers.jobs if self.workers is not None else self.jobs
+
     @property
     def starts_workers(self) -> bool:
         """True if the first candidate has to wait until worker processes have started."""

@@ -134,9 +134,9 @@ class SearchState:
             return Stop.PATIENCE
         return None
 
-    def room(self, most: int) -> int:
+    def room(self, most: int, *, at_once: int = 1) -> int:
         """How many candidates to try next: ``most``, or as many as the trials and, at the pace so far, the seconds
-        leave room for."""
+        leave room for; so many take hardly longer than one if they are tried ``at_once``."""
         budget, measured = self._budget, len(self._latest) - self._resumed
         if budget.trials is not None:
             most = min(most, budget.trials - len(self._latest))
@@ -144,7 +144,8 @@ class SearchState:
             most = min(most, FIRST_BATCH)
         elif budget.seconds is not None:
             pace_s = max(self._elapsed_s / measured, 1e-6)
-            most = max(1, min(most, round((budget.seconds - self._elapsed_s) / pace_s)))
+            in_time = round((budget.seconds - self._elapsed_s) / pace_s)
+            most = min(most, max(at_once, in_time))
         return most
 
     # -- other work on the machine -------------------------------------------------------------------------------
