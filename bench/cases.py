@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dwconv.problems.block import Block
 from dwconv.problems.layer_files import Layer as NetworkLayer
@@ -159,7 +160,7 @@ def gpu_workloads(*, every: bool = False) -> list[Workload]:
 
 def odd_workloads() -> list[Workload]:
     """Small workloads that no tile divides, in every type, to verify every template on."""
-    problems: tuple[dict[str, object], ...] = (
+    problems: tuple[dict[str, Any], ...] = (
         {"input_size": (9, 11), "kernel": (3, 3), "padding": ((1, 1), (1, 1))},
         {"input_size": (13, 10), "kernel": (3, 5), "stride": (2, 2), "padding": ((1, 2), (2, 1))},
         {"input_size": (12, 9), "kernel": (3, 3), "dilation": (2, 2), "padding": ((2, 2), (2, 2))},
@@ -167,13 +168,14 @@ def odd_workloads() -> list[Workload]:
         {"input_size": (1, 40), "kernel": (1, 7), "padding": ((0, 0), (3, 3))},
         {"input_size": (7, 7), "kernel": (7, 7), "padding": ((3, 3), (3, 3))},
         {"input_size": (15, 17), "kernel": (31, 31), "padding": ((15, 15), (15, 15))},
+        {"input_size": (9, 13), "kernel": (5, 7), "padding": ((2, 2), (3, 3)), "channels": 24, "bias": True},
         {
             "input_size": (5, 7, 9), "kernel": (3, 3, 5), "stride": (2, 1, 2), "dilation": (1, 2, 1),
             "padding": ((2, 0), (2, 2), (1, 3)),
         },
     )  # fmt: skip
     alone = [
-        Workload(pass_=pass_, batch=3, channels=20, dtype=dtype, layout=layout, **problem)  # type: ignore[arg-type]
+        Workload(pass_="fprop", dtype=dtype, layout=layout, **{"batch": 3, "channels": 20, **problem}).for_pass(pass_)
         for problem in problems
         for pass_ in PASSES
         for dtype in DTYPES
@@ -182,7 +184,7 @@ def odd_workloads() -> list[Workload]:
     return [*alone, *odd_blocks(problems[:3])]
 
 
-def odd_blocks(problems: Sequence[dict[str, object]]) -> list[Workload]:
+def odd_blocks(problems: Sequence[dict[str, Any]]) -> list[Workload]:
     """``problems`` with norms and activations around them."""
     blocks = ("bn+relu6,bn+hardswish", "none,bn+silu", "bn+gelu,none")
     return [
@@ -192,7 +194,7 @@ def odd_blocks(problems: Sequence[dict[str, object]]) -> list[Workload]:
             channels=20,
             layout="nhwc",
             block=Block.parse(block),
-            **problem,  # type: ignore[arg-type]
+            **problem,
         )
         for problem in problems
         for block in blocks

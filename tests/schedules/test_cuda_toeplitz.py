@@ -42,6 +42,7 @@ SHAPES = {
     "no padding": layer(4, (11, 17), (4, 6), padding=((0, 0), (0, 0))),
     "a bias": layer(6, (12, 20), (5, 5), bias=True),
     "100 columns": layer(2, (9, 100), (5, 11)),
+    "many channels": layer(10, (9, 12), (5, 5), batch=2),
 }
 
 
@@ -272,7 +273,7 @@ PINNED = {
     "wgrad_nchw_toeplitz": {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2},
     "wgrad_nhwc_toeplitz": {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 16},
     "fprop_nhwc_toeplitz": {
-        "planes": 16, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,
+        "planes": 16, "warps_c": 8, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,
     },
 }  # fmt: skip
 

@@ -17,6 +17,9 @@ over two."""
 MULTIPLIED: dict[DType, str] = {"float16": "f16", "bfloat16": "bf16"}
 """Types that are multiplied, as PTX names them. They are summed in float32."""
 
+ONES: dict[DType, int] = {"float16": 0x3C00_3C00, "bfloat16": 0x3F80_3F80}
+"""A word of two ones."""
+
 LEAST_TAPS, MOST_TAPS = 5, 63
 """Columns of a kernel: below, there are more zeros than weights in a band; above, a band needs too many registers."""
 

@@ -63,6 +63,15 @@ class Cut:
         return -(-self.workload.channels // self.planes)
 
     @property
+    def weights(self) -> int:
+        return self.workload.channels * self.rows.taps * self.columns.taps
+
+    @property
+    def results(self) -> int:
+        """All of dw, and of dbias."""
+        return self.weights + self.workload.channels * self.workload.bias
+
+    @property
     def warps(self) -> int:
         return self.planes * self.warps_w * self.warps_kh
 

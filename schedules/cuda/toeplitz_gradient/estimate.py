@@ -41,7 +41,8 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
     pairs = sum(len(met) for _, met in cut.meetings)
     tiles = cut.tiles / cut.warps_w
     loads = len(cut.meetings) * len(cut.band) + cut.tile_h
-    issued_of_tile = pairs * cut.matrices + loads * 0.6 + TILE_INSTRUCTIONS
+    products = pairs * cut.matrices + cut.tile_h * workload.bias
+    issued_of_tile = products + loads * 0.6 + TILE_INSTRUCTIONS
     copies = [(_copied_pixels if cut.channels_last else _copied)(held, cut) for held in (cut.x, cut.dy)]
     diagonals = cut.group_kh * (cut.matrices * 4 + 8 * cut.warps_w * 2 + 20)
     copied = sum(each.instructions for each in copies)
@@ -54,7 +55,7 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
         shared_bytes=cut.shared_bytes,
         instructions=cut.warps * issued,
         fma=0.0,
-        tensor_products=float(cut.warps * turns * tiles * pairs * cut.matrices * ROWS * COLUMNS * ROWS),
+        tensor_products=float(cut.warps * turns * tiles * products * ROWS * COLUMNS * ROWS),
         lines=turns * sum(each.lines for each in copies),
         bank_turns=cut.warps * (turns * tiles * loads * 2 + diagonals)
         + turns * sum(each.bank_turns for each in copies),
@@ -63,8 +64,7 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
         bytes_in_flight=min(read, sum(each.bytes_in_flight for each in copies)),
         waits=turns,
     )
-    results = workload.channels * cut.rows.taps * cut.columns.taps
-    return [work] if cut.split_n == 1 else [work, adding_work(parts=cut.split_n, results=results, target=target)]
+    return [work] if cut.split_n == 1 else [work, adding_work(parts=cut.split_n, results=cut.results, target=target)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,4 +122,5 @@ def code_size(cut: Cut) -> int:
 
 def registers_of(cut: Cut) -> int:
     """About how many a thread needs: sums, dy of a tile, rows of x under way."""
-    return cut.group_kh * cut.matrices * 4 + cut.tile_h * 2 + ROWS_AHEAD * 2 * len(cut.band) + OTHER_REGISTERS
+    sums = (cut.group_kh * cut.matrices + cut.workload.bias) * 4
+    return sums + cut.tile_h * 2 + ROWS_AHEAD * 2 * len(cut.band) + OTHER_REGISTERS

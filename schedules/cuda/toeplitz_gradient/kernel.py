@@ -3,11 +3,12 @@
 A block brings rows of x and of dy into shared memory as they lie, a group of images after the other. A warp loads dy of
 a tile once, and goes down the rows of x, each of which it multiplies by every row of dy that meets it at one of its
 kernel rows. The sums stay in registers to the end: of each kernel row a matrix of columns of x by columns of dy, in
-which a weight is a diagonal.
+which a weight is a diagonal. For a bias dy is multiplied by ones, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,17 +34,17 @@ from dwconv.schedules.cuda.emit.words import (
     zero,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ONES, ROWS, UNIT
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
 from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, serial, store, when
 
 
 def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
-    """Parameters: x (n, C, H, W) or (n, H, W, C), dy as x, dw (C, KH, KW) and, if the images are split, workspace
-    (parts, results). Registers are shared out for ``at_a_time`` blocks on an SM."""
+    """Parameters: x (n, C, H, W) or (n, H, W, C), dy as x, dw (C, KH, KW), with a bias dbias (C) and, if the images are
+    split, workspace (parts, results): all of dw, then all of dbias. Registers are shared out for ``at_a_time`` blocks
+    on an SM."""
     n, workload = tirx.Var(BATCH, "int32"), cut.workload
     channels, parts = workload.channels, cut.split_n
-    results = channels * cut.rows.taps * cut.columns.taps
 
     def image(name: str, height: int, width: int) -> Any:
         shape = (n, height, width, channels) if cut.channels_last else (n, channels, height, width)
@@ -52,9 +53,11 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
     with kernel() as builder:
         x = image("x", cut.rows.inputs, cut.columns.inputs)
         dy = image("dy", cut.rows.outputs, cut.columns.outputs)
-        dw = argument("dw", (channels, cut.rows.taps, cut.columns.taps), cut.dtype)
-        workspace = argument("workspace", (parts, results), "float32") if parts > 1 else None
-        total = as_one_axis(dw)
+        totals = [argument("dw", (channels, cut.rows.taps, cut.columns.taps), cut.dtype)]
+        if workload.bias:
+            totals.append(argument("dbias", (channels,), cut.dtype))
+        workspace = argument("workspace", (parts, cut.results), "float32") if parts > 1 else None
+        totals = [as_one_axis(total) for total in totals]
         partial = None if workspace is None else as_one_axis(workspace)
         for block in blocks("block", cut.channel_blocks * parts):
             for warp in threads("warp_kh", cut.planes * cut.warps_kh, axis="z"):
@@ -67,7 +70,7 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
                                 n=n,
                                 x=x,
                                 dy=dy,
-                                into=total if partial is None else partial,
+                                into=totals if partial is None else [partial, partial],
                                 staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
                                 passed=shared("passed", cut.words_passed, dynamic=dynamic),
                                 first_channel=block // parts * cut.planes,
@@ -78,7 +81,7 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
                                 lane=lane,
                             ).sum()
         if partial is not None:
-            add_parts(partial, [total], count=parts, dtype=cut.dtype)
+            add_parts(partial, totals, count=parts, dtype=cut.dtype)
     return s_tir.Schedule(builder.get())
 
 
@@ -90,8 +93,8 @@ class Block:
     n: Expr
     x: Any
     dy: Any
-    into: Any
-    """Where its sums go: dw, or the part of the workspace; flat."""
+    into: Sequence[Any]
+    """Where its sums go: dw and dbias, or the workspace; flat."""
     staged: Any
     """x, then dy."""
     passed: Any
@@ -110,6 +113,9 @@ class Block:
         cut = self.cut
         sums = Registers("sum", cut.group_kh, cut.matrices, 4)
         sums.clear()
+        bias = Registers("bias_sum", 4) if cut.workload.bias else None
+        if bias is not None:
+            bias.clear()
         items = ceil_div(self.n, cut.images) * cut.blocks_h
         for turn in serial("turn", tirx.truncdiv(items - self.part + (cut.split_n - 1), cut.split_n)):
             item = bind("item", self.part + turn * cut.split_n)
@@ -120,8 +126,10 @@ class Block:
             commit_copies()
             wait_for_copies()
             barrier()
-            self._add(sums, *self._maps(top))
+            self._add(sums, bias, *self._maps(top))
         self._add_diagonals(sums)
+        if bias is not None:
+            self._add_columns(bias)
 
     def _stage(self, image: Expr, top: Expr) -> None:
         """x and dy of an item."""
@@ -172,8 +180,8 @@ class Block:
 
     # -- products ------------------------------------------------------------------------------------------------------
 
-    def _add(self, sums: Registers, x: Maps, dy: Maps) -> None:
-        cut = self.cut
+    def _add(self, sums: Registers, bias: Registers | None, x: Maps, dy: Maps) -> None:
+        cut, ones = self.cut, tirx.const(ONES[self.cut.dtype], "uint32")
         for number in serial("tile", cut.tiles_of_warp):
             tile = self.warp_w * cut.tiles_of_warp + number
             with when(cut.tiles_of_warp * cut.warps_w == cut.tiles or tile < cut.tiles):
@@ -182,6 +190,10 @@ class Block:
                 for row in range(cut.tile_h):
                     into = [gradients[row, half] for half in range(2)]
                     load_matrices(into, self.staged, start + row * (cut.dy.row_units * UNIT), transposed=True)
+                for row in range(cut.tile_h):
+                    if bias is not None:
+                        words = [gradients[row, half] for half in range(2)]
+                        multiply_add([bias[each] for each in range(4)], [ones] * 4, words, dtype=cut.dtype)
                 group = self.warp_kh * (cut.group_kh * cut.rows.step * cut.x.row_units)
                 first = x.row_of_matrix(self.lane % ROWS) + (tile + group + self.lane // ROWS) * UNIT
                 start = in_register("x_at", first)
@@ -245,8 +257,30 @@ class Block:
                         for column in unrolled("column", COLUMNS):
                             at = first + warp * cut.sums_of_warp + column * (cut.diagonal_pitch + 1)
                             added[0] = added[0] + self.passed[at]
-                    results = cut.workload.channels * taps_h * taps_w
                     at = channel * (taps_h * taps_w) + kernel_row * taps_w + weight % taps_w
-                    if cut.split_n > 1:
-                        at = at + self.part * results
-                    store(self.into, added[0].astype(self.into.dtype), at)
+                    self._store(added[0], at, of_bias=False)
+
+    def _add_columns(self, bias: Registers) -> None:
+        """Adds up the columns of dy that the warps of a channel have summed up: every row of their sums is the same."""
+        cut, channel = self.cut, self.first_channel + self._thread
+        own = self._group * cut.sums_of_group + self.warp_w * cut.sums_of_warp
+        barrier()
+        with when(self.lane < COLUMNS // 2):
+            for each in range(2):
+                store(self.passed, bias[each], own + self.lane * 2 + each)
+        barrier()
+        is_channel = cut.workload.channels % cut.planes == 0 or channel < cut.workload.channels
+        with when(all_of(self._thread < cut.planes, is_channel)):
+            added = Registers("added", 1)
+            added.clear()
+            for warp in unrolled("warp", cut.warps_w):
+                for column in unrolled("column", COLUMNS):
+                    at = self._thread * (cut.warps_kh * cut.sums_of_group) + warp * cut.sums_of_warp + column
+                    added[0] = added[0] + self.passed[at]
+            self._store(added[0], channel, of_bias=True)
+
+    def _store(self, value: Expr, at: Expr, *, of_bias: bool) -> None:
+        cut, into = self.cut, self.into[of_bias]
+        if cut.split_n > 1:
+            at = at + self.part * cut.results + (cut.weights if of_bias else 0)
+        store(into, value.astype(into.dtype), at)

@@ -43,8 +43,6 @@ def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigS
 
 def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
     """Why it cannot run on tensor cores, or not this way; None if it can."""
-    if workload.bias:
-        return "it does not sum dy alone, for a bias"
     if reason := why_not_banded(workload):
         return reason
     if workload.layout == "nhwc" and workload.channels % UNIT:
@@ -109,7 +107,6 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
-    results = workload.channels * workload.kernel[0] * workload.kernel[1]
     most_warps = MOST_WARPS[workload.layout]
 
     def cut(config: Config) -> Cut:
@@ -128,7 +125,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         Rule("too many threads without work", idle),
         Rule(
             f"more than {MOST_WORKSPACE_BYTES} bytes of partial sums",
-            lambda c: c.split_n * results * BANK_BYTES > MOST_WORKSPACE_BYTES,
+            lambda c: c.split_n * cut(c).results * BANK_BYTES > MOST_WORKSPACE_BYTES,
         ),
         Rule("more registers than there are", lambda c: registers_of(cut(c)) > target.registers_per_thread),
         Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),

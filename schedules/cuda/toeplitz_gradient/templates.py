@@ -17,8 +17,9 @@ some columns, and some kernel rows, of which it keeps the sums; a weight is a di
     └──────────────────┘          └──────────────────┘          └──────────────────┘
     loaded once, for all r        loaded once, for all s        in registers
 
-The partial sums of the shares are added up by a second kernel, always in their order. In NHWC a block has 8 or 16
-channels, `planes`: its threads take the vectors of a pixel apart on their way to shared memory, map by map.
+Where there is a bias, its gradient is dy times ones. The partial sums of the shares are added up by a second kernel,
+always in their order. In NHWC a block has 8 or 16 channels, `planes`: its threads take the vectors of a pixel apart on
+their way to shared memory, map by map.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def estimate_us(workload: Workload, config: Config, target: CudaTarget) -> float
 
 
 def schedule(workload: Workload, config: Config, target: CudaTarget) -> s_tir.Schedule:
-    """Parameters: x, dy (n, C, H, W) or (n, H, W, C), dw (C, KH, KW), perhaps a workspace."""
+    """Parameters: x, dy (n, C, H, W) or (n, H, W, C), dw (C, KH, KW), perhaps dbias (C), perhaps a workspace."""
     from dwconv.schedules.cuda.toeplitz_gradient.kernel import schedule_diagonals
 
     cut = Cut.of(workload, config)

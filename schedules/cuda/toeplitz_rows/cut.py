@@ -38,6 +38,8 @@ class Cut:
     layout: Layout
     planes: int
     """Channels of a block."""
+    warps_c: int
+    """Channels at a time, each with warps of its own."""
     images: int
     tile_h: int
     tile_w: int
@@ -53,6 +55,7 @@ class Cut:
             dtype=workload.dtype,
             layout=workload.layout,
             planes=config.planes,
+            warps_c=config.warps_c if workload.layout == "nhwc" else config.planes,
             images=config.images,
             tile_h=config.tile_h,
             tile_w=config.tile_w,
@@ -67,7 +70,12 @@ class Cut:
 
     @property
     def threads(self) -> int:
-        return self.planes * self.threads_of_channel
+        return self.warps_c * self.threads_of_channel
+
+    @property
+    def turns_c(self) -> int:
+        """Channels that a warp has, one after the other."""
+        return self.planes // self.warps_c
 
     @property
     def warp_h(self) -> int:

@@ -47,9 +47,9 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     banded = cut.band_sharing.parts * cut.band_sharing.turns
     moved = (_moved_pixels if cut.channels_last else _moved_rows)(cut)
     rounded = 2 * cut.tile_h * cut.tiles
-    issued = pairs * cut.products + loaded * -(-width // 2) + weights + rounded * ROUND_INSTRUCTIONS + START
-    issued += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS
-    issued += moved.instructions + banded * BAND_INSTRUCTIONS
+    of_channel = pairs * cut.products + loaded * -(-width // 2) + weights + rounded * ROUND_INSTRUCTIONS
+    of_channel += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS + banded * BAND_INSTRUCTIONS
+    channels = warps * cut.turns_c
     images = -(-workload.batch // cut.images)
     blocks = images * -(-gather.channels // cut.planes) * cut.blocks_h * cut.blocks_w
     source_bytes = workload.bytes - workload.batch * gather.channels * rows.outputs * columns.outputs * itemsize
@@ -58,13 +58,13 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
         threads=cut.threads,
         registers=registers_of(cut),
         shared_bytes=cut.shared_bytes,
-        instructions=warps * issued,
+        instructions=channels * of_channel + warps * (START + moved.instructions),
         fma=0.0,
         tensor_products=float(
-            warps * pairs * sum(len(cut.units_of(tile)) for tile in range(cut.tiles)) * ROWS * COLUMNS * UNIT
+            channels * pairs * sum(len(cut.units_of(tile)) for tile in range(cut.tiles)) * ROWS * COLUMNS * UNIT
         ),
-        lines=moved.lines + warps * banded,
-        bank_turns=warps * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + banded)
+        lines=moved.lines + channels * banded,
+        bank_turns=channels * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + banded)
         + moved.bank_turns,
         dram_bytes=float(workload.bytes),
         cache_bytes=max(blocks * moved.read_bytes, source_bytes) + blocks * moved.written_bytes,

@@ -9,7 +9,7 @@ zeros where a column of the result does not reach.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -73,7 +73,7 @@ class Place:
     top: Expr
     left: Expr
     plane: Expr
-    """The channel of its warp, in the block."""
+    """The channel of its warp, in the block; its first, before a turn."""
     down: Expr
     """The number of its warp down; and across."""
     across: Expr
@@ -85,7 +85,7 @@ def partition(cut: Cut, n: Expr) -> Iterator[Place]:
     channel_blocks, down, across = -(-cut.gather.channels // cut.planes), cut.blocks_h, cut.blocks_w
     for images in blocks("images", ceil_div(n, cut.images)):
         for block in blocks("block", channel_blocks * down * across, axis="y"):
-            for plane in threads("plane", cut.planes, axis="z"):
+            for plane in threads("plane", cut.warps_c, axis="z"):
                 for warp in threads("warp", cut.warps_h * cut.warps_w, axis="y"):
                     for lane in threads("lane", WARP):
                         yield Place(
@@ -115,21 +115,39 @@ class Block:
     place: Place
 
     def sum(self) -> None:
-        cut = self.cut
         self._stage_source()
-        self._stage_kernel_rows()
+        for block in self._in_turns():
+            block._stage_kernel_rows()
+        if self.cut.turns_c > 1:
+            wait_for_copies()
+            barrier()
+        for block in self._in_turns():
+            block._sum_channel()
+        barrier()
+        self._write()
+
+    def _in_turns(self) -> Iterator[Block]:
+        """Each channel of the warp."""
+        for turn in serial("turn_c", self.cut.turns_c):
+            yield replace(self, place=replace(self.place, plane=self.place.plane + turn * self.cut.warps_c))
+
+    def _sum_channel(self) -> None:
+        """Its source is waited for here if no other comes after it."""
+        cut = self.cut
         sums = Registers("sum", cut.tile_h, cut.tiles, 4)
         if self.bias is None:
             sums.clear()
         else:
             bias = in_float32(self.bias[least(self._channel, cut.gather.channels - 1)])
             sums.fill(in_register("first", bias, dtype="float32"))
-        wait_for_copies()
-        barrier()
+        if cut.turns_c == 1:
+            wait_for_copies()
+            barrier()
         for turn in cut.turns:
             for number in serial("turn", turn.count):
                 self._add(sums, turn, number)
-        self._write(sums)
+        barrier()
+        self._round(sums)
 
     # -- staging -------------------------------------------------------------------------------------------------------
 
@@ -186,7 +204,7 @@ class Block:
             "first_image": place.first_image,
             "first_channel": place.first_channel,
             "exists": exists,
-            "thread": place.plane * cut.threads_of_channel + self._thread,
+            "thread": place.plane * cut.threads_of_channel + self._thread,  # before a turn
             "threads": cut.threads,
         }
 
@@ -264,12 +282,9 @@ class Block:
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _write(self, sums: Registers) -> None:
-        """Through shared memory, where the source was: a warp writes whole rows to global memory, not two results a
-        lane."""
-        cut, place, gather, lanes = self.cut, self.place, self.cut.gather, self.cut.results.lanes
-        results = self._held(cut.results)
-        barrier()
+    def _round(self, sums: Registers) -> None:
+        """To where the source of the channel was."""
+        cut, place, results = self.cut, self.place, self._held(self.cut.results)
         for half in HALVES:
             start = results.row_of_matrix(place.lane // 4 + half * (ROWS // 2))
             start = start + place.down * (cut.warp_h * cut.results.row_units * UNIT)
@@ -281,7 +296,11 @@ class Block:
                         rounded[lane] = sums[out, tile, half * 2 + lane].astype(cut.dtype)
                     at = start + (out * cut.results.row_units * UNIT + tile * COLUMNS)
                     store(self.staged, rounded.vector(0, 2), span(at, 2))
-        barrier()
+
+    def _write(self) -> None:
+        """From shared memory: a warp writes whole rows to global memory, not two results a lane."""
+        cut, place, gather, lanes = self.cut, self.place, self.cut.gather, self.cut.results.lanes
+        results = self._held(cut.results)
         if cut.channels_last:
             self._pixels(cut.results).write(self.result, **self._of_block)
             return

@@ -12,6 +12,7 @@ from dwconv.problems.workload import Layout, Workload
 from dwconv.schedules.cuda.gpu.bounds import MOST_PADDED
 from dwconv.schedules.cuda.gpu.code_limits import TOEPLITZ_ROWS as MOST_CODE
 from dwconv.schedules.cuda.gpu.cost import total_us
+from dwconv.schedules.cuda.gpu.hardware import WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT, why_not_banded
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.cuda.toeplitz_rows.estimate import block_work, code_size, registers_of
@@ -20,8 +21,11 @@ from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 
 MOST_WARPS: dict[Layout, int] = {"nchw": 8, "nhwc": 16}
 IMAGES = (1, 2, 4, 8, 16)
-PLANES: dict[Layout, tuple[int, ...]] = {"nchw": (1, 2, 4, 8), "nhwc": (UNIT, 2 * UNIT)}
+PLANES: dict[Layout, tuple[int, ...]] = {"nchw": (1, 2, 4, 8), "nhwc": (UNIT, 2 * UNIT, 4 * UNIT, 8 * UNIT)}
 """Channels of a block: where they come last, those of whole vectors."""
+WARPS_C = (4, 8, 16)
+"""Channels at a time, where they come last: what a pixel has of a sector of memory should be all of it, and more
+threads than that many channels have would leave room for one block alone."""
 TILES_H = (1, 2, 3, 4, 5, 7, 8, 10, 14)
 TILES_W = (1, 2, 3, 4, 7)
 """Products side by side."""
@@ -32,8 +36,8 @@ MOST_TILES_TRIED = 4
 
 
 def toeplitz_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
-    """Knobs: channels of a block, images of a product, rows and columns of a warp, warps across, kernel rows of a
-    turn."""
+    """Knobs: channels of a block and at a time, images of a product, rows and columns of a warp, warps, kernel rows
+    of a turn."""
     knobs = _knobs(workload)
     return ConfigSpace(
         name,
@@ -59,8 +63,8 @@ def _least(workload: Workload, *, images: int) -> Cut:
     """The least block with so many images."""
     gather = Gather.of(workload)
     return Cut(
-        gather=gather, dtype=workload.dtype, layout=workload.layout, planes=PLANES[workload.layout][0], images=images,
-        tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1,
+        gather=gather, dtype=workload.dtype, layout=workload.layout, planes=PLANES[workload.layout][0], warps_c=1,
+        images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1,
     )  # fmt: skip
 
 
@@ -70,6 +74,7 @@ def _knobs(workload: Workload) -> dict[str, list[int]]:
     across, most_warps = {-(-tiles // each) for each in TILES_W}, _warps_of_channel(workload)
     return {
         "planes": [count for count in PLANES[workload.layout] if count < workload.channels + UNIT],
+        **({"warps_c": list(WARPS_C)} if workload.layout == "nhwc" else {}),
         "images": list(IMAGES),
         "tile_h": sorted({min(each, rows) for each in TILES_H}),
         "warps_h": [1, 2, 4],
@@ -81,7 +86,7 @@ def _knobs(workload: Workload) -> dict[str, list[int]]:
 
 def _warps_of_channel(workload: Workload) -> int:
     """The most that a channel may have."""
-    return MOST_WARPS[workload.layout] // PLANES[workload.layout][0]
+    return MOST_WARPS[workload.layout] // (WARPS_C if workload.layout == "nhwc" else PLANES["nchw"])[0]
 
 
 @lru_cache(maxsize=256)
@@ -111,19 +116,21 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
             warps_w = _covering(knobs["warps_w"], tile_w, width)
             down = [count for count in knobs["warps_h"] if count * warps_w <= most_warps] or [1]
             warps_h = _covering(down, ROWS // images * tile_h, height)
-            for planes in _planes(workload, warps_h * warps_w):
+            for channels in _channels(workload, warps_h * warps_w):
+                at_a_time = channels.get("warps_c", channels["planes"])
                 yield {
-                    "planes": planes, "images": images, "tile_h": tile_h, "tile_w": tile_w,
-                    "warps_h": min(warps_h, max(1, MOST_WARPS[workload.layout] // (planes * warps_w))),
+                    **channels, "images": images, "tile_h": tile_h, "tile_w": tile_w,
+                    "warps_h": min(warps_h, max(1, MOST_WARPS[workload.layout] // (at_a_time * warps_w))),
                     "warps_w": warps_w, "taps_h": taps_h,
                 }  # fmt: skip
 
 
-def _planes(workload: Workload, warps: int) -> list[int]:
-    """Channels to start from, where one has so many warps."""
+def _channels(workload: Workload, warps: int) -> list[dict[str, int]]:
+    """To start from, where one has so many warps."""
     if workload.layout == "nhwc":
-        return _knobs(workload)["planes"]
-    return sorted({1, max(1, PREFERRED_WARPS // warps)})
+        wanted = itertools.product(_knobs(workload)["planes"], WARPS_C)
+        return [{"planes": planes, "warps_c": warps_c} for planes, warps_c in wanted if warps_c <= planes]
+    return [{"planes": planes} for planes in sorted({1, max(1, PREFERRED_WARPS // warps)})]
 
 
 def _covering(counts: list[int], tile: int, size: int) -> int:
@@ -145,7 +152,8 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         return min(target.registers_per_thread, target.registers_per_sm // cut(config).threads)
 
     return [
-        Rule(f"more than {most_warps} warps", lambda c: c.planes * c.warps_h * c.warps_w > most_warps),
+        Rule(f"more than {most_warps} warps", lambda c: cut(c).threads > most_warps * WARP),
+        Rule("more channels at a time than there are", lambda c: cut(c).turns_c < 1),
         Rule("more images than a product has rows", lambda c: ROWS % c.images != 0),
         Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
         Rule("more registers than there are", lambda c: registers_of(cut(c)) > most_registers(c)),

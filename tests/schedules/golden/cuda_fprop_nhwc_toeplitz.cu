@@ -31,7 +31,7 @@ __forceinline__ __device__ void async_wait_group_0() {
   asm volatile("cp.async.wait_group 0;" :  :  : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(512, 1) main_kernel(half* __restrict__ w_ptr, half* __restrict__ x_ptr, half* __restrict__ y_ptr, int n) {
+extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restrict__ w_ptr, half* __restrict__ x_ptr, half* __restrict__ y_ptr, int n) {
   alignas(64) int first_row_local_ptr[1];
   extern __shared__ __align__(64) half staged_shared_ptr[];
   alignas(64) int vector_local_ptr[1];
@@ -77,213 +77,221 @@ extern "C" __global__ void __launch_bounds__(512, 1) main_kernel(half* __restric
   alignas(64) half word_local_ptr_1[16];
   alignas(64) half pixel_local_ptr_1[16];
   first_row_local_ptr[0] = (((((int)threadIdx.z) * 4) + (((int)threadIdx.x) >> 3)) / 3);
-  if (first_row_local_ptr[0] < 21) {
+  if (first_row_local_ptr[0] < 10) {
     vector_local_ptr[0] = (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 24);
-    row_local_ptr[0] = first_row_local_ptr[0];
-    if (row_local_ptr[0] < 12) {
-      #pragma unroll
-      for (int image = 0; image < 8; ++image) {
-        #pragma unroll
-        for (int index = 0; index < 16; ++index) {
-          pixel_local_ptr[index] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-        }
-        if ((((((2 <= row_local_ptr[0]) && (row_local_ptr[0] < 10)) && (0 <= vector_local_ptr[0])) && (vector_local_ptr[0] < 16)) && (((((int)blockIdx.x) * 8) + image) < n)) && (((((int)blockIdx.y) * 2) + (vector_local_ptr[0] & 1)) < 3)) {
-          *(uint4*)(pixel_local_ptr + 0) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 768));
-          *(uint4*)(pixel_local_ptr + 8) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 744));
-        }
-        word_local_ptr[0] = pixel_local_ptr[0];
-        word_local_ptr[1] = pixel_local_ptr[8];
-        *(half2*)(staged_shared_ptr + (((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2))) = *(half2*)(word_local_ptr + 0);
-        word_local_ptr[2] = pixel_local_ptr[1];
-        word_local_ptr[3] = pixel_local_ptr[9];
-        *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 2368)) = *(half2*)(word_local_ptr + 2);
-        word_local_ptr[4] = pixel_local_ptr[2];
-        word_local_ptr[5] = pixel_local_ptr[10];
-        *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 4736)) = *(half2*)(word_local_ptr + 4);
-        word_local_ptr[6] = pixel_local_ptr[3];
-        word_local_ptr[7] = pixel_local_ptr[11];
-        *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 7104)) = *(half2*)(word_local_ptr + 6);
-        word_local_ptr[8] = pixel_local_ptr[4];
-        word_local_ptr[9] = pixel_local_ptr[12];
-        *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 9472)) = *(half2*)(word_local_ptr + 8);
-        word_local_ptr[10] = pixel_local_ptr[5];
-        word_local_ptr[11] = pixel_local_ptr[13];
-        *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 11840)) = *(half2*)(word_local_ptr + 10);
-        word_local_ptr[12] = pixel_local_ptr[6];
-        word_local_ptr[13] = pixel_local_ptr[14];
-        *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 14208)) = *(half2*)(word_local_ptr + 12);
-        word_local_ptr[14] = pixel_local_ptr[7];
-        word_local_ptr[15] = pixel_local_ptr[15];
-        *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 16576)) = *(half2*)(word_local_ptr + 14);
-      }
-    }
-  }
-  first_row_local_ptr_1[0] = 0;
-  #pragma unroll
-  for (int part = 0; part < 2; ++part) {
-    vector_local_ptr_1[0] = ((part * 32) + ((int)threadIdx.x));
     #pragma unroll
-    for (int turn = 0; turn < 5; ++turn) {
-      row_local_ptr_1[0] = (turn + first_row_local_ptr_1[0]);
-      weight_local_ptr[0] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
-      if (((14 <= ((vector_local_ptr_1[0] & 31) - (vector_local_ptr_1[0] >> 5))) && (((vector_local_ptr_1[0] & 31) - (vector_local_ptr_1[0] >> 5)) < 19)) && (((((int)blockIdx.y) * 2) + (((int)threadIdx.z) >> 3)) < 3)) {
-        weight_local_ptr[0] = w_ptr[((((((((int)blockIdx.y) * 400) + (((int)threadIdx.z) * 25)) + (row_local_ptr_1[0] * 5)) + (vector_local_ptr_1[0] & 31)) - (vector_local_ptr_1[0] >> 5)) - 14)];
+    for (int turn = 0; turn < 2; ++turn) {
+      row_local_ptr[0] = ((turn * 10) + first_row_local_ptr[0]);
+      if (row_local_ptr[0] < 12) {
+        #pragma unroll
+        for (int image = 0; image < 8; ++image) {
+          #pragma unroll
+          for (int index = 0; index < 16; ++index) {
+            pixel_local_ptr[index] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+          }
+          if ((((((2 <= row_local_ptr[0]) && (row_local_ptr[0] < 10)) && (0 <= vector_local_ptr[0])) && (vector_local_ptr[0] < 16)) && (((((int)blockIdx.x) * 8) + image) < n)) && (((((int)blockIdx.y) * 2) + (vector_local_ptr[0] & 1)) < 3)) {
+            *(uint4*)(pixel_local_ptr + 0) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 768));
+            *(uint4*)(pixel_local_ptr + 8) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 744));
+          }
+          word_local_ptr[0] = pixel_local_ptr[0];
+          word_local_ptr[1] = pixel_local_ptr[8];
+          *(half2*)(staged_shared_ptr + (((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2))) = *(half2*)(word_local_ptr + 0);
+          word_local_ptr[2] = pixel_local_ptr[1];
+          word_local_ptr[3] = pixel_local_ptr[9];
+          *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 2368)) = *(half2*)(word_local_ptr + 2);
+          word_local_ptr[4] = pixel_local_ptr[2];
+          word_local_ptr[5] = pixel_local_ptr[10];
+          *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 4736)) = *(half2*)(word_local_ptr + 4);
+          word_local_ptr[6] = pixel_local_ptr[3];
+          word_local_ptr[7] = pixel_local_ptr[11];
+          *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 7104)) = *(half2*)(word_local_ptr + 6);
+          word_local_ptr[8] = pixel_local_ptr[4];
+          word_local_ptr[9] = pixel_local_ptr[12];
+          *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 9472)) = *(half2*)(word_local_ptr + 8);
+          word_local_ptr[10] = pixel_local_ptr[5];
+          word_local_ptr[11] = pixel_local_ptr[13];
+          *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 11840)) = *(half2*)(word_local_ptr + 10);
+          word_local_ptr[12] = pixel_local_ptr[6];
+          word_local_ptr[13] = pixel_local_ptr[14];
+          *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 14208)) = *(half2*)(word_local_ptr + 12);
+          word_local_ptr[14] = pixel_local_ptr[7];
+          word_local_ptr[15] = pixel_local_ptr[15];
+          *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 18976) + (image * 296)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 16576)) = *(half2*)(word_local_ptr + 14);
+        }
       }
-      staged_shared_ptr[((((((int)threadIdx.z) * 320) + (row_local_ptr_1[0] * 64)) + vector_local_ptr_1[0]) + 37952)] = weight_local_ptr[0];
     }
   }
-  #pragma unroll
-  for (int index_1 = 0; index_1 < 32; ++index_1) {
-    sum_local_ptr[index_1] = 0x0p+0f/*0.000000e+00*/;
+  for (int turn_c = 0; turn_c < 2; ++turn_c) {
+    first_row_local_ptr_1[0] = 0;
+    #pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      vector_local_ptr_1[0] = ((part * 32) + ((int)threadIdx.x));
+      #pragma unroll
+      for (int turn_1 = 0; turn_1 < 5; ++turn_1) {
+        row_local_ptr_1[0] = (turn_1 + first_row_local_ptr_1[0]);
+        weight_local_ptr[0] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
+        if (((14 <= ((vector_local_ptr_1[0] & 31) - (vector_local_ptr_1[0] >> 5))) && (((vector_local_ptr_1[0] & 31) - (vector_local_ptr_1[0] >> 5)) < 19)) && (((((int)blockIdx.y) * 2) + turn_c) < 3)) {
+          weight_local_ptr[0] = w_ptr[(((((((((int)blockIdx.y) * 400) + (turn_c * 200)) + (((int)threadIdx.z) * 25)) + (row_local_ptr_1[0] * 5)) + (vector_local_ptr_1[0] & 31)) - (vector_local_ptr_1[0] >> 5)) - 14)];
+        }
+        staged_shared_ptr[(((((turn_c * 2560) + (((int)threadIdx.z) * 320)) + (row_local_ptr_1[0] * 64)) + vector_local_ptr_1[0]) + 37952)] = weight_local_ptr[0];
+      }
+    }
   }
   async_wait_group_0();
   __syncthreads();
-  band_local_ptr[0] = (((((((int)threadIdx.z) * 320) + (((((int)threadIdx.x) & 7) >> 2) * 32)) + ((((int)threadIdx.x) & 3) * 2)) + 37960) - ((((int)threadIdx.x) >> 3) * 2));
-    int2 v_ = make_int2((band_local_ptr[0])+(1*0), (band_local_ptr[0])+(1*1));
-    half2 v__1 = make_half2(staged_shared_ptr[v_.x],staged_shared_ptr[v_.y]);
-  tap_local_ptr[0] = (*(uint *)(&(v__1)));
-    int2 v__2 = make_int2(((band_local_ptr[0] + 8))+(1*0), ((band_local_ptr[0] + 8))+(1*1));
-    half2 v__3 = make_half2(staged_shared_ptr[v__2.x],staged_shared_ptr[v__2.y]);
-  tap_local_ptr[1] = (*(uint *)(&(v__3)));
-    int2 v__4 = make_int2(((band_local_ptr[0] + 16))+(1*0), ((band_local_ptr[0] + 16))+(1*1));
-    half2 v__5 = make_half2(staged_shared_ptr[v__4.x],staged_shared_ptr[v__4.y]);
-  tap_local_ptr[2] = (*(uint *)(&(v__5)));
-    int2 v__6 = make_int2(((band_local_ptr[0] + 64))+(1*0), ((band_local_ptr[0] + 64))+(1*1));
-    half2 v__7 = make_half2(staged_shared_ptr[v__6.x],staged_shared_ptr[v__6.y]);
-  tap_local_ptr[3] = (*(uint *)(&(v__7)));
-    int2 v__8 = make_int2(((band_local_ptr[0] + 72))+(1*0), ((band_local_ptr[0] + 72))+(1*1));
-    half2 v__9 = make_half2(staged_shared_ptr[v__8.x],staged_shared_ptr[v__8.y]);
-  tap_local_ptr[4] = (*(uint *)(&(v__9)));
-    int2 v__10 = make_int2(((band_local_ptr[0] + 80))+(1*0), ((band_local_ptr[0] + 80))+(1*1));
-    half2 v__11 = make_half2(staged_shared_ptr[v__10.x],staged_shared_ptr[v__10.y]);
-  tap_local_ptr[5] = (*(uint *)(&(v__11)));
-    int2 v__12 = make_int2(((band_local_ptr[0] + 128))+(1*0), ((band_local_ptr[0] + 128))+(1*1));
-    half2 v__13 = make_half2(staged_shared_ptr[v__12.x],staged_shared_ptr[v__12.y]);
-  tap_local_ptr[6] = (*(uint *)(&(v__13)));
-    int2 v__14 = make_int2(((band_local_ptr[0] + 136))+(1*0), ((band_local_ptr[0] + 136))+(1*1));
-    half2 v__15 = make_half2(staged_shared_ptr[v__14.x],staged_shared_ptr[v__14.y]);
-  tap_local_ptr[7] = (*(uint *)(&(v__15)));
-    int2 v__16 = make_int2(((band_local_ptr[0] + 144))+(1*0), ((band_local_ptr[0] + 144))+(1*1));
-    half2 v__17 = make_half2(staged_shared_ptr[v__16.x],staged_shared_ptr[v__16.y]);
-  tap_local_ptr[8] = (*(uint *)(&(v__17)));
-    int2 v__18 = make_int2(((band_local_ptr[0] + 192))+(1*0), ((band_local_ptr[0] + 192))+(1*1));
-    half2 v__19 = make_half2(staged_shared_ptr[v__18.x],staged_shared_ptr[v__18.y]);
-  tap_local_ptr[9] = (*(uint *)(&(v__19)));
-    int2 v__20 = make_int2(((band_local_ptr[0] + 200))+(1*0), ((band_local_ptr[0] + 200))+(1*1));
-    half2 v__21 = make_half2(staged_shared_ptr[v__20.x],staged_shared_ptr[v__20.y]);
-  tap_local_ptr[10] = (*(uint *)(&(v__21)));
-    int2 v__22 = make_int2(((band_local_ptr[0] + 208))+(1*0), ((band_local_ptr[0] + 208))+(1*1));
-    half2 v__23 = make_half2(staged_shared_ptr[v__22.x],staged_shared_ptr[v__22.y]);
-  tap_local_ptr[11] = (*(uint *)(&(v__23)));
-    int2 v__24 = make_int2(((band_local_ptr[0] + 256))+(1*0), ((band_local_ptr[0] + 256))+(1*1));
-    half2 v__25 = make_half2(staged_shared_ptr[v__24.x],staged_shared_ptr[v__24.y]);
-  tap_local_ptr[12] = (*(uint *)(&(v__25)));
-    int2 v__26 = make_int2(((band_local_ptr[0] + 264))+(1*0), ((band_local_ptr[0] + 264))+(1*1));
-    half2 v__27 = make_half2(staged_shared_ptr[v__26.x],staged_shared_ptr[v__26.y]);
-  tap_local_ptr[13] = (*(uint *)(&(v__27)));
-    int2 v__28 = make_int2(((band_local_ptr[0] + 272))+(1*0), ((band_local_ptr[0] + 272))+(1*1));
-    half2 v__29 = make_half2(staged_shared_ptr[v__28.x],staged_shared_ptr[v__28.y]);
-  tap_local_ptr[14] = (*(uint *)(&(v__29)));
-  start_local_ptr[0] = ((((((((int)threadIdx.z) >> 3) * 18976) + ((((int)threadIdx.z) & 7) * 2368)) + (((((int)threadIdx.x) & 15) >> 1) * 296)) + ((((int)threadIdx.x) & 1) * 96)) + ((((int)threadIdx.x) >> 4) * 8));
-  tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[start_local_ptr[0]]))));
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tap_local_ptr[1], tap_local_ptr[2], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tap_local_ptr[0], tap_local_ptr[1], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
-  tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 24)]))));
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tap_local_ptr[1], tap_local_ptr[2], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tap_local_ptr[0], tap_local_ptr[1], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
-  tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 48)]))));
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[7], tap_local_ptr[8], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[6], tap_local_ptr[7], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[1], tap_local_ptr[2], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[0], tap_local_ptr[1], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
-  tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 72)]))));
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[7], tap_local_ptr[8], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[6], tap_local_ptr[7], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[1], tap_local_ptr[2], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[0], tap_local_ptr[1], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
-  tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 96)]))));
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[13], tap_local_ptr[14], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[12], tap_local_ptr[13], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[7], tap_local_ptr[8], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[6], tap_local_ptr[7], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
-  tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 120)]))));
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[13], tap_local_ptr[14], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[12], tap_local_ptr[13], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[7], tap_local_ptr[8], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[6], tap_local_ptr[7], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
-  tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 144)]))));
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tap_local_ptr[13], tap_local_ptr[14], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tap_local_ptr[12], tap_local_ptr[13], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
-  tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_7[0], source_local_ptr_7[1], source_local_ptr_7[2], source_local_ptr_7[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 168)]))));
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_7[0], source_local_ptr_7[1], source_local_ptr_7[2], source_local_ptr_7[3], tap_local_ptr[13], tap_local_ptr[14], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
-  tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_7[0], source_local_ptr_7[1], source_local_ptr_7[2], source_local_ptr_7[3], tap_local_ptr[12], tap_local_ptr[13], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
-  __syncthreads();
-  result_at_local_ptr[0] = ((((((((int)threadIdx.z) >> 3) * 18976) + ((((int)threadIdx.z) & 7) * 2368)) + ((((int)threadIdx.x) >> 3) * 200)) + (((((int)threadIdx.x) & 7) >> 2) * 96)) + ((((int)threadIdx.x) & 3) * 2));
-  rounded_local_ptr[0] = ((half)sum_local_ptr[0]);
-  rounded_local_ptr[1] = ((half)sum_local_ptr[1]);
-  *(half2*)(staged_shared_ptr + result_at_local_ptr[0]) = *(half2*)(rounded_local_ptr + 0);
-  rounded_local_ptr_1[0] = ((half)sum_local_ptr[4]);
-  rounded_local_ptr_1[1] = ((half)sum_local_ptr[5]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 8)) = *(half2*)(rounded_local_ptr_1 + 0);
-  rounded_local_ptr_2[0] = ((half)sum_local_ptr[8]);
-  rounded_local_ptr_2[1] = ((half)sum_local_ptr[9]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 24)) = *(half2*)(rounded_local_ptr_2 + 0);
-  rounded_local_ptr_3[0] = ((half)sum_local_ptr[12]);
-  rounded_local_ptr_3[1] = ((half)sum_local_ptr[13]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 32)) = *(half2*)(rounded_local_ptr_3 + 0);
-  rounded_local_ptr_4[0] = ((half)sum_local_ptr[16]);
-  rounded_local_ptr_4[1] = ((half)sum_local_ptr[17]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 48)) = *(half2*)(rounded_local_ptr_4 + 0);
-  rounded_local_ptr_5[0] = ((half)sum_local_ptr[20]);
-  rounded_local_ptr_5[1] = ((half)sum_local_ptr[21]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 56)) = *(half2*)(rounded_local_ptr_5 + 0);
-  rounded_local_ptr_6[0] = ((half)sum_local_ptr[24]);
-  rounded_local_ptr_6[1] = ((half)sum_local_ptr[25]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 72)) = *(half2*)(rounded_local_ptr_6 + 0);
-  rounded_local_ptr_7[0] = ((half)sum_local_ptr[28]);
-  rounded_local_ptr_7[1] = ((half)sum_local_ptr[29]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 80)) = *(half2*)(rounded_local_ptr_7 + 0);
-  result_at_local_ptr_1[0] = (((((((((int)threadIdx.z) >> 3) * 18976) + ((((int)threadIdx.z) & 7) * 2368)) + ((((int)threadIdx.x) >> 3) * 200)) + (((((int)threadIdx.x) & 7) >> 2) * 96)) + ((((int)threadIdx.x) & 3) * 2)) + 800);
-  rounded_local_ptr_8[0] = ((half)sum_local_ptr[2]);
-  rounded_local_ptr_8[1] = ((half)sum_local_ptr[3]);
-  *(half2*)(staged_shared_ptr + result_at_local_ptr_1[0]) = *(half2*)(rounded_local_ptr_8 + 0);
-  rounded_local_ptr_9[0] = ((half)sum_local_ptr[6]);
-  rounded_local_ptr_9[1] = ((half)sum_local_ptr[7]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 8)) = *(half2*)(rounded_local_ptr_9 + 0);
-  rounded_local_ptr_10[0] = ((half)sum_local_ptr[10]);
-  rounded_local_ptr_10[1] = ((half)sum_local_ptr[11]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 24)) = *(half2*)(rounded_local_ptr_10 + 0);
-  rounded_local_ptr_11[0] = ((half)sum_local_ptr[14]);
-  rounded_local_ptr_11[1] = ((half)sum_local_ptr[15]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 32)) = *(half2*)(rounded_local_ptr_11 + 0);
-  rounded_local_ptr_12[0] = ((half)sum_local_ptr[18]);
-  rounded_local_ptr_12[1] = ((half)sum_local_ptr[19]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 48)) = *(half2*)(rounded_local_ptr_12 + 0);
-  rounded_local_ptr_13[0] = ((half)sum_local_ptr[22]);
-  rounded_local_ptr_13[1] = ((half)sum_local_ptr[23]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 56)) = *(half2*)(rounded_local_ptr_13 + 0);
-  rounded_local_ptr_14[0] = ((half)sum_local_ptr[26]);
-  rounded_local_ptr_14[1] = ((half)sum_local_ptr[27]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 72)) = *(half2*)(rounded_local_ptr_14 + 0);
-  rounded_local_ptr_15[0] = ((half)sum_local_ptr[30]);
-  rounded_local_ptr_15[1] = ((half)sum_local_ptr[31]);
-  *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 80)) = *(half2*)(rounded_local_ptr_15 + 0);
+  for (int turn_c_1 = 0; turn_c_1 < 2; ++turn_c_1) {
+    #pragma unroll
+    for (int index_1 = 0; index_1 < 32; ++index_1) {
+      sum_local_ptr[index_1] = 0x0p+0f/*0.000000e+00*/;
+    }
+    band_local_ptr[0] = ((((((turn_c_1 * 2560) + (((int)threadIdx.z) * 320)) + (((((int)threadIdx.x) & 7) >> 2) * 32)) + ((((int)threadIdx.x) & 3) * 2)) + 37960) - ((((int)threadIdx.x) >> 3) * 2));
+    __syncthreads();
+      int2 v_ = make_int2((band_local_ptr[0])+(1*0), (band_local_ptr[0])+(1*1));
+      half2 v__1 = make_half2(staged_shared_ptr[v_.x],staged_shared_ptr[v_.y]);
+    tap_local_ptr[0] = (*(uint *)(&(v__1)));
+      int2 v__2 = make_int2(((band_local_ptr[0] + 8))+(1*0), ((band_local_ptr[0] + 8))+(1*1));
+      half2 v__3 = make_half2(staged_shared_ptr[v__2.x],staged_shared_ptr[v__2.y]);
+    tap_local_ptr[1] = (*(uint *)(&(v__3)));
+      int2 v__4 = make_int2(((band_local_ptr[0] + 16))+(1*0), ((band_local_ptr[0] + 16))+(1*1));
+      half2 v__5 = make_half2(staged_shared_ptr[v__4.x],staged_shared_ptr[v__4.y]);
+    tap_local_ptr[2] = (*(uint *)(&(v__5)));
+      int2 v__6 = make_int2(((band_local_ptr[0] + 64))+(1*0), ((band_local_ptr[0] + 64))+(1*1));
+      half2 v__7 = make_half2(staged_shared_ptr[v__6.x],staged_shared_ptr[v__6.y]);
+    tap_local_ptr[3] = (*(uint *)(&(v__7)));
+      int2 v__8 = make_int2(((band_local_ptr[0] + 72))+(1*0), ((band_local_ptr[0] + 72))+(1*1));
+      half2 v__9 = make_half2(staged_shared_ptr[v__8.x],staged_shared_ptr[v__8.y]);
+    tap_local_ptr[4] = (*(uint *)(&(v__9)));
+      int2 v__10 = make_int2(((band_local_ptr[0] + 80))+(1*0), ((band_local_ptr[0] + 80))+(1*1));
+      half2 v__11 = make_half2(staged_shared_ptr[v__10.x],staged_shared_ptr[v__10.y]);
+    tap_local_ptr[5] = (*(uint *)(&(v__11)));
+      int2 v__12 = make_int2(((band_local_ptr[0] + 128))+(1*0), ((band_local_ptr[0] + 128))+(1*1));
+      half2 v__13 = make_half2(staged_shared_ptr[v__12.x],staged_shared_ptr[v__12.y]);
+    tap_local_ptr[6] = (*(uint *)(&(v__13)));
+      int2 v__14 = make_int2(((band_local_ptr[0] + 136))+(1*0), ((band_local_ptr[0] + 136))+(1*1));
+      half2 v__15 = make_half2(staged_shared_ptr[v__14.x],staged_shared_ptr[v__14.y]);
+    tap_local_ptr[7] = (*(uint *)(&(v__15)));
+      int2 v__16 = make_int2(((band_local_ptr[0] + 144))+(1*0), ((band_local_ptr[0] + 144))+(1*1));
+      half2 v__17 = make_half2(staged_shared_ptr[v__16.x],staged_shared_ptr[v__16.y]);
+    tap_local_ptr[8] = (*(uint *)(&(v__17)));
+      int2 v__18 = make_int2(((band_local_ptr[0] + 192))+(1*0), ((band_local_ptr[0] + 192))+(1*1));
+      half2 v__19 = make_half2(staged_shared_ptr[v__18.x],staged_shared_ptr[v__18.y]);
+    tap_local_ptr[9] = (*(uint *)(&(v__19)));
+      int2 v__20 = make_int2(((band_local_ptr[0] + 200))+(1*0), ((band_local_ptr[0] + 200))+(1*1));
+      half2 v__21 = make_half2(staged_shared_ptr[v__20.x],staged_shared_ptr[v__20.y]);
+    tap_local_ptr[10] = (*(uint *)(&(v__21)));
+      int2 v__22 = make_int2(((band_local_ptr[0] + 208))+(1*0), ((band_local_ptr[0] + 208))+(1*1));
+      half2 v__23 = make_half2(staged_shared_ptr[v__22.x],staged_shared_ptr[v__22.y]);
+    tap_local_ptr[11] = (*(uint *)(&(v__23)));
+      int2 v__24 = make_int2(((band_local_ptr[0] + 256))+(1*0), ((band_local_ptr[0] + 256))+(1*1));
+      half2 v__25 = make_half2(staged_shared_ptr[v__24.x],staged_shared_ptr[v__24.y]);
+    tap_local_ptr[12] = (*(uint *)(&(v__25)));
+      int2 v__26 = make_int2(((band_local_ptr[0] + 264))+(1*0), ((band_local_ptr[0] + 264))+(1*1));
+      half2 v__27 = make_half2(staged_shared_ptr[v__26.x],staged_shared_ptr[v__26.y]);
+    tap_local_ptr[13] = (*(uint *)(&(v__27)));
+      int2 v__28 = make_int2(((band_local_ptr[0] + 272))+(1*0), ((band_local_ptr[0] + 272))+(1*1));
+      half2 v__29 = make_half2(staged_shared_ptr[v__28.x],staged_shared_ptr[v__28.y]);
+    tap_local_ptr[14] = (*(uint *)(&(v__29)));
+    start_local_ptr[0] = (((((turn_c_1 * 18976) + (((int)threadIdx.z) * 2368)) + (((((int)threadIdx.x) & 15) >> 1) * 296)) + ((((int)threadIdx.x) & 1) * 96)) + ((((int)threadIdx.x) >> 4) * 8));
+    tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[start_local_ptr[0]]))));
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tap_local_ptr[1], tap_local_ptr[2], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tap_local_ptr[0], tap_local_ptr[1], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
+    tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 24)]))));
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tap_local_ptr[1], tap_local_ptr[2], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tap_local_ptr[0], tap_local_ptr[1], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
+    tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 48)]))));
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[7], tap_local_ptr[8], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[6], tap_local_ptr[7], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[1], tap_local_ptr[2], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_2[0], source_local_ptr_2[1], source_local_ptr_2[2], source_local_ptr_2[3], tap_local_ptr[0], tap_local_ptr[1], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
+    tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 72)]))));
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[7], tap_local_ptr[8], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[6], tap_local_ptr[7], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[1], tap_local_ptr[2], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_3[0], source_local_ptr_3[1], source_local_ptr_3[2], source_local_ptr_3[3], tap_local_ptr[0], tap_local_ptr[1], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
+    tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 96)]))));
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[13], tap_local_ptr[14], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[12], tap_local_ptr[13], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[7], tap_local_ptr[8], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[6], tap_local_ptr[7], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_4[0], source_local_ptr_4[1], source_local_ptr_4[2], source_local_ptr_4[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
+    tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 120)]))));
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[13], tap_local_ptr[14], sum_local_ptr[8], sum_local_ptr[9], sum_local_ptr[10], sum_local_ptr[11]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[12], tap_local_ptr[13], sum_local_ptr[12], sum_local_ptr[13], sum_local_ptr[14], sum_local_ptr[15]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[7], tap_local_ptr[8], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_5[0], source_local_ptr_5[1], source_local_ptr_5[2], source_local_ptr_5[3], tap_local_ptr[6], tap_local_ptr[7], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
+    tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 144)]))));
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19], source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tap_local_ptr[13], tap_local_ptr[14], sum_local_ptr[16], sum_local_ptr[17], sum_local_ptr[18], sum_local_ptr[19]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23], source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tap_local_ptr[12], tap_local_ptr[13], sum_local_ptr[20], sum_local_ptr[21], sum_local_ptr[22], sum_local_ptr[23]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_6[0], source_local_ptr_6[1], source_local_ptr_6[2], source_local_ptr_6[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
+    tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr_7[0], source_local_ptr_7[1], source_local_ptr_7[2], source_local_ptr_7[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[(start_local_ptr[0] + 168)]))));
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_7[0], source_local_ptr_7[1], source_local_ptr_7[2], source_local_ptr_7[3], tap_local_ptr[13], tap_local_ptr[14], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
+    tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_7[0], source_local_ptr_7[1], source_local_ptr_7[2], source_local_ptr_7[3], tap_local_ptr[12], tap_local_ptr[13], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
+    __syncthreads();
+    result_at_local_ptr[0] = (((((turn_c_1 * 18976) + (((int)threadIdx.z) * 2368)) + ((((int)threadIdx.x) >> 3) * 200)) + (((((int)threadIdx.x) & 7) >> 2) * 96)) + ((((int)threadIdx.x) & 3) * 2));
+    rounded_local_ptr[0] = ((half)sum_local_ptr[0]);
+    rounded_local_ptr[1] = ((half)sum_local_ptr[1]);
+    *(half2*)(staged_shared_ptr + result_at_local_ptr[0]) = *(half2*)(rounded_local_ptr + 0);
+    rounded_local_ptr_1[0] = ((half)sum_local_ptr[4]);
+    rounded_local_ptr_1[1] = ((half)sum_local_ptr[5]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 8)) = *(half2*)(rounded_local_ptr_1 + 0);
+    rounded_local_ptr_2[0] = ((half)sum_local_ptr[8]);
+    rounded_local_ptr_2[1] = ((half)sum_local_ptr[9]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 24)) = *(half2*)(rounded_local_ptr_2 + 0);
+    rounded_local_ptr_3[0] = ((half)sum_local_ptr[12]);
+    rounded_local_ptr_3[1] = ((half)sum_local_ptr[13]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 32)) = *(half2*)(rounded_local_ptr_3 + 0);
+    rounded_local_ptr_4[0] = ((half)sum_local_ptr[16]);
+    rounded_local_ptr_4[1] = ((half)sum_local_ptr[17]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 48)) = *(half2*)(rounded_local_ptr_4 + 0);
+    rounded_local_ptr_5[0] = ((half)sum_local_ptr[20]);
+    rounded_local_ptr_5[1] = ((half)sum_local_ptr[21]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 56)) = *(half2*)(rounded_local_ptr_5 + 0);
+    rounded_local_ptr_6[0] = ((half)sum_local_ptr[24]);
+    rounded_local_ptr_6[1] = ((half)sum_local_ptr[25]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 72)) = *(half2*)(rounded_local_ptr_6 + 0);
+    rounded_local_ptr_7[0] = ((half)sum_local_ptr[28]);
+    rounded_local_ptr_7[1] = ((half)sum_local_ptr[29]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 80)) = *(half2*)(rounded_local_ptr_7 + 0);
+    result_at_local_ptr_1[0] = ((((((turn_c_1 * 18976) + (((int)threadIdx.z) * 2368)) + ((((int)threadIdx.x) >> 3) * 200)) + (((((int)threadIdx.x) & 7) >> 2) * 96)) + ((((int)threadIdx.x) & 3) * 2)) + 800);
+    rounded_local_ptr_8[0] = ((half)sum_local_ptr[2]);
+    rounded_local_ptr_8[1] = ((half)sum_local_ptr[3]);
+    *(half2*)(staged_shared_ptr + result_at_local_ptr_1[0]) = *(half2*)(rounded_local_ptr_8 + 0);
+    rounded_local_ptr_9[0] = ((half)sum_local_ptr[6]);
+    rounded_local_ptr_9[1] = ((half)sum_local_ptr[7]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 8)) = *(half2*)(rounded_local_ptr_9 + 0);
+    rounded_local_ptr_10[0] = ((half)sum_local_ptr[10]);
+    rounded_local_ptr_10[1] = ((half)sum_local_ptr[11]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 24)) = *(half2*)(rounded_local_ptr_10 + 0);
+    rounded_local_ptr_11[0] = ((half)sum_local_ptr[14]);
+    rounded_local_ptr_11[1] = ((half)sum_local_ptr[15]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 32)) = *(half2*)(rounded_local_ptr_11 + 0);
+    rounded_local_ptr_12[0] = ((half)sum_local_ptr[18]);
+    rounded_local_ptr_12[1] = ((half)sum_local_ptr[19]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 48)) = *(half2*)(rounded_local_ptr_12 + 0);
+    rounded_local_ptr_13[0] = ((half)sum_local_ptr[22]);
+    rounded_local_ptr_13[1] = ((half)sum_local_ptr[23]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 56)) = *(half2*)(rounded_local_ptr_13 + 0);
+    rounded_local_ptr_14[0] = ((half)sum_local_ptr[26]);
+    rounded_local_ptr_14[1] = ((half)sum_local_ptr[27]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 72)) = *(half2*)(rounded_local_ptr_14 + 0);
+    rounded_local_ptr_15[0] = ((half)sum_local_ptr[30]);
+    rounded_local_ptr_15[1] = ((half)sum_local_ptr[31]);
+    *(half2*)(staged_shared_ptr + (result_at_local_ptr_1[0] + 80)) = *(half2*)(rounded_local_ptr_15 + 0);
+  }
   __syncthreads();
   first_row_local_ptr_2[0] = ((((int)threadIdx.z) * 2) + (((int)threadIdx.x) >> 4));
   vector_local_ptr_2[0] = (((int)threadIdx.x) & 15);
