@@ -42,7 +42,7 @@ def _kernels(call: Callable[[], object]) -> Counter[str]:
     with settings.quiet_profiler(), profile(activities=[ProfilerActivity.CUDA]) as profiler:
         call()
         torch.cuda.synchronize()
-    of_device = (event.name for event in profiler.events() or () if event.device_type is DeviceType.CUDA)
+    of_device = (event.name for event in profiler.events() or () if event.device_type == DeviceType.CUDA)
     return Counter(name for name in of_device if not name.startswith(("Memcpy", "Memset")))
 
 

@@ -8,6 +8,7 @@ With an epilogue, what is made of that sum is stored in its place.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dwconv.problems.workload import ITEMSIZE, DType, Epilogue, Pass, Workload
 from dwconv.schedules.taps import Axes, Axis
@@ -37,7 +38,7 @@ class Gather:
     @classmethod
     def of(cls, workload: Workload) -> Gather:
         """The sum of an fprop or a dgrad."""
-        return cls.of_convolution(workload) if workload.pass_ == "fprop" else cls.of_input_gradient(workload)
+        return _gather(workload)
 
     @classmethod
     def of_convolution(cls, workload: Workload) -> Gather:
@@ -120,3 +121,9 @@ class Gather:
     def weights(self) -> int:
         """Kernels: one for every source channel that a result channel sums."""
         return self.channels * self.fan_in
+
+
+@lru_cache(maxsize=16)
+def _gather(workload: Workload) -> Gather:
+    """Asked for by every configuration of a search."""
+    return Gather.of_convolution(workload) if workload.pass_ == "fprop" else Gather.of_input_gradient(workload)

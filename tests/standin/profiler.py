@@ -69,7 +69,7 @@ class Profile:
         if ProfilerActivity.CUDA not in self._activities:
             return of_host
         kernels = [
-            FunctionEvent(number, name=_kernel(name), thread=0, start_us=0.0, end_us=us, device_type=DeviceType.CUDA)
+            FunctionEvent(number, name=_kernel(name), thread=0, start_us=0.0, end_us=us, device_type=_device())
             for number, (name, us) in enumerate(self._noted)
         ]
         if ProfilerActivity.CPU not in self._activities:
@@ -139,6 +139,11 @@ def _is_inside(event: FunctionEvent, others: set[int]) -> bool:
             return True
         around = around.cpu_parent
     return False
+
+
+def _device() -> DeviceType:
+    """Equal to the device's type, but no object that anybody has, as in PyTorch's own events."""
+    return DeviceType(DeviceType.CUDA.value)
 
 
 def _of_driver(launches: int) -> list[FunctionEvent]:

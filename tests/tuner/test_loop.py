@@ -134,8 +134,8 @@ def test_seconds_stop_and_batches_fit_into_them(log, monkeypatch):
 def test_what_is_built_at_once_is_tried_at_once(log, monkeypatch):
     monkeypatch.setattr(RunnerChoice, "at_once", lambda self, target, *, strategy: 12)
     runner = SlowRunner(monkeypatch)
-    assert tune(log, runner, trials=None, seconds=18).trials == 20  # the last batch in overtime
-    assert runner.batches == [search_state.FIRST_BATCH, Evolve.FEW, 12]
+    assert tune(log, runner, trials=None, seconds=18).trials == 23  # the last batch in overtime
+    assert runner.batches == [12, 12]
 
 
 def test_only_a_gpu_that_is_measured_takes_candidates_at_once():

@@ -11,7 +11,7 @@ from dwconv.records.record import Status
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.tuner.choices import SEARCHES
-from dwconv.tuner.search import analytic, strategies
+from dwconv.tuner.search import analytic
 from dwconv.tuner.search.analytic import Analytic
 from dwconv.tuner.search.spaces import SpaceUnion
 from dwconv.tuner.search.strategies import Strategy, make_strategy
@@ -104,17 +104,15 @@ def test_evolution_tries_few_starts_and_of_the_others_those_that_are_estimated_t
     assert max(costs) <= 1.05 * estimated_us(fake.WORKLOAD, fast, target)
 
 
-def test_evolution_computes_no_estimates_for_a_gpu(monkeypatch):
-    """They would take longer than to measure."""
-    monkeypatch.setattr(strategies, "estimated_us", lambda workload, config, target: pytest.fail("it did"))
+def test_on_a_gpu_many_are_tried_at_once_those_of_the_least_estimates():
     workload = dataclasses.replace(fake.WORKLOAD, layout="nchw")
     spaces = SpaceUnion.of(workload, SM_90)
-    chosen = make_strategy("evolve", spaces=spaces, workload=workload, seed=0, target=SM_90)
-    for _ in range(3):
-        batch = chosen.ask(4)
-        assert len(batch) == 4
-        for number, config in enumerate(batch):
-            chosen.tell(fake.record(workload, config, median_us=10.0 + number))
+    chosen = make_strategy("evolve", spaces=spaces, workload=workload, seed=0, target=SM_90, at_once=20)
+    first = chosen.ask(20)
+    assert len(first) == 20 and first[: len(spaces.defaults)] == spaces.defaults
+    costs = sorted(estimated_us(workload, config, SM_90) for config in Unvisited(spaces, seed=1).draw(100))
+    *_, slowest = sorted(estimated_us(workload, config, SM_90) for config in first[len(spaces.defaults) + 3 :])
+    assert slowest < costs[len(costs) // 4]
 
 
 @pytest.mark.parametrize("search", SEARCHES)

@@ -19,6 +19,7 @@ class Evolve:
     The defaults and the configurations nearest to the first ``starts`` come first. Then a population is bred from the
     best so far by small steps, mutation and crossing, and selected for a few generations by what the process predicts.
     The most promising are tried, the other starts among them; where little is known, a configuration is promising, too.
+    Candidates that are tried ``at_once`` take hardly longer than one: then no batch has fewer.
     """
 
     STARTS = 3
@@ -31,8 +32,17 @@ class Evolve:
     POPULATION = 192
     GENERATIONS = 3
 
-    def __init__(self, spaces: SpaceUnion, *, model: GaussianProcess, seed: int, starts: Sequence[Config] = ()) -> None:
+    def __init__(
+        self,
+        spaces: SpaceUnion,
+        *,
+        model: GaussianProcess,
+        seed: int,
+        starts: Sequence[Config] = (),
+        at_once: int = 1,
+    ) -> None:
         self._spaces = spaces
+        self._few = max(self.FEW, at_once)
         self._model = model
         self._starts = list(dict.fromkeys(legal for config in starts if (legal := spaces.nearest(config))))
         self._unseen = Unvisited(spaces, seed=seed)
@@ -46,12 +56,15 @@ class Evolve:
 
     def ask(self, count: int) -> list[Config]:
         if len(self._times) < self.UNTIL:
-            count = min(count, self.FEW)
+            count = min(count, self._few)
         found = self._unseen.defaults(count)
         first = [config for config in self._starts[: self.STARTS] if self._unseen.is_new(config)]
         found += self._unseen.take(first[: count - len(found)])
         if len(self._times) >= self.WARM_UP and self._best():
             found += self._bred(count - len(found))
+        else:
+            others = [config for config in self._starts if self._unseen.is_new(config)]
+            found += self._unseen.take(self._model.choose(others, count - len(found)))
         return found + self._unseen.draw(count - len(found))
 
     def _bred(self, count: int) -> list[Config]:

@@ -81,7 +81,8 @@ def tune_workload(
     """
     spaces = SpaceUnion.of(workload, target)
     known = plan.known or (Database.behind_log(log.path, alone=True) if isinstance(log, TuningLog) else Database.of([]))
-    searching = None if plan.refresh else _strategy(workload, target, spaces, plan, known)
+    at_once = runner.at_once(target, strategy=plan.strategy)
+    searching = None if plan.refresh else _strategy(workload, target, spaces, plan, known, at_once=at_once)
     again = bests_of_other_versions(workload, _comparable(workload, known, target), spaces)
     strategy = WarmStart(spaces, again, then=searching)
     analytic = searching if isinstance(searching, Analytic) else None
@@ -102,7 +103,6 @@ def tune_workload(
             return stack.enter_context(make_runner(workload, target, choice=runner, strategy=plan.strategy))
 
         try:
-            at_once = runner.at_once(target, strategy=plan.strategy)
             stopped = _search(state, strategy, log, started, at_once=at_once)
             if plan.refresh and stopped is Stop.EXHAUSTED:
                 stopped = Stop.REFRESHED
@@ -112,11 +112,15 @@ def tune_workload(
         return state.report(stopped=stopped)
 
 
-def _strategy(workload: Workload, target: Target, spaces: SpaceUnion, plan: SearchPlan, known: Database) -> Strategy:
+def _strategy(
+    workload: Workload, target: Target, spaces: SpaceUnion, plan: SearchPlan, known: Database, *, at_once: int
+) -> Strategy:
     found = []
     if plan.strategy == "evolve":
         found = [start.config for start in starts(workload, target, known.bests_of_kind(workload))]
-    return make_strategy(plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=found)
+    return make_strategy(
+        plan.strategy, spaces=spaces, workload=workload, seed=plan.seed, target=target, starts=found, at_once=at_once
+    )
 
 
 def _search(

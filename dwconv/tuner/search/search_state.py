@@ -141,7 +141,7 @@ class SearchState:
         if budget.trials is not None:
             most = min(most, budget.trials - len(self._latest))
         if budget.seconds is not None and not measured:
-            most = min(most, FIRST_BATCH)
+            most = min(most, max(FIRST_BATCH, at_once))
         elif budget.seconds is not None:
             pace_s = max(self._elapsed_s / measured, 1e-6)
             in_time = round((budget.seconds - self._elapsed_s) / pace_s)

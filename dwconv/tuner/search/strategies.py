@@ -12,7 +12,7 @@ from functools import cache
 from typing import Protocol
 
 from dwconv.errors import UnknownTarget
-from dwconv.problems.target import CpuTarget, CudaTarget, Target
+from dwconv.problems.target import CudaTarget, Target
 from dwconv.problems.workload import Workload
 from dwconv.records.record import TuningRecord
 from dwconv.schedules.estimate import estimated_us
@@ -28,6 +28,8 @@ from dwconv.tuner.search.unvisited import Unvisited
 
 _SAMPLE = 200
 """Configurations that show how much the features of a space vary."""
+_MOST_US = 1e9
+"""What does not fit is estimated to take for ever; a number stands for that."""
 
 
 class Strategy(Protocol):
@@ -48,9 +50,11 @@ def make_strategy(
     seed: int,
     target: Target | None = None,
     starts: Sequence[Config] = (),
+    at_once: int = 1,
 ) -> Strategy:
     """The strategy of that name. The analytic one needs to know the GPU: raises UnknownTarget without one. ``starts``
-    are configurations that were good for other workloads: evolve tries the nearest legal ones after the defaults."""
+    are configurations that were good for other workloads: evolve tries the nearest legal ones after the defaults, and
+    ``at_once`` as many as take hardly longer than one; of a GPU, then, those of the least estimates."""
     if search == "analytic":
         return Analytic(spaces, workload=workload, target=_gpu(target), seed=seed)
     if search == "exhaustive":
@@ -62,7 +66,8 @@ def make_strategy(
         sample = [config for _ in range(_SAMPLE) if (config := spaces.sample(rng))] or spaces.defaults
         prior = _prior(spaces, workload, target)
         model = GaussianProcess(Features(spaces, workload), prior=prior, sample=sample)
-        return Evolve(spaces, model=model, seed=seed, starts=starts)
+        drawn = sample if isinstance(target, CudaTarget) else []
+        return Evolve(spaces, model=model, seed=seed, starts=[*starts, *drawn], at_once=at_once)
     raise ValueError(f"search={search} is unknown; use one of {', '.join(SEARCHES)}")
 
 
@@ -76,13 +81,15 @@ def _gpu(target: Target | None) -> CudaTarget:
 
 
 def _prior(spaces: SpaceUnion, workload: Workload, target: Target | None) -> Prior:
-    """The estimated cost, if all templates have an estimate; else nothing is expected of any configuration. That of a
-    CPU takes a tenth of a millisecond; that of a GPU takes several, too many for a population."""
+    """The estimated cost, if all templates have an estimate; else nothing is expected of any configuration.
+
+    On an H200 the order of estimates was that of the measured times but for Spearman's ρ = 0.9 (the median of 30
+    workloads in 16 bits, of 15 candidates each), and the fastest was among the five of the least estimates in all."""
     known = all_templates()
     estimated = [name in known and known[name].estimate_us is not None for name in spaces.by_template]
-    if not isinstance(target, CpuTarget) or not all(estimated):
+    if target is None or not all(estimated):
         return lambda config: 0.0
-    return cache(lambda config: math.log2(estimated_us(workload, config, target)))
+    return cache(lambda config: math.log2(min(estimated_us(workload, config, target), _MOST_US)))
 
 
 class Exhaustive:

@@ -15,7 +15,7 @@ from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED, MOST_WO
 from dwconv.schedules.cuda.gpu.code_limits import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES
 from dwconv.schedules.cuda.gpu.occupancy import registers_left
-from dwconv.schedules.space import ConfigSpace, Knob, Rule, Value, divisors
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis
 
 LANES = (1, 2, 4)
@@ -49,11 +49,15 @@ def block_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
     def is_legal(cut: Cut) -> bool:
         return not any(broken(cut) for _, broken in rules)
 
+    @lru_cache(maxsize=4)
+    def cut(config: Config) -> Cut:
+        return Cut.of(workload, config)
+
     return ConfigSpace(
         name,
         *(Knob(knob, values) for knob, values in knobs.items()),
         rules=[
-            Rule(reason, lambda config, broken=broken: broken(Cut.of(workload, config)))  # type: ignore[misc]
+            Rule(reason, lambda config, broken=broken: broken(cut(config)))  # type: ignore[misc]
             for reason, broken in rules
         ],
         preferred=preferred(workload, target, knobs, is_legal),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
@@ -16,7 +16,7 @@ from dwconv.schedules.cuda.gpu.plane_layout import MOST_TURNS
 from dwconv.schedules.cuda.resident_planes.cut import Cut
 from dwconv.schedules.cuda.resident_planes.estimate import blocks_at_a_time, code_size, issued, registers_of
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 from dwconv.schedules.taps import Axis
 
 PLANES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -157,8 +157,12 @@ def _limits(target: CudaTarget) -> list[tuple[str, Callable[[Cut], bool]]]:
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
+    @lru_cache(maxsize=4)
+    def cut(config: Config) -> Cut:
+        return Cut.of(workload, config)
+
     def rule(reason: str, test: Callable[[Cut], bool]) -> Rule:
-        return Rule(reason, lambda config: test(Cut.of(workload, config)))
+        return Rule(reason, lambda config: test(cut(config)))
 
     return [rule(reason, test) for reason, test in _limits(target)]
 

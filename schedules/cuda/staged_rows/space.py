@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
@@ -111,6 +112,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     gather = Gather.of(workload)
     wanted = gather.rows.covered(gather.rows.down) * gather.columns.covered(gather.columns.down)
 
+    @lru_cache(maxsize=4)
     def tiles(config: Config) -> Cut:
         return Cut.of(workload, config)
 

@@ -119,22 +119,22 @@ class Cut:
         first -= offset
         return range(first // UNIT, (first + count - 1) // UNIT + 1)
 
-    @property
+    @cached_property
     def band(self) -> range:
         """Units of x that the columns of one product meet, counted from the unit of dy after its first column."""
         return self._units_met(self.offset)
 
-    @property
+    @cached_property
     def matrices(self) -> int:
         """Of 16 columns of x each, in a band."""
         return -(-len(self.band) // 2)
 
-    @property
+    @cached_property
     def tiles(self) -> int:
         """Products side by side that cover a row of dy."""
         return -(-(self.columns.outputs + self.offset) // COLUMNS)
 
-    @property
+    @cached_property
     def tiles_of_warp(self) -> int:
         return -(-self.tiles // self.warps_w)
 

@@ -109,6 +109,7 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     most_warps = MOST_WARPS[workload.layout]
 
+    @lru_cache(maxsize=4)
     def cut(config: Config) -> Cut:
         return Cut.of(workload, config)
 

@@ -38,7 +38,7 @@ MOST_TILES_TRIED = 4
 def toeplitz_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
     """Knobs: channels of a block and at a time, images of a product, rows and columns of a warp, warps, kernel rows
     of a turn."""
-    knobs = _knobs(workload)
+    knobs = _knobs(workload, target)
     return ConfigSpace(
         name,
         *(Knob(knob, values) for knob, values in knobs.items()),
@@ -53,27 +53,32 @@ def toeplitz_misfit(workload: Workload, target: CudaTarget) -> str | None:
         return reason
     if workload.layout == "nhwc" and workload.channels % UNIT:
         return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
-    least = min(_least(workload, images=images).shared_bytes for images in IMAGES)
+    least = _least_bytes(workload, planes=PLANES[workload.layout][0])
     if least > target.shared_bytes_per_block:
         return f"the input of a block tile is {least} bytes, shared memory {target.shared_bytes_per_block}"
     return None
 
 
-def _least(workload: Workload, *, images: int) -> Cut:
-    """The least block with so many images."""
-    gather = Gather.of(workload)
-    return Cut(
-        gather=gather, dtype=workload.dtype, layout=workload.layout, planes=PLANES[workload.layout][0], warps_c=1,
-        images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1,
-    )  # fmt: skip
+def _least_bytes(workload: Workload, *, planes: int) -> int:
+    """Shared memory of the least block with so many channels."""
+    cuts = [
+        Cut(
+            gather=Gather.of(workload), dtype=workload.dtype, layout=workload.layout, planes=planes, warps_c=1,
+            images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1,
+        )
+        for images in IMAGES
+    ]  # fmt: skip
+    return min(cut.shared_bytes for cut in cuts)
 
 
-def _knobs(workload: Workload) -> dict[str, list[int]]:
+def _knobs(workload: Workload, target: CudaTarget) -> dict[str, list[int]]:
     gather = Gather.of(workload)
     rows, tiles = gather.rows.outputs, -(-gather.columns.outputs // COLUMNS)
     across, most_warps = {-(-tiles // each) for each in TILES_W}, _warps_of_channel(workload)
+    least, *more = (count for count in PLANES[workload.layout] if count < workload.channels + UNIT)
+    fitting = [n for n in more if _least_bytes(workload, planes=n) <= target.shared_bytes_per_block]
     return {
-        "planes": [count for count in PLANES[workload.layout] if count < workload.channels + UNIT],
+        "planes": [least, *fitting],
         **({"warps_c": list(WARPS_C)} if workload.layout == "nhwc" else {}),
         "images": list(IMAGES),
         "tile_h": sorted({min(each, rows) for each in TILES_H}),
@@ -93,16 +98,16 @@ def _warps_of_channel(workload: Workload) -> int:
 def _preferred(workload: Workload, target: CudaTarget) -> dict[str, Value]:
     """The legal configuration of least estimated time, of those of a few shapes."""
     rules = _rules(workload, target)
-    configs = [Config.of("", **values) for values in _starts(workload)]
+    configs = [Config.of("", **values) for values in _starts(workload, target)]
     legal = [config for config in configs if not any(rule.broken(config) for rule in rules)]
     best = min(legal, key=lambda config: total_us([block_work(workload, config, target)], target), default=None)
     return dict(best.values) if best else {}
 
 
-def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
+def _starts(workload: Workload, target: CudaTarget) -> Iterator[dict[str, Any]]:
     """Few tiles, with as many warps as cover a map, or as there may be. Where channels come last, these are few: there
     strips cover a map with few rows more, and whole rows are tried."""
-    knobs, gather, is_nchw = _knobs(workload), Gather.of(workload), workload.layout == "nchw"
+    knobs, gather, is_nchw = _knobs(workload, target), Gather.of(workload), workload.layout == "nchw"
     height, width = gather.rows.outputs, gather.columns.outputs
     whole, most_warps = knobs["taps_h"][-1], _warps_of_channel(workload)
     for images in knobs["images"]:
@@ -116,7 +121,7 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
             warps_w = _covering(knobs["warps_w"], tile_w, width)
             down = [count for count in knobs["warps_h"] if count * warps_w <= most_warps] or [1]
             warps_h = _covering(down, ROWS // images * tile_h, height)
-            for channels in _channels(workload, warps_h * warps_w):
+            for channels in _channels(knobs, warps_h * warps_w):
                 at_a_time = channels.get("warps_c", channels["planes"])
                 yield {
                     **channels, "images": images, "tile_h": tile_h, "tile_w": tile_w,
@@ -125,10 +130,10 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
                 }  # fmt: skip
 
 
-def _channels(workload: Workload, warps: int) -> list[dict[str, int]]:
+def _channels(knobs: dict[str, list[int]], warps: int) -> list[dict[str, int]]:
     """To start from, where one has so many warps."""
-    if workload.layout == "nhwc":
-        wanted = itertools.product(_knobs(workload)["planes"], WARPS_C)
+    if "warps_c" in knobs:
+        wanted = itertools.product(knobs["planes"], knobs["warps_c"])
         return [{"planes": planes, "warps_c": warps_c} for planes, warps_c in wanted if warps_c <= planes]
     return [{"planes": planes} for planes in sorted({1, max(1, PREFERRED_WARPS // warps)})]
 
@@ -142,6 +147,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     gather = Gather.of(workload)
     wanted, most_warps = gather.rows.outputs * gather.columns.covered(COLUMNS), MOST_WARPS[workload.layout]
 
+    @lru_cache(maxsize=4)
     def cut(config: Config) -> Cut:
         return Cut.of(workload, config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import Workload
@@ -13,7 +14,7 @@ from dwconv.schedules.cuda.weight_gradient.cut import Cut
 from dwconv.schedules.cuda.weight_gradient.knobs import edges, knobs_of
 from dwconv.schedules.cuda.weight_gradient.start import preferred
 from dwconv.schedules.cuda.weight_gradient.thread_work import products_of, registers_of
-from dwconv.schedules.space import ConfigSpace, Knob, Rule
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule
 from dwconv.schedules.taps import WIDTH
 
 WIDEST_KERNEL = 96
@@ -41,8 +42,12 @@ def weight_gradient_space(name: str, workload: Workload, target: CudaTarget) -> 
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
+    @lru_cache(maxsize=4)
+    def cut(config: Config) -> Cut:
+        return Cut.of(workload, config)
+
     def rule(reason: str, broken: Callable[[Cut], bool]) -> Rule:
-        return Rule(reason, lambda config: broken(Cut.of(workload, config)))
+        return Rule(reason, lambda config: broken(cut(config)))
 
     def starved(cut: Cut) -> bool:
         return registers_of(cut) > registers_left(target, threads=cut.threads, blocks=cut.blocks_per_sm)

@@ -23,7 +23,7 @@ from dwconv.schedules.cuda.weight_gradient_planes.thread_work import (
     instructions_of_sums,
     registers_of,
 )
-from dwconv.schedules.space import ConfigSpace, Knob, Rule, Value
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value
 
 PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 THREAD_PLANES = (1, 2)
@@ -124,8 +124,12 @@ def _limits_of_threads(target: CudaTarget) -> list[tuple[str, Test]]:
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
+    @lru_cache(maxsize=4)
+    def cut(config: Config) -> Cut:
+        return Cut.of(workload, config)
+
     def rule(reason: str, test: Test) -> Rule:
-        return Rule(reason, lambda config: test(Cut.of(workload, config)))
+        return Rule(reason, lambda config: test(cut(config)))
 
     return [rule(reason, test) for reason, test in _limits(target)]
 
