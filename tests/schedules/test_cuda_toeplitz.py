@@ -41,6 +41,7 @@ SHAPES = {
     "kernel beyond the map": layer(2, (5, 6), (7, 8), padding=((5, 3), (2, 6))),
     "no padding": layer(4, (11, 17), (4, 6), padding=((0, 0), (0, 0))),
     "a bias": layer(6, (12, 20), (5, 5), bias=True),
+    "a bias, 13 kernel rows": layer(2, (9, 14), (13, 5), bias=True),
     "100 columns": layer(2, (9, 100), (5, 11)),
     "many channels": layer(10, (9, 12), (5, 5), batch=2),
 }

@@ -32,7 +32,9 @@ class Cut:
     warps_kh: int
     split_n: int
     planes: int = 1
-    """Channels of a block: more than one only where they come last."""
+    """Channels of a block: more than one only where they come last; so is the next."""
+    blocks_kh: int = 1
+    """Blocks that share out the kernel rows of the same channels."""
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> Cut:
@@ -93,12 +95,17 @@ class Cut:
     @property
     def group_kh(self) -> int:
         """Kernel rows of a warp."""
-        return -(-self.rows.taps // self.warps_kh)
+        return -(-self.rows.taps // (self.warps_kh * self.blocks_kh))
+
+    @property
+    def block_kh(self) -> int:
+        """Kernel rows of a block."""
+        return self.group_kh * self.warps_kh
 
     @property
     def knows_padding(self) -> bool:
         """Whether it is known when compiling which rows are padding: a tile is a whole map, and has all kernel rows."""
-        return self.strips * self.blocks_h * self.warps_kh == 1
+        return self.strips * self.blocks_h * self.warps_kh * self.blocks_kh == 1
 
     @cached_property
     def meetings(self) -> list[tuple[int, list[tuple[int, int]]]]:
@@ -159,14 +166,14 @@ class Cut:
 
     @cached_property
     def x(self) -> StagedMaps:
-        first, count = self.rows.part(0, self.group_kh * self.warps_kh).spanned(self.block_h)
+        first, count = self.rows.part(0, self.block_kh).spanned(self.block_h)
         if self.knows_padding:
             first, count = 0, self.rows.inputs
         units = range(self.band.start, self.tiles_of_warp * self.warps_w - 1 + self.band.stop)
         return StagedMaps(
             height=self.rows.inputs,
             width=self.columns.inputs,
-            rows=range(first, first + count),
+            rows=range(first, first + count),  # for the first kernel rows
             units=units,
             images=self.images,
             tile_h=self.tile_h,

@@ -35,7 +35,7 @@ ROWS_AHEAD = 3
 def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[BlockWork]:
     """Of the products, and of the sum of their parts."""
     cut = Cut.of(workload, config)
-    blocks = cut.channel_blocks * cut.split_n
+    blocks = cut.channel_blocks * cut.split_n * cut.blocks_kh
     items = -(-workload.batch // cut.images) * cut.blocks_h
     turns = -(-items // cut.split_n)
     pairs = sum(len(met) for _, met in cut.meetings)

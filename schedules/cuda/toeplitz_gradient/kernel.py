@@ -59,7 +59,8 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
         workspace = argument("workspace", (parts, cut.results), "float32") if parts > 1 else None
         totals = [as_one_axis(total) for total in totals]
         partial = None if workspace is None else as_one_axis(workspace)
-        for block in blocks("block", cut.channel_blocks * parts):
+        for number in blocks("block", cut.channel_blocks * parts * cut.blocks_kh):
+            block = number // cut.blocks_kh if cut.blocks_kh > 1 else number
             for warp in threads("warp_kh", cut.planes * cut.warps_kh, axis="z"):
                 for warp_w in threads("warp_w", cut.warps_w, axis="y"):
                     for lane in threads("lane", WARP):
@@ -75,6 +76,7 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
                                 passed=shared("passed", cut.words_passed, dynamic=dynamic),
                                 first_channel=block // parts * cut.planes,
                                 part=block % parts,
+                                first_kh=number % cut.blocks_kh * cut.block_kh if cut.blocks_kh > 1 else 0,
                                 plane=warp // cut.warps_kh if cut.planes > 1 else 0,
                                 warp_kh=warp % cut.warps_kh if cut.planes > 1 else warp,
                                 warp_w=warp_w,
@@ -101,10 +103,12 @@ class Block:
     """Sums of all warps for one kernel row of each."""
     first_channel: Expr
     part: Expr
+    first_kh: Expr
+    """The first kernel row of the block."""
     plane: Expr
     """The channel of its warp, in the block."""
     warp_kh: Expr
-    """Which group of kernel rows its warp has."""
+    """Which group of the block's kernel rows its warp has."""
     warp_w: Expr
     """Which tiles its warp has."""
     lane: Expr
@@ -148,7 +152,7 @@ class Block:
                     staged=self.staged,
                     planes=planes,
                     first=self._dy_at if maps.held is cut.dy else 0,
-                    top=top,
+                    top=maps.top,
                     left=maps.left,
                 )
                 pixels.copy(source, first_channel=self.first_channel, **together)
@@ -174,7 +178,7 @@ class Block:
         cut = self.cut
         x, dy = (map_at(cut.maps(held), self.plane) for held in (cut.x, cut.dy))
         return (
-            Maps(held=cut.x, staged=self.staged, first=x, top=top, left=0),
+            Maps(held=cut.x, staged=self.staged, first=x, top=top + self.first_kh * cut.rows.step, left=0),
             Maps(held=cut.dy, staged=self.staged, first=self._dy_at + dy, top=top, left=-cut.offset),
         )
 
@@ -246,7 +250,7 @@ class Block:
                 group, channel = weight // taps_w, self.first_channel
                 if cut.planes > 1:
                     group, channel = group % cut.warps_kh, channel + group // cut.warps_kh
-                kernel_row = group * cut.group_kh + tap
+                kernel_row = self.first_kh + group * cut.group_kh + tap
                 is_channel = cut.workload.channels % cut.planes == 0 or channel < cut.workload.channels
                 with when(all_of(weight < weights, kernel_row < taps_h, is_channel)):
                     added = Registers("added", 1)
@@ -270,7 +274,8 @@ class Block:
                 store(self.passed, bias[each], own + self.lane * 2 + each)
         barrier()
         is_channel = cut.workload.channels % cut.planes == 0 or channel < cut.workload.channels
-        with when(all_of(self._thread < cut.planes, is_channel)):
+        is_first = cut.blocks_kh == 1 or self.first_kh == 0  # all that have its kernel rows have summed up the same
+        with when(all_of(self._thread < cut.planes, is_channel, is_first)):
             added = Registers("added", 1)
             added.clear()
             for warp in unrolled("warp", cut.warps_w):

@@ -26,8 +26,13 @@ IMAGES = (1, 2, 4, 8, 16)
 TILES_H = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 WARPS_W = (1, 2, 3, 4, 5, 7, 8)
 WARPS_KH = (1, 2, 3, 4, 5, 6, 7, 8)
+BLOCKS_KH, LEAST_SHARED_OUT = (1, 2, 4), 12
+"""Where channels come last: a vector of them leaves few warps for the kernel rows of each. Kernels with so many rows
+may have more blocks."""
 SPLITS = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 64)
 MOST_TILES_TRIED = 3
+_ABSENT = {"blocks_kh": 1}
+"""What knobs are in configurations that were written before there were these."""
 
 
 def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
@@ -35,7 +40,7 @@ def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigS
     come last, channels of a block."""
     return ConfigSpace(
         name,
-        *(Knob(knob, values) for knob, values in _knobs(workload).items()),
+        *(Knob(knob, values, absent=_ABSENT.get(knob)) for knob, values in _knobs(workload).items()),
         rules=_rules(workload, target),
         preferred=_preferred(workload, target),
     )
@@ -49,10 +54,14 @@ def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
         return f"channels_last it takes {UNIT} channels at a time, channels={workload.channels}"
     planes = UNIT if workload.layout == "nhwc" else 1
     warps_kh = min(max(WARPS_KH), workload.kernel[0], _warps_of_channel(workload))
+    blocks_kh = max(_blocks_kh(workload), default=1)
     cuts = [
-        Cut(workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1, planes=planes)
+        Cut(
+            workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1, planes=planes,
+            blocks_kh=blocks_kh,
+        )
         for images in IMAGES
-    ]
+    ]  # fmt: skip
     if (least := min(cut.shared_bytes for cut in cuts)) > target.shared_bytes_per_block:
         return f"x and dy of a block are {least} bytes, shared memory {target.shared_bytes_per_block}"
     if (registers := registers_of(cuts[0])) > target.registers_per_thread:
@@ -70,7 +79,12 @@ def _knobs(workload: Workload) -> dict[str, list[int]]:
         "warps_kh": [count for count in WARPS_KH if count <= min(workload.kernel[0], most_warps)],
         "split_n": [count for count in SPLITS if count <= MOST_IMAGES],
         **({"planes": [count for count in PLANES if count <= workload.channels]} if workload.layout == "nhwc" else {}),
+        "blocks_kh": list(_blocks_kh(workload)),
     }
+
+
+def _blocks_kh(workload: Workload) -> tuple[int, ...]:
+    return BLOCKS_KH if workload.layout == "nhwc" and workload.kernel[0] >= LEAST_SHARED_OUT else ()
 
 
 def _warps_of_channel(workload: Workload) -> int:
@@ -100,7 +114,7 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
             return rows.covered(strips * tile), -tile
 
         tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
-        few = {name: values[:: every[name]] for name, values in knobs.items()}
+        few = {name: values[:: every[name]] for name, values in knobs.items() if values}
         few |= {"images": [images], "tile_h": tiles_h}
         for values in itertools.product(*few.values()):
             yield dict(zip(few, values, strict=True))
@@ -118,7 +132,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         its = cut(config)
         down = its.blocks_h * its.block_h / its.rows.outputs
         across = its.tiles_of_warp * its.warps_w / its.tiles
-        return down * across * its.group_kh * its.warps_kh / its.rows.taps > MOST_PADDED
+        return down * across * its.block_kh * its.blocks_kh / its.rows.taps > MOST_PADDED
 
     return [
         Rule(f"more than {most_warps} warps", lambda c: cut(c).warps > most_warps),

@@ -19,7 +19,7 @@ some columns, and some kernel rows, of which it keeps the sums; a weight is a di
 
 Where there is a bias, its gradient is dy times ones. The partial sums of the shares are added up by a second kernel,
 always in their order. In NHWC a block has 8 or 16 channels, `planes`: its threads take the vectors of a pixel apart on
-their way to shared memory, map by map.
+their way to shared memory, map by map. Many kernel rows are shared out to `blocks_kh` blocks.
 """
 
 from __future__ import annotations
