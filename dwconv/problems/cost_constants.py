@@ -16,7 +16,7 @@ from typing import Any
 from dwconv import settings
 from dwconv.errors import one_line, warn
 
-FORMAT = 1
+FORMAT = 2
 MOST_NOT_HIDDEN = 0.5
 
 
@@ -31,6 +31,7 @@ class CostConstants:
     dram_latency_cycles: float
     bytes_in_flight_per_sm: float
     not_hidden: float
+    alone: float
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(CostConstants))

@@ -53,5 +53,5 @@ def truth(**times: float) -> CostConstants:
 
 OTHERWISE = truth(
     memory_gb_per_s=0.8, cache_gb_per_s=0.6, clock_ghz=1.1, launch_us=1.7, dram_latency_cycles=0.7,
-    bytes_in_flight_per_sm=0.6, not_hidden=2.0,
+    bytes_in_flight_per_sm=0.6, not_hidden=2.0, alone=0.5,
 )  # fmt: skip

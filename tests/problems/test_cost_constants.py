@@ -20,7 +20,7 @@ SM_90 = parse_target("cuda:sm_90")
 assert isinstance(SM_90, CudaTarget)
 FITTED = CostConstants(
     memory_gb_per_s=4000.0, cache_gb_per_s=5000.0, clock_ghz=1.5, launch_us=3.0, dram_latency_cycles=600.0,
-    bytes_in_flight_per_sm=30_000.0, not_hidden=0.1,
+    bytes_in_flight_per_sm=30_000.0, not_hidden=0.1, alone=0.2,
 )  # fmt: skip
 DEVICE = "nvidia-made-up"
 WORK = BlockWork(
@@ -68,8 +68,8 @@ def test_each_constant_counts(name: str) -> None:
     ("change", "why"),
     [
         ("{", "Expecting"),
-        ("[]", "it holds no constants in format 1"),
-        ({"format": 2}, "it holds no constants in format 1"),
+        ("[]", "it holds no constants in format 2"),
+        ({"format": 1}, "it holds no constants in format 2"),
         ({"device": "another"}, "it is of another"),
         ({"constants": {**dataclasses.asdict(FITTED), "launch_us": -1.0}}, "launch_us=-1.0 cannot be"),
         ({"constants": {**dataclasses.asdict(FITTED), "clock_ghz": float("nan")}}, "clock_ghz=nan cannot be"),

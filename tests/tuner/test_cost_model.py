@@ -16,7 +16,7 @@ from dwconv.kernels.artifact import Argument, Artifact, Launch
 from dwconv.kernels.sass import Code, Instruction
 from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
-from dwconv.schedules.cuda.gpu.cost import LAUNCH_US, NOT_HIDDEN, RESOURCES, BlockWork, price
+from dwconv.schedules.cuda.gpu.cost import ALONE, LAUNCH_US, NOT_HIDDEN, RESOURCES, BlockWork, price
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import Candidate, template, templates_for
@@ -75,7 +75,9 @@ def test_the_slowest_resource_sets_the_time() -> None:
     cost = _cost()
     slowest, rest = cost.busy_us[cost.limiter], sum(cost.busy_us.values())
     assert slowest == max(cost.busy_us.values())
-    assert cost.microseconds == pytest.approx(slowest + NOT_HIDDEN * (rest - slowest - LAUNCH_US) + LAUNCH_US)
+    (kernel,) = cost.kernels
+    shown = NOT_HIDDEN + ALONE / kernel.occupancy.blocks_per_sm
+    assert cost.microseconds == pytest.approx(slowest + shown * (rest - slowest - LAUNCH_US) + LAUNCH_US)
     assert set(cost.busy_us) == {"dram", "cache", "load_store", "fma", "tensor", "issue", "latency", "launch"}
 
 
