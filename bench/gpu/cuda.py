@@ -6,7 +6,7 @@
     contact   type       networks in turns     networks  candidates?
 
 Each stage can be asked for alone. What is known is in DIR/cuda.json after every answer, tuning's records in the log
-beside it; run again, each goes on where it stopped.
+beside it; run again, each goes on where it stopped. Races and steps are results as those of other benchmarks, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import contextlib
 import math
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,9 @@ from bench.gpu.state import FILE, State
 from bench.gpu.train import FIRST_S as TRAIN_S
 from bench.gpu.train import train_stage
 from bench.gpu.tune import BESIDE_S, LEAST_S, tune_stage
+from bench.gpu.verify import in_words as in_words_of_verdict
 from bench.gpu.verify import verify_stage
+from bench.results import write_results
 from dwconv.commands.command_line import ArgumentParser, run
 from dwconv.errors import BrokenInstallation, DwconvError, one_line
 from dwconv.problems.target import CudaTarget, Target, parse_target
@@ -136,6 +139,7 @@ def run_stages(
     finally:  # after ctrl-C, too
         state.flush()
         print(_summary(ended, state), flush=True)
+        _write_results(state, target)
     return int(any(each.failed for each in ended.values()))
 
 
@@ -162,6 +166,16 @@ def _summary(ended: dict[str, Ended], state: State) -> str:
         if name == "race":
             lines += [f"    {key}: {in_words(answer)}" for key, answer in worst_first(state.of("race"))]
     return "\n".join(lines)
+
+
+def _write_results(state: State, target: Target) -> None:
+    """Of all runs so far, if there are any."""
+    rows = [{"workload": key, **answer} for key, answer in worst_first(state.of("race"))]
+    if not rows and not state.of("train"):
+        return
+    verified = Counter(in_words_of_verdict(answer).partition(":")[0] for answer in state.of("verify").values())
+    facts = {"measured": state.of("limits").get("device"), "verified": dict(verified), "steps": state.of("train")}
+    write_results("cuda", target=target, rows=rows, folder=state.path.parent, **facts)
 
 
 def _seconds(text: str) -> float:

@@ -39,6 +39,8 @@ def test_what_is_tuned_is_raced_and_ranked(on_stand_in: OnStandIn, tmp_path: Pat
     assert "1 of 1 tuned workloads raced; warm" in summary and "1 of 1 workloads ranked" in summary, done.stdout
     assert f"the constants stay: {LEAST} measured candidates of 1 workloads" in summary
     assert re.search(r"\[race\] first kernel after \d+\.\d s", done.stdout)
+    (row,) = json.loads((tmp_path / "out" / f"cuda-{gpu.device}.json").read_text())["rows"]
+    assert row["workload"] == WORKLOADS[0].key and row["dwconv_us"] > 0
 
 
 @pytest.mark.slow
