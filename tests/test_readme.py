@@ -212,6 +212,28 @@ def test_the_readme_has_the_steps_under_autocast():
     )
 
 
+def test_the_figures_of_the_gpu_are_those_of_the_results():
+    results = json.loads((ROOT / "bench/results/cuda-nvidia-h200.json").read_text())
+    page, warm, cold = (ROOT / "docs/cuda.md").read_text(), [], []
+    for row in results["rows"]:
+        ratios = [row[caches]["ratio"] for caches in ("warm", "cold")]
+        assert f"{row['dwconv_us']:.1f} µs, {ratios[0]:.2f} ({ratios[1]:.2f})" in page, row["workload"]
+        warm.append(ratios[0])
+        cold.append(ratios[1])
+    mean = f"{geometric_mean(warm):.2f}"
+    slower = sum(ratio < 1 for ratio in cold)
+    assert f"{len(warm)} passes: {mean} times as fast as the best other" in page and slower == 1 and min(warm) > 1
+    assert f"{geometric_mean(cold):.2f} with cold caches, where one pass of {len(warm)} is slower" in page
+    assert f"where {len(warm)} passes in float16 are {mean} times" in " ".join((ROOT / "README.md").read_text().split())
+    assert f"all {results['verified']['right']:,} candidates of `verify` were right" in page
+    assert set(results["verified"]) == {"right"}
+    for network, step in results["steps"].items():
+        ratio, (low, high) = step["ratio"]["median"], step["ratio"]["interval"]
+        before, after = (step["median_ms"][model] for model in ("plain", "converted"))
+        told = f"{network.split()[0]} {before:.1f} → {after:.1f} ms"
+        assert told in page and f"({low:.2f} to {high:.2f})" in page and f"{ratio:.2f}" in page
+
+
 def test_the_figures_of_untuned_layers_are_those_of_the_results():
     rows = _results("untuned")["rows"]
     sure, won = ([row for row in rows if row["runs"][name] == "dwconv"] for name in ("predicted", "race"))

@@ -7,7 +7,7 @@ beforehand is packed beforehand, once for each batch size:
                  ▲  ▲  ▲  ▲           ▲
     parameters   └──┴──┴──┴───────────┘     of each launch: where in ``values`` its arguments are
 
-Not yet run on a GPU: tested against a stand-in for the driver.
+Tested against a stand-in for the driver, and on an H200.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def test_who_runs_our_kernel_instead_of_his_own_does_not_race(monkeypatch: pytes
 
     def planted(workload: Workload, inputs: list[torch.Tensor], **how: object) -> object:
         ours = Kernel.load(build(Candidate(FPROP, _config()), target()))
-        own = race_worker.Provider(name="cudnn-nhwc", make=lambda given: partial(ours, *given))
+        own = race_worker.Provider(name="cudnn-planted", make=lambda given: partial(ours, *given))
         idle = race_worker.Provider(name="aten-idle", make=lambda given: lambda: None)
         yield from (own, idle)
         yield from usual(workload, inputs, **how)  # type: ignore[misc]
@@ -98,7 +98,7 @@ def test_who_runs_our_kernel_instead_of_his_own_does_not_race(monkeypatch: pytes
     monkeypatch.setattr(race_worker, "providers", planted)
     answer = raced("dwconv.kernels.kernel:Kernel.load")
     assert isinstance(answer, Raced)
-    assert answer.refused["cudnn-nhwc"] == "it launched dwconv's main_kernel"
+    assert answer.refused["cudnn-planted"] == "it launched dwconv's main_kernel"
     assert answer.refused["aten-idle"] == "no kernel was launched"
     assert answer.kernels.keys() == answer.warm.keys() and answer.kernels["dwconv"] == ("main_kernel",)
     assert {"dwconv", "aten-nchw"} <= answer.warm.keys() and not answer.refused.keys() & answer.cold.keys()
