@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -125,14 +125,17 @@ def fitting(name: str, workload: Workload, target: Target) -> ScheduleTemplate[A
 
 
 def templates_for(workload: Workload, target: Target) -> list[ScheduleTemplate[Any]]:
-    """Templates that can run ``workload`` on ``target``; raises NoTemplate, saying why, if none can."""
+    """Templates that can run ``workload`` on ``target``; raises NoTemplate, saying why, and in which layout they could,
+    if none can."""
     meant = [found for found in all_templates().values() if not _why_not_for(found, workload, target)]
     misfits = {found.name: _why_unfit(found, workload, target) for found in meant}
     if fits := [found for found in meant if not misfits[found.name]]:
         return fits
     reasons = "; ".join(f"{name}: {reason}" for name, reason in misfits.items())
     reasons = reasons or f"no {workload.pass_} template for {target.kind} yet"
-    raise NoTemplate(f"no template runs {workload.key} on {target}: {reasons}")
+    others = {found.layout for found in meant if _fits(found, replace(workload, layout=found.layout), target)}
+    way_out = f"; in the other layout it could: --layout {' or '.join(others)}" if others else ""
+    raise NoTemplate(f"no template runs {workload.key} on {target}: {reasons}{way_out}")
 
 
 def _fits(candidate: ScheduleTemplate[Any], workload: Workload, target: Target) -> bool:

@@ -121,3 +121,16 @@ def test_a_configuration_that_is_not_in_the_space_is_not_scheduled() -> None:
     wrong = Config.of(default.template, **{**dict(default.values), "tile_w": 5})
     with pytest.raises(InvalidConfig, match="tile_w=5"):
         Candidate(workload, wrong).schedule(TARGET)
+
+
+def test_who_could_in_the_other_layout_is_told() -> None:
+    workload = Workload(
+        pass_="forward", batch=2, channels=8, input_size=(9, 9), kernel=(3, 3), padding=((1, 1), (1, 1)),
+        block=Block.parse("bn+relu,bn+relu"),
+    )  # fmt: skip
+    gpu = parse_target("cuda:sm_90")
+    with pytest.raises(NoTemplate, match=r"the workload is nchw; in the other layout it could: --layout nhwc$"):
+        templates_for(workload, gpu)
+    assert templates_for(dataclasses.replace(workload, layout="nhwc"), gpu)
+    with pytest.raises(NoTemplate, match=r"not bfloat16$|the workload is bfloat16$"):
+        templates_for(dataclasses.replace(workload, layout="nhwc", dtype="bfloat16"), gpu)
