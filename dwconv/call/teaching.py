@@ -49,23 +49,32 @@ def _pytorch_call(call: Call) -> Any | None:
     compiled = native.native(may_compile=False)
     if compiled is None or isinstance(call.given.padding, str) or has_sides(call.given.padding):
         return None
+    return compiled.PyTorchCall(call.given.axes, *_geometry(call))
+
+
+def _geometry(call: Call) -> tuple[Ints, Ints, Ints, int]:
+    """Stride, padding, the same on both sides, and dilation, of the user's axes; groups."""
     problem, axes = call.problem, call.given.axes
-    padding = problem.padding[::2][-axes:]  # the same on both sides
-    return compiled.PyTorchCall(axes, problem.stride[-axes:], padding, problem.dilation[-axes:], problem.input_shape[1])
+    return problem.stride[-axes:], problem.padding[::2][-axes:], problem.dilation[-axes:], problem.input_shape[1]
 
 
 def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | None:
-    """A call of which tuned kernels run every pass, on tensors as they lie; None if there is another pass."""
+    """A call whose forward pass a tuned kernel runs, on tensors as they lie, and backward passes another or, of images
+    and volumes that are padded alike on both sides, PyTorch's own op; None if there is another pass."""
     given, problem, plan = call.given, call.problem, passes.plan
     if max(given.input.numel(), given.weight.numel()) > MOST_ELEMENTS:
         return None
     of_passes = passes.kernels
-    kernels = [of_passes[pass_] for pass_ in (PASSES if trains else PASSES[:1])]
-    if not all(kernel is not None and passes.reads_as_it_lies(kernel) for kernel in kernels):
-        return None
-    runs = [kernel.native for kernel in kernels if kernel is not None and kernel.native is not None]
-    compiled, fprop = native.soon(), kernels[0]
+    kernels = {pass_: of_passes[pass_] for pass_ in (PASSES if trains else PASSES[:1])}
+    sided = given.axes == 1 or problem.padding[::2] != problem.padding[1::2]
+    of_pytorch = {pass_ for pass_ in kernels if not sided and plan.decisions[pass_].provider == "pytorch"}
+    runs = [
+        kernel and kernel.native for kernel in kernels.values() if kernel is None or passes.reads_as_it_lies(kernel)
+    ]
+    compiled, fprop = native.soon(), kernels["fprop"]
     if compiled is None or fprop is None or len(runs) < len(kernels) or fprop.workload.bias != problem.bias:
+        return None
+    if any(run is None and pass_ not in of_pytorch for pass_, run in zip(kernels, runs, strict=True)):
         return None
     y_shape = fprop.workload.with_batch(problem.input_shape[0]).shape_of("y")
     y, x = (
@@ -81,8 +90,8 @@ def _tuned_call(call: Call, passes: PlannedPasses, *, trains: bool) -> Any | Non
         x_as_given=x.shape, w_as_given=given.weight.shape,
     )  # fmt: skip
     return compiled.TunedCall(
-        problem.input_shape[0], *shapes, given.input.stride(), channel_axis, *runs,
-        *[None] * (len(PASSES) - len(runs)), backward,
+        trains, problem.input_shape[0], *shapes, given.input.stride(), channel_axis, *runs,
+        *[None] * (len(PASSES) - len(runs)), compiled.Geometry(*_geometry(call)), backward,
     )  # fmt: skip
 
 

@@ -5,12 +5,15 @@
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/conv3d.h>
+#include <ATen/ops/convolution_backward.h>
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/hash.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <array>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -89,9 +92,24 @@ struct PyTorchCall final : Call {
   }
 };
 
-// Every pass has a tuned kernel.
+// Where PyTorch's own op runs a backward pass: how it convolves.
+struct Geometry {
+  Sizes stride, padding, dilation;
+  int64_t groups;
+
+  // Of x, w and the bias, those that `wanted` says. PyTorch asks for the shape and the layout of the others alone.
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients(
+      const at::Tensor& dy, const at::Tensor& x, const at::Tensor& w, std::array<bool, 3> wanted) const {
+    const Sizes none(stride.size(), 0);
+    return at::convolution_backward(
+        dy, x, w, Sizes{w.size(0)}, stride, padding, dilation, false, none, groups, wanted);
+  }
+};
+
+// The forward pass has a tuned kernel; backward passes that have none run on PyTorch's own op.
 struct TunedCall final : Call {
   TunedCall(
+      bool trains,
       int64_t batch,
       Shape y,
       Shape x,
@@ -101,8 +119,10 @@ struct TunedCall final : Call {
       std::shared_ptr<Kernel> fprop,
       std::shared_ptr<Kernel> dgrad,
       std::shared_ptr<Kernel> wgrad,
+      Geometry geometry,
       pybind11::object watched_backward)
-      : batch(batch),
+      : trains_(trains),
+        batch(batch),
         y(std::move(y)),
         x(std::move(x)),
         w(std::move(w)),
@@ -111,16 +131,19 @@ struct TunedCall final : Call {
         fprop(std::move(fprop)),
         dgrad(std::move(dgrad)),
         wgrad(std::move(wgrad)),
+        geometry(std::move(geometry)),
         watched_backward(std::move(watched_backward)) {}
 
+  bool trains_;
   int64_t batch;
   Shape y, x, w;    // of the results y, dx and dw
   Sizes x_strides;  // of the input, which may be a slice
   int64_t channel_axis;
-  std::shared_ptr<Kernel> fprop, dgrad, wgrad;  // the last two are missing until somebody needs gradients
+  std::shared_ptr<Kernel> fprop, dgrad, wgrad;  // the last two may be missing
+  Geometry geometry;
   Held watched_backward;                        // (x, w, dy, needs dx, dw, db) -> (dx, dw, db), on differentiable ops
 
-  bool trains() const override { return dgrad && wgrad; }
+  bool trains() const override { return trains_; }
   at::Tensor run(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias, bool trains) override;
 };
 

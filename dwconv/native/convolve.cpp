@@ -4,7 +4,8 @@
 //       │  the call is new, or somebody but autocast looks at it: None, and Python does it all
 //       ▼
 //   DwconvConvolution::apply ─► Kernel fprop            saves input and weight
-//   DwconvConvolution::backward ─► wgrad, dgrad         or watched_backward, if its result is to be differentiated again
+//   DwconvConvolution::backward ─► wgrad, dgrad         or PyTorch's own op for one that has no kernel; or
+//                                                       watched_backward, if its result is to be differentiated again
 //
 // In a training step the caches have forgotten the interpreter whenever a layer comes round: what takes 10 µs in a loop
 // takes 100 there. Machine code of a few kilobytes does not suffer so.
@@ -36,7 +37,7 @@ Tensor run_fprop(const TunedCall& call, const Tensor& x, const Tensor& w, const 
 
 // dy as the kernels read it.
 Tensor dense(const Tensor& dy, const TunedCall& call) {
-  if (dy.strides() == c10::IntArrayRef(call.y.strides) && call.dgrad->is_aligned(dy)) return dy;
+  if (dy.strides() == c10::IntArrayRef(call.y.strides) && call.fprop->is_aligned(dy)) return dy;
   return call.y.empty_like(dy).copy_(readable(dy));
 }
 
@@ -44,6 +45,12 @@ Tensor dense(const Tensor& dy, const TunedCall& call) {
 Tensor as_saved(const Tensor& tensor, c10::IntArrayRef strides) {
   if (!tensor.defined() || tensor.strides() == strides) return tensor;
   return empty_strided(tensor.sizes(), strides, tensor.scalar_type(), tensor.device()).copy_(readable(tensor));
+}
+
+// As PyTorch's op gives it, or as a kernel would have.
+Tensor lying(const Tensor& result, const Shape& shape) {
+  if (result.strides() == c10::IntArrayRef(shape.strides)) return result;
+  return shape.empty_like(result).copy_(result);
 }
 
 Tensor bias_gradient(const Tensor& dy, const TunedCall& call) {
@@ -80,7 +87,11 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     const Tensor dy = dense(given, call);
     const Tensor x_read = as_saved(x, call.x_strides), w_read = as_saved(w, call.w.strides);
     Tensor dx, dw, db;
-    if (needs_dw) {
+    if (needs_dw && !call.wgrad) {
+      const Tensor like_w = dy.new_empty({1}).expand(call.w.sizes);
+      std::tie(std::ignore, dw, db) = call.geometry.gradients(dy, x_read, like_w, {false, true, needs_db});
+      dw = lying(dw, call.w);
+    } else if (needs_dw) {
       dw = call.w.empty_like(dy);
       if (call.wgrad->gives_bias_gradient()) {
         db = empty_strided({dy.size(call.channel_axis)}, {1}, dy.scalar_type(), dy.device());
@@ -90,7 +101,10 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
       }
     }
     if (needs_db && !db.defined()) db = bias_gradient(dy, call);
-    if (needs_dx) {  // last: what comes next reads it
+    if (needs_dx && !call.dgrad) {
+      const Tensor like_x = call.x.empty_like(dy);
+      dx = lying(std::get<0>(call.geometry.gradients(dy, like_x, w_read, {true, false, false})), call.x);
+    } else if (needs_dx) {  // last: what comes next reads it
       dx = call.x.empty_like(dy);
       call.dgrad->run(call.batch, {dy, w_read}, {dx});
     }
@@ -292,10 +306,11 @@ PYBIND11_MODULE(dwconv_native, module) {
   py::class_<Call, c10::intrusive_ptr<Call>>(module, "Call").def("counted", counted);
   py::class_<PyTorchCall, Call, c10::intrusive_ptr<PyTorchCall>>(module, "PyTorchCall")
       .def(py::init<int64_t, Sizes, Sizes, Sizes, int64_t>());
+  py::class_<Geometry>(module, "Geometry").def(py::init<Sizes, Sizes, Sizes, int64_t>());
   py::class_<TunedCall, Call, c10::intrusive_ptr<TunedCall>>(module, "TunedCall")
       .def(py::init<
-           int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
-           std::shared_ptr<Kernel>, py::object>());
+           bool, int64_t, Shape, Shape, Shape, Sizes, int64_t, std::shared_ptr<Kernel>, std::shared_ptr<Kernel>,
+           std::shared_ptr<Kernel>, Geometry, py::object>());
   py::class_<TunedBlock, c10::intrusive_ptr<TunedBlock>>(module, "TunedBlock")
       .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, bool, py::object>())
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })

@@ -18,6 +18,7 @@ from dwconv import native
 from dwconv.call.call_plan import plans
 from dwconv.errors import DwconvWarning
 from dwconv.native.compile import Loaded
+from dwconv.problems.workload import PASSES
 from tests.native_needed import as_in_a_new_process, needs_native
 from tests.planted_records import plant, workload_of
 from tests.waiting import eventually
@@ -175,6 +176,45 @@ def test_what_pytorch_runs_is_taught_too(arrive, monkeypatch):
     dwconv.conv2d(x, w)
     monkeypatch.setattr("dwconv.call.functional._convolve", None)
     assert torch.equal(dwconv.conv2d(x, w), F.conv2d(x, w, groups=4))
+
+
+@pytest.mark.parametrize("of_pytorch", [("wgrad",), ("dgrad",), ("dgrad", "wgrad")])
+@pytest.mark.parametrize("weight_lies_last", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "convolution"),
+    [((2, 12, 9, 7), dwconv.conv2d), ((2, 12, 9, 7, 5), dwconv.conv3d)],
+    ids=["images", "volumes"],
+)
+def test_backward_passes_of_pytorch_are_taught_too(arrive, logs, of_pytorch, weight_lies_last, shape, convolution):
+    """They give the same bits and the same strides, for weights that lie otherwise, too."""
+    workload = workload_of(shape=shape, kernel=(3,) * (len(shape) - 2), stride=2, bias=True)
+    for pass_ in PASSES:
+        slow = pass_ in of_pytorch
+        plant(logs / "log.jsonl", [workload], passes=[pass_], baseline_us=1e-3 if slow else 1e6)
+    lies = {4: torch.channels_last, 5: torch.channels_last_3d}[len(shape)]
+    torch.manual_seed(0)
+    x = torch.randn(shape).to(memory_format=lies).requires_grad_()
+    w = torch.randn(12, 1, *workload.kernel)
+    w = (w.to(memory_format=lies) if weight_lies_last else w).requires_grad_()
+    bias = torch.randn(12, requires_grad=True)
+
+    def step():
+        y = convolution(x, w, bias, stride=2, padding=1)
+        some = ((w,), (x,), (bias,), (x, w, bias))
+        return y, *(each for of in some for each in torch.autograd.grad(y.sin().sum(), of, retain_graph=True))
+
+    def whole():
+        y = convolution(x, w, bias, stride=2, padding=1)
+        first = torch.autograd.grad(y.sin().sum(), (x, w), create_graph=True)
+        return y, *torch.autograd.grad(sum(each.square().sum() for each in first), (x, w))
+
+    before, twice = step(), whole()
+    arrive()
+    teaches, after = step(), step()
+    assert [is_compiled(y) for y, *_ in (before, teaches, after)] == [False, False, True]
+    for found, wanted in ((teaches, before), (after, before), (whole(), twice)):
+        assert all(map(torch.equal, found, wanted))
+        assert [each.stride() for each in found] == [each.stride() for each in wanted]
 
 
 def test_threads_that_train_meanwhile_see_no_difference(arrive):
