@@ -17,6 +17,7 @@ from dwconv.problems.target import CudaTarget, parse_target
 from dwconv.problems.workload import Workload
 from dwconv.records.log import TuningLog
 from dwconv.records.record import Status
+from dwconv.schedules.cuda.gpu.cost import LAUNCH_US
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import Candidate, template
 from dwconv.tuner.gpu_cost.compute_runner import ComputeRunner, Predictor, PredictSetup
@@ -50,7 +51,7 @@ def test_one_record_a_candidate_computed_and_marked(candidates: list[Candidate],
     for record in good:
         assert record.status is Status.OK and record.device == "sm_90" and record.detail == ""
         assert record.measurement is not None and record.measurement.computed and not record.measured
-        assert record.measurement.median_us > 2
+        assert record.measurement.median_us > LAUNCH_US
         assert record.resources["registers"] > 0
         assert record.providers == {} and record.versions
         if check:
