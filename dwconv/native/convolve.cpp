@@ -89,7 +89,8 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     Tensor dx, dw, db;
     if (needs_dw && !call.wgrad) {
       const Tensor like_w = dy.new_empty({1}).expand(call.w.sizes);
-      std::tie(std::ignore, dw, db) = call.geometry.gradients(dy, x_read, like_w, {false, true, needs_db});
+      std::tie(std::ignore, dw, db) =
+          call.geometry.gradients(readable(dy), readable(x_read), like_w, {false, true, needs_db});
       dw = lying(dw, call.w);
     } else if (needs_dw) {
       dw = call.w.empty_like(dy);
@@ -103,7 +104,8 @@ struct DwconvConvolution : torch::autograd::Function<DwconvConvolution> {
     if (needs_db && !db.defined()) db = bias_gradient(dy, call);
     if (needs_dx && !call.dgrad) {
       const Tensor like_x = call.x.empty_like(dy);
-      dx = lying(std::get<0>(call.geometry.gradients(dy, like_x, w_read, {true, false, false})), call.x);
+      const auto found = call.geometry.gradients(readable(dy), like_x, readable(w_read), {true, false, false});
+      dx = lying(std::get<0>(found), call.x);
     } else if (needs_dx) {  // last: what comes next reads it
       dx = call.x.empty_like(dy);
       call.dgrad->run(call.batch, {dy, w_read}, {dx});
