@@ -147,12 +147,22 @@ def test_a_graph_outlives_what_was_forgotten(logs):
 
 
 @pytest.mark.filterwarnings("ignore:.* run on PyTorch's own op")
-def test_a_pass_that_pytorch_runs_leaves_the_call_to_python(logs):
-    plant(logs / "log.jsonl", [WORKLOAD], baseline_us=1e6, passes=("fprop", "wgrad"))
+@pytest.mark.parametrize(
+    ("passes", "padding", "compiled"),
+    [
+        (("dgrad", "wgrad"), 1, False),
+        (("fprop", "wgrad"), 1, True),
+        (("fprop", "wgrad"), ((2, 0), (1, 1)), False),
+    ],
+)
+def test_a_forward_pass_that_pytorch_runs_leaves_the_call_to_python(logs, passes, padding, compiled):
+    """And a gradient where both sides are padded otherwise: PyTorch's op cannot pad so by itself."""
+    workload = WORKLOAD if padding == 1 else dataclasses.replace(WORKLOAD, padding=padding)
+    plant(logs / "log.jsonl", [workload], baseline_us=1e6, passes=passes)
     x, w, _ = leaves()
     for _ in range(2):
-        y, is_compiled = took(dwconv.conv2d, x, w, padding=1)
-    assert not is_compiled
+        y, is_compiled = took(dwconv.conv2d, x, w, padding=padding)
+    assert is_compiled == compiled
     y.sum().backward()
 
 
