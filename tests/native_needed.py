@@ -30,12 +30,13 @@ def go_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits until it is compiled, nor takes it if it is."""
     monkeypatch.setattr(native, "native", lambda **options: None)
     monkeypatch.setattr(native, "module", None)
+    monkeypatch.setattr(native, "begin_block", native._no_result)
 
 
 def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has asked for it yet, and calls do not wait."""
     monkeypatch.setattr(native, "soon", _soon)
-    for name in ("convolve", "learn", "forget", "run", "run_block", "wait"):
+    for name in native.FUNCTIONS:
         monkeypatch.setattr(native, name, native._no_result)
     monkeypatch.setattr(native, "module", None)
     monkeypatch.setattr(native, "why_not", native._NOT_TRIED)

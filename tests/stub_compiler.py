@@ -6,14 +6,15 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-_EXTENSION = """
+from dwconv import native
+
+_METHODS = "".join(f'{{"{name}", give, METH_VARARGS, ""}}, ' for name in native.FUNCTIONS)
+_EXTENSION = f"""
 #include <Python.h>
-static PyObject* give(PyObject* self, PyObject* arguments) { return PyLong_FromLong(42); }
-static PyMethodDef methods[] = {
-  {"convolve", give, METH_VARARGS, ""}, {"learn", give, METH_VARARGS, ""}, {"forget", give, METH_VARARGS, ""},
-  {"run", give, METH_VARARGS, ""}, {"run_block", give, METH_VARARGS, ""}, {"wait", give, METH_VARARGS, ""}, {0}};
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "dwconv_native", "", -1, methods};
-PyMODINIT_FUNC PyInit_dwconv_native(void) { return PyModule_Create(&definition); }
+static PyObject* give(PyObject* self, PyObject* arguments) {{ return PyLong_FromLong(42); }}
+static PyMethodDef methods[] = {{ {_METHODS} {{0}} }};
+static struct PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "dwconv_native", "", -1, methods}};
+PyMODINIT_FUNC PyInit_dwconv_native(void) {{ return PyModule_Create(&definition); }}
 """
 COPY = 'shift_to_o() { while [ "$1" != -o ]; do shift; done; echo "$2"; }; cp "{extension}" "$(shift_to_o "$@")"'
 

@@ -13,6 +13,9 @@ second consumer, ``Function.apply``), what was done so far is done by PyTorch's 
 on without waiting. So a norm that does not train, another activation or other sizes give what they always do. In
 evaluation, where nothing is recorded for a backward pass, ``awaited_inference`` waits.
 
+Calls that were followed to the end of a block C++ follows from then on, ``native/waiting.h``, until one is another or
+somebody looks: then what was done so far is told here, and all goes on as if it had been followed here.
+
 What is looked at only after the block ran is computed again, as gradients recorded through it are: from x, which must
 be the same still. Compiled code does not wait: its compiler makes norms and activations one by itself, and nothing was
 measured against that.
@@ -20,7 +23,6 @@ measured against that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,13 +33,14 @@ from torch.autograd import Function
 
 from dwconv import native
 from dwconv.call import awaited_inference, block_call, blocks, compiled_block
-from dwconv.call.block_call import CHANNELS_LAST, IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, is_plain
-from dwconv.call.call_plan import Plan, plan_for
-from dwconv.call.expected import convolution_of, convolved, is_lowered, output_shape
+from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, is_plain
+from dwconv.call.block_part import Call, Part, teach
+from dwconv.call.call_plan import plan_for
+from dwconv.call.expected import convolution_of, is_lowered
 from dwconv.call.place import Place
 from dwconv.call.waiting import Waiting
 from dwconv.call.watchers import is_watched_beside_autocast
-from dwconv.errors import InvalidCall, InvalidWorkload
+from dwconv.errors import InvalidWorkload
 
 Ints = tuple[int, ...]
 
@@ -47,6 +50,9 @@ def started(x: Any, place: Place) -> Any:
     somebody watches. Where nothing is recorded for a backward pass, one in evaluation."""
     if torch.compiler.is_compiling():
         return compiled_block.begun(x, place)
+    waiting = native.begin_block(place, x)
+    if waiting is not None:
+        return waiting
     if not is_plain(x, *IMAGE_DTYPES) or x.dim() != 4:
         return x
     trains = torch.is_grad_enabled()
@@ -66,7 +72,7 @@ def started(x: Any, place: Place) -> Any:
         return x
     if not trains:
         return awaited_inference.awaited(x, place, plan)
-    return _waiting(_Part(place=place, plan=plan, before=None, name="x", given=(x,)))
+    return _waiting(Part(place=place, plan=plan, before=None, name="x", given=(x,)))
 
 
 def may_wait(module: nn.Module) -> bool:
@@ -83,117 +89,14 @@ def waits_for_blocks(module: object) -> bool:
 # -- what waits ------------------------------------------------------------------------------------------------------
 
 
-class _Part:
-    """x, or a part of a block that is done with the part before it."""
-
-    __slots__ = ("earlier", "given", "learns", "name", "norm", "place", "plan", "shape", "tensors", "value", "versions")
-
-    def __init__(
-        self,
-        *,
-        place: Place,
-        plan: Plan,
-        before: _Part | None,
-        name: str,
-        given: tuple[Tensor, ...],
-        norm: NormCall | LayerNormCall | None = None,
-    ) -> None:
-        self.place, self.plan, self.name = place, plan, name
-        self.given = given
-        """x, a weight and perhaps a bias, or γ and β: what has a gradient."""
-        self.norm = norm
-        self.learns = norm is not None
-        """Whether the running statistics do not know of it yet."""
-        self.value: Tensor | None = None
-        self.versions = [tensor._version for tensor in given]
-        self.earlier: tuple[_Part, ...] = (*before.earlier, before) if before else ()
-        """Those before it, from x on."""
-        self.tensors: tuple[Tensor, ...] = (*before.tensors, *given) if before else given
-        """All that have a gradient, of those before it, too."""
-        self.shape: Ints = before.shape if before else tuple(given[0].shape)
-        if name == "conv":
-            self.shape = output_shape(place, self.shape)
-        elif name == "view":
-            self.shape = tuple(self.shape[axis] for axis in CHANNELS_LAST)
-
-    @property
-    def x(self) -> Tensor:
-        return self.tensors[0]
-
-    @property
-    def taken(self) -> int:
-        """How many parts of the block it has."""
-        return len(self.earlier)
-
-    def result(self) -> Tensor:
-        """By PyTorch's functions, computed once."""
-        if self.value is None:
-            self.check()
-            if not self.earlier:
-                self.value = self.x
-            elif self.norm and self.learns:
-                self.value, self.learns = self.norm.apply(self.earlier[-1].result()), False
-            else:
-                self.value = self.apply(self.earlier[-1].result(), self.given)
-        return self.value
-
-    def apply(self, value: Tensor, given: Sequence[Tensor]) -> Tensor:
-        """This part alone, with other tensors. Running statistics stay."""
-        if self.norm:
-            return self.norm.apply_again(value, *given)
-        if self.name == "view":
-            return value.permute(CHANNELS_LAST)
-        if self.name == "conv":
-            return convolved(self.place, self.x.shape, value, given=given)
-        act = self.place.block.act1 if self.name == "act1" else self.place.block.act2
-        return block_call.activated(act, value)
-
-    def again(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The result, of other tensors in place of ``tensors``."""
-        left = iter(tensors)
-        value = next(left)
-        for part in (*self.earlier, self)[1:]:
-            value = part.apply(value, [next(left) for _ in part.given])
-        return value
-
-    def check(self) -> None:
-        """Raises InvalidCall if a tensor has changed since."""
-        for part in (*self.earlier, self):
-            if [tensor._version for tensor in part.given] != part.versions:
-                what = "x" if not part.earlier else f"the weight of its {part.name}"
-                raise InvalidCall(
-                    f"a result inside a block is used after {what} changed in place; clone() it where it is kept, or "
-                    "convert with blocks=False"
-                )
-
-    def then(self, name: str, given: tuple[Tensor, ...] = (), norm: NormCall | LayerNormCall | None = None) -> _Part:
-        return _Part(place=self.place, plan=self.plan, before=self, name=name, given=given, norm=norm)
-
-
 @dataclass
 class _Holder:
     """What a tensor stands for: with functions in place, more and more."""
 
-    part: _Part
-
-    def gradients(self, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """From that of the result to those of ``part.tensors``."""
-        part, again = self.part, torch.is_grad_enabled()
-        part.check()
-        wanted = [tensor.requires_grad for tensor in part.tensors]
-        with torch.enable_grad():
-            given = [
-                each if again and is_wanted else each.detach().requires_grad_(is_wanted)
-                for each, is_wanted in zip(part.tensors, wanted, strict=True)
-            ]
-            # Of x a view: where nothing was done with it yet, it would be asked for the gradient of itself.
-            value = part.again([given[0].view_as(given[0]), *given[1:]])
-            asked = [each for each, is_wanted in zip(given, wanted, strict=True) if is_wanted]
-            found = iter(torch.autograd.grad(value, asked, gradient, create_graph=again))
-        return tuple(next(found) if is_wanted else None for is_wanted in wanted)
+    part: Part
 
 
-def _waiting(part: _Part) -> Tensor:
+def _waiting(part: Part) -> Tensor:
     """What stands for a part, with a place in autograd's graph."""
     holder, watched = _Holder(part), torch._C._are_functorch_transforms_active()
     waiting: Tensor
@@ -214,7 +117,7 @@ class _Await(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *ctx.holder.gradients(gradient)
+        return None, *ctx.holder.part.gradients(gradient)
 
 
 _apply = super(Function, _Await).apply
@@ -229,18 +132,14 @@ class AwaitedBlock(Waiting):
 
     @staticmethod
     def __new__(cls: type[AwaitedBlock], holder: _Holder) -> AwaitedBlock:
-        shape = holder.part.shape
-        if holder.part.name == "view":
-            _, height, width, channels = shape
-            strides = (height * width * channels, width * channels, channels, 1)
-        else:
-            _, channels, height, width = shape
-            strides = (height * width * channels, 1, width * channels, channels)
-        made: AwaitedBlock = Tensor._make_wrapper_subclass(
-            cls, shape, strides=strides, dtype=holder.part.x.dtype, device=holder.part.x.device
-        )
+        made: AwaitedBlock = holder.part.maker(cls)()
         made._holder = holder
         return made
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        following = native.follow_block(func, args, kwargs)
+        return super().__torch_function__(func, types, args, kwargs) if following is None else following
 
     def dim(self) -> int:
         """Of an image: norms ask in every call."""
@@ -261,7 +160,10 @@ class AwaitedBlock(Waiting):
             return self._activated(expected, func, args, kwargs)
         goes_on = {"conv": _convolved, "view": _viewed}.get(expected, _normalised)
         following = goes_on(part, func, args, kwargs)
-        return _gone_on(following) if following else None
+        if following is None:
+            return None
+        following.call = Call(func, args[1:], kwargs, False)
+        return _gone_on(following)
 
     def _activated(self, expected: str, func: Any, args: Any, kwargs: Any) -> Tensor | None:
         part = self._holder.part
@@ -269,13 +171,14 @@ class AwaitedBlock(Waiting):
         if found is None or found[0] != getattr(part.place.block, expected):
             return None
         following = part.then(expected)
+        following.call = Call(func, args[1:], kwargs, found[1])
         if not found[1]:
             return _gone_on(following)
         self._holder.part = following
         return self if following.taken < len(part.place.parts) else _gone_on(following)
 
 
-def _gone_on(part: _Part) -> Tensor:
+def _gone_on(part: Part) -> Tensor:
     """What stands for it; at the end of the block its result, by one op."""
     place = part.place
     if part.taken < len(place.parts):
@@ -287,13 +190,15 @@ def _gone_on(part: _Part) -> Tensor:
     part.value = block_call.run_planned(part.plan, part.x, weight, others[0] if others else None, norms)
     for each in chain:
         each.learns = False
+    if native.module is not None and part.plan.tally.block is not None and place.bias == bool(others):
+        teach(chain, AwaitedBlock)
     return part.value
 
 
 # -- which function does what a part is to do --------------------------------------------------------------------------
 
 
-def _normalised(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
+def _normalised(part: Part, func: Any, args: Any, kwargs: Any) -> Part | None:
     is_layer_norm = part.name == "view"
     if func is not (F.layer_norm if is_layer_norm else F.batch_norm):
         return None
@@ -306,10 +211,10 @@ def _normalised(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
     return part.then(name, (norm.weight, norm.bias), norm)
 
 
-def _viewed(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
+def _viewed(part: Part, func: Any, args: Any, kwargs: Any) -> Part | None:
     return part.then("view") if block_call.has_channels_last(func, args, kwargs) else None
 
 
-def _convolved(part: _Part, func: Any, args: Any, kwargs: Any) -> _Part | None:
+def _convolved(part: Part, func: Any, args: Any, kwargs: Any) -> Part | None:
     learnt = convolution_of(part.place, part.x, part.shape, func, args, kwargs)
     return None if learnt is None else part.then("conv", learnt)

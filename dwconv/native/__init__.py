@@ -55,8 +55,15 @@ run_block: Any = _no_result
 """``run_block(block, x, w, bias, ((norm, learns), …))``: z of a ``TunedBlock``, and running statistics learn of the
 batch; or None if anybody looks, or a tensor does not lie as the kernel reads it."""
 wait: Any = _no_result
-"""``wait(waiting, holder, tensors)``: a tensor with a place in autograd's graph, whose gradient ``holder.gradients``
-takes to those of the tensors."""
+"""``wait(waiting, holder, tensors)``: a tensor with a place in autograd's graph, whose gradient
+``holder.part.gradients`` takes to those of the tensors."""
+begin_block: Any = _no_result
+"""``begin_block(place, x)``: what stands for x, or None if no block of such an x was learnt, or if anybody looks."""
+follow_block: Any = _no_result
+"""``follow_block(function, arguments, keywords)``: what such a call makes of its first argument, which waits for a
+block; or None if it was not learnt, or if anybody looked or looks."""
+FUNCTIONS = ("convolve", "learn", "forget", "run", "run_block", "wait", "begin_block", "follow_block")
+"""The names of these, which the compiled module has, too."""
 module: Any | None = None
 """The compiled module once it is there. Set after the functions: who sees it may use them."""
 
@@ -168,12 +175,10 @@ def _load(make: Callable[[], Loaded | None]) -> None:
 
 
 def _take(loaded: Loaded) -> None:
-    global convolve, learn, forget, run, run_block, wait, module, _settled, _not_kept, why_not
-    compiled = loaded.module
-    convolve, learn, forget, run = compiled.convolve, compiled.learn, compiled.forget, compiled.run
-    run_block, wait = compiled.run_block, compiled.wait
+    global module, _settled, _not_kept, why_not
+    globals().update({name: getattr(loaded.module, name) for name in FUNCTIONS})
     _settled, _not_kept, why_not = True, loaded.not_kept, ""
-    module = compiled
+    module = loaded.module
 
 
 def _settle(reason: str) -> None:

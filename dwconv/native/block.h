@@ -6,8 +6,6 @@
 //   DwconvBlock::apply ─► Kernel forward           saves what the kernel of the backward pass reads
 //       │                                          running statistics learn of the batch
 //   DwconvBlock::backward ─► Kernel backward       or watched_backward, if its result is to be differentiated again
-//
-//   wait(waiting, holder, tensors)                 a place in autograd's graph for a tensor that waits for a block
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -160,98 +158,55 @@ inline bool read_norm(PyObject* pair, bool is_layer_norm, NormCall& norm) {
   return norm.weight.defined() && norm.bias.defined() && !PyErr_Occurred();
 }
 
-// run_block(block, x, w, bias, ((norm, learns), …)): z. Only beside a LayerNorm there may be a bias.
+// The norms of a block, one or two.
+using NormCalls = c10::SmallVector<NormCall, 2>;
+
+// z; undefined if a tensor does not lie as the kernel reads it. Only beside a LayerNorm there may be a bias. Nothing of
+// Python is touched.
+inline Tensor run_as_one(
+    const c10::intrusive_ptr<TunedBlock>& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
+  BlockCall call{block, {x, w}, {}};
+  if (bias) call.inputs.push_back(*bias);
+  for (const NormCall& norm : norms) call.inputs.insert(call.inputs.end(), {norm.weight, norm.bias});
+  std::array<Optional, 4> learnt;
+  std::copy(call.inputs.begin() + 2, call.inputs.end(), learnt.begin());
+  if (!block->forward->reads(call.inputs)) return {};
+  block->forwards += 1;
+  Tensor z = DwconvBlock::apply(x, w, learnt[0], learnt[1], learnt[2], learnt[3], call);
+  if (block->has_layer_norm) return z;
+  for (size_t i = 0; i < norms.size(); ++i) {
+    // The first norm is that of x, if a block has two, or no second one.
+    const bool is_of_x = norms.size() == 2 ? i == 0 : !block->has_z;
+    const Tensor& of = is_of_x ? x : call.results[0];
+    const size_t mean = 1 + block->has_z + 2 * i;
+    norms[i].learn(call.results[mean], call.results[mean + 1], static_cast<double>(of.numel() / of.size(1)));
+  }
+  return z;
+}
+
+// run_block(block, x, w, bias, ((norm, learns), …)): z, or None, and Python does it.
 inline PyObject* run_block(PyObject*, PyObject* const* given, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK(count == 5 && PyTuple_Check(given[4]), "run_block takes a block, x, w, a bias and norms");
   // Under autocast a block waits for an x of the type to which it lowers, and its weight has been lowered, too.
-  if (somebody_watches_beside_autocast() || !THPVariable_CheckExact(given[1]) || !THPVariable_CheckExact(given[2])) Py_RETURN_NONE;
-  const Tensor &x = THPVariable_Unpack(given[1]), &w = THPVariable_Unpack(given[2]);
-  if (!is_plain(x) || !is_plain(w)) Py_RETURN_NONE;
-  std::array<NormCall, 2> norms;
-  std::array<Optional, 4> learnt;
-  BlockCall call{pybind11::handle(given[0]).cast<c10::intrusive_ptr<TunedBlock>>(), {x, w}, {}};
-  const bool has_layer_norm = call.block->has_layer_norm;
-  if (given[3] != Py_None) {
-    Tensor bias;
-    if (!has_layer_norm || !read_tensor(given[3], bias)) Py_RETURN_NONE;
-    call.inputs.push_back(bias);
-  }
-  const Py_ssize_t normed = PyTuple_GET_SIZE(given[4]);
-  for (Py_ssize_t i = 0; i < normed; ++i) {
-    if (!read_norm(PyTuple_GET_ITEM(given[4], i), has_layer_norm, norms[i])) {
+  if (somebody_watches_beside_autocast()) Py_RETURN_NONE;
+  const auto block = pybind11::handle(given[0]).cast<c10::intrusive_ptr<TunedBlock>>();
+  Tensor x, w, bias;
+  if (!read_tensor(given[1], x) || !read_tensor(given[2], w)) Py_RETURN_NONE;
+  if (given[3] != Py_None && (!block->has_layer_norm || !read_tensor(given[3], bias))) Py_RETURN_NONE;
+  NormCalls norms(PyTuple_GET_SIZE(given[4]));
+  for (size_t i = 0; i < norms.size(); ++i)
+    if (!read_norm(PyTuple_GET_ITEM(given[4], i), block->has_layer_norm, norms[i])) {
       PyErr_Clear();
       Py_RETURN_NONE;
     }
-    call.inputs.insert(call.inputs.end(), {norms[i].weight, norms[i].bias});
-  }
-  std::copy(call.inputs.begin() + 2, call.inputs.end(), learnt.begin());
-  if (!call.block->forward->reads(call.inputs)) Py_RETURN_NONE;
-  call.block->forwards += 1;
   Tensor z;
   {
     const pybind11::gil_scoped_release no_gil;
-    z = DwconvBlock::apply(x, w, learnt[0], learnt[1], learnt[2], learnt[3], call);
-    const bool has_z = call.block->has_z;
-    for (Py_ssize_t i = 0; i < normed && !has_layer_norm; ++i) {
-      // The first norm is that of x, if a block has two, or no second one.
-      const bool is_of_x = normed == 2 ? i == 0 : !has_z;
-      const Tensor& of = is_of_x ? x : call.results[0];
-      const size_t mean = 1 + has_z + 2 * i;
-      norms[i].learn(call.results[mean], call.results[mean + 1], static_cast<double>(of.numel() / of.size(1)));
-    }
+    z = run_as_one(block, x, w, bias.defined() ? Optional(bias) : std::nullopt, norms);
   }
+  if (!z.defined()) Py_RETURN_NONE;
   return THPVariable_Wrap(std::move(z));
-  END_HANDLE_TH_ERRORS
-}
-
-// A Python object, kept by a node of the graph.
-struct Kept : torch::CustomClassHolder {
-  explicit Kept(pybind11::object object) : held(std::move(object)) {}
-  Held held;
-};
-
-struct DwconvWait : torch::autograd::Function<DwconvWait> {
-  static constexpr size_t kTensors = 7;  // x, a weight and a bias of the convolution, and of two norms
-
-  static Tensor forward(
-      AutogradContext* context,
-      const Optional&,
-      const Optional&,
-      const Optional&,
-      const Optional&,
-      const Optional&,
-      const Optional&,
-      const Optional&,
-      const Tensor* waiting,
-      PyObject* holder) {
-    context->saved_data["holder"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Kept>(pybind11::reinterpret_borrow<pybind11::object>(holder)));
-    return *waiting;
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    variable_list found(kTensors + 2);
-    const auto capsule = context->saved_data["holder"].toCapsule();
-    const pybind11::gil_scoped_acquire gil;
-    const pybind11::tuple given = static_cast<const Kept&>(*capsule).held.get().attr("gradients")(gradients[0]);
-    for (size_t i = 0; i < given.size(); ++i)
-      if (!given[i].is_none()) found[i] = given[i].cast<Tensor>();
-    return found;
-  }
-};
-
-// wait(waiting, holder, tensors): `waiting`, whose gradient `holder.gradients` takes to those of the tensors.
-inline PyObject* wait(PyObject*, PyObject* const* given, Py_ssize_t count) {
-  HANDLE_TH_ERRORS
-  TORCH_CHECK(
-      count == 3 && THPVariable_Check(given[0]) && PyTuple_CheckExact(given[2]) &&
-          PyTuple_GET_SIZE(given[2]) <= static_cast<Py_ssize_t>(DwconvWait::kTensors),
-      "wait takes a tensor, what holds it, and a tuple of tensors");
-  std::array<Optional, DwconvWait::kTensors> of;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given[2]); ++i) of[i] = THPVariable_Unpack(PyTuple_GET_ITEM(given[2], i));
-  const Tensor waiting = THPVariable_Unpack(given[0]);
-  return THPVariable_Wrap(DwconvWait::apply(of[0], of[1], of[2], of[3], of[4], of[5], of[6], &waiting, given[1]));
   END_HANDLE_TH_ERRORS
 }
 

@@ -19,6 +19,7 @@
 #include "block.h"
 #include "calls.h"
 #include "kernel.h"
+#include "waiting.h"
 #include "watchers.h"
 
 namespace dwconv {
@@ -280,6 +281,8 @@ PyMethodDef kHot[] = {  // called in every step: without pybind11's look at the 
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run)), METH_FASTCALL, nullptr},
     {"run_block", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_block)), METH_FASTCALL, nullptr},
     {"wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(wait)), METH_FASTCALL, nullptr},
+    {"begin_block", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(begin_block)), METH_FASTCALL, nullptr},
+    {"follow_block", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(follow_block)), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -317,6 +320,16 @@ PYBIND11_MODULE(dwconv_native, module) {
       .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, bool, py::object>())
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
       .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });
-  module.def("forget", [] { calls().clear(); });
+  py::class_<Holder, std::shared_ptr<Holder>>(module, "Holder")
+      .def_property("part", &Holder::looked_at, &Holder::set);
+  py::class_<Followed>(module, "Followed")
+      .def(py::init<
+           py::object, py::tuple, py::object, py::object, bool, std::string, py::object, double, std::vector<at::Tensor>,
+           size_t>());
+  module.def("learn_block", learn_block);
+  module.def("forget", [] {
+    calls().clear();
+    starts().clear();
+  });
   if (PyModule_AddFunctions(module.ptr(), kHot) < 0) throw py::error_already_set();
 }

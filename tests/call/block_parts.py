@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -24,15 +28,10 @@ class Parts(nn.Module):
 
     def __init__(self, block: str, *, inplace: bool = False, bias: bool = False, stride: int = 1) -> None:
         super().__init__()
-        parsed, given = Block.parse(block), {"inplace": True} if inplace else {}
+        given = {"inplace": True} if inplace else {}
         torch.manual_seed(0)
-        self.place = Place(
-            block=parsed,
-            weight_shape=(CHANNELS, 1, 3, 3),
-            stride=(stride, stride),
-            padding=(1, 1, 1, 1),
-            dilation=(1, 1),
-        )
+        self.place = _place(block, stride)
+        parsed = self.place.block
         self.bn1 = nn.BatchNorm2d(CHANNELS) if parsed.norm1 else nn.Identity()
         self.act1 = ACTIVATIONS[parsed.act1](**given)
         self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, stride=stride, padding=1, bias=bias)
@@ -50,6 +49,18 @@ class Parts(nn.Module):
             if name in self.between:
                 x = self.between[name](x)
         return x
+
+
+@lru_cache
+def _place(block: str, stride: int) -> Place:
+    """Alike layers of a model share one."""
+    return Place(
+        block=Block.parse(block),
+        weight_shape=(CHANNELS, 1, 3, 3),
+        stride=(stride, stride),
+        padding=(1, 1, 1, 1),
+        dilation=(1, 1),
+    )
 
 
 def drawn(shape: tuple[int, ...] = SIZE) -> Tensor:
@@ -77,9 +88,24 @@ def assert_same(model: nn.Module, x: Tensor, *, steps: int = 2) -> None:
 
 
 def passes_that_ran() -> dict[str, int]:
-    """Of blocks, by op."""
+    """Of blocks, by op, besides those of ``learnt``."""
     counted = [plan.tally.counted_ops() for plan in plans() if plan.problem.block]
-    return {pass_: sum(ops[pass_] for ops in counted) for pass_ in ("forward", "backward")}
+    return {pass_: sum(ops[pass_] for ops in counted) - _to_learn[pass_] for pass_ in ("forward", "backward")}
+
+
+@contextlib.contextmanager
+def learnt(*models: nn.Module) -> Iterator[None]:
+    """C++ follows the blocks of such models: each was trained a step."""
+    for model in models:
+        step(model, drawn())
+    _to_learn.update(passes_that_ran())
+    try:
+        yield
+    finally:
+        _to_learn.clear()
+
+
+_to_learn = Counter[str]()
 
 
 def blocks_in_evaluation() -> int:

@@ -27,18 +27,26 @@ from tests.call.block_parts import (
     Parts,
     assert_same,
     drawn,
+    learnt,
     passes_that_ran,
     step,
 )
-from tests.native_needed import both_ways
+from tests.native_needed import both_ways, needs_native
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
 
 
-@pytest.fixture
-def planted(logs):
+@pytest.fixture(params=["", "learnt"])
+def planted(logs, request):
+    """Whether Python follows such blocks for the first time, or C++ does, as far as they are the same."""
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=WHOLE)])
+    if not request.param:
+        yield
+        return
+    needs_native()
+    with learnt(Parts(WHOLE), Parts(WHOLE, inplace=True)):
+        yield
 
 
 @both_ways

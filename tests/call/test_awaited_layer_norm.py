@@ -4,6 +4,7 @@ every other case the numbers and gradients are the same."""
 from __future__ import annotations
 
 import copy
+from functools import lru_cache
 
 import pytest
 import torch
@@ -15,8 +16,8 @@ from dwconv.call.awaited_block import started
 from dwconv.call.place import Place
 from dwconv.discovery import discover
 from dwconv.problems.block import Block
-from tests.call.block_parts import CHANNELS, SIZE, Packed, assert_same, drawn, passes_that_ran, step
-from tests.native_needed import both_ways
+from tests.call.block_parts import CHANNELS, SIZE, Packed, assert_same, drawn, learnt, passes_that_ran, step
+from tests.native_needed import both_ways, needs_native
 from tests.planted_records import plant, workload_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* on PyTorch's own op")  # the convolution alone is not planted
@@ -45,14 +46,7 @@ class Net(nn.Module):
     def __init__(self, *, bias: bool = True, waits: bool = True) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.place = Place(
-            block=Block.parse(BLOCK),
-            weight_shape=(CHANNELS, 1, 3, 3),
-            stride=(1, 1),
-            padding=(1, 1, 1, 1),
-            dilation=(1, 1),
-            bias=bias,
-        )
+        self.place = _place(bias)
         self.conv = dwconv.nn.DepthwiseConv2d(CHANNELS, 3, padding=1, bias=bias)
         self.norm = nn.LayerNorm(CHANNELS, eps=1e-6)
         self.linear = nn.Linear(CHANNELS, 4)
@@ -67,9 +61,32 @@ class Net(nn.Module):
         return self.linear(self.norm(self.between[1](y.permute(0, 2, 3, 1))))
 
 
+@lru_cache
+def _place(bias: bool) -> Place:
+    return Place(
+        block=Block.parse(BLOCK),
+        weight_shape=(CHANNELS, 1, 3, 3),
+        stride=(1, 1),
+        padding=(1, 1, 1, 1),
+        dilation=(1, 1),
+        bias=bias,
+    )
+
+
 @pytest.fixture
-def planted(logs):
+def tuned(logs):
     plant(logs / "cpu.jsonl", [workload_of(shape=SIZE, block=BLOCK, bias=bias) for bias in (False, True)])
+
+
+@pytest.fixture(params=["", "learnt"])
+def planted(tuned, request):
+    """Whether Python follows such blocks for the first time, or C++ does, as far as they are the same."""
+    if not request.param:
+        yield
+        return
+    needs_native()
+    with learnt(Net(), Net(bias=False)):
+        yield
 
 
 @both_ways
@@ -204,7 +221,7 @@ NETS = {
 
 
 @pytest.mark.parametrize("make", NETS.values(), ids=NETS)
-def test_a_model_shows_it_and_converts(planted, make):
+def test_a_model_shows_it_and_converts(tuned, make):
     model, x = make().to(memory_format=torch.channels_last), drawn()
     (block,) = discover(model, x).blocks
     assert str(block.problem.block) == BLOCK and block.problem.bias
@@ -230,7 +247,7 @@ def test_a_result_that_is_used_twice_ends_it(planted):
     assert block.problem is None and "used 2 times" in block.why_not
 
 
-def test_compiled_it_is_one_function(planted):
+def test_compiled_it_is_one_function(tuned):
     torch._dynamo.reset()
     model, x = NETS["timm's ConvNeXt"](), drawn()
     dwconv.convert(model, x, blocks=True, seconds=0)
