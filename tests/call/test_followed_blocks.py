@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dwconv import native
 from dwconv.call.awaited_block import AwaitedBlock
+from dwconv.call.call_plan import plans
 from dwconv.errors import InvalidCall
 from tests.call.block_parts import SIZE, WHOLE, Parts, assert_same, drawn, learnt, passes_that_ran, step
 from tests.native_needed import needs_native
@@ -108,7 +109,12 @@ def test_a_model_that_is_gone_leaves_no_weights():
 
 
 class _Noted(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = []
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
         return func(*args, **(kwargs or {}))
 
 
@@ -149,13 +155,15 @@ def test_a_weight_of_another_type_is_pytorchs_error():
         Parts.forward(model, drawn())
 
 
-def test_another_number_of_threads():
+def test_another_number_of_threads_has_a_plan_of_its_own():
     threads = torch.get_num_threads()
     torch.set_num_threads(threads + 1)
     try:
         assert_same(Parts(WHOLE), drawn())
     finally:
         torch.set_num_threads(threads)
+    ran = {plan.target.threads: plan.tally.counted_ops()["forward"] for plan in plans() if plan.problem.block}
+    assert ran == {threads: 2, threads + 1: 2}
 
 
 AMIDST = {
@@ -182,6 +190,8 @@ def test_who_comes_in_amidst(name, where):
     model.between = {where: enter}
     z = model(x)
     entered[-1].__exit__(None, None, None)
+    if isinstance(entered[-1], _Noted):
+        assert torch.ops.dwconv.block_forward.default in entered[-1].seen
     h = F.relu6(exact.bn1(x))
     with torch.autocast("cpu", torch.bfloat16, enabled=name == "autocast" and where in ("bn1", "act1")):
         y = F.conv2d(h, exact.conv.weight, padding=1, groups=h.shape[1])
@@ -191,24 +201,23 @@ def test_who_comes_in_amidst(name, where):
     torch.testing.assert_close(model.bn1.running_mean, exact.bn1.running_mean)
 
 
-def test_nothing_is_recorded_from_its_middle_on():
+PARTS = ["bn1", "act1", "conv", "bn2", "act2"]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_that_is_not_recorded_ends_the_gradient(name):
     model, x = Parts(WHOLE), drawn()
-    exact = copy.deepcopy(model)
-    modes = []
-
-    def stop(h: Tensor) -> Tensor:
-        modes.append(torch.no_grad())
-        modes[-1].__enter__()
-        return h
-
-    model.between = {"act1": stop}
-    try:
-        z = model(x)
-    finally:
-        modes[-1].__exit__(None, None, None)
-    assert not z.requires_grad
-    expected = F.hardswish(exact.bn2(F.conv2d(F.relu6(exact.bn1(x)), exact.conv.weight, padding=1, groups=x.shape[1])))
-    torch.testing.assert_close(z, expected.detach(), rtol=1e-4, atol=1e-4)
+    part = getattr(model, name)
+    part.forward = torch.no_grad()(part.forward)
+    z = model(x)
+    recorded = [each for each in model.named_parameters() if each[0].split(".")[0] in PARTS[PARTS.index(name) + 1 :]]
+    assert z.requires_grad is bool(recorded)
+    if recorded:
+        z.sum().backward()
+    assert [each for each, parameter in model.named_parameters() if parameter.grad is not None] == [
+        each for each, _ in recorded
+    ]
+    assert x.grad is None
 
 
 @pytest.mark.parametrize("what", ["x", "bn1.weight", "conv.weight", "bn2.bias"])
