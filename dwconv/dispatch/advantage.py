@@ -22,12 +22,12 @@ CALL_US = 10.0
 """Time that our op adds to the kernel's own call, in Python: half of it where the caches know the interpreter, several
 times as much in a training step, where PyTorch's own op takes longer too. On a GPU it is hidden behind the work
 queued."""
-WAITING_US = 400.0
-"""What a block costs a training step besides what is measured of both sides: its functions are followed, and its
-tensors wait. On two cores of an AMD EPYC (family 25 model 17) a step of the smallest block takes 289 to 354 µs as one,
-of which its kernels take 13; one by one 412 to 491, of which PyTorch's functions, which are measured, take 429: medians
-of two runs, in turns, so 280 to 290. Where the interpreter is slower, and in steps that leave it no caches, it takes
-more. On a GPU it is hidden behind the work queued."""
+WAITING_US = 200.0
+"""What a block costs a training step besides what is measured of both sides: its functions are called, and its tensors
+wait. On two cores of an AMD EPYC (family 25 model 17) a step of the smallest block takes 231 to 244 µs as one, of which
+its kernels take 12; one by one 403 to 422, of which PyTorch's functions, which are measured, take 340: medians of three
+runs, in turns, so 150 to 160. In steps that leave the interpreter no caches both take three times as long, one by one
+more than as one. Where the interpreter is slower, it takes more. On a GPU it is hidden behind the work queued."""
 WAITING_IN_PYTHON_US = 590.0
 """The same without a C++ compiler: an AMD EPYC (family 25 model 1) took 668 µs for such a step."""
 WAITING_EVAL_US = 100.0

@@ -55,13 +55,13 @@ def test_waiting_takes_longer_in_python(logs: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_the_convolution_alone_wins_is_no_merit_of_the_block(logs: Path) -> None:
-    plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], baseline_us=500.0)
+    plant(logs / "log.jsonl", [workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")], baseline_us=440.0)
     assert providers()[0] == ["dwconv", "dwconv"]
     plant(logs / "log.jsonl", [workload_of(shape=SHAPE)], baseline_us=250.0)  # three passes of 50 µs: 600 µs won
     found, reasons = providers()
     assert found == ["pytorch", "pytorch"]
     as_one = f"{2 * 50 + WAITING_US:.0f} µs"
-    assert reasons[0].startswith(f"one after the other is faster, with the tuned convolution: 400 µs, as one {as_one}")
+    assert reasons[0].startswith(f"one after the other is faster, with the tuned convolution: 280 µs, as one {as_one}")
 
 
 def test_a_convolution_that_is_slower_takes_nothing_away(logs: Path) -> None:
@@ -100,10 +100,10 @@ def test_what_was_measured_in_training_says_nothing_of_evaluation(logs: Path) ->
     assert in_evaluation()[0] == "pytorch" and providers()[0] == ["dwconv", "dwconv"]
 
 
-@pytest.mark.parametrize(("around_us", "runs"), [(250.0, "dwconv"), (150.0, "pytorch")])
+@pytest.mark.parametrize(("around_us", "runs"), [(100.0, "dwconv"), (30.0, "pytorch")])
 def test_what_is_around_the_convolution_counts_where_it_was_measured(logs: Path, around_us: float, runs: str) -> None:
     """Not what is left of large times: PyTorch's convolution, which takes nearly all of them, takes 5 % more when the
-    block is measured than alone. Its tuned passes take 60 µs each with their calls, the block 500 µs with waiting."""
+    block is measured than alone. Its tuned passes take 60 µs each with their calls, the block 300 µs with waiting."""
     block = workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")
     plant(logs / "log.jsonl", [workload_of(shape=SHAPE)], baseline_us=10_000.0)
     plant(logs / "log.jsonl", [block], baseline_us=15_750.0, around_us=around_us)
