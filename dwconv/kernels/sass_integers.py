@@ -305,6 +305,19 @@ def _prmt(d: Decoded, r: Registers, active: Truth) -> None:
     r.set_word(d.result, found, active)
 
 
+def _idp(d: Decoded, r: Registers, active: Truth) -> None:
+    """``IDP.2A.LO.U16.U8``: the two halves of a word times two bytes of another, the lower ones or the upper, added."""
+    assert d.result is not None
+    halves, octets, added = (r.word(each) for each in d.sources[:3])
+    is_known = {"2A", "U16", "U8"} <= d.modifiers
+    if halves is None or octets is None or added is None or not is_known:
+        _unknown(d, r, active)
+        return
+    octets = octets >> (16 if "HI" in d.modifiers else 0)
+    products = (halves & 0xFFFF) * (octets & 0xFF) + (halves >> 16) * (octets >> 8 & 0xFF)
+    r.set_word(d.result, (products + added) & WORD, active)
+
+
 def _iabs(d: Decoded, r: Registers, active: Truth) -> None:
     assert d.result is not None
     value = r.word(d.sources[0])
@@ -352,6 +365,7 @@ _DOES: dict[str, Callable[[Decoded, Registers, Truth], None]] = {
     **dict.fromkeys(("SEL", "USEL"), _sel),
     **dict.fromkeys(("IMNMX", "UIMNMX", "VIMNMX", "UVIMNMX", "VIADDMNMX"), _minmax),
     **dict.fromkeys(("PRMT", "UPRMT"), _prmt),
+    "IDP": _idp,
     "IABS": _iabs,
     "P2R": _p2r,
     "R2P": _r2p,

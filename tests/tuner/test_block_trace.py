@@ -67,7 +67,8 @@ def test_a_word_for_all_is_one_sector() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "apart", "turns"), [("x1", 8, 1), ("x2", 8, 2), ("x4", 8, 4), ("x4", 24, 4), ("x4", 16, 8), ("x2", 64, 16)]
+    ("kind", "apart", "turns"),
+    [("x1", 8, 1), ("x2", 8, 2), ("x4", 8, 4), ("x4", 24, 4), ("x4", 16, 8), ("x2", 64, 16), ("x4", 0, 4)],
 )
 def test_rows_of_matrices_meet_in_banks(kind: str, apart: int, turns: int) -> None:
     """``apart``: halves from a row to the next. Addresses of lanes that name no row of a matrix do not count."""
@@ -89,6 +90,15 @@ def test_predicates_come_from_the_byte_that_is_named() -> None:
     registers.set_word(operand("R5"), packed, True)
     action(Instruction(0, "R2P", ("PR", "R5.B1", "0x7f")))(registers, True)
     assert [registers.truth(operand(f"P{i}")) for i in range(7)] == [bool(packed >> 8 >> i & 1) for i in range(7)]
+
+
+@pytest.mark.parametrize(("bytes_", "sum_"), [("LO", 3 * 5 + 2 * 7 + 1), ("HI", 3 * 11 + 2 * 13 + 1)])
+def test_halves_are_multiplied_by_the_bytes_that_are_named(bytes_: str, sum_: int) -> None:
+    registers = Registers(constants=lambda _: 0, special=lambda _: 0)
+    for name, word in (("R1", 2 << 16 | 3), ("R2", 13 << 24 | 11 << 16 | 7 << 8 | 5), ("R3", 1)):
+        registers.set_word(operand(name), word, True)
+    action(Instruction(0, f"IDP.2A.{bytes_}.U16.U8", ("R4", "R1", "R2", "R3")))(registers, True)
+    assert registers.word(operand("R4")) == sum_
 
 
 def test_threads_that_have_parted_use_a_register_each_in_their_own_way() -> None:

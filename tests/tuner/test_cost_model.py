@@ -81,6 +81,17 @@ def test_the_slowest_resource_sets_the_time() -> None:
     assert set(cost.busy_us) == {"dram", "cache", "load_store", "fma", "tensor", "issue", "latency", "launch"}
 
 
+def test_a_block_that_loads_ahead_hides_as_two_do() -> None:
+    work = BlockWork(
+        blocks=SM_90.sms, threads=1024, registers=64, shared_bytes=0, instructions=1e4, fma=0, lines=1e4, bank_turns=0,
+        dram_bytes=1e8, cache_bytes=1e8, bytes_in_flight=1e5,
+    )  # fmt: skip
+    alone, ahead = price(work, SM_90), price(dataclasses.replace(work, loads_ahead=True), SM_90)
+    assert alone.occupancy.blocks_per_sm == 1 and alone.busy_us == ahead.busy_us
+    rest = sum(alone.busy_us.values()) - max(alone.busy_us.values())
+    assert alone.microseconds - ahead.microseconds == pytest.approx(ALONE / 2 * rest)
+
+
 def test_tensor_cores_are_busy_with_their_products() -> None:
     work = BlockWork(
         blocks=2 * SM_90.sms, threads=128, registers=32, shared_bytes=0, instructions=1, fma=0, tensor_products=1e6,

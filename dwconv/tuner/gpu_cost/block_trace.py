@@ -64,6 +64,8 @@ class BlockTrace:
     read_bytes: dict[str, float]
     """Bytes of each tensor, in whole sectors, each counted once."""
     written_bytes: dict[str, float]
+    loads_ahead: bool = False
+    """Whether warps multiplied while copies to shared memory were on their way."""
 
     @property
     def instructions(self) -> float:
@@ -195,6 +197,7 @@ class _Walk:
         self._steps = 0
         self._local_lines = 0
         self._tensor_products = 0
+        self._copies_under_way = self._loads_ahead = False
 
     def run(self) -> None:
         starts = self._code.leaders
@@ -225,6 +228,12 @@ class _Walk:
             self._registers.asking = True if active is None else active
             if step.accesses:
                 self._access(position, instruction, _lanes_of(active, here, instruction))
+            if instruction.base == "LDGSTS":
+                self._copies_under_way |= bool(_lanes_of(active, here, instruction).any())
+            elif instruction.base == "DEPBAR":
+                self._copies_under_way &= int(instruction.operands[-1], 0) > 0  # the latest may still be
+            elif step.kind in ("fma", "tensor"):
+                self._loads_ahead |= self._copies_under_way
             if step.does is None:
                 self._jump(instruction, _lanes_of(active, here, instruction))
             else:
@@ -279,14 +288,15 @@ class _Walk:
             if instruction.base == "LDSM":  # of each matrix 8 lanes name a row, the others' addresses are not used
                 active = active & (np.arange(len(active)) % WARP < 8 * matrices_loaded(instruction))
             if shared:
-                self._shared(seen, lanes, active, width=width_bytes(instruction))
+                least = int(active.sum()) // 8 if instruction.base == "LDSM" else 0  # a turn for each matrix
+                self._shared(seen, lanes, active, width=width_bytes(instruction), least=least)
             else:
                 self._global(seen, lanes, active, width=width_bytes(instruction), store=instruction.base in _STORES)
 
-    def _shared(self, seen: _Seen, address: Array, active: Array, *, width: int) -> None:
+    def _shared(self, seen: _Seen, address: Array, active: Array, *, width: int, least: int) -> None:
         turns, ideal = shared_turns(address, active, width=width)
-        seen.wavefronts += turns
-        seen.ideal_wavefronts += ideal
+        seen.wavefronts += max(turns, least)
+        seen.ideal_wavefronts += max(ideal, least)
 
     def _global(self, seen: _Seen, address: Array, active: Array, *, width: int, store: bool) -> None:
         if not active.any():
@@ -340,6 +350,7 @@ class _Walk:
                 for name, sectors in fetched.items()
             },
             written_bytes=dict(written),
+            loads_ahead=self._loads_ahead,
         )
 
 

@@ -166,6 +166,7 @@ def _kernel_cost(
         again_bytes=traffic.again_bytes,
         cache_bytes=traffic.cache_bytes,
         bytes_in_flight=threads * bytes_in_flight(code),
+        loads_ahead=trace.loads_ahead,
     )
     priced, lanes = price(work, target), target.warp * blocks / outputs_of(workload)
     cost = KernelCost(

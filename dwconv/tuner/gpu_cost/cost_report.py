@@ -51,7 +51,8 @@ def _kernel_lines(kernel: KernelCost) -> list[str]:
         f"{kernel.kernel}: {_us(kernel.microseconds)} µs, {kernel.limiter} sets the time",
         f"  {kernel.blocks} blocks of {kernel.threads} threads, {resource_words(kernel.resources)}",
         f"  {held.blocks_per_sm} blocks on an SM, {held.limiter} keeps out more: {held.threads_per_sm} threads; "
-        f"{kernel.waves:.1f} waves; {kernel.bytes_in_flight_per_sm / 1e3:.0f} KB of loads in flight an SM",
+        f"{kernel.waves:.1f} waves; {kernel.bytes_in_flight_per_sm / 1e3:.0f} KB of loads in flight an SM"
+        + (", the next ones while it computes" if kernel.work.loads_ahead else ""),
         f"  busy µs: {busy}",
         f"  DRAM {kernel.dram_bytes / 1e6:.1f} MB, second-level cache {kernel.cache_bytes / 1e6:.1f} MB; "
         f"bank conflicts {kernel.conflicts:.2f}×, sectors {kernel.sectors_over_ideal:.2f}×",

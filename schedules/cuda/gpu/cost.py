@@ -36,7 +36,8 @@ NOT_HIDDEN = 0.09
 fitted to 453 candidates of 30 workloads in 16 bits, measured on an H200; they were 33 % off before, on average, and are
 25 % off."""
 ALONE = 0.25
-"""The same of a block that is alone on an SM: it stages, and then it computes. Two blocks hide half of that."""
+"""The same of a block that is alone on an SM: it stages, and then it computes. Two blocks hide half of that; so, as is
+assumed, does one that loads ahead."""
 DRAM_LATENCY_CYCLES = 800
 """From a load to its data. Source: published microbenchmarks of sm_80 and sm_90."""
 BYTES_IN_FLIGHT_PER_SM = 50_000
@@ -73,6 +74,8 @@ class BlockWork:
     """Multiply-adds of tensor cores by all warps of a block, those with zeros included."""
     waits: float = 1
     """Times that a block waits for memory with nothing else to do."""
+    loads_ahead: bool = False
+    """Whether what it needs next is on its way while it computes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,7 @@ class Price:
     """Blocks over blocks that run at a time."""
     dram_bytes: float
     bytes_in_flight_per_sm: float
+    loads_ahead: bool
     constants: CostConstants
 
     @property
@@ -97,7 +101,7 @@ class Price:
     def microseconds(self) -> float:
         """With the launch."""
         slowest, constants = max(self.busy_us.values()), self.constants
-        shown = constants.not_hidden + constants.alone / max(1, self.occupancy.blocks_per_sm)
+        shown = constants.not_hidden + constants.alone / max(1, self.occupancy.blocks_per_sm) / (1 + self.loads_ahead)
         if slowest == math.inf:
             return math.inf
         return slowest + shown * (sum(self.busy_us.values()) - slowest) + constants.launch_us
@@ -164,5 +168,6 @@ def price(work: BlockWork, target: CudaTarget) -> Price:
         waves=work.blocks / at_a_time if at_a_time else math.inf,
         dram_bytes=dram_bytes,
         bytes_in_flight_per_sm=in_flight,
+        loads_ahead=work.loads_ahead,
         constants=constants,
     )

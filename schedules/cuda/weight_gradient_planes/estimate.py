@@ -48,6 +48,7 @@ def _of_sums(cut: Cut, target: CudaTarget) -> BlockWork:
         cache_bytes=workload.bytes + written,
         bytes_in_flight=float(min(cut.pipeline, cut.turns) * piece),
         waits=math.ceil(cut.turns / cut.pipeline),  # as many turns as have room ask for their planes at once
+        loads_ahead=cut.pipeline > 1,
     )
 
 
