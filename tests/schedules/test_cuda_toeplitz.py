@@ -202,6 +202,59 @@ def test_one_vector_of_a_pixel_and_two_of_which_the_last_is_none(name: str, plan
     assert report.counts.wavefronts_per_ideal < 1.2, "pixels are taken apart into different banks"
 
 
+AHEAD = {
+    "57 columns": {"tiles_w": 8, "split_n": 2},
+    "14 × 14, k13": {"tiles_w": 2, "blocks_kh": 4},
+    "28 × 28, k31": {"blocks_kh": 2, "split_n": 1},
+    "7 × 7, 17 images": {"images": 8, "split_n": 2},
+    "4 × 9 kernel": {"tiles_w": 4},
+    "a bias, 13 kernel rows": {"images": 2, "split_n": 1},
+    "many channels": {"planes": 16, "split_n": 2},
+}
+"""Several items a block, and shares of them that some blocks have none of."""
+
+
+@pytest.mark.parametrize(("shape", "dtype"), alternating(list(AHEAD), TYPES, quick_of=2))
+def test_the_next_item_is_on_its_way_while_one_is_multiplied(shape: str, dtype: DType, objects: Path) -> None:
+    workload, template = of(WGRADS[1], shape, dtype), TEMPLATES[WGRADS[1]]
+    config = drawn(workload, template, pipeline=2, **AHEAD[shape])
+    report = assert_right_and_clean(workload, config, objects)
+    assert report.counts.wavefronts_per_ideal == 1, "pixels are copied, loaded and stored in different banks"
+
+
+@pytest.mark.parametrize("shape", every(2, ["57 columns", "4 × 9 kernel", "no padding"]))
+@pytest.mark.parametrize("name", WGRADS)
+def test_products_that_sum_over_several_tiles(name: str, shape: str, objects: Path) -> None:
+    """The last of which are none: 8, 4 and 3 tiles, two at a time."""
+    workload, template = of(name, shape, "float16"), TEMPLATES[name]
+    report = assert_right_and_clean(workload, drawn(workload, template, tiles_w=2, split_n=2), objects)
+    assert report.counts.wavefronts_per_ideal < 1.2
+
+
+@pytest.mark.parametrize(("split_n", "pipeline", "ahead"), [(1, 2, True), (2, 2, False), (1, 1, False)])
+def test_the_cost_knows_what_is_on_its_way(split_n: int, pipeline: int, ahead: bool) -> None:
+    """16 images are two items, of one block or of two."""
+    template = TEMPLATES[WGRADS[1]]
+    workload = fitted(layer(16, (14, 14), (7, 7), batch=16), template, "float16")
+    assert workload is not None
+    knobs = {
+        "images": 8, "tile_h": 14, "warps_w": 1, "warps_kh": 1, "split_n": split_n, "planes": 8, "tiles_w": 2,
+        "pipeline": pipeline,
+    }  # fmt: skip
+    config = template.space(workload, SM_90).check(knobs)
+    cost = computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90)
+    assert cost.kernels[0].work.loads_ahead == block_works(workload, config, SM_90)[0].loads_ahead == ahead
+    assert cost.slowest.conflicts == 1
+
+
+def test_configurations_without_the_newer_knobs_mean_what_they_meant() -> None:
+    workload = layer(96, (56, 56), (7, 7), dtype="float16", pass_="wgrad", layout="nhwc")
+    space = TEMPLATES[WGRADS[1]].space(workload, SM_90)
+    older = {"images": 4, "tile_h": 1, "warps_w": 1, "warps_kh": 1, "split_n": 22, "planes": 16}
+    cut = GradientCut.of(workload, space.check(older))
+    assert (cut.tiles_w, cut.pipeline, cut.strips) == (1, 1, 4)
+
+
 @pytest.mark.parametrize(("name", "dtype"), alternating([*NAMES, *WGRADS], TYPES))
 def test_sums_that_are_cut_off_stay_within_the_bound(name: str, dtype: DType, objects: Path) -> None:
     workload = of(name, "14 × 14, k13", dtype)
@@ -253,26 +306,33 @@ def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_esti
     assert estimated_us(workload, config, target) == pytest.approx(cost.microseconds, rel=0.3)
 
 
+@pytest.mark.parametrize("pipeline", [1, 2])
 @pytest.mark.parametrize(("channels", "planes"), [(96, 8), (96, 16), (16, 8), (16, 16)])
-def test_pixels_take_the_sectors_that_are_estimated(channels: int, planes: int, objects: Path) -> None:
+def test_pixels_take_the_sectors_that_are_estimated(channels: int, planes: int, pipeline: int, objects: Path) -> None:
     """Those that loads touch in the simulator; and as many lines as there are requests, at least."""
     template = TEMPLATES["cuda.wgrad_nhwc_toeplitz"]
     workload = fitted(layer(channels, (7, 7), (5, 5), batch=8), template, "float16")
     assert workload is not None
     knobs = {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 1, "planes": planes}
-    config = template.space(workload, SM_90).check(knobs)
+    config = template.space(workload, SM_90).check({**knobs, "pipeline": pipeline})
     counts = assert_right_and_clean(workload, config, objects).counts
     (work,) = block_works(workload, config, SM_90)
     sectors = counts.load_sectors / counts.blocks
     assert work.cache_bytes / work.blocks == pytest.approx(sectors * SECTOR_BYTES, rel=0.01)
     assert counts.load_requests / counts.blocks <= work.lines <= sectors
-    # A thread loads every other pixel: those are farther apart than a line, or two of them share one.
-    assert work.lines == {96: 1, 16: 1 / 2}[channels] * 2 * 7 * 7 * workload.batch
+    # A thread loads every other pixel: those are farther apart than a line, or two of them share one. Those that are on
+    # their way are side by side: four share one.
+    assert work.lines == {96: 1, 16: 1 / 2 / pipeline}[channels] * 2 * 7 * 7 * workload.batch
 
 
 PINNED = {
-    "wgrad_nchw_toeplitz": {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2},
-    "wgrad_nhwc_toeplitz": {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 16},
+    "wgrad_nchw_toeplitz": {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2, "tiles_w": 1},
+    "wgrad_nhwc_toeplitz": {
+        "images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 16, "tiles_w": 1, "pipeline": 1,
+    },
+    "wgrad_nhwc_toeplitz_ahead": {
+        "images": 4, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 16, "tiles_w": 2, "pipeline": 2,
+    },
     "fprop_nhwc_toeplitz": {
         "planes": 16, "warps_c": 8, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,
     },
@@ -281,7 +341,7 @@ PINNED = {
 
 @pytest.mark.parametrize("name", PINNED)
 def test_the_source_is_pinned(name: str, golden: Golden) -> None:
-    template = TEMPLATES[f"cuda.{name}"]
+    template = TEMPLATES[f"cuda.{name.removesuffix('_ahead')}"]
     channels = 4 if template.layout == "nchw" else 24
     workload = fitted(layer(channels, (8, 16), (5, 5)), template, "float16")
     assert workload is not None

@@ -11,7 +11,7 @@ rows of A    └───────────┘                      B: col
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tvm.script.ir_builder import tirx as T
@@ -25,10 +25,26 @@ def load_matrices(into: Sequence[Expr], source: Any, at: Expr, *, transposed: bo
     """Matrices of 8 rows of 8 elements from shared memory, one for each word of ``into``. Lane 8 · m + r says at which
     element row r of the m-th begins, a whole vector; further lanes may say anything. ``transposed``: rows become
     columns."""
+    load_matrices_at(into, source.access_ptr("r", offset=at, extent=UNIT), transposed=transposed)
+
+
+def load_matrices_at(into: Sequence[Expr], address: Expr, *, transposed: bool = False) -> None:
+    """The same from an address, which may be a number that ``start_of`` has given."""
     load = T.ptx.ldmatrix.sync.aligned.m8n8
     load = {1: load.x1, 2: load.x2, 4: load.x4}[len(into)]
     load = load.trans if transposed else load
-    T.evaluate(load.shared.b16(*into, source.access_ptr("r", offset=at, extent=UNIT)))
+    T.evaluate(load.shared.b16(*into, address))
+
+
+def in_powers(count: int, *, most: int) -> Iterator[tuple[int, int]]:
+    """(first, how many) of matrices that are loaded together: as many as can be, a power of two."""
+    first = 0
+    while first < count:
+        together = most
+        while together > count - first:
+            together //= 2
+        yield first, together
+        first += together
 
 
 def multiply_add(sums: Sequence[Expr], a: Sequence[Expr], b: Sequence[Expr], *, dtype: DType) -> None:

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import tirx
+
+from dwconv.schedules.cuda.emit.matrices import in_powers, load_matrices_at
 from dwconv.schedules.cuda.emit.words import Registers, copy_async, in_register, span, turns, unrolled
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
-from dwconv.schedules.cuda.gpu.staged_maps import PIXELS, Planes, Sharing, StagedMaps
+from dwconv.schedules.cuda.gpu.staged_maps import PIXELS, Planes, Sharing, StagedMaps, WaitingPixels
 from dwconv.schedules.cuda.gpu.tensor_cores import UNIT
 from dwconv.schedules.emit import Expr, all_of, inside, store, when
 
@@ -46,7 +49,9 @@ class Maps:
 
     def row_of_matrix(self, m: Expr) -> Expr:
         """Where row m of a matrix begins, in the first row of each strip."""
-        return self.row(m // self.held.strips, m % self.held.strips * self.held.tile_h)
+        tiles, strips = self.held.tiles, self.held.strips
+        strip, unit = (m // tiles, m % tiles * UNIT) if tiles > 1 else (m, 0)
+        return self.row(strip // strips, strip % strips * self.held.tile_h) + unit
 
     def copy(
         self,
@@ -131,6 +136,25 @@ class PixelMaps:
                         words[channel, number] = pixels[number, channel]
                     store(self.staged, words.vector((channel, 0), PIXELS), self._word(pair, image, channel))
 
+    def take_apart(self, waiting: Waiting, *, warp: Expr, warps: int, lane: Expr) -> None:
+        """The same, by warps, of pixels that wait in shared memory: 8 of them with a vector of channels are a matrix,
+        whose columns are loaded. What is beside the map has to be zero already."""
+        held, laid, planes = self.held, waiting.laid, self.planes
+        for row, group in shared_out(laid.sharing_of_warps(warps), warp):
+            loaded = waiting.first + group * laid.group_elements + row * laid.row_elements + lane * UNIT
+            loaded = in_register("loaded", loaded)
+            stored = self.first + group * planes.group_elements + lane // 4 * planes.elements + lane % 4 * PIXELS
+            unit = laid.units.start - held.units.start
+            stored = in_register("stored", stored + (row * held.row_units + unit) * UNIT)
+            for image in unrolled("image", held.images):
+                for unit, count in in_powers(len(laid.units), most=4):
+                    words = Registers("word", count, dtype="uint32")
+                    at = loaded + image * laid.image_elements + unit * (UNIT * UNIT)
+                    load_matrices_at([words[each] for each in range(count)], waiting.address(at), transposed=True)
+                    for each in range(count):
+                        at = stored + (image * held.image_units + unit + each) * UNIT
+                        store(self.staged, tirx.reinterpret(f"{self.staged.dtype}x2", words[each]), span(at, PIXELS))
+
     def write(
         self,
         result: Any,
@@ -182,6 +206,47 @@ class PixelMaps:
         held, planes = self.held, self.planes
         row = (image * held.image_units + pair.row * held.row_units) * UNIT + pair.number * PIXELS
         return span(self.first + pair.group * planes.group_elements + channel * planes.elements + row, PIXELS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """Pixels in shared memory, whole vectors of channels, until they are taken apart."""
+
+    laid: WaitingPixels
+    staged: Any
+    """Shared memory."""
+    start: Expr
+    """Its address."""
+    first: Expr
+    """Where they begin in it."""
+    top: Expr
+    """The row of the map from which the rows that are held are counted."""
+
+    def copy(
+        self,
+        source: Any,
+        *,
+        first_image: Expr,
+        first_channel: Expr,
+        exists: Callable[[Expr, Expr], Expr],
+        thread: Expr,
+        threads: int,
+    ) -> None:
+        """Begins to copy them, zeros where there is nothing. Arguments are those of ``PixelMaps.copy``."""
+        laid, held = self.laid, self.laid.held
+        for row, vector in shared_out(laid.sharing(threads), thread):
+            group, place = vector % laid.groups, vector // laid.groups
+            source_row, column = self.top + (row + held.rows.start), place + (laid.units.start * UNIT - held.offset)
+            is_inside = all_of(inside(source_row, held.height), inside(column, held.width))
+            at = self.first + group * laid.group_elements + row * laid.row_elements + place * UNIT
+            for image in unrolled("image", held.images):
+                indices = (first_image + image, source_row, column, first_channel + group * UNIT)
+                valid = all_of(is_inside, exists(image, group))
+                copy_async(self.staged, at + image * laid.image_elements, source, *indices, elements=UNIT, valid=valid)
+
+    def address(self, at: Expr) -> Expr:
+        """Of an element."""
+        return self.start + tirx.Cast("uint32", at * (VECTOR_BYTES // UNIT))
 
 
 @dataclass(frozen=True, kw_only=True)

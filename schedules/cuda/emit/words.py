@@ -158,6 +158,13 @@ def shared(name: str, elements: int, *, dtype: str = "float32", dynamic: bool = 
     return IRBuilder.name(f"{name}_shared", T.alloc_buffer((elements,), dtype, scope=scope))
 
 
+def start_of(target: Any, *, elements: int) -> Expr:
+    """Where shared memory begins, as a number. TVM takes all dynamic shared memory for one, and puts a barrier between
+    a load and a store wherever it sees them; what is loaded from a number it does not see."""
+    start = T.cuda.cvta_generic_to_shared(target.access_ptr("r", offset=0, extent=elements))
+    return in_register("start", start, dtype="uint32")
+
+
 def barrier() -> None:
     """All threads of the block arrive before any goes on."""
     T.evaluate(T.tvm_storage_sync("shared"))

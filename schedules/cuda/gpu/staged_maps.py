@@ -1,6 +1,7 @@
 """Maps in shared memory as matrices are loaded from them: some rows of some images, in whole units of 16 bytes.
 
-The 16 rows of a matrix are ``strips`` strips of ``images`` images, ``tile_h`` rows apart. No TVM here.
+The 16 rows of a matrix are ``tiles`` units side by side of each of ``strips`` strips of ``images`` images; strips are
+``tile_h`` rows apart. No TVM here.
 """
 
 from __future__ import annotations
@@ -74,10 +75,6 @@ class PixelWork:
         """Of a warp."""
         return self.pairs * PIXEL_INSTRUCTIONS
 
-    @property
-    def _warps(self) -> int:
-        return -(-self.sharing.threads // WARP)
-
     def lines(self, pixels: float) -> float:
         """Of so many pixels of an image: the vectors of a pixel share one, and pixels with few channels do."""
         apart_bytes = PIXELS * self.channels * VECTOR_BYTES // UNIT
@@ -85,7 +82,9 @@ class PixelWork:
 
     @property
     def bank_turns(self) -> float:
-        return float(self._warps * self.pairs * UNIT)
+        """Of the threads that have a pair."""
+        pairs = self.images * self.sharing.rows * self.sharing.vectors
+        return float(-(-pairs // WARP) * UNIT)
 
     @property
     def bytes_in_flight(self) -> float:
@@ -109,10 +108,11 @@ class StagedMaps:
     tile_h: int
     offset: int = 0
     """Columns by which units are off the map's whole units."""
+    tiles: int = 1
 
     @property
     def strips(self) -> int:
-        return ROWS // self.images
+        return ROWS // (self.images * self.tiles)
 
     @cached_property
     def lanes(self) -> int:
@@ -121,7 +121,8 @@ class StagedMaps:
 
     @cached_property
     def _pads(self) -> tuple[int, int, int]:
-        return _pads(len(self.units) % UNIT, len(self.rows) % UNIT, strips=self.strips, tile_h=self.tile_h % UNIT)
+        units, rows, apart = (count % UNIT for count in (len(self.units), len(self.rows), self.tile_h))
+        return _pads(units, rows, tiles=self.tiles, strips=self.strips, tile_h=apart)
 
     @property
     def row_units(self) -> int:
@@ -140,7 +141,8 @@ class StagedMaps:
 
     def place_of_row(self, m: int) -> int:
         """The unit at which row m of a matrix begins."""
-        return m // self.strips * self.image_units + m % self.strips * self.tile_h * self.row_units
+        strip, tile = divmod(m, self.tiles)
+        return strip // self.strips * self.image_units + strip % self.strips * self.tile_h * self.row_units + tile
 
     @property
     def elements(self) -> int:
@@ -155,6 +157,50 @@ class StagedMaps:
         """How they move an image whose pixels have so many vectors of channels: pairs of pixels, of a vector each."""
         units = self.row_units if with_pads else len(self.units)
         return Sharing(threads=threads, rows=len(self.rows), vectors=units * UNIT // PIXELS * groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingPixels:
+    """How the pixels of whole rows wait in shared memory to be taken apart: those with one vector of channels, then
+    those with the next. Rows are whole units of pixels, which are matrices."""
+
+    held: StagedMaps
+    groups: int
+    """Vectors of channels of a pixel."""
+
+    @property
+    def units(self) -> range:
+        """Of those that are held, the ones that meet the map."""
+        held = self.held.units
+        return range(max(held.start, 0), min(held.stop, -(-(self.held.width + self.held.offset) // UNIT)))
+
+    @property
+    def row_elements(self) -> int:
+        """From a row to the next."""
+        return len(self.units) * UNIT * UNIT
+
+    @property
+    def image_elements(self) -> int:
+        """From an image to the next."""
+        return len(self.held.rows) * self.row_elements
+
+    @property
+    def group_elements(self) -> int:
+        """From a vector of channels to the next: with a pad, since threads copy those of a pixel together."""
+        return self.held.images * self.image_elements + (UNIT // self.groups * UNIT if self.groups > 1 else 0)
+
+    @property
+    def elements(self) -> int:
+        return self.groups * self.group_elements
+
+    def sharing(self, threads: int) -> Sharing:
+        """How threads copy an image."""
+        vectors = len(self.units) * UNIT * self.groups
+        return Sharing(threads=threads, rows=len(self.held.rows), vectors=vectors)
+
+    def sharing_of_warps(self, warps: int) -> Sharing:
+        """How warps take the rows of all images apart."""
+        return Sharing(threads=warps, rows=len(self.held.rows), vectors=self.groups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +231,7 @@ class Planes:
 
 
 @cache
-def _pads(units: int, rows: int, *, strips: int, tile_h: int) -> tuple[int, int, int]:
+def _pads(units: int, rows: int, *, tiles: int, strips: int, tile_h: int) -> tuple[int, int, int]:
     """(turns of shared memory for 8 rows of a matrix, units after each row, units after each image): the fewest turns,
     then the least pads. Only what is left over whole turns of the banks matters of each number."""
 
@@ -193,7 +239,8 @@ def _pads(units: int, rows: int, *, strips: int, tile_h: int) -> tuple[int, int,
         for after_row, after_image in itertools.product(range(UNIT), repeat=2):
             row = units + after_row
             image = rows * row + after_image
-            places = [m // strips * image + m % strips * tile_h * row for m in range(ROWS)]
+            strip_places = [m // strips * image + m % strips * tile_h * row for m in range(ROWS // tiles)]
+            places = [place + tile for place in strip_places for tile in range(tiles)]
             yield turns_of_rows(places), after_row, after_image
 
     return min(found())

@@ -8,22 +8,23 @@ from functools import cached_property
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
-from dwconv.schedules.cuda.gpu.staged_maps import Planes, StagedMaps
+from dwconv.schedules.cuda.gpu.staged_maps import Planes, StagedMaps, WaitingPixels
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.space import Config
 from dwconv.schedules.taps import HEIGHT, WIDTH, Axis
 
 OFFSETS = (0, 4, 2, 6)
-"""Columns by which products may begin before whole units of dy: for as few units of x as can be."""
+"""Columns by which products may begin before whole units of dy: for as few units of x as can be; where a product has
+several tiles, for as few products of matrices in a row, and then tiles."""
 DIAGONAL_PAD = 4
 """Words after a column of sums, so that the lanes of a warp store it in different banks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A configuration in numbers. A product sums over 16 rows: ``strips`` rows of each of ``images`` images, ``tile_h``
-    apart. A block goes through every ``split_n``-th group of images, a warp through some columns and some kernel
-    rows of each."""
+    """A configuration in numbers. A product sums over 16 rows of matrices: ``tiles_w`` tiles side by side of each of
+    ``strips`` rows of ``images`` images, ``tile_h`` apart. A block goes through every ``split_n``-th group of images, a
+    warp through some columns and some kernel rows of each."""
 
     workload: Workload
     images: int
@@ -35,6 +36,9 @@ class Cut:
     """Channels of a block: more than one only where they come last; so is the next."""
     blocks_kh: int = 1
     """Blocks that share out the kernel rows of the same channels."""
+    tiles_w: int = 1
+    pipeline: int = 1
+    """2: the pixels of the next item are on their way while one is multiplied."""
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> Cut:
@@ -54,7 +58,7 @@ class Cut:
 
     @property
     def strips(self) -> int:
-        return ROWS // self.images
+        return ROWS // (self.images * self.tiles_w)
 
     @property
     def channels_last(self) -> bool:
@@ -119,7 +123,14 @@ class Cut:
     @cached_property
     def offset(self) -> int:
         """Columns of dy from the first of a product to the next whole unit."""
-        return min(OFFSETS, key=lambda offset: len(self._units_met(offset)))
+        if self.tiles_w == 1:
+            return min(OFFSETS, key=lambda offset: len(self._units_met(offset)))
+
+        def of_row(offset: int) -> tuple[int, int]:
+            tiles = -(-self._tiles(offset) // self.tiles_w) * self.tiles_w
+            return tiles * -(-len(self._units_met(offset)) // 2), tiles
+
+        return min(OFFSETS, key=of_row)
 
     def _units_met(self, offset: int) -> range:
         first, count = self.columns.spanned(COLUMNS)
@@ -138,12 +149,25 @@ class Cut:
 
     @cached_property
     def tiles(self) -> int:
-        """Products side by side that cover a row of dy."""
-        return -(-(self.columns.outputs + self.offset) // COLUMNS)
+        """Columns of products, 8 at a time, that cover a row of dy."""
+        return self._tiles(self.offset)
 
-    @cached_property
-    def tiles_of_warp(self) -> int:
-        return -(-self.tiles // self.warps_w)
+    def _tiles(self, offset: int) -> int:
+        return -(-(self.columns.outputs + offset) // COLUMNS)
+
+    @property
+    def products_w(self) -> int:
+        """Products that cover a row, ``tiles_w`` tiles each."""
+        return -(-self.tiles // self.tiles_w)
+
+    @property
+    def products_of_warp(self) -> int:
+        return -(-self.products_w // self.warps_w)
+
+    @property
+    def tiles_held(self) -> int:
+        """Of a row: those of whole products of all warps."""
+        return self.products_of_warp * self.warps_w * self.tiles_w
 
     def diagonal(self, kw: int, column: int) -> int:
         """Which column of x, of the band, meets that column of a product at a tap."""
@@ -158,10 +182,11 @@ class Cut:
             height=self.rows.outputs,
             width=self.columns.outputs,
             rows=range(self.block_h),
-            units=range(self.tiles_of_warp * self.warps_w),
+            units=range(self.tiles_held),
             images=self.images,
             tile_h=self.tile_h,
             offset=self.offset,
+            tiles=self.tiles_w,
         )
 
     @cached_property
@@ -169,7 +194,7 @@ class Cut:
         first, count = self.rows.part(0, self.block_kh).spanned(self.block_h)
         if self.knows_padding:
             first, count = 0, self.rows.inputs
-        units = range(self.band.start, self.tiles_of_warp * self.warps_w - 1 + self.band.stop)
+        units = range(self.band.start, self.tiles_held - 1 + self.band.stop)
         return StagedMaps(
             height=self.rows.inputs,
             width=self.columns.inputs,
@@ -177,6 +202,7 @@ class Cut:
             units=units,
             images=self.images,
             tile_h=self.tile_h,
+            tiles=self.tiles_w,
         )
 
     @property
@@ -197,7 +223,13 @@ class Cut:
 
     def maps(self, held: StagedMaps) -> Planes:
         """Those of x, or those of dy."""
-        return Planes(planes=self.planes, elements=held.elements, channels_last=self.channels_last)
+        units = held.elements // UNIT
+        units += self.pipeline > 1 and units % 2 == 0  # a warp stores a unit of 8 of them together, in different banks
+        return Planes(planes=self.planes, elements=units * UNIT, channels_last=self.channels_last)
+
+    def waiting(self, held: StagedMaps) -> WaitingPixels:
+        """Those of x or of dy of the next item."""
+        return WaitingPixels(held=held, groups=self.maps(held).groups)
 
     @property
     def words_passed(self) -> int:
@@ -210,5 +242,10 @@ class Cut:
         return self.maps(self.x).all_elements + self.maps(self.dy).all_elements
 
     @property
+    def waiting_elements(self) -> int:
+        """Of those of the next item."""
+        return sum(self.waiting(held).elements for held in (self.x, self.dy)) if self.pipeline > 1 else 0
+
+    @property
     def shared_bytes(self) -> int:
-        return self.elements * ITEMSIZE[self.dtype] + self.words_passed * BANK_BYTES
+        return (self.elements + self.waiting_elements) * ITEMSIZE[self.dtype] + self.words_passed * BANK_BYTES

@@ -8,11 +8,11 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
 from dwconv.schedules.cuda.gpu.split_sum import adding_work
-from dwconv.schedules.cuda.gpu.staged_maps import PixelWork, StagedMaps
-from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS
+from dwconv.schedules.cuda.gpu.staged_maps import PIXELS, PIXELS_AHEAD, PixelWork, StagedMaps
+from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
 from dwconv.schedules.space import Config
 
@@ -26,6 +26,10 @@ COPY_INSTRUCTIONS = 4
 """To find out whether an image exists, and to copy a vector of it."""
 ROW_INSTRUCTIONS = 6
 """To find out where a row comes from and whether it exists."""
+PLACE_INSTRUCTIONS = 20
+"""To find out which vectors of a row of pixels are there, and where they wait; or where a row goes."""
+UNIT_INSTRUCTIONS = 1.5
+"""To load 8 pixels as a matrix, perhaps with others, and to store them in maps."""
 OTHER_REGISTERS = 40
 """For addresses, tests and numbers of tiles."""
 ROWS_AHEAD = 3
@@ -39,11 +43,13 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
     items = -(-workload.batch // cut.images) * cut.blocks_h
     turns = -(-items // cut.split_n)
     pairs = sum(len(met) for _, met in cut.meetings)
-    tiles = cut.tiles / cut.warps_w
+    tiles = cut.products_w / cut.warps_w
     loads = len(cut.meetings) * len(cut.band) + cut.tile_h
     products = pairs * cut.matrices + cut.tile_h * workload.bias
     issued_of_tile = products + loads * 0.6 + TILE_INSTRUCTIONS
-    copies = [(_copied_pixels if cut.channels_last else _copied)(held, cut) for held in (cut.x, cut.dy)]
+    brought = _brought_ahead if cut.pipeline > 1 else _copied_pixels if cut.channels_last else _copied
+    through_registers = brought is _copied_pixels
+    copies = [brought(held, cut) for held in (cut.x, cut.dy)]
     diagonals = cut.group_kh * (cut.matrices * 4 + 8 * cut.warps_w * 2 + 20)
     copied = sum(each.instructions for each in copies)
     issued = turns * (tiles * issued_of_tile + copied + ITEM_INSTRUCTIONS) + diagonals + START
@@ -61,8 +67,9 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
         + turns * sum(each.bank_turns for each in copies),
         dram_bytes=float(workload.bytes),
         cache_bytes=blocks * turns * read,
-        bytes_in_flight=min(read, sum(each.bytes_in_flight for each in copies)),
-        waits=turns,
+        bytes_in_flight=min(read, (max if through_registers else sum)(each.bytes_in_flight for each in copies)),
+        waits=turns if cut.pipeline == 1 else 1,
+        loads_ahead=cut.pipeline > 1 and turns > 1,
     )
     return [work] if cut.split_n == 1 else [work, adding_work(parts=cut.split_n, results=cut.results, target=target)]
 
@@ -105,7 +112,25 @@ def _copied_pixels(held: StagedMaps, cut: Cut) -> _Copied:
         read_bytes=work.moved_bytes(pixels),
         lines=work.lines(pixels),
         bank_turns=work.bank_turns,
-        bytes_in_flight=work.bytes_in_flight,
+        bytes_in_flight=float(cut.threads * min(cut.images, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES),  # of a pair
+    )
+
+
+def _brought_ahead(held: StagedMaps, cut: Cut) -> _Copied:
+    """In vectors of pixels, which wait until warps take them apart, a unit of 8 at a time."""
+    laid, itemsize = cut.waiting(held), ITEMSIZE[cut.dtype]
+    copied, apart = laid.sharing(cut.threads), laid.sharing_of_warps(cut.warps)
+    pixels, read_bytes = min(len(held.rows), held.height) * held.width, laid.groups * UNIT * itemsize
+    units = cut.images * len(held.rows) * len(laid.units) * laid.groups
+    lines = cut.images * pixels * min(1.0, cut.workload.channels * itemsize / LINE_BYTES)
+    copy_instructions = copied.parts * copied.turns * (cut.images * COPY_INSTRUCTIONS + PLACE_INSTRUCTIONS)
+    apart_instructions = cut.images * len(laid.units) * UNIT_INSTRUCTIONS + PLACE_INSTRUCTIONS
+    return _Copied(
+        instructions=copy_instructions + apart.parts * apart.turns * apart_instructions,
+        read_bytes=float(cut.images * pixels * max(read_bytes, SECTOR_BYTES)),
+        lines=lines,
+        bank_turns=3.0 * units,  # copied, loaded, and stored in maps
+        bytes_in_flight=float(units * UNIT * UNIT * itemsize),
     )
 
 

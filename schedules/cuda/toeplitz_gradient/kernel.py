@@ -1,9 +1,10 @@
 """The kernel of diagonal sums, for wgrad: rows of x times rows of dy on tensor cores.
 
-A block brings rows of x and of dy into shared memory as they lie, a group of images after the other. A warp loads dy of
-a tile once, and goes down the rows of x, each of which it multiplies by every row of dy that meets it at one of its
-kernel rows. The sums stay in registers to the end: of each kernel row a matrix of columns of x by columns of dy, in
-which a weight is a diagonal. For a bias dy is multiplied by ones, too.
+A block brings rows of x and of dy into shared memory as they lie, a group of images after the other; where channels
+come last, map by map, and the pixels of the next group may wait there. A warp loads dy of a tile once, and goes down
+the rows of x, each of which it multiplies by every row of dy that meets it at one of its kernel rows. The sums stay in
+registers to the end: of each kernel row a matrix of columns of x by columns of dy, in which a weight is a diagonal.
+For a bias dy is multiplied by ones, too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tvm import s_tir, tirx
 
 from dwconv.schedules.cuda.emit.matrices import load_matrices, multiply_add
 from dwconv.schedules.cuda.emit.split_sum import add_parts
-from dwconv.schedules.cuda.emit.staged_maps import Maps, PixelMaps, map_at
+from dwconv.schedules.cuda.emit.staged_maps import Maps, PixelMaps, Waiting, map_at
 from dwconv.schedules.cuda.emit.words import (
     Registers,
     argument,
@@ -28,7 +29,10 @@ from dwconv.schedules.cuda.emit.words import (
     commit_copies,
     in_register,
     shared,
+    span,
+    start_of,
     threads,
+    turns,
     unrolled,
     wait_for_copies,
     zero,
@@ -65,7 +69,10 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
                 for warp_w in threads("warp_w", cut.warps_w, axis="y"):
                     for lane in threads("lane", WARP):
                         with blocks_per_sm(at_a_time):
-                            dynamic = cut.shared_bytes > STATIC_SHARED_BYTES
+                            dynamic, waiting_elements = cut.shared_bytes > STATIC_SHARED_BYTES, cut.waiting_elements
+                            waiting = None
+                            if waiting_elements:
+                                waiting = shared("waiting", waiting_elements, dtype=cut.dtype, dynamic=dynamic)
                             Block(
                                 cut=cut,
                                 n=n,
@@ -73,6 +80,8 @@ def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
                                 dy=dy,
                                 into=totals if partial is None else [partial, partial],
                                 staged=shared("staged", cut.elements, dtype=cut.dtype, dynamic=dynamic),
+                                waiting=waiting,
+                                waiting_start=0 if waiting is None else start_of(waiting, elements=waiting_elements),
                                 passed=shared("passed", cut.words_passed, dynamic=dynamic),
                                 first_channel=block // parts * cut.planes,
                                 part=block % parts,
@@ -99,6 +108,9 @@ class Block:
     """Where its sums go: dw and dbias, or the workspace; flat."""
     staged: Any
     """x, then dy."""
+    waiting: Any
+    """The pixels of the next item, in the same order, if they wait; and its address."""
+    waiting_start: Expr
     passed: Any
     """Sums of all warps for one kernel row of each."""
     first_channel: Expr
@@ -121,43 +133,61 @@ class Block:
         if bias is not None:
             bias.clear()
         items = ceil_div(self.n, cut.images) * cut.blocks_h
-        for turn in serial("turn", tirx.truncdiv(items - self.part + (cut.split_n - 1), cut.split_n)):
-            item = bind("item", self.part + turn * cut.split_n)
-            image = in_register("first_image", item // cut.blocks_h * cut.images)
-            top = in_register("top", item % cut.blocks_h * cut.block_h)
-            barrier()
-            self._stage(image, top)
-            commit_copies()
+        items = tirx.truncdiv(items - self.part + (cut.split_n - 1), cut.split_n)  # of the block
+        if cut.pipeline > 1:
+            self._clear()
+            with when(items > 0):
+                self._stage(0)
+        for turn in serial("turn", items):
+            if cut.pipeline == 1:
+                barrier()
+                self._stage(turn)
             wait_for_copies()
             barrier()
-            self._add(sums, bias, *self._maps(top))
+            if cut.pipeline > 1:
+                self._take_apart()
+                barrier()
+                with when(turn + 1 < items):
+                    self._stage(turn + 1)
+            self._add(sums, bias, *self._maps())
         self._add_diagonals(sums)
         if bias is not None:
             self._add_columns(bias)
 
-    def _stage(self, image: Expr, top: Expr) -> None:
-        """x and dy of an item."""
+    def _stage(self, turn: Expr) -> None:
+        """x and dy of an item, to their maps, or to where they wait."""
         cut = self.cut
+        item = bind("item", self.part + turn * cut.split_n)
+        image = in_register("first_image", item // cut.blocks_h * cut.images)
+        top = in_register("top", item % cut.blocks_h * cut.block_h)
 
         def exists(number: Expr, group: Expr = 0) -> Expr:
             is_channel = self.first_channel + group * UNIT < cut.workload.channels
             return all_of(image + number < self.n, cut.workload.channels % cut.planes == 0 or is_channel)
 
-        together = {"first_image": image, "exists": exists, "thread": self._thread, "threads": cut.threads}
-        for maps, source in zip(self._maps(top), (self.x, self.dy), strict=True):
-            if cut.channels_last:
-                planes = cut.maps(maps.held)
-                pixels = PixelMaps(
-                    held=maps.held,
-                    staged=self.staged,
-                    planes=planes,
-                    first=self._dy_at if maps.held is cut.dy else 0,
-                    top=maps.top,
-                    left=maps.left,
-                )
-                pixels.copy(source, first_channel=self.first_channel, **together)
-            else:
-                maps.copy(source, channel=self.first_channel, **together)
+        together = {"first_image": image, "exists": exists, **self._all_threads}
+        channels = {"first_channel" if cut.channels_last else "channel": self.first_channel}
+        held: Sequence[Waiting | PixelMaps | Maps] = self._maps(top)
+        if cut.channels_last:
+            held = self._waiting(top) if cut.pipeline > 1 else self._pixels(top)
+        for each, source in zip(held, (self.x, self.dy), strict=True):
+            each.copy(source, **channels, **together)
+        commit_copies()
+
+    def _clear(self) -> None:
+        """Zeros in all maps: beside their rows there will be no others."""
+        cut, zeros = self.cut, Registers("zero", UNIT, dtype=self.cut.dtype)
+        zeros.clear()
+        for turn in turns("turn", -(-cut.elements // (UNIT * cut.threads))):
+            at = in_register("at", (self._thread + turn * cut.threads) * UNIT)
+            with when(at < cut.elements):
+                store(self.staged, zeros.vector(0, UNIT), span(at, UNIT))
+
+    def _take_apart(self) -> None:
+        """The pixels that have waited, into their maps."""
+        warp = self._group * self.cut.warps_w + self.warp_w
+        for pixels, waiting in zip(self._pixels(), self._waiting(), strict=True):
+            pixels.take_apart(waiting, warp=warp, warps=self.cut.warps, lane=self.lane)
 
     @property
     def _group(self) -> Expr:
@@ -173,22 +203,54 @@ class Block:
         """Where dy begins."""
         return self.cut.maps(self.cut.x).all_elements
 
-    def _maps(self, top: Expr) -> tuple[Maps, Maps]:
+    @property
+    def _all_threads(self) -> dict[str, Any]:
+        return {"thread": self._thread, "threads": self.cut.threads}
+
+    def _tops(self, top: Expr) -> tuple[Expr, Expr]:
+        """From which rows of x and of dy those of the block are counted."""
+        return top + self.first_kh * self.cut.rows.step, top
+
+    def _maps(self, top: Expr = 0) -> tuple[Maps, Maps]:
         """x and dy of the warp's channel."""
-        cut = self.cut
+        cut, (top_x, top_dy) = self.cut, self._tops(top)
         x, dy = (map_at(cut.maps(held), self.plane) for held in (cut.x, cut.dy))
         return (
-            Maps(held=cut.x, staged=self.staged, first=x, top=top + self.first_kh * cut.rows.step, left=0),
-            Maps(held=cut.dy, staged=self.staged, first=self._dy_at + dy, top=top, left=-cut.offset),
+            Maps(held=cut.x, staged=self.staged, first=x, top=top_x, left=0),
+            Maps(held=cut.dy, staged=self.staged, first=self._dy_at + dy, top=top_dy, left=-cut.offset),
+        )
+
+    def _pixels(self, top: Expr = 0) -> tuple[PixelMaps, ...]:
+        """The same of all channels of the block, where they come last."""
+        return tuple(
+            PixelMaps(
+                held=maps.held,
+                staged=self.staged,
+                planes=self.cut.maps(maps.held),
+                first=first,
+                top=maps.top,
+                left=maps.left,
+            )
+            for maps, first in zip(self._maps(top), (0, self._dy_at), strict=True)
+        )
+
+    def _waiting(self, top: Expr = 0) -> tuple[Waiting, Waiting]:
+        """x and dy of the next item."""
+        cut, (top_x, top_dy) = self.cut, self._tops(top)
+        x, dy = cut.waiting(cut.x), cut.waiting(cut.dy)
+        return (
+            Waiting(laid=x, staged=self.waiting, start=self.waiting_start, first=0, top=top_x),
+            Waiting(laid=dy, staged=self.waiting, start=self.waiting_start, first=x.elements, top=top_dy),
         )
 
     # -- products ------------------------------------------------------------------------------------------------------
 
     def _add(self, sums: Registers, bias: Registers | None, x: Maps, dy: Maps) -> None:
         cut, ones = self.cut, tirx.const(ONES[self.cut.dtype], "uint32")
-        for number in serial("tile", cut.tiles_of_warp):
-            tile = self.warp_w * cut.tiles_of_warp + number
-            with when(cut.tiles_of_warp * cut.warps_w == cut.tiles or tile < cut.tiles):
+        for number in serial("product", cut.products_of_warp):
+            product = self.warp_w * cut.products_of_warp + number
+            tile = product * cut.tiles_w
+            with when(cut.products_of_warp * cut.warps_w == cut.products_w or product < cut.products_w):
                 start = in_register("dy_at", dy.row_of_matrix(self.lane % ROWS) + tile * UNIT)
                 gradients = Registers("gradient", cut.tile_h, 2, dtype="uint32")
                 for row in range(cut.tile_h):

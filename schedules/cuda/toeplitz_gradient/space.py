@@ -29,15 +29,18 @@ WARPS_KH = (1, 2, 3, 4, 5, 6, 7, 8)
 BLOCKS_KH, LEAST_SHARED_OUT = (1, 2, 4), 12
 """Where channels come last: a vector of them leaves few warps for the kernel rows of each. Kernels with so many rows
 may have more blocks."""
-SPLITS = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 64)
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 11, 16, 22, 32, 64)
 MOST_TILES_TRIED = 3
-_ABSENT = {"blocks_kh": 1}
+PIPELINE = (1, 2)
+"""Where channels come last: whether the next item is on its way while one is multiplied."""
+TILES_W = (1, 2, 4, 8)
+_ABSENT = {"blocks_kh": 1, "tiles_w": 1, "pipeline": 1}
 """What knobs are in configurations that were written before there were these."""
 
 
 def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
     """Knobs: images of a product, rows of a tile, warps across and over kernel rows, shares of the images; where they
-    come last, channels of a block."""
+    come last, channels of a block, and items at a time in shared memory."""
     return ConfigSpace(
         name,
         *(Knob(knob, values, absent=_ABSENT.get(knob)) for knob, values in _knobs(workload).items()),
@@ -80,6 +83,8 @@ def _knobs(workload: Workload) -> dict[str, list[int]]:
         "split_n": [count for count in SPLITS if count <= MOST_IMAGES],
         **({"planes": [count for count in PLANES if count <= workload.channels]} if workload.layout == "nhwc" else {}),
         "blocks_kh": list(_blocks_kh(workload)),
+        "tiles_w": [count for count in TILES_W if count == 1 or count // 2 < tiles - 1],
+        "pipeline": list(PIPELINE) if workload.layout == "nhwc" else [],
     }
 
 
@@ -109,15 +114,16 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
     if workload.layout == "nchw":  # where channels come last, there are fewer warps to choose from
         every |= {"warps_w": 3, "warps_kh": 3, "split_n": 2}
     for images in knobs["images"]:
+        for tiles_w in (count for count in knobs["tiles_w"] if images * count <= ROWS):
 
-        def covered(tile: int, strips: int = ROWS // images) -> tuple[int, int]:
-            return rows.covered(strips * tile), -tile
+            def covered(tile: int, strips: int = ROWS // (images * tiles_w)) -> tuple[int, int]:
+                return rows.covered(strips * tile), -tile
 
-        tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
-        few = {name: values[:: every[name]] for name, values in knobs.items() if values}
-        few |= {"images": [images], "tile_h": tiles_h}
-        for values in itertools.product(*few.values()):
-            yield dict(zip(few, values, strict=True))
+            tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
+            few = {name: values[:: every[name]] for name, values in knobs.items() if values}
+            few |= {"images": [images], "tiles_w": [tiles_w], "tile_h": tiles_h}
+            for values in itertools.product(*few.values()):
+                yield dict(zip(few, values, strict=True))
 
 
 def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
@@ -131,10 +137,11 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         """Too many rows of dy, columns, or kernel rows, that are none."""
         its = cut(config)
         down = its.blocks_h * its.block_h / its.rows.outputs
-        across = its.tiles_of_warp * its.warps_w / its.tiles
+        across = its.tiles_held / its.tiles
         return down * across * its.block_kh * its.blocks_kh / its.rows.taps > MOST_PADDED
 
     return [
+        Rule("more images and tiles than a product has rows", lambda c: c.images * cut(c).tiles_w > ROWS),
         Rule(f"more than {most_warps} warps", lambda c: cut(c).warps > most_warps),
         Rule("more parts than groups of images", lambda c: c.split_n > -(-MOST_IMAGES // c.images) * cut(c).blocks_h),
         Rule("too many threads without work", idle),

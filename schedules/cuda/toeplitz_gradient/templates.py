@@ -2,13 +2,14 @@
 
 wgrad
 
-Level one: a block is a channel and every `split_n`-th group of `images` images. Of each it holds 16 / `images` strips
-of `tile_h` rows of dy, and the rows of x that they meet, in shared memory, in 16 bits.
-Level two: a product sums over 16 rows, one strip of one image each: columns of x times 8 columns of dy. Every warp has
-some columns, and some kernel rows, of which it keeps the sums; a weight is a diagonal of them, added up at the end.
+Level one: a block is a channel and every `split_n`-th group of `images` images. Of each it holds strips of `tile_h`
+rows of dy, and the rows of x that they meet, in shared memory, in 16 bits.
+Level two: a product sums over 16 rows, each of one strip of one image, or `tiles_w` times 8 columns of it: columns of x
+times 8 columns of dy. Every warp has some columns, and some kernel rows, of which it keeps the sums; a weight is a
+diagonal of them, added up at the end.
 
     x, row s of 16 strips         dy, row r of 16 strips        sums, for kernel row kh = s − r
-      strips                        8 columns                     8 columns of dy
+      strips, or tiles of them      8 columns                     8 columns of dy
     ┌──────────────────┐          ┌──────────────────┐          ┌──────────────────┐
     │ columns of x     │          │ strip 0          │          │ 0                │     kw = column of x −
     │                  │    ×     │ strip 1          │    +=    │ 1 0              │          column of dy
@@ -19,7 +20,11 @@ some columns, and some kernel rows, of which it keeps the sums; a weight is a di
 
 Where there is a bias, its gradient is dy times ones. The partial sums of the shares are added up by a second kernel,
 always in their order. In NHWC a block has 8 or 16 channels, `planes`: its threads take the vectors of a pixel apart on
-their way to shared memory, map by map. Many kernel rows are shared out to `blocks_kh` blocks.
+their way to shared memory, map by map. Many kernel rows are shared out to `blocks_kh` blocks. With a `pipeline` of 2
+the pixels of the next group are copied to shared memory while one is multiplied, and warps take them apart there:
+
+    copied: pixels of item i + 1      ◄── while item i is multiplied
+      8 pixels × 8 channels  ── loaded as a matrix, turned ──►  8 maps: item i + 1, when i is done
 """
 
 from __future__ import annotations

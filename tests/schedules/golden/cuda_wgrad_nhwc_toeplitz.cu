@@ -83,10 +83,10 @@ extern "C" __global__ void __launch_bounds__(512, 1) main_kernel(half* __restric
     sum_local_ptr[index] = 0x0p+0f/*0.000000e+00*/;
   }
   for (int turn = 0; turn < (((((n + 7) >> 3) + 1) - (((int)blockIdx.x) & 1)) / 2); ++turn) {
+    __syncthreads();
     int item = ((turn * 2) + (((int)blockIdx.x) & 1));
     first_image_local_ptr[0] = ((turn * 16) + ((((int)blockIdx.x) & 1) * 8));
     top_local_ptr[0] = 0;
-    __syncthreads();
     first_row_local_ptr[0] = (((((int)threadIdx.z) * 4) + (((int)threadIdx.x) >> 3)) / 5);
     if (first_row_local_ptr[0] < 12) {
       vector_local_ptr[0] = (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 40);
@@ -172,13 +172,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) main_kernel(half* __restric
     async_commit_group();
     async_wait_group_0();
     __syncthreads();
-    for (int tile = 0; tile < 3; ++tile) {
-      dy_at_local_ptr[0] = (((((((((int)threadIdx.z) >> 3) * 12832) + ((((int)threadIdx.z) & 7) * 1600)) + (((((int)threadIdx.x) & 15) >> 1) * 200)) + ((((int)threadIdx.x) & 1) * 96)) + (tile * 8)) + 62528);
+    for (int product = 0; product < 3; ++product) {
+      dy_at_local_ptr[0] = (((((((((int)threadIdx.z) >> 3) * 12832) + ((((int)threadIdx.z) & 7) * 1600)) + (((((int)threadIdx.x) & 15) >> 1) * 200)) + ((((int)threadIdx.x) & 1) * 96)) + (product * 8)) + 62528);
       tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16(gradient_local_ptr[0], gradient_local_ptr[1], tvm_builtin_cuda_cvta_generic_to_shared((&(((half*)buf_dyn_shmem_ptr)[(dy_at_local_ptr[0] + 5280)]))));
       tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16(gradient_local_ptr[2], gradient_local_ptr[3], tvm_builtin_cuda_cvta_generic_to_shared((&(((half*)buf_dyn_shmem_ptr)[(dy_at_local_ptr[0] + 5304)]))));
       tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16(gradient_local_ptr[4], gradient_local_ptr[5], tvm_builtin_cuda_cvta_generic_to_shared((&(((half*)buf_dyn_shmem_ptr)[(dy_at_local_ptr[0] + 5328)]))));
       tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16(gradient_local_ptr[6], gradient_local_ptr[7], tvm_builtin_cuda_cvta_generic_to_shared((&(((half*)buf_dyn_shmem_ptr)[(dy_at_local_ptr[0] + 5352)]))));
-      x_at_local_ptr[0] = (((((((((int)threadIdx.z) >> 3) * 31264) + ((((int)threadIdx.z) & 7) * 3904)) + (((((int)threadIdx.x) & 15) >> 1) * 488)) + ((((int)threadIdx.x) & 1) * 160)) + ((((int)threadIdx.x) >> 4) * 8)) + (tile * 8));
+      x_at_local_ptr[0] = (((((((((int)threadIdx.z) >> 3) * 31264) + ((((int)threadIdx.z) & 7) * 3904)) + (((((int)threadIdx.x) & 15) >> 1) * 488)) + ((((int)threadIdx.x) & 1) * 160)) + ((((int)threadIdx.x) >> 4) * 8)) + (product * 8));
       tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tvm_builtin_cuda_cvta_generic_to_shared((&(((half*)buf_dyn_shmem_ptr)[(x_at_local_ptr[0] + 5280)]))));
       tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr[0], source_local_ptr[2], source_local_ptr[1], source_local_ptr[3], gradient_local_ptr[0], gradient_local_ptr[1], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
       tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(source_local_ptr_1[0], source_local_ptr_1[1], source_local_ptr_1[2], source_local_ptr_1[3], tvm_builtin_cuda_cvta_generic_to_shared((&(((half*)buf_dyn_shmem_ptr)[(x_at_local_ptr[0] + 5320)]))));
