@@ -144,7 +144,7 @@ def test_a_band_ends_where_its_weights_do() -> None:
 def _of_56(**knobs: int) -> tuple[Workload, object]:
     workload = layer(96, (56, 56), (7, 7), dtype="float16")
     space = TEMPLATES[NAMES[0]].space(workload, SM_90)
-    values = {"planes": 1, "images": 2, "tile_h": 7, "tile_w": 8, "warps_h": 1, "taps_h": 7, **knobs}
+    values = {"planes": 1, "images": 2, "tile_h": 7, "tile_w": 8, "warps_h": 1, "taps_h": 7, "tiles_w": 1, **knobs}
     return workload, type(space.default).of(NAMES[0], **values)
 
 
@@ -222,12 +222,13 @@ def test_the_next_item_is_on_its_way_while_one_is_multiplied(shape: str, dtype: 
     assert report.counts.wavefronts_per_ideal == 1, "pixels are copied, loaded and stored in different banks"
 
 
-@pytest.mark.parametrize("shape", every(2, ["57 columns", "4 × 9 kernel", "no padding"]))
-@pytest.mark.parametrize("name", WGRADS)
-def test_products_that_sum_over_several_tiles(name: str, shape: str, objects: Path) -> None:
+@pytest.mark.parametrize("shape", every(2, ["57 columns", "4 × 9 kernel", "9 × 13"]))
+@pytest.mark.parametrize("name", [*NAMES, *WGRADS])
+def test_products_of_several_tiles(name: str, shape: str, objects: Path) -> None:
     """The last of which are none: 8, 4 and 3 tiles, two at a time."""
     workload, template = of(name, shape, "float16"), TEMPLATES[name]
-    report = assert_right_and_clean(workload, drawn(workload, template, tiles_w=2, split_n=2), objects)
+    shares = {"split_n": 2} if name in WGRADS else {}
+    report = assert_right_and_clean(workload, drawn(workload, template, tiles_w=2, **shares), objects)
     assert report.counts.wavefronts_per_ideal < 1.2
 
 
@@ -335,6 +336,7 @@ PINNED = {
     },
     "fprop_nhwc_toeplitz": {
         "planes": 16, "warps_c": 8, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,
+        "tiles_w": 1,
     },
 }  # fmt: skip
 

@@ -31,7 +31,7 @@ class Turn:
 @dataclass(frozen=True, kw_only=True)
 class Cut:
     """A configuration in numbers. The 16 rows of a product are ``images`` images with ``strips`` rows each, ``tile_h``
-    rows apart; a warp goes down all ``tile_h``, and has ``tile_w`` columns."""
+    rows apart, with ``tiles_w`` tiles each; a warp goes down all ``tile_h``, and has ``tile_w`` columns."""
 
     gather: Gather
     dtype: DType
@@ -47,6 +47,8 @@ class Cut:
     warps_w: int
     taps_h: int
     """Kernel rows in straight code."""
+    tiles_w: int = 1
+    """Tiles of 8 columns side by side, each of which is a row of a product."""
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> Cut:
@@ -62,11 +64,12 @@ class Cut:
             warps_h=config.warps_h,
             warps_w=config.warps_w,
             taps_h=config.taps_h,
+            tiles_w=config.tiles_w,
         )
 
     @property
     def strips(self) -> int:
-        return ROWS // self.images
+        return ROWS // (self.images * self.tiles_w)
 
     @property
     def threads(self) -> int:
@@ -160,7 +163,12 @@ class Cut:
     @property
     def tiles(self) -> int:
         """Products side by side in a warp."""
-        return self.tile_w // COLUMNS
+        return self.tile_w // (COLUMNS * self.tiles_w)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a warp has whole rows, and no padding beside them."""
+        return self.warps_w * self.blocks_w * self.tiles_w == 1
 
     @cached_property
     def band(self) -> range:
@@ -171,14 +179,14 @@ class Cut:
     @cached_property
     def units(self) -> range:
         """Units of the source that a block holds, counted from its first column; no padding where it has them all."""
-        if self.warps_w * self.blocks_w == 1:
+        if self.is_whole:
             return range(-(-self.gather.columns.inputs // UNIT))
-        return range(self.band.start, self.warps_w * self.tiles - 1 + self.band.stop)
+        return range(self.band.start, self.block_w // COLUMNS - 1 + self.band.stop)
 
     def units_of(self, tile: int) -> range:
         """Units that the product with that number in a warp sums over, counted from the warp's first column."""
         first, stop = tile + self.band.start, tile + self.band.stop
-        if self.warps_w * self.blocks_w == 1:
+        if self.is_whole:
             first, stop = max(first, self.units.start), min(stop, self.units.stop)
         return range(first, stop)
 
@@ -210,6 +218,7 @@ class Cut:
             units=self.units,
             images=self.images,
             tile_h=self.tile_h,
+            tiles=self.tiles_w,
         )
 
     @cached_property
@@ -219,9 +228,10 @@ class Cut:
             height=self.gather.rows.outputs,
             width=self.gather.columns.outputs,
             rows=range(self.block_h),
-            units=range(self.warps_w * self.tiles),
+            units=range(self.block_w // COLUMNS),
             images=self.images,
             tile_h=self.tile_h,
+            tiles=self.tiles_w,
         )
 
     @property

@@ -236,7 +236,9 @@ class Block:
         cut, lane, rows = self.cut, self.place.lane, self.cut.gather.rows
         weights = self._weights(turn, turn.first + number * turn.taps)
         row = self.place.down * cut.warp_h + number * (turn.taps * rows.step)
-        start = self._maps.row_of_matrix(lane % ROWS) + (self.place.across * cut.tiles + lane // ROWS) * UNIT
+        start = (
+            self._maps.row_of_matrix(lane % ROWS) + (self.place.across * (cut.tile_w // COLUMNS) + lane // ROWS) * UNIT
+        )
         start = in_register("start", start + row * (cut.source.row_units * UNIT))
         for at, met in cut.meetings(turn):
             tested = cut.leaves_padding_out and not cut.knows_padding

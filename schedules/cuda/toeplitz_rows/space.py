@@ -29,8 +29,12 @@ threads than that many channels have would leave room for one block alone."""
 TILES_H = (1, 2, 3, 4, 5, 7, 8, 10, 14)
 TILES_W = (1, 2, 3, 4, 7)
 """Products side by side."""
+TILES_OF_PRODUCT = (1, 2, 4, 8)
+"""Tiles side by side that are rows of one product; a warp has no others then."""
 TAPS_H = (2, 3, 4, 8)
 """Kernel rows of a turn, where it is not all of them."""
+_ABSENT = {"tiles_w": 1}
+"""What knobs are in configurations that were written before there were these."""
 PREFERRED_WARPS = 4
 MOST_TILES_TRIED = 4
 
@@ -41,7 +45,7 @@ def toeplitz_space(name: str, workload: Workload, target: CudaTarget) -> ConfigS
     knobs = _knobs(workload, target)
     return ConfigSpace(
         name,
-        *(Knob(knob, values) for knob, values in knobs.items()),
+        *(Knob(knob, values, absent=_ABSENT.get(knob)) for knob, values in knobs.items()),
         rules=_rules(workload, target),
         preferred=_preferred(workload, target),
     )
@@ -75,6 +79,7 @@ def _knobs(workload: Workload, target: CudaTarget) -> dict[str, list[int]]:
     gather = Gather.of(workload)
     rows, tiles = gather.rows.outputs, -(-gather.columns.outputs // COLUMNS)
     across, most_warps = {-(-tiles // each) for each in TILES_W}, _warps_of_channel(workload)
+    of_product = [count for count in TILES_OF_PRODUCT if count < 2 * tiles]
     least, *more = (count for count in PLANES[workload.layout] if count < workload.channels + UNIT)
     fitting = [n for n in more if _least_bytes(workload, planes=n) <= target.shared_bytes_per_block]
     return {
@@ -83,9 +88,10 @@ def _knobs(workload: Workload, target: CudaTarget) -> dict[str, list[int]]:
         "images": list(IMAGES),
         "tile_h": sorted({min(each, rows) for each in TILES_H}),
         "warps_h": [1, 2, 4],
-        "tile_w": sorted({COLUMNS * min(each, tiles) for each in TILES_W}),
+        "tile_w": sorted({COLUMNS * each for each in (*(min(each, tiles) for each in TILES_W), *of_product)}),
         "warps_w": sorted({min(-(-each // part), most_warps) for each in across for part in (1, 2)}),
         "taps_h": sorted({min(each, gather.rows.taps) for each in (*TAPS_H, gather.rows.taps)}),
+        "tiles_w": list(of_product),
     }
 
 
@@ -110,24 +116,28 @@ def _starts(workload: Workload, target: CudaTarget) -> Iterator[dict[str, Any]]:
     knobs, gather, is_nchw = _knobs(workload, target), Gather.of(workload), workload.layout == "nchw"
     height, width = gather.rows.outputs, gather.columns.outputs
     whole, most_warps = knobs["taps_h"][-1], _warps_of_channel(workload)
-    for images in knobs["images"]:
+    for images, tiles_w in itertools.product(knobs["images"], knobs["tiles_w"]):
+        strips = ROWS // (images * tiles_w)
 
-        def covered(tile: int, strips: int = 1 if is_nchw else ROWS // images) -> tuple[int, int]:
+        def covered(tile: int, strips: int = 1 if is_nchw else strips) -> tuple[int, int]:
             return gather.rows.covered(strips * tile), -tile
 
-        tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
-        tiles_w = knobs["tile_w"][: MOST_TILES_TRIED if is_nchw else None]
-        for tile_h, tile_w, taps_h in itertools.product(tiles_h, tiles_w, sorted({whole, min(4, whole)})):
+        tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED] if strips else []
+        columns = knobs["tile_w"][: MOST_TILES_TRIED if is_nchw else None]
+        if tiles_w > 1:
+            columns = [tiles_w * COLUMNS]
+        for tile_h, tile_w, taps_h in itertools.product(tiles_h, columns, sorted({whole, min(4, whole)})):
             warps_w = _covering(knobs["warps_w"], tile_w, width)
             down = [count for count in knobs["warps_h"] if count * warps_w <= most_warps] or [1]
-            warps_h = _covering(down, ROWS // images * tile_h, height)
-            for channels in _channels(knobs, warps_h * warps_w):
-                at_a_time = channels.get("warps_c", channels["planes"])
-                yield {
-                    **channels, "images": images, "tile_h": tile_h, "tile_w": tile_w,
-                    "warps_h": min(warps_h, max(1, MOST_WARPS[workload.layout] // (at_a_time * warps_w))),
-                    "warps_w": warps_w, "taps_h": taps_h,
-                }  # fmt: skip
+            covering = _covering(down, strips * tile_h, height)
+            for warps_h in sorted({1, covering}):
+                for channels in _channels(knobs, warps_h * warps_w):
+                    at_a_time = channels.get("warps_c", channels["planes"])
+                    yield {
+                        **channels, "images": images, "tile_h": tile_h, "tile_w": tile_w,
+                        "warps_h": min(warps_h, max(1, MOST_WARPS[workload.layout] // (at_a_time * warps_w))),
+                        "warps_w": warps_w, "taps_h": taps_h, "tiles_w": tiles_w,
+                    }  # fmt: skip
 
 
 def _channels(knobs: dict[str, list[int]], warps: int) -> list[dict[str, int]]:
@@ -160,7 +170,8 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
     return [
         Rule(f"more than {most_warps} warps", lambda c: cut(c).threads > most_warps * WARP),
         Rule("more channels at a time than there are", lambda c: cut(c).turns_c < 1),
-        Rule("more images than a product has rows", lambda c: ROWS % c.images != 0),
+        Rule("more images and tiles than a product has rows", lambda c: c.images * c.tiles_w > ROWS),
+        Rule("not one product side by side", lambda c: c.tiles_w > 1 and c.tile_w != c.tiles_w * COLUMNS),
         Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
         Rule("more registers than there are", lambda c: registers_of(cut(c)) > most_registers(c)),
         Rule(f"more than {MOST_CODE} instructions unrolled", lambda c: code_size(cut(c)) > MOST_CODE),
