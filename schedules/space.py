@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from dwconv.errors import InvalidConfig
@@ -45,10 +46,14 @@ class Config:
         return cls(template, tuple(values.items()))
 
     def __getattr__(self, name: str) -> Any:
-        for knob, value in self.__dict__.get("values", ()):
-            if knob == name:
-                return value
-        raise AttributeError(f"config of {self.__dict__.get('template')} has no knob {name}")
+        """Only for what is not among the attributes yet: all knobs become attributes. Rules read them again and again,
+        while a space is listed a million times."""
+        fields = self.__dict__
+        knobs = dict(fields.get("values", ()))
+        if name not in knobs:
+            raise AttributeError(f"config of {fields.get('template')} has no knob {name}")
+        fields.update(knobs | fields)
+        return knobs[name]
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.values)
@@ -66,6 +71,7 @@ class Rule:
     broken: Callable[[Config], bool]
 
 
+_NAME = attrgetter("name")
 MOST_LISTED = 500_000
 """Configurations before the rules, that are looked through one by one: a few seconds."""
 MOST_NEAR = 1000
@@ -110,7 +116,10 @@ class ConfigSpace:
 
     def why_illegal(self, config: Config) -> str | None:
         """The reason of the first rule that ``config`` breaks; None if it is legal."""
-        return next((rule.reason for rule in self.rules if rule.broken(config)), None)
+        for rule in self.rules:  # no generator: while a space is listed, making one takes as long as a rule
+            if rule.broken(config):
+                return rule.reason
+        return None
 
     def sample(self, rng: random.Random, *, attempts: int = 1000) -> Config | None:
         """A legal configuration drawn evenly; None if none was found.
@@ -207,7 +216,7 @@ class ConfigSpace:
         return f"{knob.name}={value!r} is not one of {list(knob.values) or [knob.absent]} in {self.template}"
 
     def _config(self, values: Sequence[Value]) -> Config:
-        return Config(self.template, tuple((k.name, v) for k, v in zip(self.knobs, values, strict=True)))
+        return Config(self.template, tuple(zip(map(_NAME, self.knobs), values, strict=True)))
 
     def _steps(self, at: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         for position, knob in enumerate(self.knobs):

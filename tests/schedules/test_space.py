@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 import random
 
 import pytest
@@ -42,6 +45,15 @@ def test_a_config_reads_its_knobs_as_attributes() -> None:
     assert str(config) == "rows=2 columns=4 order=hw"
     with pytest.raises(AttributeError, match="vectors"):
         _ = config.vectors
+
+
+def test_a_config_whose_knobs_were_read_is_the_same() -> None:
+    fresh, read = (Config("cpu.test", (("rows", 2), ("template", "mine"), ("values", 3))) for _ in range(2))
+    assert read.rows == 2 and read.template == "cpu.test" and read.values == fresh.values
+    assert read == fresh and hash(read) == hash(fresh) and repr(read) == repr(fresh)
+    assert pickle.loads(pickle.dumps(read)) == dataclasses.replace(read) == copy.copy(read) == fresh
+    other = dataclasses.replace(read, values=(("rows", 4),))
+    assert other.rows == 4 and other != read
 
 
 def test_the_default_is_what_is_preferred() -> None:
