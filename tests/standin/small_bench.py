@@ -25,7 +25,7 @@ from bench.gpu.state import State
 from bench.gpu.train import train_stage
 from bench.models import Network
 from dwconv.problems.target import parse_target
-from tests.models import TinyNet
+from tests.models import OneLayer
 from tests.standin.launches import JOURNAL_VARIABLE
 
 TINY = Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
@@ -34,7 +34,7 @@ FPROP, *_ = TINY.workloads(dtype="float32", layout="nhwc")
 WORKLOADS = [FPROP, WGRAD]
 ODD = list(dataclasses.replace(TINY, channels=20, size=9).workloads(dtype="float16", layout="nchw"))[:1]
 
-NETWORK = Network(name="tests.models:TinyNet", make=TinyNet, batch=2, sample=(3, 12, 12))
+NETWORK = Network(name="tests.models:OneLayer", make=OneLayer, batch=2, sample=(3, 12, 12))
 
 
 def stages() -> dict[str, cuda.Stage]:
