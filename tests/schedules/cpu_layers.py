@@ -159,3 +159,9 @@ def some_configs(
     rng = random.Random(workload.key)
     others = [space.sample(rng) for _ in range(count)]
     return list(dict.fromkeys([space.default, *(config for config in others if config is not None)]))
+
+
+def config_in_turn(workload: Workload, turn: int) -> Config:
+    """The default and another legal configuration take turns."""
+    *_, config = some_configs(workload, turn % 2)
+    return config

@@ -21,7 +21,7 @@ from dwconv.problems.workload import BLOCK_PASSES, DTYPES, EVAL_PASSES, DType, P
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from tests.conftest import Golden
-from tests.schedules.cpu_layers import TARGET, TARGETS, built, layer, run, some_configs, template_of
+from tests.schedules.cpu_layers import TARGET, TARGETS, built, config_in_turn, layer, run, some_configs, template_of
 
 LAYERS = {
     "ragged channels": layer(20, (9, 11), (3, 3), padding=((1, 1), (1, 1))),
@@ -46,25 +46,25 @@ def block(workload: Workload, pass_: Pass, text: str, dtype: DType = "float32") 
 
 
 def cases() -> Iterator[Any]:
-    """Every layer, block and pass, in turns, in float32 and in one of the types of 16 bits. A third is quick, of those
-    of 16 bits a sixth."""
+    """Every layer, block and pass, in turns, in float32 and in one of the types of 16 bits, of which one has the
+    default and the other has another configuration. A third is quick, of those of 16 bits a sixth."""
     for turn, (name, workload) in enumerate(LAYERS.items()):
         for number, pass_ in enumerate(EVERY_PASS):
             narrow = DTYPES[1 + (turn + number) // 3 % 2]
-            for dtype, step, later in (("float32", 3, 0), (narrow, 6, 5)):
+            for at, (dtype, step, later) in enumerate((("float32", 3, 0), (narrow, 6, 5))):
                 text = BLOCKS[(turn + 3 * number + later) % len(BLOCKS)]
                 marks = () if (turn + number) % step == 0 else pytest.mark.slow
                 case = block(workload, pass_, text, dtype)  # type: ignore[arg-type]
-                yield pytest.param(case, id=f"{name}-{pass_}-{text}-{dtype}", marks=marks)
+                yield pytest.param(case, turn + number + at, id=f"{name}-{pass_}-{text}-{dtype}", marks=marks)
 
 
-@pytest.mark.parametrize("workload", list(cases()))
-def test_right_on_odd_shapes(workload: Workload) -> None:
-    for config in some_configs(workload, 1):
-        kernel = built(workload, config)
-        for data in ("normal", "extreme"):
-            verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
-            assert verdict.right, f"{config}: {verdict.reason}"
+@pytest.mark.parametrize(("workload", "turn"), list(cases()))
+def test_right_on_odd_shapes(workload: Workload, turn: int) -> None:
+    config = config_in_turn(workload, turn)
+    kernel = built(workload, config)
+    for data in ("normal", "extreme"):
+        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
+        assert verdict.right, f"{config}: {verdict.reason}"
 
 
 @pytest.mark.parametrize("pass_", EVERY_PASS)

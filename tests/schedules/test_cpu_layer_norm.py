@@ -23,7 +23,7 @@ from dwconv.schedules.cpu.layer_norm_nhwc.space import MOST_GRADIENT_BYTES
 from dwconv.schedules.space import Config
 from dwconv.schedules.template import templates_for
 from tests.conftest import Golden
-from tests.schedules.cpu_layers import TARGET, built, layer, run, some_configs, template_of
+from tests.schedules.cpu_layers import TARGET, built, config_in_turn, layer, run, some_configs, template_of
 from tests.schedules.test_cpu_block import LAYERS
 
 LAYER = layer(20, (9, 11), (3, 3), padding=((1, 1), (1, 1)), bias=True)
@@ -35,22 +35,23 @@ def block(workload: Workload, pass_: Pass, dtype: DType = "float32", text: str =
 
 
 def cases() -> Iterator[Any]:
-    """Every layer and pass in float32, with a bias and without one in turns; some in 16 bits. A third is quick."""
+    """Every layer and pass in float32 and in 16 bits, of which one has the default and the other has another
+    configuration, with a bias and without one in turns. A third is quick."""
     for turn, (name, workload) in enumerate(LAYERS.items()):
         for number, pass_ in enumerate(BLOCK_PASSES):
-            for dtype, step in (("float32", 3), (DTYPES[1 + turn % 2], 8)):
+            for at, (dtype, step) in enumerate((("float32", 3), (DTYPES[1 + turn % 2], 8))):
                 case = dataclasses.replace(block(workload, pass_, dtype), bias=(turn + number) % 2 == 0)  # type: ignore[arg-type]
                 marks = () if (turn + number) % step == 0 else pytest.mark.slow
-                yield pytest.param(case, id=f"{name}-{pass_}-{dtype}", marks=marks)
+                yield pytest.param(case, turn // 2 + at, id=f"{name}-{pass_}-{dtype}", marks=marks)
 
 
-@pytest.mark.parametrize("workload", list(cases()))
-def test_right_on_odd_shapes(workload: Workload) -> None:
-    for config in some_configs(workload, 1):
-        kernel = built(workload, config)
-        for data in ("normal", "extreme"):
-            verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
-            assert verdict.right, f"{config}: {verdict.reason}"
+@pytest.mark.parametrize(("workload", "turn"), list(cases()))
+def test_right_on_odd_shapes(workload: Workload, turn: int) -> None:
+    config = config_in_turn(workload, turn)
+    kernel = built(workload, config)
+    for data in ("normal", "extreme"):
+        verdict = verify(kernel, make_case(workload, data=data, seed=1))  # type: ignore[arg-type]
+        assert verdict.right, f"{config}: {verdict.reason}"
 
 
 CUTS = {

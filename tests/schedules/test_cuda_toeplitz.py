@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,18 +172,21 @@ def test_products_of_a_gradient_begin_where_fewest_units_are_met() -> None:
     assert (cut.offset, len(cut.band), cut.matrices, cut.tiles) == (4, 2, 1, 8)
 
 
-@pytest.mark.parametrize(("shape", "dtype"), alternating(list(SHAPES), TYPES, quick_of=2))
-@pytest.mark.parametrize("name", [*NAMES, *WGRADS])
-def test_right_and_clean(name: str, shape: str, dtype: DType, objects: Path) -> None:
-    workload = of(name, shape, dtype)
-    assert_right_and_clean(workload, TEMPLATES[name].space(workload, SM_90).default, objects)
+def cases() -> Iterator[Any]:
+    """Every template on every shape, with the default and with a configuration that was drawn in turns, each in both
+    types. A third is quick."""
+    for (number, name), (at, shape) in itertools.product(enumerate([*NAMES, *WGRADS]), enumerate(SHAPES)):
+        turn = number + at
+        choice, dtype = ("default", "drawn")[turn % 2], TYPES[turn // 2 % 2]
+        marks = pytest.mark.slow if turn % 3 else ()
+        yield pytest.param(name, shape, dtype, choice, id=f"{name}-{shape}-{dtype}-{choice}", marks=marks)
 
 
-@pytest.mark.parametrize(("shape", "dtype"), alternating(list(SHAPES), TYPES, quick_of=5))
-@pytest.mark.parametrize("name", [*NAMES, *WGRADS])
-def test_a_configuration_that_was_drawn(name: str, shape: str, dtype: DType, objects: Path) -> None:
-    workload = of(name, shape, dtype)
-    report = assert_right_and_clean(workload, drawn(workload, TEMPLATES[name]), objects)
+@pytest.mark.parametrize(("name", "shape", "dtype", "choice"), list(cases()))
+def test_right_and_clean(name: str, shape: str, dtype: DType, choice: str, objects: Path) -> None:
+    workload, template = of(name, shape, dtype), TEMPLATES[name]
+    config = drawn(workload, template) if choice == "drawn" else template.space(workload, SM_90).default
+    report = assert_right_and_clean(workload, config, objects)
     assert report.counts.shared_wavefronts > 0
 
 
