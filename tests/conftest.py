@@ -22,6 +22,7 @@ from hypothesis import HealthCheck
 import dwconv
 from dwconv import settings
 from dwconv.kernels import load
+from dwconv.measure.processes import started_process
 from dwconv.measure.simulator.compile import available
 from dwconv.tuner.search import unvisited
 from dwconv.tuner.search.analytic import Analytic
@@ -177,6 +178,13 @@ def short_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large space a few hundred configurations are estimated, instead of thousands."""
     monkeypatch.setattr(unvisited, "ENUMERABLE", 300)
     monkeypatch.setattr(Analytic, "LISTED", 300)
+
+
+@pytest.fixture
+def brief_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers time kernels for a glance: see ``tests/brief_timing.py``."""
+    path, then = started_process._BOOT.rsplit("from ", 1)
+    monkeypatch.setattr(started_process, "_BOOT", f"{path}import tests.brief_timing; from {then}")
 
 
 @pytest.fixture

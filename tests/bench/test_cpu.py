@@ -200,7 +200,7 @@ def test_torch_compile_races_if_it_is_asked_for(measured):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("short_ranking")
+@pytest.mark.usefixtures("short_ranking", "brief_timing")
 def test_it_tunes_what_is_untuned_and_writes_what_it_measured(tmp_path, capsys, monkeypatch):
     layer = cpu.Layer(network="Tiny", batch=1, channels=16, size=8, kernel=3)
     monkeypatch.setattr(cpu, "CPU_LAYERS", (layer,))

@@ -47,7 +47,7 @@ def test_loops_are_held_against_the_sum_of_their_parts(tmp_path, capsys, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("short_ranking")
+@pytest.mark.usefixtures("short_ranking", "brief_timing")
 def test_two_searches_are_compared(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(search, "CPU_LAYERS", TINY)
     monkeypatch.setattr(search, "with_limits", lambda target: target)

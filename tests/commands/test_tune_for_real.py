@@ -33,7 +33,7 @@ def known_limits(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("known_limits")
+@pytest.mark.usefixtures("known_limits", "brief_timing")
 def test_tunes_on_this_cpu_and_survives_ctrl_c(capsys, tmp_path, monkeypatch):
     """Interrupted as soon as the first records are there; resumed; and then there is nothing left to measure."""
     log = tmp_path / "log.jsonl"
