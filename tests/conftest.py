@@ -33,6 +33,8 @@ gc.disable()
 Golden = Callable[[str, str], None]
 GOLDEN = Path(__file__).parent / "schedules" / "golden"
 _FOLDER = "DWCONV_TESTS_FOLDER"
+_LONGEST = ("tests/standin/", "tests/tuner/test_ray.py", "tests/test_readme.py")
+"""Tests of a minute, most of which one core waits for: where one of them comes last, the other cores are idle."""
 
 # How fast this machine is, and how lucky it is in drawing, says nothing about a change: every run draws the same. To
 # look for more: `--hypothesis-profile=lucky`. What failed is printed in a form that can be pasted into the test, and
@@ -73,6 +75,11 @@ def pytest_configure(config: pytest.Config) -> None:
             config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         if config.getoption("numprocesses", None):
             _compile_beside_the_tests(config)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest come first; all others stay as they are."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
 
 
 def pytest_collection_finish() -> None:
