@@ -17,6 +17,7 @@ from tests.measure.planted_kernels import artifact, candidate, workload
 from tests.turns import slow
 
 TARGET = CpuTarget(device="test-cpu", threads=1, vector_bytes=32)
+pytestmark = pytest.mark.usefixtures("brief_timing")
 
 
 @pytest.fixture(scope="module")
