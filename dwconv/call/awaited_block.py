@@ -138,6 +138,8 @@ class AwaitedBlock(Waiting):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.compiler.is_compiling():  # which cannot look into C++
+            return super().__torch_function__(func, types, args, kwargs)
         following = native.follow_block(func, args, kwargs)
         return super().__torch_function__(func, types, args, kwargs) if following is None else following
 
@@ -153,7 +155,9 @@ class AwaitedBlock(Waiting):
     def following(self, func: Any, args: Any, kwargs: Any) -> Tensor | None:
         """What the next part of the block makes of it, if it is the one that is expected; None otherwise."""
         part = self._holder.part
-        if not torch.is_grad_enabled() or any(each.value is not None for each in (*part.earlier, part)):
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+            return None
+        if any(each.value is not None for each in (*part.earlier, part)):
             return None
         expected = part.place.parts[part.taken]
         if expected.startswith("act"):

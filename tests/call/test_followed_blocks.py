@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import warnings
 import weakref
 from functools import partial
 
@@ -140,6 +141,17 @@ def test_a_weight_that_is_a_bias_as_well(is_first):
     assert_same(model, drawn(), steps=3)
     assert_same(Parts(WHOLE), drawn())
     assert passes_that_ran()["forward"] == 5
+
+
+def test_compiled_code_amidst():
+    """Its compiler, which cannot look into C++, has nothing to say."""
+    torch._dynamo.reset()
+    model = Parts(WHOLE)
+    model.between = {"bn1": torch.compile(lambda h: F.relu6(h) + 1, backend="eager")}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*Dynamo does not know how to trace the builtin")
+        assert_same(model, drawn())
+    assert passes_that_ran()["forward"] == 0
 
 
 def test_a_weight_that_lies_otherwise():

@@ -81,11 +81,9 @@ def drawn(workload: Workload, template: ScheduleTemplate, **knobs: object) -> Co
     """A legal configuration with these knobs, the same in every run."""
     space, rng = template.space(workload, SM_90), random.Random(workload.key)
     found = (space.sample(rng) for _ in range(2000))
-    return next(
-        config
-        for config in found
-        if config is not None and knobs.items() <= config.to_dict().items()
-    )  # fmt: skip
+    others = (dict(config.values) | knobs for config in found if config is not None)
+    configs = (Config.of(template.name, **values) for values in others)
+    return next(config for config in configs if space.why_illegal(config) is None)
 
 
 def assert_right_and_clean(workload: Workload, config: Config, objects: Path) -> Report:
