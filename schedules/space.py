@@ -6,8 +6,8 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -82,8 +82,8 @@ MOST_NEAR = 1000
 class ConfigSpace:
     """All configurations of one template for one workload on one target.
 
-    ``preferred`` names the values of the default; where no legal configuration has them all, ``default``
-    takes the legal one that is nearest.
+    ``preferred`` names the values of the default, or is a function that finds them, which may take seconds; where no
+    legal configuration has them all, ``default`` takes the legal one that is nearest.
     """
 
     template: str
@@ -91,16 +91,20 @@ class ConfigSpace:
     fixed: tuple[Knob, ...]
     """Knobs of the template that leave no choice here: configurations are written without them."""
     rules: tuple[Rule, ...]
-    preferred: tuple[tuple[str, Value], ...]
+    _preferred: Mapping[str, Value] | Callable[[], Mapping[str, Value]] = field(repr=False, compare=False)
 
     def __init__(
-        self, template: str, *knobs: Knob, rules: Sequence[Rule] = (), preferred: Mapping[str, Value] | None = None
+        self,
+        template: str,
+        *knobs: Knob,
+        rules: Sequence[Rule] = (),
+        preferred: Mapping[str, Value] | Callable[[], Mapping[str, Value]] | None = None,
     ) -> None:
         object.__setattr__(self, "template", template)
         object.__setattr__(self, "knobs", tuple(knob for knob in knobs if knob.values))
         object.__setattr__(self, "fixed", tuple(knob for knob in knobs if not knob.values))
         object.__setattr__(self, "rules", tuple(rules))
-        object.__setattr__(self, "preferred", tuple((preferred or {}).items()))
+        object.__setattr__(self, "_preferred", preferred or {})
 
     @property
     def size(self) -> int:
@@ -146,12 +150,13 @@ class ConfigSpace:
                         found.append(near)
         return found
 
-    @property
+    @cached_property
     def default(self) -> Config:
         """The configuration to start from: the preferred one, or the nearest that is legal.
 
         Raises InvalidConfig if the space has no legal configuration."""
-        return self._nearest_legal(dict(self.preferred))
+        preferred = self._preferred
+        return self._nearest_legal(preferred() if callable(preferred) else preferred)
 
     def nearest(self, config: Config) -> Config:
         """The legal configuration nearest to ``config``, which was chosen for another workload or another machine: for

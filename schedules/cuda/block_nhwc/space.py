@@ -60,7 +60,7 @@ def block_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
             Rule(reason, lambda config, broken=broken: broken(cut(config)))  # type: ignore[misc]
             for reason, broken in rules
         ],
-        preferred=preferred(workload, target, knobs, is_legal),
+        preferred=lambda: preferred(workload, target, knobs, is_legal),
     )
 
 

@@ -32,7 +32,7 @@ def block_tile_space(name: str, workload: Workload, target: CudaTarget) -> Confi
         Knob("pipeline", [1, 2, 3] if _copyable(workload) else [1]),
         Knob("turns", [1, 4, 8] if _copyable(workload) else [1]),
         rules=_rules(workload, target, most_threads=planes[-1] * heights[-1] * widths[-1]),
-        preferred=_preferred(workload, heights=heights, widths=widths),
+        preferred=lambda: _preferred(workload, heights=heights, widths=widths),
     )
 
 

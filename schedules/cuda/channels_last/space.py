@@ -14,7 +14,7 @@ from dwconv.schedules.cuda.gpu.bounds import LEAST_THREADS, MOST_PADDED
 from dwconv.schedules.cuda.gpu.code_limits import CHANNELS_LAST as MOST_CODE
 from dwconv.schedules.cuda.gpu.hardware import LEAST_COPY_BYTES, VECTOR_BYTES
 from dwconv.schedules.gather import Gather
-from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, divisors
+from dwconv.schedules.space import Config, ConfigSpace, Knob, Rule, Value, divisors
 from dwconv.schedules.taps import Axis
 
 MOST_STRIDE = 128
@@ -48,8 +48,11 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
         Knob("unroll", ["taps", "kw"] if gather.rows.taps > 1 else ["taps"]),
     ]
     rules = _rules(workload, target)
-    space = ConfigSpace(name, *knobs, rules=rules)
-    preferred = dict((Starts(space, workload, target).best() or space.default).values)
+
+    def preferred() -> dict[str, Value]:
+        space = ConfigSpace(name, *knobs, rules=rules)
+        return dict((Starts(space, workload, target).best() or space.default).values)
+
     return ConfigSpace(name, *knobs, rules=rules, preferred=preferred)
 
 

@@ -31,7 +31,7 @@ def strip_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
         Knob("tile_w", tiles_w),
         Knob("rows_ahead", [0, 1, 2, 4]),
         rules=_rules(gather, target),
-        preferred=_preferred(gather, workload, target, tiles_h=tiles_h, tiles_w=tiles_w),
+        preferred=lambda: _preferred(gather, workload, target, tiles_h=tiles_h, tiles_w=tiles_w),
     )
 
 

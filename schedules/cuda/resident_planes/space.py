@@ -46,7 +46,7 @@ def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
         Knob("tile_w", _tiles_w(gather.columns)),
         Knob("held", _held_types(workload.dtype)),
         rules=_rules(workload, target),
-        preferred=_preferred(workload, target),
+        preferred=lambda: _preferred(workload, target),
     )
 
 

@@ -35,7 +35,7 @@ def row_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpace:
         Knob("threads_w", _threads(across, (1, 2, 4))),
         Knob("tile_w", tiles_w),
         rules=_rules(workload, target),
-        preferred=_preferred(workload, target, tiles_w),
+        preferred=lambda: _preferred(workload, target, tiles_w),
     )
 
 

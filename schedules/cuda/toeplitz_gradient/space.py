@@ -45,7 +45,7 @@ def gradient_space(name: str, workload: Workload, target: CudaTarget) -> ConfigS
         name,
         *(Knob(knob, values, absent=_ABSENT.get(knob)) for knob, values in _knobs(workload).items()),
         rules=_rules(workload, target),
-        preferred=_preferred(workload, target),
+        preferred=lambda: _preferred(workload, target),
     )
 
 

@@ -47,7 +47,7 @@ def toeplitz_space(name: str, workload: Workload, target: CudaTarget) -> ConfigS
         name,
         *(Knob(knob, values, absent=_ABSENT.get(knob)) for knob, values in knobs.items()),
         rules=_rules(workload, target),
-        preferred=_preferred(workload, target),
+        preferred=lambda: _preferred(workload, target),
     )
 
 

@@ -34,7 +34,7 @@ def weight_gradient_space(name: str, workload: Workload, target: CudaTarget) -> 
         *(Knob(knob, values) for knob, values in knobs_of(workload).items()),
         Knob("edge", edges(workload)),
         rules=_rules(workload, target),
-        preferred=preferred(workload, target),
+        preferred=lambda: preferred(workload, target),
     )
 
 

@@ -69,7 +69,7 @@ def plane_space(name: str, workload: Workload, target: CudaTarget) -> ConfigSpac
         Knob("split_n", SPLIT_N),
         Knob("pipeline", PIPELINE),
         rules=_rules(workload, target),
-        preferred=_preferred(workload, target),
+        preferred=lambda: _preferred(workload, target),
     )
 
 

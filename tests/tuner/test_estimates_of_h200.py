@@ -1,0 +1,73 @@
+"""What an H200 measured, 453 candidates of 30 workloads in 16 bits, against what estimates say today."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from bench.cases import Layer
+from dwconv.problems.target import parse_target
+from dwconv.schedules.estimate import estimated_us
+from dwconv.schedules.template import all_templates
+from dwconv.tuner.search.ranking import rank_correlation
+
+ROOT = Path(__file__).parents[2]
+H200 = parse_target("cuda:sm_90")
+LAYERS = {  # by their row in docs/cuda.md
+    "96 × 56², k7, 64": Layer(network="H200", batch=64, channels=96, size=56, kernel=7),
+    "384 × 14², k7, 64": Layer(network="H200", batch=64, channels=384, size=14, kernel=7),
+    "384 × 14², k13, 64": Layer(network="H200", batch=64, channels=384, size=14, kernel=13),
+    "128 × 56², k31, 16": Layer(network="H200", batch=16, channels=128, size=56, kernel=31),
+    "144 × 56², k3, 64": Layer(network="H200", batch=64, channels=144, size=56, kernel=3),
+}
+WORKLOADS = {
+    workload.key: workload
+    for layer in LAYERS.values()
+    for layout in ("nchw", "nhwc")
+    for workload in layer.workloads(dtype="float16", layout=layout)
+}
+MEASURED = json.loads((Path(__file__).parent / "h200_candidates.json").read_text())
+"""By workload: (µs, configuration) of candidates that were drawn, and the first ones of each space."""
+
+
+def test_estimates_put_candidates_in_the_order_that_was_measured():
+    """As docs/cuda.md says, and a search relies on: it begins with the candidates of the least estimates."""
+    correlations, fastest_in_five = [], 0
+    for key, candidates in MEASURED.items():
+        measured, estimates = [us for us, _ in candidates], []
+        names = {fields["template"] for _, fields in candidates}
+        spaces = {name: all_templates()[name].space(WORKLOADS[key], H200) for name in names}
+        for _, fields in candidates:
+            config = spaces[fields["template"]].check(
+                {name: each for name, each in fields.items() if name != "template"}
+            )
+            estimates.append(estimated_us(WORKLOADS[key], config, H200))
+        correlations.append(rank_correlation(estimates, measured))
+        first = sorted(range(len(estimates)), key=lambda number: estimates[number])[:5]
+        fastest_in_five += min(measured) == min(measured[number] for number in first)
+    assert len(correlations) == 30 and sum(map(len, MEASURED.values())) == 453
+    assert f"{median(correlations):.1f}" == "0.9"
+    assert fastest_in_five == 30
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("384 × 14², k7, 64", "144 × 56², k3, 64")])
+def test_the_table_of_tensor_cores_is_what_was_measured(name):
+    """Contiguous, and the other templates; channels_last they were measured again when they had become faster."""
+    (row,) = re.findall(rf"^\| {re.escape(name)} \|(.*)\|$", (ROOT / "docs/cuda.md").read_text(), re.MULTILINE)
+    cells = [cell.strip() for cell in row.split("|")]
+    for at, (layout, passes) in enumerate((o, p) for o in ("nchw", "nhwc") for p in (("fprop", "dgrad"), ("wgrad",))):
+        of_cell = [
+            each
+            for workload in LAYERS[name].workloads(dtype="float16", layout=layout)
+            if workload.pass_ in passes
+            for each in MEASURED[workload.key]
+        ]
+        others = min(us for us, fields in of_cell if "toeplitz" not in fields["template"])
+        assert cells[at].endswith(f"({others:.0f})")
+        if layout == "nchw":
+            products = min(us for us, fields in of_cell if "toeplitz" in fields["template"])
+            assert cells[at] == f"{products:.0f} ({others:.0f})"
