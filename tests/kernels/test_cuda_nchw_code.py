@@ -67,12 +67,12 @@ PINNED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
     "fprop_nchw_toeplitz": (
         "cuda.fprop_nchw_toeplitz",
-        {"planes": 1, "images": 8, "tile_h": 4, "tile_w": 8, "warps_h": 1, "warps_w": 2, "taps_h": 2},
+        {"planes": 1, "images": 8, "tile_h": 4, "tile_w": 8, "warps_h": 1, "warps_w": 2, "taps_h": 2, "tiles_w": 1},
         {"dtype": "float16", "kernel": (5, 5), "padding": ((2, 2), (2, 2)), "bias": True},
     ),
     "dgrad_nchw_toeplitz": (
         "cuda.dgrad_nchw_toeplitz",
-        {"planes": 2, "images": 16, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5},
+        {"planes": 2, "images": 16, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5, "tiles_w": 1},
         {"dtype": "bfloat16", "kernel": (5, 5), "input_size": (4, 13), "padding": ((2, 2), (2, 2))},
     ),
     "fprop_nchw_pipeline": (
