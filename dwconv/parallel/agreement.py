@@ -12,8 +12,9 @@ import torch.distributed as dist
 from torch import nn
 
 from dwconv import settings
-from dwconv.commands.command_line import ArgumentParser, run
+from dwconv.commands.command_line import ArgumentParser
 from dwconv.errors import DwconvError, InvalidWorkload, RankLost, StageFailed
+from dwconv.parallel.joining import run_command
 
 _T = TypeVar("_T")
 _TO_PRINT_S = 5.0
@@ -77,7 +78,7 @@ class ParserOfRanks(ArgumentParser):
 def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str]) -> int:
     """Run a command on every rank: bad input, which all of them have, is one line of the first."""
     if settings.is_first_rank():
-        return run(command, argv)
+        return run_command(command, argv)
 
     def silent(given: list[str] | None) -> int:
         try:
@@ -89,4 +90,4 @@ def run_on_ranks(command: Callable[[list[str] | None], int], argv: list[str]) ->
             time.sleep(_TO_PRINT_S)
             return error.exit_code
 
-    return run(silent, argv)
+    return run_command(silent, argv)

@@ -6,7 +6,10 @@ and each says so in one line. Whoever starts the ranks need not watch them.
 
 from __future__ import annotations
 
+import atexit
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,15 +76,41 @@ def ranks(*, timeout_s: float = TIMEOUT_S, device: str | None = None) -> Iterato
 
 
 def run(train: Callable[[Rank], object], *, timeout_s: float = TIMEOUT_S, device: str | None = None) -> int:
-    """Joins the job, calls ``train(rank)``, and returns the exit code, for ``sys.exit``. dwconv's errors, such as a
-    rank that is lost, become one line on stderr and exit code 2; the errors of ``train`` are raised as they are."""
+    """Joins the job, calls ``train(rank)``, and returns the exit code, for ``sys.exit``. dwconv's errors become one
+    line on stderr and exit code 2; the errors of ``train`` are raised as they are. Where a rank is lost, the process
+    ends with that line: ``run`` does not return."""
 
     def command(argv: list[str] | None) -> int:
         with ranks(timeout_s=timeout_s, device=device) as rank:
             train(rank)
         return 0
 
-    return command_line.run(command)
+    return run_command(command)
+
+
+def run_command(command: Callable[[list[str] | None], int], argv: list[str] | None = None) -> int:
+    """``command_line.run`` for a command that joins the ranks. Where one of them is lost, the process ends here, with
+    the exit code.
+
+    Collectives that fail need Python's lock, on gloo's threads, to drop the Python objects that they hold. A thread
+    that asks for it while Python shuts down aborts the process. So Python is not shut down."""
+    is_lost = False
+
+    def watched(given: list[str] | None) -> int:
+        nonlocal is_lost
+        try:
+            return command(given)
+        except RankLost:
+            is_lost = True
+            raise
+
+    exit_code = command_line.run(watched, argv)
+    if is_lost:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)
+    return exit_code
 
 
 def group_timeout() -> timedelta:
