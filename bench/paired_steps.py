@@ -11,15 +11,24 @@ In the same turns, where they are asked for: the plain model in the other layout
 once more, as a control (``--control``), the converted one with its blocks as one (``--blocks``), and all of them under
 torch.compile, with inductor (``--compile``). What torch.compile cannot run does not race, and the reason is kept. A
 race in which the converted model does not run the kernels that it is said to run is void (``misnamed``).
+
+With ``--apart`` each model has a process of its own, as a user's has, and the processes take the turns. In one process
+the models share a heap, and what one gives back another takes: no model pays for memory that its steps give back to the
+system and fetch again.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
+import multiprocessing
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +38,7 @@ from torch import nn
 import dwconv
 from bench.blocks import kept_bytes
 from bench.launched import why_misnamed
+from bench.models import Network
 from bench.networks import (
     add_device_arguments,
     add_network_arguments,
@@ -64,35 +74,22 @@ def _race(argv: Sequence[str] | None) -> int:
     parser.add_argument("--blocks", action="store_true", help="a converted model with its blocks as one as well")
     parser.add_argument("--both-layouts", action="store_true", help="the plain model in the other layout as well")
     parser.add_argument("--control", action="store_true", help="the plain model once more, against itself")
+    parser.add_argument("--apart", action="store_true", help="each model in a process of its own")
     parser.add_argument("--out", type=Path, required=True, help="write the figures there, as JSON")
     arguments = parser.parse_args(argv)
 
     native.native()  # compiled here if need be, so that it does not come in the middle of what is timed
-    torch.manual_seed(arguments.seed)
     network = network_from(arguments)
     on_gpu = arguments.device == "cuda"
     if on_gpu:
         parse_target("cuda")  # raises NoDevice without one
+    makers = makers_of(network, arguments)
+    raced = {name: make() for name, make in makers.items()}
     image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
-    plain = network.make().train().to(arguments.device)
-    plain.to(memory_format=memory_format_of(network, contiguous=arguments.contiguous))  # type: ignore[call-overload]
-    converted = converted_copy(plain, image, autocast=arguments.autocast)
-    raced = {PLAIN: plain, CONVERTED: converted}
-    if arguments.blocks:
-        raced[WITH_BLOCKS] = converted_copy(plain, image, autocast=arguments.autocast, blocks=True)
-    eager = dict(raced)
-    lies: dict[str, torch.memory_format] = {}
-    other = memory_format_of(network, contiguous=not arguments.contiguous)
-    if arguments.both_layouts and other != memory_format_of(network, contiguous=arguments.contiguous):
-        lies[OTHER_LAYOUT] = other
-        raced[OTHER_LAYOUT] = copy.deepcopy(plain).to(memory_format=other)  # type: ignore[call-overload]
-    if arguments.control:
-        raced[AGAIN] = copy.deepcopy(plain)
-    refused: dict[str, str] = {}
-    if arguments.compile:
-        compiled = {under: _under_inductor(eager[name]) for name, under in WITH_INDUCTOR.items() if name in eager}
-        refused = not_trainable(compiled, image, autocast=arguments.autocast)
-        raced |= {name: model for name, model in compiled.items() if name not in refused}
+    plain, converted = raced[PLAIN], raced[CONVERTED]
+    compiled = {name: raced[name] for name in WITH_INDUCTOR.values() if name in raced}
+    refused = not_trainable(compiled, image, autocast=arguments.autocast)
+    raced = {name: model for name, model in raced.items() if name not in refused}
     models = {**raced, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
@@ -102,7 +99,12 @@ def _race(argv: Sequence[str] | None) -> int:
     for name in (CONVERTED, WITH_INDUCTOR[CONVERTED]):
         if name in raced and (why := why_misnamed(partial(steps[name], *made_up(image)), layers, on_gpu=on_gpu)):
             misnamed[name] = why
-    laps = _take_turns({name: steps[name] for name in raced}, image, count=arguments.steps, lies=lies)
+    if arguments.apart:
+        laps = _take_turns_apart(list(raced), arguments)
+    else:
+        laps = take_turns(
+            {name: lap_of(steps[name], _image_of(name, network, arguments)) for name in raced}, count=arguments.steps
+        )
     figures: dict[str, Any] = {
         "layers": layers,
         "misnamed": misnamed,
@@ -111,6 +113,7 @@ def _race(argv: Sequence[str] | None) -> int:
         "loss_difference": losses,
         "refused": refused,
     }
+    eager = {name: raced[name] for name in WITH_INDUCTOR if name in raced}
     with mixed_precision(arguments.device, arguments.autocast):
         figures["kept_bytes"] = {name: kept_bytes(model, image) for name, model in eager.items()}
     if arguments.profile:
@@ -123,8 +126,37 @@ def _race(argv: Sequence[str] | None) -> int:
     return 0
 
 
+_THREADS_SLEEP_AFTER_S = 0.05
+"""OpenMP's threads wait for work on a core of theirs for some milliseconds, which then belongs to nobody else."""
 CLASSES = 2
 """Classes of the made-up labels: any model has as many."""
+
+
+def makers_of(network: Network, arguments: argparse.Namespace) -> dict[str, Callable[[], nn.Module]]:
+    """How to make each model that is asked for, by name: all from the same weights, before any of them takes a step."""
+    torch.manual_seed(arguments.seed)
+    image = image_for(network, contiguous=arguments.contiguous, device=arguments.device)
+    plain = network.make().train().to(arguments.device)
+    plain.to(memory_format=memory_format_of(network, contiguous=arguments.contiguous))  # type: ignore[call-overload]
+    convert = partial(converted_copy, plain, image, autocast=arguments.autocast)
+    makers: dict[str, Callable[[], nn.Module]] = {PLAIN: lambda: plain, CONVERTED: convert}
+    if arguments.blocks:
+        makers[WITH_BLOCKS] = partial(convert, blocks=True)
+    other = memory_format_of(network, contiguous=not arguments.contiguous)
+    if arguments.both_layouts and other != memory_format_of(network, contiguous=arguments.contiguous):
+        makers[OTHER_LAYOUT] = lambda: copy.deepcopy(plain).to(memory_format=other)  # type: ignore[call-overload]
+    if arguments.control:
+        makers[AGAIN] = partial(copy.deepcopy, plain)
+    if arguments.compile:
+        eager = {name: make for name, make in makers.items() if name in WITH_INDUCTOR}
+        makers |= {WITH_INDUCTOR[name]: partial(_under_inductor, make) for name, make in eager.items()}
+    return makers
+
+
+def _image_of(name: str, network: Network, arguments: argparse.Namespace) -> torch.Tensor:
+    """What the model of that name is given: nobody pays for a copy."""
+    contiguous = arguments.contiguous != (name == OTHER_LAYOUT)
+    return image_for(network, contiguous=contiguous, device=arguments.device)
 
 
 def converted_copy(
@@ -161,9 +193,9 @@ def made_up(image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn_like(image), torch.randint(0, CLASSES, (image.shape[0],), device=image.device)
 
 
-def _under_inductor(model: nn.Module) -> nn.Module:
-    """A copy of the model under torch.compile as it is by default."""
-    compiled: nn.Module = torch.compile(copy.deepcopy(model))  # type: ignore[assignment]
+def _under_inductor(make: Callable[[], nn.Module]) -> nn.Module:
+    """The model under torch.compile as it is by default."""
+    compiled: nn.Module = torch.compile(copy.deepcopy(make()))  # type: ignore[assignment]
     return compiled
 
 
@@ -196,22 +228,60 @@ def compare_losses(steps: dict[str, Step], image: torch.Tensor, *, count: int) -
     return worst
 
 
-def _take_turns(
-    steps: dict[str, Step], image: torch.Tensor, *, count: int, lies: Mapping[str, torch.memory_format] | None = None
-) -> dict[str, list[Lap]]:
-    """``count`` steps of each. Every second turn is the one before backwards, A B B A, and each comes first in time.
-    ``lies``: whose images lie otherwise than ``image``; nobody pays for a copy."""
+def lap_of(step: Step, image: torch.Tensor) -> Callable[[], Lap]:
+    """Takes one step, on made-up data that is there before."""
     clock = CpuClock()
-    laps: dict[str, list[Lap]] = {name: [] for name in steps}
-    names = sorted(steps)
+    return lambda: clock.lap(partial(step, *made_up(image)), times=1)
+
+
+def take_turns(laps_of: Mapping[str, Callable[[], Lap]], *, count: int) -> dict[str, list[Lap]]:
+    """``count`` laps of each. Every second turn is the one before backwards, A B B A, and each comes first in time."""
+    laps: dict[str, list[Lap]] = {name: [] for name in laps_of}
+    names = sorted(laps_of)
     for turn in range(count):
-        images, labels = made_up(image)
-        given = {name: images.to(memory_format=lie) for name, lie in (lies or {}).items()}
         first = turn // 2 % len(names)
         order = names[first:] + names[:first]
         for name in order[::-1] if turn % 2 else order:
-            laps[name].append(clock.lap(partial(steps[name], given.get(name, images), labels), times=1))
+            laps[name].append(laps_of[name]())
     return laps
+
+
+# -- models in processes of their own --------------------------------------------------------------------------------
+
+
+def _take_turns_apart(names: Sequence[str], arguments: argparse.Namespace) -> dict[str, list[Lap]]:
+    """``take_turns``, each model in a process of its own, which takes its first steps before the next one starts."""
+    spawn = multiprocessing.get_context("spawn")
+    with ExitStack() as processes:
+        ours: dict[str, Connection] = {}
+        for name in names:
+            ours[name], theirs = spawn.Pipe()
+            process = spawn.Process(target=_serve, args=(theirs, name, arguments), daemon=True)
+            process.start()
+            theirs.close()
+            processes.callback(process.kill)
+            ours[name].recv()  # EOFError if it ended
+        return take_turns({name: partial(_ask, connection) for name, connection in ours.items()}, count=arguments.steps)
+
+
+def _serve(connection: Connection, name: str, arguments: argparse.Namespace) -> None:
+    """Takes a step for each message."""
+    network = network_from(arguments)
+    step = step_of(makers_of(network, arguments)[name](), autocast=arguments.autocast)
+    lap = lap_of(step, _image_of(name, network, arguments))
+    for _ in range(arguments.warmup):
+        lap()
+    connection.send("ready")
+    while True:
+        connection.recv()
+        connection.send(lap())
+
+
+def _ask(connection: Connection) -> Lap:
+    time.sleep(_THREADS_SLEEP_AFTER_S)
+    connection.send("step")
+    lap: Lap = connection.recv()
+    return lap
 
 
 def _moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.Module:

@@ -1,10 +1,10 @@
 """``python -m bench train``: training steps of well-known networks, converted and not, in turns.
 
-What is untuned is tuned first, with the caches as a training step finds them. Each network then runs in processes of
-its own: once with memory kept between the steps (both sides, as the tuner measures), once with the allocator as glibc
-has it, as users run without further ado. On a GPU (``--device cuda``) PyTorch's own allocator is the only one;
-``--autocast`` trains in mixed precision, both sides. In turns run: the plain model in both layouts, and once more as a
-control, the converted one, with its blocks as one, too, and the same under torch.compile.
+What is untuned is tuned first, with the caches as a training step finds them. Each network then runs twice: all models
+in one process, with memory kept between the steps (both sides, as the tuner measures), and each in a process of its
+own, with the allocator as glibc has it, as users run without further ado. On a GPU (``--device cuda``) PyTorch's own
+allocator is the only one; ``--autocast`` trains in mixed precision, both sides. In turns run: the plain model in both
+layouts, and once more as a control, the converted one, with its blocks as one, too, and the same under torch.compile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from dwconv.records.database import Database
 from dwconv.records.log import TuningLog, log_path
 from dwconv.records.record import TuningRecord
 
-ALLOCATORS = {"memory kept": settings.ALLOCATOR_ENVIRONMENT, "glibc as it is": {}}
+APART = "each alone, glibc as it is"
+ALLOCATORS = {"memory kept": settings.ALLOCATOR_ENVIRONMENT, APART: {}}
 """Ways in which a process may allocate, and the environment that sets each."""
 GPU_ALLOCATOR = "PyTorch's"
 RACE_START_S = 8.0
@@ -91,7 +92,8 @@ def _train(argv: Sequence[str] | None) -> int:
         about = {"network": network.name, "goal": network.goal, "allocator": allocator}
         environment = _environment(allocator, arguments.log)
         try:
-            figures = raced(network, options, steps=arguments.steps, environment=environment)
+            apart = ["--apart"] if allocator == APART else []
+            figures = raced(network, [*options, *apart], steps=arguments.steps, environment=environment)
         except WorkerDied as error:
             return {**about, "failed": str(error)}  # the other rows are not lost
         if misnamed := figures.get("misnamed"):
@@ -161,7 +163,8 @@ def _estimate(network: Network, target: Target, arguments: argparse.Namespace) -
     if arguments.compile:
         compiled = 2 + arguments.blocks
         race_s += COMPILING_S + (COMPILED_BESIDE + compiled * arguments.steps) * step_s
-    races_s = len(allocators(arguments.device)) * race_s
+    races_s = sum(race_s + (allocator == APART) * (1 + arguments.compile) * eager * RACE_START_S
+                  for allocator in allocators(arguments.device))  # fmt: skip
     workloads = workloads_of(
         network, contiguous=arguments.contiguous, autocast=arguments.autocast, blocks=arguments.blocks
     )

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from functools import partial
 
@@ -38,6 +39,17 @@ TINY = Network(name="Tiny", make=TinyNet, batch=3, sample=(3, 12, 12))
 VIDEO = Network(name="Video", make=partial(X3D, channels=(8, 16), blocks=(1, 2)), batch=2, sample=(3, 3, 12, 12))
 VOLUME = Network(name="Volume", make=partial(MedNeXt, channels=4, rows=((2, 1), (3, 1))), batch=2, sample=(1, 6, 6, 6))
 SEQUENCE = Network(name="Sequence", make=partial(Mamba, channels=8, blocks=2), batch=2, sample=(11, 8))
+
+
+class Tardy(TinyNet):
+    """Slow with contiguous images."""
+
+    def forward(self, x):
+        time.sleep(0.3 * x.is_contiguous())
+        return super().forward(x)
+
+
+TARDY = Network(name="Tardy", make=Tardy, batch=2, sample=(3, 12, 12))
 
 pytestmark = [
     pytest.mark.usefixtures("threads_as_asked"),
@@ -288,24 +300,43 @@ def test_the_table_of_a_network_has_every_model_and_what_it_keeps():
 
 
 def test_every_second_turn_is_the_one_before_backwards_and_every_step_comes_first():
-    data = torch.zeros(1)
     order = []
-    steps = {name: partial(lambda name, *data: order.append(name) or 0.0, name) for name in "abcd"}
-    paired_steps._take_turns(steps, data, count=8)
+    taken = {name: partial(lambda name: order.append(name) or Lap(seconds=len(order)), name) for name in "abcd"}
+    laps = paired_steps.take_turns(taken, count=8)
     turns = ["".join(order[4 * turn : 4 * turn + 4]) for turn in range(8)]
     assert turns == ["abcd", "dcba", "bcda", "adcb", "cdab", "badc", "dabc", "cbad"]
+    assert [lap.seconds for lap in laps["a"]] == [1, 8, 12, 13, 19, 22, 26, 31]
+
+
+def test_models_apart_take_their_steps_in_other_processes(logs, tmp_path, monkeypatch):
+    """Here no step may be timed; where a model has none, the run ends."""
+
+    def here(*of):
+        raise AssertionError("a step is timed in this process")
+
+    monkeypatch.setattr(paired_steps, "lap_of", here)
+    out = tmp_path / "figures.json"
+    options = ["--model", "tests.bench.test_train:TARDY", "--steps", "3", "--warmup", "1"]
+    assert paired_steps.main([*options, "--apart", "--both-layouts", "--control", "--out", str(out)]) == 0
+    figures = json.loads(out.read_text())
+    names = {"plain", "converted", "plain, other layout", "plain again"}
+    assert figures["median_ms"].keys() == names
+    tardy_ms = figures["median_ms"].pop("plain, other layout")
+    assert tardy_ms >= 300 and tardy_ms > max(figures["median_ms"].values())
+    assert figures["steps"] == 3 and figures["loss_difference"]["converted"] == 0.0
+    monkeypatch.setattr(paired_steps, "AGAIN", "nobody")
+    with pytest.raises(EOFError):
+        paired_steps.main([*options, "--apart", "--control", "--out", str(out)])
 
 
 def test_images_of_the_other_layout_are_laid_out_before_the_step():
-    seen = {}
-    steps = {
-        name: partial(lambda name, images, labels: seen.update({name: images}) or 0.0, name)
-        for name in ("plain", "other")
-    }
-    image = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
-    paired_steps._take_turns(steps, image, count=1, lies={"other": torch.contiguous_format})
-    assert seen["plain"].is_contiguous(memory_format=torch.channels_last) and seen["other"].is_contiguous()
-    assert torch.equal(seen["plain"], seen["other"])
+    given = argparse.Namespace(contiguous=False, device="cpu")
+    plain, other = (paired_steps._image_of(name, TINY, given) for name in ("plain", "plain, other layout"))
+    assert plain.is_contiguous(memory_format=torch.channels_last) and not plain.is_contiguous()
+    assert other.is_contiguous() and not other.is_contiguous(memory_format=torch.channels_last)
+    seen = []
+    paired_steps.lap_of(lambda images, labels: seen.append(images) or 0.0, other)()
+    assert seen[0].is_contiguous() and seen[0].shape == other.shape
 
 
 def test_what_cannot_be_compiled_does_not_race():
@@ -547,7 +578,7 @@ def test_the_profiler_writes_nothing_between_the_figures():
         "import torch\n"
         "with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]): torch.ones(3) + 1\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], env=train._environment("glibc as it is", None),
+    ended = subprocess.run([sys.executable, "-c", program], env=train._environment(train.APART, None),
                            capture_output=True, text=True, check=True)  # fmt: skip
     assert (ended.stdout, ended.stderr) == ("", "")
 
