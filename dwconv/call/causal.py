@@ -116,11 +116,10 @@ def _is_at_once(given: Arguments) -> bool:
 
 
 def _are_symbols(sizes: Sequence[int]) -> bool:
-    """To be asked while a compiler traces, which takes symbols for ints. True where PyTorch cannot tell."""
-    from torch.fx.experimental import symbolic_shapes  # late: it imports sympy
+    """To be asked while a compiler traces, which takes symbols for ints."""
+    from torch.fx.experimental.symbolic_shapes import has_static_value  # late: it imports sympy
 
-    hint = getattr(symbolic_shapes, "guarding_hint_or_throw", None)
-    return hint is None or not all(symbolic_shapes.statically_known_true(size == hint(size)) for size in sizes)
+    return not all(has_static_value(size) for size in sizes)
 
 
 def _decided(*known: Any) -> bool:
