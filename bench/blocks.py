@@ -184,13 +184,13 @@ class LayerNorm2d(nn.LayerNorm):
 
 def control_of(layer: ListedLayer, case: Case) -> Ratio:
     """PyTorch's ops one after the other against themselves, on tensors of their own."""
-    plain, x, dz = _plain(layer, case)
+    plain, x, dz = plain_of(layer, case)
     calls = {PLAIN: case.step_of(plain, x, dz), AGAIN: case.step_of(copy.deepcopy(plain), x.clone(), dz.clone())}
     rounds = rounds_in_turns(calls, clock=CpuClock(), effort=EFFORT).rounds_us
     return ratio_of(rounds[AGAIN], over=rounds[PLAIN])
 
 
-def _plain(layer: ListedLayer, case: Case) -> tuple[nn.Module, Tensor, Tensor]:
+def plain_of(layer: ListedLayer, case: Case) -> tuple[nn.Module, Tensor, Tensor]:
     """What the block stands for, with an input and the gradient of its result."""
     workload = case.workload(layer)
     torch.manual_seed(0)
@@ -208,7 +208,7 @@ def _plain(layer: ListedLayer, case: Case) -> tuple[nn.Module, Tensor, Tensor]:
 def row_of(layer: ListedLayer, case: Case, target: CpuTarget, *, compiles: bool, control: Control) -> dict[str, Any]:
     """The times of all rivals, and what they keep. Raises BeyondLimit."""
     workload = case.workload(layer)
-    plain, x, dz = _plain(layer, case)
+    plain, x, dz = plain_of(layer, case)
     converted = dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=False)
     as_one = dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=True)
     models: dict[str, nn.Module] = {PLAIN: plain, CONVERTED: converted, AS_ONE: as_one}

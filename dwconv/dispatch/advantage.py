@@ -75,21 +75,21 @@ def why_not_faster_as_one(block: Sequence[TuningRecord], convolution: Sequence[T
     """Why a block should not run as one; empty if it should. ``block``: the records of its passes; ``convolution``:
     those of the passes of the convolution in it that run on dwconv's kernels where the block is not one."""
     trains = all(record.workload.pass_ not in EVAL_PASSES for record in block)
-    waiting_us = _waiting_us(trains=trains) if isinstance(target, CpuTarget) else 0.0
-    ours_us = sum(map(_median_us, block)) + waiting_us
-    others_us = _one_by_one_us(block, convolution, target, passes=len(PASSES) if trains else 1)
+    added_us = waiting_us(trains=trains) if isinstance(target, CpuTarget) else 0.0
+    ours_us = sum(map(_median_us, block)) + added_us
+    others_us = one_by_one_us(block, convolution, target, passes=len(PASSES) if trains else 1)
     if ours_us < others_us:
         return ""
     told = f"one after the other is faster, with the tuned convolution: {in_us(others_us)}, as one {in_us(ours_us)}"
-    return told + (f" with {in_us(waiting_us)} to wait for the end of the block" if waiting_us else "")
+    return told + (f" with {in_us(added_us)} to wait for the end of the block" if added_us else "")
 
 
-def _one_by_one_us(
+def one_by_one_us(
     block: Sequence[TuningRecord], convolution: Sequence[TuningRecord], target: Target, *, passes: int
 ) -> float:
-    """The ops around the convolution, and its tuned passes. Where not all of this was measured, what PyTorch's ops of
-    the whole block take without what the tuned passes win: a small difference of large times, if PyTorch's convolution
-    is slow."""
+    """What a block is measured to take where it is not one: the ops around the convolution, and its tuned passes. Where
+    not all of this was measured, what PyTorch's ops of the whole block take without what the tuned passes win: a small
+    difference of large times, if PyTorch's convolution is slow."""
     around = [record.around.median_us for record in block if record.around]
     if len(around) == len(block) and len(convolution) == passes:
         call_us = CALL_US if isinstance(target, CpuTarget) else 0.0
@@ -98,7 +98,8 @@ def _one_by_one_us(
     return sum(map(_alternative_us, block)) - won_us
 
 
-def _waiting_us(*, trains: bool) -> float:
+def waiting_us(*, trains: bool) -> float:
+    """What is added to what a block is measured to take, on a CPU."""
     if not trains:
         return WAITING_EVAL_US
     compiler = settings.cpp_compiler()
