@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from dwconv.problems.workload import PASSES
+from tests.pages import ROOT, table_row, text_of
 
-ROOT = Path(__file__).resolve().parent.parent
 END = "-- the end of a page --"
 
 
@@ -68,12 +68,6 @@ def _device_and_type(told: str) -> tuple[str, str]:
     return device, "" if device == told else "bfloat16-"
 
 
-def _table_row(page: str, first: str) -> list[str]:
-    """The cells of a table's row after the first one."""
-    (row,) = re.findall(rf"^\| {re.escape(first)} \|(.*)\|$", (ROOT / page).read_text(), re.MULTILINE)
-    return [cell.strip() for cell in row.split("|")]
-
-
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
 @pytest.mark.parametrize(
     "first, benchmark, ratio",
@@ -91,7 +85,7 @@ def test_the_figures_of_layers_are_those_of_the_results(page, first, benchmark, 
         [row[ratio] for row in rows if row["pass"] == "wgrad" and row["kernel"] >= 5],
     ]
     wanted = [*map(geometric_mean, columns), min(row[ratio] for row in rows)]
-    assert _table_row(page, first) == [f"{figure:.3g}" for figure in wanted]
+    assert table_row(page, first) == [f"{figure:.3g}" for figure in wanted]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +105,8 @@ def test_the_figures_of_16_bits_are_those_of_the_results(first, benchmark):
         geometric_mean(row["ratio_float32"] for row in some if "ratio_float32" in row) for some in (fprop, dgrad, wgrad)
     ]
     wanted = [f"{figure:.3g}" for figure in (*means, min(row["ratio"] for row in rows))]
-    assert _table_row("docs/benchmarks.md", first) == [*wanted, *(f"{figure:.2f}" for figure in over_float32)]
-    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert table_row("docs/benchmarks.md", first) == [*wanted, *(f"{figure:.2f}" for figure in over_float32)]
+    readme = text_of("README.md")
     if benchmark == "cpu-bfloat16-nhwc":
         assert f"In bfloat16, channels_last, the four means are {', '.join(wanted[:3])} and {wanted[3]}" in readme
     if benchmark == "cpu-float16-nhwc":
@@ -137,10 +131,10 @@ def test_the_figures_of_rows_and_volumes_are_those_of_the_results(first, benchma
     rows = [row for row in rows if "epilogue" not in row and "failed" not in row]
     means = [geometric_mean(row["ratio"] for row in rows if row["pass"] == pass_) for pass_ in PASSES]
     wanted = [f"{figure:.3g}" for figure in (*means, min(row["ratio"] for row in rows))]
-    assert _table_row("docs/benchmarks.md", f"{first}, {vectors}") == wanted
+    assert table_row("docs/benchmarks.md", f"{first}, {vectors}") == wanted
     fprop, dgrad, wgrad, _ = wanted
     if vectors == "AVX-512" and benchmark in ("cpu-1d-nhwc", "cpu-3d-nhwc"):
-        assert f"{fprop}, {dgrad} and {wgrad} times" in " ".join((ROOT / "README.md").read_text().split())
+        assert f"{fprop}, {dgrad} and {wgrad} times" in text_of("README.md")
 
 
 @pytest.mark.parametrize("network", ["Mamba-like", "MedNeXt-S-like", "X3D-S-like"])
@@ -151,7 +145,7 @@ def test_the_figures_under_torch_compile_are_those_of_the_results(network):
     compiled = row["compiled"]
     medians = (row["ratio"], compiled["plain + inductor"], compiled["converted + inductor"], row["inductor"])
     wanted = [f"{each['median']:.2f}" for each in medians]
-    assert _table_row("docs/benchmarks.md", f"{network}, compiled") == wanted
+    assert table_row("docs/benchmarks.md", f"{network}, compiled") == wanted
 
 
 @pytest.mark.parametrize(
@@ -177,7 +171,7 @@ def test_the_figures_of_blocks_are_those_of_the_results(network, device):
     means = [f"{geometric_mean(column):.2f}" for column in columns]
     least = [f"{min(column):.2f}" for column in columns]
     wanted = [str(len(rows)), means[0], least[0], means[1], least[1], means[2]]
-    assert _table_row("docs/benchmarks.md", f"blocks of {network}, {device}") == wanted
+    assert table_row("docs/benchmarks.md", f"blocks of {network}, {device}") == wanted
 
 
 @pytest.mark.parametrize(
@@ -200,15 +194,15 @@ def test_the_figures_of_steps_with_blocks_are_those_of_the_results(network, devi
     ratios = [eager["plain"], eager["converted"], compiled["plain"], compiled["converted + inductor"]]
     kept = step["kept_bytes"]["blocks"] / step["kept_bytes"]["plain"]
     wanted = [f"{each['median']:.2f}" for each in ratios]
-    assert _table_row("docs/benchmarks.md", f"step of {network}, {device}") == [*wanted, f"{kept:.2f}"]
+    assert table_row("docs/benchmarks.md", f"step of {network}, {device}") == [*wanted, f"{kept:.2f}"]
 
 
 def test_the_readme_has_the_steps_under_autocast():
     rows = re.findall(r"^\| step of \w.*, bfloat16 \|(.*)\|$", (ROOT / "docs/benchmarks.md").read_text(), re.MULTILINE)
     eager, _, compiled, *_ = zip(*([cell.strip() for cell in row.split("|")] for row in rows), strict=True)
     wanted = f"{min(eager)} to {max(eager)} times, compiled {min(compiled)} to {max(compiled)}. On layers"
-    assert len(rows) == 3 and f"under bfloat16 autocast, on an EPYC of an older family, {wanted}" in " ".join(
-        (ROOT / "README.md").read_text().split()
+    assert len(rows) == 3 and f"under bfloat16 autocast, on an EPYC of an older family, {wanted}" in text_of(
+        "README.md"
     )
 
 
@@ -224,7 +218,7 @@ def test_the_figures_of_the_gpu_are_those_of_the_results():
     slower = sum(ratio < 1 for ratio in cold)
     assert f"{len(warm)} passes: {mean} times as fast as the best other" in page and slower == 1 and min(warm) > 1
     assert f"{geometric_mean(cold):.2f} with cold caches, where one pass of {len(warm)} is slower" in page
-    assert f"where {len(warm)} passes in float16 are {mean} times" in " ".join((ROOT / "README.md").read_text().split())
+    assert f"where {len(warm)} passes in float16 are {mean} times" in text_of("README.md")
     assert f"all {results['verified']['right']:,} candidates of `verify` were right" in page
     assert set(results["verified"]) == {"right"}
     for network, step in results["steps"].items():
@@ -243,13 +237,13 @@ def test_the_figures_of_untuned_layers_are_those_of_the_results():
         ("raced, of up to three", "race_us", rows),
         ("raced, and faster than PyTorch's op", "race_us", won),
     ):
-        share, passes, least = _table_row("docs/benchmarks.md", first)
+        share, passes, least = table_row("docs/benchmarks.md", first)
         assert share == f"{geometric_mean(row['search_us'] / row[name] for row in kept):.3f}"
         assert int(passes) == len(kept)
         assert least in ("", f"{min(row['pytorch_us'] / row[name] for row in kept):.2f}")
-    readme = " ".join((ROOT / "README.md").read_text().split())
+    readme = text_of("README.md")
     predicted, raced = (
-        _table_row("docs/benchmarks.md", first)[0] for first in ("predicted, all", "raced, of up to three")
+        table_row("docs/benchmarks.md", first)[0] for first in ("predicted, all", "raced, of up to three")
     )
     assert f"reaches {float(predicted):.2f} of the speed" in readme
     assert f"the winner of a short race {float(raced):.2f}" in readme
@@ -258,7 +252,7 @@ def test_the_figures_of_untuned_layers_are_those_of_the_results():
 def test_the_figures_of_searches_are_those_of_the_replay():
     replayed = _results("replay-nhwc")
     for row in replayed["rows"]:
-        *ratios, at_8, at_32 = _table_row("docs/benchmarks.md", row["strategy"])
+        *ratios, at_8, at_32 = table_row("docs/benchmarks.md", row["strategy"])
         assert ratios == [f"{row[f'ratio_{trials}']:.3f}" for trials in (8, 16, 32, 64)]
         wanted = [f"{near['median']:g} ({near['worst']})" for near in (row["near_8"], row["near_32"])]
         assert [at_8, at_32] == wanted and row["passes"] == len(replayed["passes"])
@@ -273,7 +267,7 @@ def test_the_figures_of_searches_are_those_of_the_replay():
 def test_the_versions_are_those_of_the_results(benchmark):
     versions = _results(benchmark)["versions"]
     for page in ("README.md", "docs/benchmarks.md"):
-        text = " ".join((ROOT / page).read_text().split())
+        text = text_of(page)
         for name, library in (("PyTorch", "torch"), ("TVM", "tvm"), ("Python", "python")):
             number = re.match(r"\d+\.\d+\.\d+", versions[library])
             assert number is not None and f"{name} {number[0]}" in text
@@ -284,7 +278,7 @@ def test_the_models_that_are_named_are_those_of_the_results():
     rows = results["rows"]
     assert len(rows) >= 40 and not results["failed"] and all(row["equal"] and not row["missed"] for row in rows)
     assert all(row["depthwise"] == row["converted"] == row["run"] for row in rows)
-    page = " ".join((ROOT / "docs/support.md").read_text().split())
+    page = text_of("docs/support.md")
     layers = sum(row["run"] for row in rows)
     assert f"In {len(rows)} models all {layers} depthwise layers were converted and ran" in page
     assert all(f"{name} {results['versions'][name]}" in page for name in ("timm", "torchvision", "transformers"))

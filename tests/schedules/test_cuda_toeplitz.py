@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.conftest import Golden
+from tests.pages import table_row, text_of
 from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn, fitted, layer
 from tests.turns import alternating, every, slow
 
@@ -314,6 +316,37 @@ def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_esti
     assert cost.issued_per_output["fma"] < cost.issued_per_output["tensor"] / 10, "only diagonals are added up"
     assert cost.slowest.conflicts < 1.1
     assert estimated_us(workload, config, target) == pytest.approx(cost.microseconds, rel=0.3)
+
+
+def _computed_us(workload: Workload, **knobs: int) -> float:
+    """Of the default, but for these knobs."""
+    space = TEMPLATES[WGRADS[1]].space(workload, SM_90)
+    config = space.check({**space.default.to_dict(), **knobs})
+    return computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90).microseconds
+
+
+WITHOUT = {
+    "96 × 56² k7": {"images": 4, "tile_h": 2, "split_n": 22, "planes": 16},
+    "384 × 14² k7": {"images": 16, "tile_h": 14, "split_n": 4, "planes": 8},
+    "192 × 28² k31": {"images": 16, "tile_h": 4, "split_n": 4, "planes": 8, "blocks_kh": 4},
+}
+"""Of least estimate, of those with which a search begins, where there are neither pipelines nor tiles side by side."""
+
+
+@pytest.mark.parametrize("told_as", every(3, list(WITHOUT)))
+def test_the_page_says_what_pipelines_and_tiles_are_computed_to_save(told_as: str) -> None:
+    channels, size, kernel = map(int, re.findall(r"\d+", told_as))
+    workload = layer(channels, (size, size), (kernel, kernel), batch=64, pass_="wgrad", dtype="float16", layout="nhwc")
+    without = {"pipeline": 1, "tiles_w": 1, "warps_w": 1, "warps_kh": 1, **WITHOUT[told_as]}
+    before, after = _computed_us(workload, **without), _computed_us(workload)
+    assert f"{told_as} from {before:.1f} to {after:.1f}" in text_of("docs/cuda.md")
+
+
+@pytest.mark.slow
+def test_the_page_says_what_is_computed_where_nothing_was_measured() -> None:
+    workload = layer(128, (56, 56), (31, 31), batch=16, pass_="wgrad", dtype="float16", layout="nhwc")
+    *_, wgrad = table_row("docs/cuda.md", "128 × 56², k31, 16")
+    assert wgrad.startswith(f"computed {_computed_us(workload):.0f} (")
 
 
 @pytest.mark.parametrize("pipeline", [1, 2])

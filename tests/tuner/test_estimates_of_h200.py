@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from statistics import median
 
@@ -14,8 +13,8 @@ from dwconv.problems.target import parse_target
 from dwconv.schedules.estimate import estimated_us
 from dwconv.schedules.template import all_templates
 from dwconv.tuner.search.ranking import rank_correlation
+from tests.pages import table_row
 
-ROOT = Path(__file__).parents[2]
 H200 = parse_target("cuda:sm_90")
 LAYERS = {  # by their row in docs/cuda.md
     "96 × 56², k7, 64": Layer(network="H200", batch=64, channels=96, size=56, kernel=7),
@@ -57,8 +56,7 @@ def test_estimates_put_candidates_in_the_order_that_was_measured():
 @pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("384 × 14², k7, 64", "144 × 56², k3, 64")])
 def test_the_table_of_tensor_cores_is_what_was_measured(name):
     """Contiguous, and the other templates; channels_last they were measured again when they had become faster."""
-    (row,) = re.findall(rf"^\| {re.escape(name)} \|(.*)\|$", (ROOT / "docs/cuda.md").read_text(), re.MULTILINE)
-    cells = [cell.strip() for cell in row.split("|")]
+    cells = table_row("docs/cuda.md", name)
     for at, (layout, passes) in enumerate((o, p) for o in ("nchw", "nhwc") for p in (("fprop", "dgrad"), ("wgrad",))):
         of_cell = [
             each
