@@ -24,7 +24,8 @@ class Knob:
     name: str
     values: tuple[Value, ...]
     absent: Value | None
-    """The meaning of a configuration without the knob, written before there was one; None: it is wrong."""
+    """The meaning of a configuration without the knob, written before there was one; None: it is wrong. Where it is not
+    among the values it is legal, and no search comes to it."""
 
     def __init__(self, name: str, values: Sequence[Value], *, absent: Value | None = None) -> None:
         object.__setattr__(self, "name", name)
@@ -142,7 +143,7 @@ class ConfigSpace:
         found = []
         values = [value for _, value in config.values]
         for position, knob in enumerate(self.knobs):
-            at = knob.values.index(values[position])
+            at = _nearest(knob.values, values[position])
             for step in (at - 1, at + 1):
                 if 0 <= step < len(knob.values):
                     near = self._config([*values[:position], knob.values[step], *values[position + 1 :]])
@@ -194,7 +195,7 @@ class ConfigSpace:
         for knob in self.knobs:
             if knob.name not in values:
                 raise InvalidConfig(f"{self.template} needs a value for knob {knob.name}")
-            if values[knob.name] not in knob.values:
+            if values[knob.name] not in (*knob.values, knob.absent):
                 raise InvalidConfig(self._no_value(knob, values[knob.name]))
         for knob in self.fixed:
             if values.get(knob.name, knob.absent) != knob.absent:

@@ -146,10 +146,34 @@ def test_a_band_ends_where_its_weights_do() -> None:
     assert list(alone.units_of(0)) == [0, 1] and list(alone.units_of(6)) == [5, 6], "no padding is multiplied"
 
 
+@pytest.mark.parametrize("tile_w", [8, 16, 56])
+def test_units_are_multiplied_by_twos_as_they_were_loaded(tile_w: int) -> None:
+    """Registers of others would be moved side by side, in as many instructions as there are products."""
+    cut = Cut.of(*_of_56(warps_w=1, tile_w=tile_w, lean=1))
+    for tile in range(cut.tiles):
+        depths = list(cut.depths(tile))
+        assert [unit for units in depths for unit in units] == list(cut.units_of(tile))
+        assert all((units[0] - cut.units_of_warp.start) % 2 == 0 for units in depths if len(units) == 2)
+        assert len(depths) <= len(cut.units_of(tile)) // 2 + 1
+
+
+OLDER = {"interleave": 0, "lean": 0}
+
+
 def _of_56(**knobs: int) -> tuple[Workload, object]:
     workload = layer(96, (56, 56), (7, 7), dtype="float16")
     space = TEMPLATES[NAMES[0]].space(workload, SM_90)
-    values = {"planes": 1, "images": 2, "tile_h": 7, "tile_w": 8, "warps_h": 1, "taps_h": 7, "tiles_w": 1, **knobs}
+    values = {
+        "planes": 1,
+        "images": 2,
+        "tile_h": 7,
+        "tile_w": 8,
+        "warps_h": 1,
+        "taps_h": 7,
+        "tiles_w": 1,
+        **OLDER,
+        **knobs,
+    }
     return workload, type(space.default).of(NAMES[0], **values)
 
 
@@ -197,6 +221,51 @@ def test_kernel_rows_in_turns(taps_h: int, objects: Path) -> None:
     """The last of which is not whole: 5 = 3 + 2 = 2 + 2 + 1."""
     workload = of(NAMES[1], "9 × 13", "float16")
     assert_right_and_clean(workload, drawn(workload, TEMPLATES[NAMES[1]], taps_h=taps_h), objects)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernel_rows_as_they_were_once_brought(name: str, objects: Path) -> None:
+    """No search comes to them, but records have them."""
+    workload, template = of(name, "9 × 13", "bfloat16"), TEMPLATES[name]
+    assert_right_and_clean(workload, drawn(workload, template, lean=0), objects)
+
+
+STRIPS_THAT_TAKE_TURNS = {
+    "57 columns": {"images": 1, "tile_h": 1, "warps_h": 1},
+    "14 × 14, k13": {"images": 4, "tile_h": 4, "tiles_w": 1},
+    "28 × 28, k31": {"images": 4, "taps_h": 4},
+    "7 × 7, 17 images": {"images": 8, "tile_h": 2, "taps_h": 7},
+    "4 × 9 kernel": {"images": 2, "tile_h": 1, "warps_h": 2},
+    "kernel beyond the map": {"tile_h": 3},
+    "a bias, 13 kernel rows": {"images": 8, "tile_h": 5, "warps_h": 1, "taps_h": 8, "tiles_w": 1},
+    "9 × 13": {"images": 8, "tile_h": 1, "warps_h": 1, "taps_h": 2},
+}
+"""Whole maps and parts of them, of one warp and of several, with kernel rows in straight code and in turns."""
+
+
+@pytest.mark.parametrize(("shape", "name"), alternating(list(STRIPS_THAT_TAKE_TURNS), NAMES, quick_of=2))
+def test_strips_that_take_turns_at_rows(shape: str, name: str, objects: Path) -> None:
+    workload, template = of(name, shape, "float16"), TEMPLATES[name]
+    config = drawn(workload, template, interleave=1, **STRIPS_THAT_TAKE_TURNS[shape])
+    assert Cut.of(workload, config).strips > 1
+    report = assert_right_and_clean(workload, config, objects)
+    assert report.counts.wavefronts_per_ideal < 1.2
+
+
+def test_strips_that_take_turns_multiply_little_padding() -> None:
+    """A map of 14 rows with 13 kernel rows has 140 pairs that meet. Strips one after the other know of no padding."""
+    workload = layer(384, (14, 14), (13, 13), dtype="float16", layout="nhwc")
+    knobs = {"planes": 16, "warps_c": 4, "images": 4, "warps_h": 1, "tile_w": 16, "warps_w": 1, "taps_h": 13}
+    space = TEMPLATES[NAMES[2]].space(workload, SM_90)
+
+    def pairs(**strips: int) -> int:
+        cut = Cut.of(workload, space.check({**knobs, "lean": 1, **strips}))
+        assert cut.knows_padding == cut.interleaved
+        return cut.strips * sum(len(met) for turn in cut.turns for _, met in cut.meetings(turn))
+
+    assert pairs(tile_h=4, interleave=1) == 4 * 43
+    assert pairs(tile_h=7, interleave=0, tiles_w=2) == 2 * 91
+    assert workload.kernel[0] * 14 > pairs(tile_h=7, interleave=1, tiles_w=2) == 2 * 73
 
 
 @pytest.mark.parametrize("planes", [8, 16])
@@ -378,14 +447,18 @@ PINNED = {
     },
     "fprop_nhwc_toeplitz": {
         "planes": 16, "warps_c": 8, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,
-        "tiles_w": 1,
+        "tiles_w": 1, "interleave": 0, "lean": 0,
+    },
+    "fprop_nhwc_toeplitz_interleaved": {
+        "planes": 16, "warps_c": 8, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,
+        "tiles_w": 1, "interleave": 1, "lean": 1,
     },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PINNED)
 def test_the_source_is_pinned(name: str, golden: Golden) -> None:
-    template = TEMPLATES[f"cuda.{name.removesuffix('_ahead')}"]
+    template = TEMPLATES[f"cuda.{name.removesuffix('_ahead').removesuffix('_interleaved')}"]
     channels = 4 if template.layout == "nchw" else 24
     workload = fitted(layer(channels, (8, 16), (5, 5)), template, "float16")
     assert workload is not None

@@ -124,6 +124,14 @@ def test_what_no_space_of_a_template_holds_is_damaged(fields: dict[str, int | st
     assert told is None if reason is None else str(told).startswith(reason)
 
 
+def test_what_a_knob_was_before_is_legal_and_not_searched() -> None:
+    at = ConfigSpace("cpu.test", Knob("rows", [1, 2]), Knob("store", ["streamed"], absent="cached"))
+    older = at.check({"rows": 1})
+    assert older == at.check({"rows": 1, "store": "cached"}) and dict(older.values)["store"] == "cached"
+    assert all(dict(config.values)["store"] == "streamed" for config in (*at, at.default, at.nearest(older)))
+    assert {str(config) for config in at.neighbours(older)} == {"rows=2 store=cached"}
+
+
 def test_a_space_with_nothing_legal_says_so() -> None:
     nothing = ConfigSpace("cpu.test", Knob("rows", [1]), rules=[Rule("never", lambda config: True)])
     with pytest.raises(InvalidConfig, match="no legal configuration"):

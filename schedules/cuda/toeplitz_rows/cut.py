@@ -6,7 +6,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Layout, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, WARP
@@ -30,8 +31,8 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A configuration in numbers. The 16 rows of a product are ``images`` images with ``strips`` rows each, ``tile_h``
-    rows apart, with ``tiles_w`` tiles each; a warp goes down all ``tile_h``, and has ``tile_w`` columns."""
+    """A configuration in numbers. The 16 rows of a product are ``images`` images with ``strips`` rows each, with
+    ``tiles_w`` tiles each; a warp goes down all ``tile_h`` rows of a strip, and has ``tile_w`` columns."""
 
     gather: Gather
     dtype: DType
@@ -49,6 +50,11 @@ class Cut:
     """Kernel rows in straight code."""
     tiles_w: int = 1
     """Tiles of 8 columns side by side, each of which is a row of a product."""
+    interleaved: bool = False
+    """Whether strips take turns at rows: those of a product are neighbours."""
+    lean: bool = False
+    """Whether kernel rows are cleared as a whole and weights alone put into them, and units are multiplied by twos as
+    they were loaded."""
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> Cut:
@@ -65,6 +71,8 @@ class Cut:
             warps_w=config.warps_w,
             taps_h=config.taps_h,
             tiles_w=config.tiles_w,
+            interleaved=config.interleave == 1,
+            lean=config.lean == 1,
         )
 
     @property
@@ -84,6 +92,16 @@ class Cut:
     def warp_h(self) -> int:
         """Rows of a warp."""
         return self.strips * self.tile_h
+
+    @property
+    def strip_apart(self) -> int:
+        """Rows from a strip's first to the next strip's."""
+        return 1 if self.interleaved else self.tile_h
+
+    @property
+    def row_apart(self) -> int:
+        """Rows from one of a strip to its next."""
+        return self.strips if self.interleaved else 1
 
     @property
     def block_h(self) -> int:
@@ -136,8 +154,9 @@ class Cut:
 
     @property
     def leaves_padding_out(self) -> bool:
-        """Whether all rows of a product are the same row of different images: what is padding for one is for all."""
-        return self.strips == 1
+        """Whether all rows of a product are the same row of different images, or neighbours: what is padding for one is
+        for all, or nearly."""
+        return self.strips == 1 or self.interleaved
 
     @property
     def knows_padding(self) -> bool:
@@ -145,16 +164,29 @@ class Cut:
         is_whole = self.leaves_padding_out and self.warps_h * self.blocks_h == 1
         return is_whole and self.taps_h == self.gather.rows.taps
 
+    @property
+    def live_rows(self) -> range:
+        """Rows of the source at which a product's first strip may be, where those that are padding for all strips are
+        left out."""
+        return range(1 - self.row_apart, self.gather.rows.inputs)
+
     def meetings(self, turn: Turn) -> Meetings:
         rows = self.gather.rows.part(turn.first, turn.taps)
-        return list(rows.tile_reads(self.tile_h, tiles=1 if self.knows_padding else 2).items())
+        if not self.interleaved:
+            return list(rows.tile_reads(self.tile_h, tiles=1 if self.knows_padding else 2).items())
+        found: Meetings = []
+        for at, met in rows.tile_reads(self.warp_h, tiles=2).items():
+            of_first = [(out // self.strips, tap) for out, tap in met if out % self.strips == 0]
+            if of_first and (not self.knows_padding or at in self.live_rows):
+                found.append((at, of_first))
+        return found
 
     @cached_property
     def rows(self) -> range:
         """Rows of the source that a block holds, counted from where its own begin: without padding, if it has them
-        all and leaves it out."""
+        all and leaves it out, but for what neighbours in a product meet."""
         if self.leaves_padding_out and self.blocks_h == 1:
-            return range(self.gather.rows.inputs)
+            return range(1 - self.row_apart, self.gather.rows.inputs + self.row_apart - 1)
         first, count = self.gather.rows.spanned(self.block_h)
         return range(first, first + count)
 
@@ -196,8 +228,12 @@ class Cut:
         return range(min(met), max(met) + 1)
 
     def depths(self, tile: int) -> Iterator[tuple[int, ...]]:
-        """The units of each of its products: two together, or one."""
-        units = iter(self.units_of(tile))
+        """The units of each of its products: two together, or one. Registers of two that were not loaded together would
+        have to be moved side by side."""
+        of_tile = self.units_of(tile)
+        units = iter(of_tile)
+        if self.lean and (of_tile.start - self.units_of_warp.start) % 2:
+            yield (next(units),)
         while pair := tuple(itertools.islice(units, 2)):
             yield pair
 
@@ -217,7 +253,7 @@ class Cut:
             rows=self.rows,
             units=self.units,
             images=self.images,
-            tile_h=self.tile_h,
+            tile_h=self.strip_apart,
             tiles=self.tiles_w,
         )
 
@@ -230,7 +266,7 @@ class Cut:
             rows=range(self.block_h),
             units=range(self.block_w // COLUMNS),
             images=self.images,
-            tile_h=self.tile_h,
+            tile_h=self.strip_apart,
             tiles=self.tiles_w,
         )
 
@@ -254,10 +290,25 @@ class Cut:
     def band_apart(self) -> int:
         """Elements from a kernel row to its copy, one element on. Of a product's columns the even ones read pairs from
         the row, the odd ones from the copy: 7 words each, in different banks."""
-        words = self.band_elements * ITEMSIZE[self.dtype] // BANK_BYTES
-        while not 7 <= words % BANKS <= BANKS - 7:
+        itemsize = ITEMSIZE[self.dtype]
+        words = self.band_elements * itemsize // BANK_BYTES
+        if self.lean:
+            words = _words_of_band(words, self.gather.rows.taps, self.gather.columns.taps, self.weight_at(0) % 2)
+        while not _are_different_banks(words):
             words += 1
-        return words * BANK_BYTES // ITEMSIZE[self.dtype]
+        return words * BANK_BYTES // itemsize
+
+    def weight_at(self, tap: Any) -> Any:
+        """Where a weight stands in its kernel row, a number or a TVM expression."""
+        columns = self.gather.columns
+        return tap * columns.step + (columns.shift - first_of_band(self.band))
+
+    @property
+    def weights_turns(self) -> int:
+        """Turns of shared memory in which the weights of a channel are put into kernel rows and their copies."""
+        rows, columns = self.gather.rows.taps, self.gather.columns.taps
+        words = self.band_apart * ITEMSIZE[self.dtype] // BANK_BYTES
+        return _weights_turns(words, rows, columns, self.weight_at(0) % 2)
 
     @property
     def bands_at(self) -> int:
@@ -281,3 +332,31 @@ class Cut:
 def first_of_band(band: range) -> int:
     """What stands first in a kernel row: the distance from a column of the result to the source."""
     return band.start * UNIT - (COLUMNS - 1) - 1
+
+
+def _are_different_banks(words: int) -> bool:
+    return 7 <= words % BANKS <= BANKS - 7
+
+
+MOST_WORDS_MORE = 8
+"""Words after a kernel row that only keep weights in different banks."""
+
+
+@cache
+def _words_of_band(words: int, rows: int, columns: int, odd: int) -> int:
+    """From a kernel row of so many to its copy: those with which weights are put there in the fewest turns."""
+    fitting = [more for more in range(words, words + BANKS) if _are_different_banks(more)]
+    fitting = [more for more in fitting if more <= fitting[0] + MOST_WORDS_MORE]
+    return min(fitting, key=lambda more: (_weights_turns(more, rows, columns, odd), more))
+
+
+@cache
+def _weights_turns(words: int, rows: int, columns: int, odd: int) -> int:
+    """Of warps whose lanes put neighbouring weights, each a half of a word, to rows twice so many words apart."""
+    turns = 0
+    for copy, first in itertools.product((0, 1), range(0, rows * columns, WARP)):
+        weights = [divmod(weight, columns) for weight in range(first, min(first + WARP, rows * columns))]
+        met = {row * 2 * words + (odd + copy + column) // 2 for row, column in weights}
+        banks = [word % BANKS for word in met]
+        turns += max(map(banks.count, banks))
+    return turns

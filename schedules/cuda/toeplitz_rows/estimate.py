@@ -26,6 +26,10 @@ ROW_INSTRUCTIONS = 6
 """To find out where a row comes from and whether it exists."""
 BAND_INSTRUCTIONS = 6
 """To bring a weight to its place in a band."""
+SCATTER_INSTRUCTIONS = 14
+"""To load a weight, and to put it into a band and its copy."""
+CLEAR_INSTRUCTIONS = 4
+"""To put a vector of zeros."""
 ROUND_INSTRUCTIONS = 2
 """To round two sums, and to store them in shared memory."""
 OTHER_REGISTERS = 40
@@ -44,11 +48,11 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
     pairs = met * sum(turn.count * sum(len(met) for _, met in cut.meetings(turn)) for turn in cut.turns)
     loaded = met * sum(turn.count * len(cut.meetings(turn)) for turn in cut.turns)
     weights = rows.taps * len(cut.band)
-    banded = cut.band_sharing.parts * cut.band_sharing.turns
+    staged = (_scattered if cut.lean else _banded)(cut)
     moved = (_moved_pixels if cut.channels_last else _moved_rows)(cut)
     rounded = 2 * cut.tile_h * cut.tiles
     of_channel = pairs * cut.products + loaded * -(-width // 2) + weights + rounded * ROUND_INSTRUCTIONS
-    of_channel += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS + banded * BAND_INSTRUCTIONS
+    of_channel += sum(turn.count for turn in cut.turns) * TURN_INSTRUCTIONS + staged.instructions
     channels = warps * cut.turns_c
     images = -(-workload.batch // cut.images)
     blocks = images * -(-gather.channels // cut.planes) * cut.blocks_h * cut.blocks_w
@@ -63,12 +67,40 @@ def block_work(workload: Workload, config: Config, target: CudaTarget) -> BlockW
         tensor_products=float(
             channels * pairs * sum(len(cut.units_of(tile)) for tile in range(cut.tiles)) * ROWS * COLUMNS * UNIT
         ),
-        lines=moved.lines + channels * banded,
-        bank_turns=channels * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + banded)
+        lines=moved.lines + channels * staged.lines,
+        bank_turns=channels * (loaded * width * 2 * cut.source.turns_of_rows + weights + rounded + staged.bank_turns)
         + moved.bank_turns,
         dram_bytes=float(workload.bytes),
         cache_bytes=max(blocks * moved.read_bytes, source_bytes) + blocks * moved.written_bytes,
         bytes_in_flight=min(moved.read_bytes, moved.bytes_in_flight),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Staged:
+    """What it takes a warp to bring its share of a channel's kernel rows."""
+
+    instructions: float
+    lines: float
+    bank_turns: float
+
+
+def _banded(cut: Cut) -> _Staged:
+    """Every element of a row and of its copy, by a thread that finds out whether it is a weight."""
+    elements = float(cut.band_sharing.parts * cut.band_sharing.turns)
+    return _Staged(instructions=elements * BAND_INSTRUCTIONS, lines=elements, bank_turns=elements)
+
+
+def _scattered(cut: Cut) -> _Staged:
+    """Vectors of zeros, then every weight, which is loaded beside its neighbours."""
+    warps = cut.threads_of_channel // WARP
+    count = cut.gather.rows.taps * cut.gather.columns.taps
+    weights = -(-count // cut.threads_of_channel)
+    zeros = cut.kernel_elements * ITEMSIZE[cut.dtype] / LINE_BYTES / warps
+    return _Staged(
+        instructions=weights * SCATTER_INSTRUCTIONS + zeros / 4 * CLEAR_INSTRUCTIONS,
+        lines=1.5 * weights,  # half of a line, which begins anywhere
+        bank_turns=cut.weights_turns / warps + zeros,
     )
 
 
@@ -129,6 +161,16 @@ def _rows_met(cut: Cut) -> float:
     rows = cut.gather.rows
     if cut.knows_padding or not cut.leaves_padding_out:
         return 1.0
+    if cut.interleaved:
+        meets = [
+            at + number * turn.taps * rows.step
+            for turn in cut.turns
+            for at, met in cut.meetings(turn)
+            for number in range(turn.count)
+            for _ in met
+        ]
+        starts = range(0, cut.blocks_h * cut.block_h, cut.warp_h)
+        return sum(start + at in cut.live_rows for start in starts for at in meets) / (len(starts) * len(meets))
     return rows.live_pairs / (rows.covered(cut.tile_h) * rows.taps)
 
 

@@ -8,6 +8,7 @@ zeros where a column of the result does not reach.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,14 +29,16 @@ from dwconv.schedules.cuda.emit.words import (
     shared,
     span,
     threads,
+    turns,
     unrolled,
     wait_for_copies,
+    zero,
 )
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.staged_maps import StagedMaps
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut, Turn, first_of_band
-from dwconv.schedules.emit import BATCH, Expr, all_of, ceil_div, inside, kernel, least, serial, store, when
+from dwconv.schedules.emit import BATCH, Expr, all_of, ceil_div, inside, int32, kernel, least, serial, store, when
 
 HALVES = (0, 1)
 """The two rows of a product of which a lane has sums: lane / 4 and 8 below."""
@@ -115,7 +118,11 @@ class Block:
     place: Place
 
     def sum(self) -> None:
+        if self.cut.lean:
+            self._clear_kernel_rows()
         self._stage_source()
+        if self.cut.lean:
+            barrier()
         for block in self._in_turns():
             block._stage_kernel_rows()
         if self.cut.turns_c > 1:
@@ -165,9 +172,40 @@ class Block:
         )
         commit_copies()
 
+    def _clear_kernel_rows(self) -> None:
+        """Those of all channels of the block, by all its threads."""
+        cut, place = self.cut, self.place
+        elements = cut.planes * cut.kernel_elements
+        lanes = math.gcd(elements, UNIT)
+        vectors, thread = elements // lanes, place.plane * cut.threads_of_channel + self._thread
+        for turn in turns("turn", -(-vectors // cut.threads)):
+            vector = in_register("vector", turn * cut.threads + thread)
+            with when(vectors % cut.threads == 0 or vector < vectors):
+                store(self.staged, zero(cut.dtype, lanes), span(cut.bands_at + vector * lanes, lanes))
+
+    def _scatter_weights(self) -> None:
+        """Each to its kernel row, turned as the source meets it, and to the copy, one element on."""
+        cut, columns = self.cut, self.cut.gather.columns.taps
+        weights, together = cut.gather.rows.taps * columns, cut.threads_of_channel
+        for turn in turns("turn", -(-weights // together)):
+            weight = in_register("weight", turn * together + self._thread)
+            with when(all_of(weights % together == 0 or weight < weights, self._is_channel)):
+                value = Registers("value", 1, dtype=cut.dtype)
+                row = in_register(
+                    "row", tirx.truncdiv(weight, int32(columns))
+                )  # TVM does not know that it is no less than 0
+                column = weight - row * columns
+                value[0] = self.w[self._channel, row, column]
+                at = in_register("at", self._kernel_row(row) + cut.weight_at(column))
+                for copy in range(2):
+                    store(self.staged, value[0], at + copy * (cut.band_apart + 1))
+
     def _stage_kernel_rows(self) -> None:
         """Each turned as the source meets it, with zeros on both sides; and its copy, one element on."""
         cut, columns = self.cut, self.cut.gather.columns
+        if cut.lean:
+            self._scatter_weights()
+            return
         for row, at in shared_out(cut.band_sharing, self._thread):
             distance = at % cut.band_apart - at // cut.band_apart + first_of_band(cut.band)
             tap = (distance - columns.shift) * columns.step
@@ -242,7 +280,8 @@ class Block:
         start = in_register("start", start + row * (cut.source.row_units * UNIT))
         for at, met in cut.meetings(turn):
             tested = cut.leaves_padding_out and not cut.knows_padding
-            with when(inside(self.place.top + row + at, rows.inputs) if tested else True):
+            live_row = self.place.top + row + (at - cut.live_rows.start)
+            with when(inside(live_row, len(cut.live_rows)) if tested else True):
                 source = self._load_row(start + (at - cut.rows.start) * (cut.source.row_units * UNIT))
                 for out, tap in met:
                     self._multiply(sums, source, weights, out, tap)
@@ -296,7 +335,7 @@ class Block:
                     rounded = Registers("rounded", 2, dtype=cut.dtype)
                     for lane in range(2):
                         rounded[lane] = sums[out, tile, half * 2 + lane].astype(cut.dtype)
-                    at = start + (out * cut.results.row_units * UNIT + tile * COLUMNS)
+                    at = start + (out * cut.row_apart * cut.results.row_units * UNIT + tile * COLUMNS)
                     store(self.staged, rounded.vector(0, 2), span(at, 2))
 
     def _write(self) -> None:

@@ -33,7 +33,9 @@ TILES_OF_PRODUCT = (1, 2, 4, 8)
 """Tiles side by side that are rows of one product; a warp has no others then."""
 TAPS_H = (2, 3, 4, 8)
 """Kernel rows of a turn, where it is not all of them."""
-_ABSENT = {"tiles_w": 1}
+LEAN = (1,)
+"""No choice any more: 0, as it once was, takes more instructions and more turns of memory."""
+_ABSENT = {"tiles_w": 1, "interleave": 0, "lean": 0}
 """What knobs are in configurations that were written before there were these."""
 PREFERRED_WARPS = 4
 MOST_TILES_TRIED = 4
@@ -68,7 +70,7 @@ def _least_bytes(workload: Workload, *, planes: int) -> int:
     cuts = [
         Cut(
             gather=Gather.of(workload), dtype=workload.dtype, layout=workload.layout, planes=planes, warps_c=1,
-            images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1,
+            images=images, tile_h=1, tile_w=COLUMNS, warps_h=1, warps_w=1, taps_h=1, lean=True,
         )
         for images in IMAGES
     ]  # fmt: skip
@@ -92,6 +94,8 @@ def _knobs(workload: Workload, target: CudaTarget) -> dict[str, list[int]]:
         "warps_w": sorted({min(-(-each // part), most_warps) for each in across for part in (1, 2)}),
         "taps_h": sorted({min(each, gather.rows.taps) for each in (*TAPS_H, gather.rows.taps)}),
         "tiles_w": list(of_product),
+        "interleave": [0, 1],
+        "lean": list(LEAN),
     }
 
 
@@ -126,17 +130,21 @@ def _starts(workload: Workload, target: CudaTarget) -> Iterator[dict[str, Any]]:
         columns = knobs["tile_w"][: MOST_TILES_TRIED if is_nchw else None]
         if tiles_w > 1:
             columns = [tiles_w * COLUMNS]
-        for tile_h, tile_w, taps_h in itertools.product(tiles_h, columns, sorted({whole, min(4, whole)})):
+        for tile_h, tile_w, taps_h in itertools.product(
+            tiles_h, columns, sorted({whole, min(4, whole), min(8, whole)})
+        ):
             warps_w = _covering(knobs["warps_w"], tile_w, width)
             down = [count for count in knobs["warps_h"] if count * warps_w <= most_warps] or [1]
             covering = _covering(down, strips * tile_h, height)
             for warps_h in sorted({1, covering}):
-                for channels in _channels(knobs, warps_h * warps_w):
+                every = itertools.product(_channels(knobs, warps_h * warps_w), (0, 1) if strips > 1 else (0,))
+                for channels, interleave in every:
                     at_a_time = channels.get("warps_c", channels["planes"])
                     yield {
                         **channels, "images": images, "tile_h": tile_h, "tile_w": tile_w,
                         "warps_h": min(warps_h, max(1, MOST_WARPS[workload.layout] // (at_a_time * warps_w))),
-                        "warps_w": warps_w, "taps_h": taps_h, "tiles_w": tiles_w,
+                        "warps_w": warps_w, "taps_h": taps_h, "tiles_w": tiles_w, "interleave": interleave,
+                        "lean": LEAN[0],
                     }  # fmt: skip
 
 
@@ -171,6 +179,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
         Rule(f"more than {most_warps} warps", lambda c: cut(c).threads > most_warps * WARP),
         Rule("more channels at a time than there are", lambda c: cut(c).turns_c < 1),
         Rule("more images and tiles than a product has rows", lambda c: c.images * c.tiles_w > ROWS),
+        Rule("one strip has no other beside it", lambda c: c.interleave and cut(c).strips == 1),
         Rule("not one product side by side", lambda c: c.tiles_w > 1 and c.tile_w != c.tiles_w * COLUMNS),
         Rule(f"more than {MOST_PADDED}× the outputs wanted", lambda c: computed(c) > MOST_PADDED * wanted),
         Rule("more registers than there are", lambda c: registers_of(cut(c)) > most_registers(c)),
