@@ -252,6 +252,54 @@ def test_strips_that_take_turns_at_rows(shape: str, name: str, objects: Path) ->
     assert report.counts.wavefronts_per_ideal < 1.2
 
 
+ROWS_SIDE_BY_SIDE: dict[str, dict[str, int]] = {
+    "57 columns": {"tiles_w": 8, "images": 1, "warps_w": 1},
+    "4 × 9 kernel": {"tiles_w": 4, "images": 1, "warps_w": 1},
+    "100 columns": {"tiles_w": 8, "warps_w": 2, "images": 2, "tile_h": 3},
+    "14 × 14, k13": {"tiles_w": 2, "images": 2, "warps_w": 1, "interleave": 0},
+    "no padding": {"tiles_w": 2, "warps_w": 1, "images": 4, "tile_h": 4},
+    "9 × 13": {"tiles_w": 2, "warps_w": 1, "images": 4, "tile_h": 5, "warps_h": 1},
+    "many channels": {"tiles_w": 2, "warps_w": 1, "images": 4, "tile_h": 5, "warps_h": 1, "interleave": 1},
+    "28 × 28, k31": {"tiles_w": 4, "taps_h": 4, "warps_w": 1, "images": 2},
+}
+"""Of which the nothing on the right of one is that on the left of the next, in the same image or the next one."""
+
+
+@pytest.mark.parametrize(("shape", "name"), alternating(list(ROWS_SIDE_BY_SIDE), NAMES, quick_of=2))
+def test_rows_share_the_nothing_between_them(shape: str, name: str, objects: Path) -> None:
+    workload, template = of(name, shape, "float16"), TEMPLATES[name]
+    knobs = ROWS_SIDE_BY_SIDE[shape]
+    config = drawn(workload, template, tile_w=8 * knobs["tiles_w"], **knobs)
+    assert (Cut.of(workload, config).right is None) == (shape == "no padding")
+    report = assert_right_and_clean(workload, config, objects)
+    assert report.counts.wavefronts_per_ideal < 1.2
+
+
+@pytest.mark.parametrize("name", NAMES[:2])
+def test_rows_with_more_padding_on_one_side(name: str, objects: Path) -> None:
+    """On the right, of fprop; its gradient has it on the left."""
+    workload = fitted(layer(2, (9, 32), (3, 20), padding=((1, 1), (3, 16))), TEMPLATES[name], "float16")
+    assert workload is not None
+    knobs = {"tile_w": 32, "tiles_w": 4, "warps_w": 1, "images": 4, "tile_h": 9, "warps_h": 1, "interleave": 0}
+    config = drawn(workload, TEMPLATES[name], **knobs)
+    source = Cut.of(workload, config).source
+    assert (source.units.start, source.right) == ((-1, 2) if name == NAMES[0] else (-2, 1))
+    assert_right_and_clean(workload, config, objects)
+
+
+def test_rows_of_tiles_side_by_side_leave_room_for_two_blocks() -> None:
+    """56 columns are 7 units, with one of nothing: of the 8th tile nothing is wanted."""
+    workload = layer(96, (56, 56), (7, 7), dtype="float16", layout="nhwc")
+    knobs = {
+        "planes": 32, "warps_c": 8, "images": 1, "tile_h": 7, "warps_h": 1, "tile_w": 64, "warps_w": 1, "taps_h": 7,
+        "tiles_w": 8, "interleave": 0,
+    }  # fmt: skip
+    space = TEMPLATES[NAMES[2]].space(workload, SM_90)
+    cut, older = (Cut.of(workload, space.check({**knobs, "lean": lean})) for lean in (1, 0))
+    assert (cut.source.row_units, cut.source.last_units, older.source.row_units) == (8, 2, 10)
+    assert 2 * cut.shared_bytes < SM_90.shared_bytes_per_sm < 2 * older.shared_bytes
+
+
 def test_strips_that_take_turns_multiply_little_padding() -> None:
     """A map of 14 rows with 13 kernel rows has 140 pairs that meet. Strips one after the other know of no padding."""
     workload = layer(384, (14, 14), (13, 13), dtype="float16", layout="nhwc")

@@ -109,6 +109,9 @@ class StagedMaps:
     offset: int = 0
     """Columns by which units are off the map's whole units."""
     tiles: int = 1
+    right: int | None = None
+    """Units of nothing beside the map, on its right, that have to be there. Then a row's are those on the left of the
+    next one, as far as they can be, and further ones are the next one's map. None: every row has all of ``units``."""
 
     @property
     def strips(self) -> int:
@@ -121,13 +124,30 @@ class StagedMaps:
 
     @cached_property
     def _pads(self) -> tuple[int, int, int]:
-        units, rows, apart = (count % UNIT for count in (len(self.units), len(self.rows), self.tile_h))
-        return _pads(units, rows, tiles=self.tiles, strips=self.strips, tile_h=apart)
+        units, rows, apart = (count % UNIT for count in (self._least_units, len(self.rows), self.tile_h))
+        return _pads(units, rows, tiles=self.tiles, strips=self.strips, tile_h=apart, beyond=self._beyond)
+
+    @property
+    def _least_units(self) -> int:
+        """Of a row."""
+        if self.right is None:
+            return len(self.units)
+        return -(-self.width // UNIT) + max(self.right, -self.units.start)
+
+    @property
+    def _beyond(self) -> int:
+        """Units that are met beyond those, which are the next row's."""
+        return len(self.units) - self._least_units
 
     @property
     def row_units(self) -> int:
         """Units from a row to the next."""
-        return len(self.units) + self._pads[1]
+        return self._least_units + self._pads[1]
+
+    @property
+    def last_units(self) -> int:
+        """Units of nothing after the last row of an image, which has no next one."""
+        return max(0, self._beyond - self._pads[1])
 
     @property
     def image_units(self) -> int:
@@ -231,13 +251,15 @@ class Planes:
 
 
 @cache
-def _pads(units: int, rows: int, *, tiles: int, strips: int, tile_h: int) -> tuple[int, int, int]:
+def _pads(units: int, rows: int, *, tiles: int, strips: int, tile_h: int, beyond: int) -> tuple[int, int, int]:
     """(turns of shared memory for 8 rows of a matrix, units after each row, units after each image): the fewest turns,
-    then the least pads. Only what is left over whole turns of the banks matters of each number."""
+    then the least pads. Only what is left over whole turns of the banks matters of each number but ``beyond``, units
+    that there have to be after the last row."""
 
     def found() -> Iterator[tuple[int, int, int]]:
         for after_row, after_image in itertools.product(range(UNIT), repeat=2):
             row = units + after_row
+            after_image += max(0, beyond - after_row)
             image = rows * row + after_image
             strip_places = [m // strips * image + m % strips * tile_h * row for m in range(ROWS // tiles)]
             places = [place + tile for place in strip_places for tile in range(tiles)]

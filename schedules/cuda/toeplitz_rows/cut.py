@@ -215,6 +215,16 @@ class Cut:
             return range(-(-self.gather.columns.inputs // UNIT))
         return range(self.band.start, self.block_w // COLUMNS - 1 + self.band.stop)
 
+    @property
+    def right(self) -> int | None:
+        """Units beside the map, on its right, that tiles with wanted columns meet, where rows share them; None where
+        they do not: a block has no whole rows, or nothing beside them."""
+        if not self.lean or self.is_whole or self.blocks_w > 1:
+            return None
+        tiles, inputs = (-(-size // UNIT) for size in (self.gather.columns.outputs, self.gather.columns.inputs))
+        right = max(0, tiles - 1 + self.band.stop - inputs)
+        return None if inputs + max(right, -self.units.start) >= len(self.units) or self.units.start > 0 else right
+
     def units_of(self, tile: int) -> range:
         """Units that the product with that number in a warp sums over, counted from the warp's first column."""
         first, stop = tile + self.band.start, tile + self.band.stop
@@ -255,6 +265,7 @@ class Cut:
             images=self.images,
             tile_h=self.strip_apart,
             tiles=self.tiles_w,
+            right=self.right,
         )
 
     @cached_property

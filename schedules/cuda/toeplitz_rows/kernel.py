@@ -120,6 +120,7 @@ class Block:
     def sum(self) -> None:
         if self.cut.lean:
             self._clear_kernel_rows()
+            self._clear_last_units()
         self._stage_source()
         if self.cut.lean:
             barrier()
@@ -174,14 +175,27 @@ class Block:
 
     def _clear_kernel_rows(self) -> None:
         """Those of all channels of the block, by all its threads."""
-        cut, place = self.cut, self.place
+        cut = self.cut
         elements = cut.planes * cut.kernel_elements
         lanes = math.gcd(elements, UNIT)
-        vectors, thread = elements // lanes, place.plane * cut.threads_of_channel + self._thread
-        for turn in turns("turn", -(-vectors // cut.threads)):
-            vector = in_register("vector", turn * cut.threads + thread)
-            with when(vectors % cut.threads == 0 or vector < vectors):
-                store(self.staged, zero(cut.dtype, lanes), span(cut.bands_at + vector * lanes, lanes))
+        for vector in self._by_all_threads(elements // lanes):
+            store(self.staged, zero(cut.dtype, lanes), span(cut.bands_at + vector * lanes, lanes))
+
+    def _clear_last_units(self) -> None:
+        """What is on the right of the last row of each image."""
+        cut, held = self.cut, self.cut.source
+        for vector in self._by_all_threads(cut.planes * held.images * held.last_units):
+            number, unit = vector // held.last_units, vector % held.last_units
+            at = map_at(cut.maps, number // held.images) + number % held.images * (held.image_units * UNIT)
+            store(self.staged, zero(cut.dtype, UNIT), span(at + (len(held.rows) * held.row_units + unit) * UNIT, UNIT))
+
+    def _by_all_threads(self, count: int) -> Iterator[Expr]:
+        """So many, shared out."""
+        cut, thread = self.cut, self._thread_of_block
+        for turn in turns("turn", -(-count // cut.threads)):
+            number = turn * cut.threads + thread
+            with when(count % cut.threads == 0 or number < count):
+                yield number
 
     def _scatter_weights(self) -> None:
         """Each to its kernel row, turned as the source meets it, and to the copy, one element on."""
@@ -242,7 +256,7 @@ class Block:
             "first_image": place.first_image,
             "first_channel": place.first_channel,
             "exists": exists,
-            "thread": place.plane * cut.threads_of_channel + self._thread,  # before a turn
+            "thread": self._thread_of_block,
             "threads": cut.threads,
         }
 
@@ -250,6 +264,11 @@ class Block:
     def _thread(self) -> Expr:
         """Its number among those of its channel."""
         return (self.place.down * self.cut.warps_w + self.place.across) * WARP + self.place.lane
+
+    @property
+    def _thread_of_block(self) -> Expr:
+        """Its number among all, before a turn."""
+        return self.place.plane * self.cut.threads_of_channel + self._thread
 
     def _kernel_row(self, row: Expr) -> Expr:
         cut = self.cut

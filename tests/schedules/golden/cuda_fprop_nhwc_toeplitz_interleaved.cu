@@ -37,9 +37,8 @@ __forceinline__ __device__ void async_wait_group_0() {
 
 extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restrict__ w_ptr, half* __restrict__ x_ptr, half* __restrict__ y_ptr, int n) {
   extern __shared__ __align__(64) half staged_shared_ptr[];
-  alignas(64) int vector_local_ptr[1];
   alignas(64) int first_row_local_ptr[1];
-  alignas(64) int vector_local_ptr_1[1];
+  alignas(64) int vector_local_ptr[1];
   alignas(64) int row_local_ptr[1];
   alignas(64) half pixel_local_ptr[16];
   alignas(64) half word_local_ptr[16];
@@ -78,19 +77,18 @@ extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restric
   alignas(64) half rounded_local_ptr_14[2];
   alignas(64) half rounded_local_ptr_15[2];
   alignas(64) int first_row_local_ptr_1[1];
-  alignas(64) int vector_local_ptr_2[1];
+  alignas(64) int vector_local_ptr_1[1];
   alignas(64) half word_local_ptr_1[16];
   alignas(64) half pixel_local_ptr_1[16];
   #pragma unroll
   for (int turn = 0; turn < 3; ++turn) {
-    vector_local_ptr[0] = (((turn * 256) + (((int)threadIdx.z) * 32)) + ((int)threadIdx.x));
-    if (vector_local_ptr[0] < 720) {
-      *(uint4*)(staged_shared_ptr + ((vector_local_ptr[0] * 8) + 30784)) = make_uint4(__pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)));
+    if ((((turn * 16) + (((int)threadIdx.z) * 2)) + (((int)threadIdx.x) >> 4)) < 45) {
+      *(uint4*)(staged_shared_ptr + ((((turn * 2048) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.x) * 8)) + 30784)) = make_uint4(__pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)));
     }
   }
   first_row_local_ptr[0] = (((((int)threadIdx.z) * 4) + (((int)threadIdx.x) >> 3)) / 3);
   if (first_row_local_ptr[0] < 10) {
-    vector_local_ptr_1[0] = (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 24);
+    vector_local_ptr[0] = (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 24);
     row_local_ptr[0] = first_row_local_ptr[0];
     #pragma unroll
     for (int image = 0; image < 8; ++image) {
@@ -98,34 +96,34 @@ extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restric
       for (int index = 0; index < 16; ++index) {
         pixel_local_ptr[index] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
       }
-      if ((((((1 <= row_local_ptr[0]) && (row_local_ptr[0] < 9)) && (0 <= vector_local_ptr_1[0])) && (vector_local_ptr_1[0] < 16)) && (((((int)blockIdx.x) * 8) + image) < n)) && (((((int)blockIdx.y) * 2) + (vector_local_ptr_1[0] & 1)) < 3)) {
-        *(uint4*)(pixel_local_ptr + 0) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr_1[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr_1[0] & 1) * 8)) - 384));
-        *(uint4*)(pixel_local_ptr + 8) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr_1[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr_1[0] & 1) * 8)) - 360));
+      if ((((((1 <= row_local_ptr[0]) && (row_local_ptr[0] < 9)) && (0 <= vector_local_ptr[0])) && (vector_local_ptr[0] < 16)) && (((((int)blockIdx.x) * 8) + image) < n)) && (((((int)blockIdx.y) * 2) + (vector_local_ptr[0] & 1)) < 3)) {
+        *(uint4*)(pixel_local_ptr + 0) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 384));
+        *(uint4*)(pixel_local_ptr + 8) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 360));
       }
       word_local_ptr[0] = pixel_local_ptr[0];
       word_local_ptr[1] = pixel_local_ptr[8];
-      *(half2*)(staged_shared_ptr + (((((vector_local_ptr_1[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2))) = *(half2*)(word_local_ptr + 0);
+      *(half2*)(staged_shared_ptr + (((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2))) = *(half2*)(word_local_ptr + 0);
       word_local_ptr[2] = pixel_local_ptr[1];
       word_local_ptr[3] = pixel_local_ptr[9];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 1920)) = *(half2*)(word_local_ptr + 2);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 1920)) = *(half2*)(word_local_ptr + 2);
       word_local_ptr[4] = pixel_local_ptr[2];
       word_local_ptr[5] = pixel_local_ptr[10];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 3840)) = *(half2*)(word_local_ptr + 4);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 3840)) = *(half2*)(word_local_ptr + 4);
       word_local_ptr[6] = pixel_local_ptr[3];
       word_local_ptr[7] = pixel_local_ptr[11];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 5760)) = *(half2*)(word_local_ptr + 6);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 5760)) = *(half2*)(word_local_ptr + 6);
       word_local_ptr[8] = pixel_local_ptr[4];
       word_local_ptr[9] = pixel_local_ptr[12];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 7680)) = *(half2*)(word_local_ptr + 8);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 7680)) = *(half2*)(word_local_ptr + 8);
       word_local_ptr[10] = pixel_local_ptr[5];
       word_local_ptr[11] = pixel_local_ptr[13];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 9600)) = *(half2*)(word_local_ptr + 10);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 9600)) = *(half2*)(word_local_ptr + 10);
       word_local_ptr[12] = pixel_local_ptr[6];
       word_local_ptr[13] = pixel_local_ptr[14];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 11520)) = *(half2*)(word_local_ptr + 12);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 11520)) = *(half2*)(word_local_ptr + 12);
       word_local_ptr[14] = pixel_local_ptr[7];
       word_local_ptr[15] = pixel_local_ptr[15];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 13440)) = *(half2*)(word_local_ptr + 14);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 13440)) = *(half2*)(word_local_ptr + 14);
     }
   }
   __syncthreads();
@@ -293,39 +291,39 @@ extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restric
   }
   __syncthreads();
   first_row_local_ptr_1[0] = ((((int)threadIdx.z) * 2) + (((int)threadIdx.x) >> 4));
-  vector_local_ptr_2[0] = (((int)threadIdx.x) & 15);
+  vector_local_ptr_1[0] = (((int)threadIdx.x) & 15);
   first_row_local_ptr_1[0] = first_row_local_ptr_1[0];
   if (first_row_local_ptr_1[0] < 8) {
     #pragma unroll
     for (int image_1 = 0; image_1 < 8; ++image_1) {
-      if ((((((int)blockIdx.x) * 8) + image_1) < n) && (((((int)blockIdx.y) * 2) + (vector_local_ptr_2[0] & 1)) < 3)) {
-        *(half2*)(word_local_ptr_1 + 0) = *(half2*)(staged_shared_ptr + (((((vector_local_ptr_2[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_2[0] >> 1) * 2)));
+      if ((((((int)blockIdx.x) * 8) + image_1) < n) && (((((int)blockIdx.y) * 2) + (vector_local_ptr_1[0] & 1)) < 3)) {
+        *(half2*)(word_local_ptr_1 + 0) = *(half2*)(staged_shared_ptr + (((((vector_local_ptr_1[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)));
         pixel_local_ptr_1[0] = word_local_ptr_1[0];
         pixel_local_ptr_1[8] = word_local_ptr_1[1];
-        *(half2*)(word_local_ptr_1 + 2) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_2[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_2[0] >> 1) * 2)) + 1920));
+        *(half2*)(word_local_ptr_1 + 2) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 1920));
         pixel_local_ptr_1[1] = word_local_ptr_1[2];
         pixel_local_ptr_1[9] = word_local_ptr_1[3];
-        *(half2*)(word_local_ptr_1 + 4) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_2[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_2[0] >> 1) * 2)) + 3840));
+        *(half2*)(word_local_ptr_1 + 4) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 3840));
         pixel_local_ptr_1[2] = word_local_ptr_1[4];
         pixel_local_ptr_1[10] = word_local_ptr_1[5];
-        *(half2*)(word_local_ptr_1 + 6) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_2[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_2[0] >> 1) * 2)) + 5760));
+        *(half2*)(word_local_ptr_1 + 6) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 5760));
         pixel_local_ptr_1[3] = word_local_ptr_1[6];
         pixel_local_ptr_1[11] = word_local_ptr_1[7];
-        *(half2*)(word_local_ptr_1 + 8) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_2[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_2[0] >> 1) * 2)) + 7680));
+        *(half2*)(word_local_ptr_1 + 8) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 7680));
         pixel_local_ptr_1[4] = word_local_ptr_1[8];
         pixel_local_ptr_1[12] = word_local_ptr_1[9];
-        *(half2*)(word_local_ptr_1 + 10) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_2[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_2[0] >> 1) * 2)) + 9600));
+        *(half2*)(word_local_ptr_1 + 10) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 9600));
         pixel_local_ptr_1[5] = word_local_ptr_1[10];
         pixel_local_ptr_1[13] = word_local_ptr_1[11];
-        *(half2*)(word_local_ptr_1 + 12) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_2[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_2[0] >> 1) * 2)) + 11520));
+        *(half2*)(word_local_ptr_1 + 12) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 11520));
         pixel_local_ptr_1[6] = word_local_ptr_1[12];
         pixel_local_ptr_1[14] = word_local_ptr_1[13];
-        *(half2*)(word_local_ptr_1 + 14) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_2[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_2[0] >> 1) * 2)) + 13440));
+        *(half2*)(word_local_ptr_1 + 14) = *(half2*)(staged_shared_ptr + ((((((vector_local_ptr_1[0] & 1) * 15392) + (image_1 * 208)) + (first_row_local_ptr_1[0] * 24)) + ((vector_local_ptr_1[0] >> 1) * 2)) + 13440));
         pixel_local_ptr_1[7] = word_local_ptr_1[14];
         pixel_local_ptr_1[15] = word_local_ptr_1[15];
-        if ((((0 <= first_row_local_ptr_1[0]) && (first_row_local_ptr_1[0] < 8)) && (0 <= vector_local_ptr_2[0])) && (vector_local_ptr_2[0] < 16)) {
-          *(uint4*)(y_ptr + ((((((((int)blockIdx.x) * 24576) + (image_1 * 3072)) + (first_row_local_ptr_1[0] * 384)) + ((vector_local_ptr_2[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr_2[0] & 1) * 8))) = *(uint4*)(pixel_local_ptr_1 + 0);
-          *(uint4*)(y_ptr + (((((((((int)blockIdx.x) * 24576) + (image_1 * 3072)) + (first_row_local_ptr_1[0] * 384)) + ((vector_local_ptr_2[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr_2[0] & 1) * 8)) + 24)) = *(uint4*)(pixel_local_ptr_1 + 8);
+        if ((((0 <= first_row_local_ptr_1[0]) && (first_row_local_ptr_1[0] < 8)) && (0 <= vector_local_ptr_1[0])) && (vector_local_ptr_1[0] < 16)) {
+          *(uint4*)(y_ptr + ((((((((int)blockIdx.x) * 24576) + (image_1 * 3072)) + (first_row_local_ptr_1[0] * 384)) + ((vector_local_ptr_1[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr_1[0] & 1) * 8))) = *(uint4*)(pixel_local_ptr_1 + 0);
+          *(uint4*)(y_ptr + (((((((((int)blockIdx.x) * 24576) + (image_1 * 3072)) + (first_row_local_ptr_1[0] * 384)) + ((vector_local_ptr_1[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr_1[0] & 1) * 8)) + 24)) = *(uint4*)(pixel_local_ptr_1 + 8);
         }
       }
     }
