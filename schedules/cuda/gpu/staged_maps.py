@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.hardware import BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import ROWS, UNIT, turns_of_rows
 from dwconv.schedules.cuda.gpu.vectors import aligned_lanes
@@ -88,7 +89,10 @@ class PixelWork:
 
     @property
     def bytes_in_flight(self) -> float:
-        return float(self.sharing.threads * min(self.pairs, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES)
+        sharing = self.sharing
+        turns = sharing.turns if sharing.turns <= TURNS_UNROLLED else 1  # in a loop each waits for its loads
+        pairs = self.images * sharing.parts * turns
+        return float(sharing.threads * min(pairs, PIXELS_AHEAD) * PIXELS * VECTOR_BYTES)
 
     def moved_bytes(self, pixels: float) -> float:
         """Of so many pixels of an image: whole sectors."""
