@@ -253,6 +253,33 @@ def test_strips_that_take_turns_at_rows(shape: str, name: str, objects: Path) ->
     assert report.counts.wavefronts_per_ideal < 1.2
 
 
+@pytest.mark.parametrize(
+    ("channels", "planes", "warps_c"), [(24, 16, 8), (16, 16, 4), slow(40, 32, 4), slow(16, 16, 16)]
+)
+@pytest.mark.parametrize("name", NAMES[2:])
+def test_kernel_rows_of_the_channels_that_have_their_turn(
+    name: str, channels: int, planes: int, warps_c: int, objects: Path
+) -> None:
+    """The last one has no next, in its block or in the layer."""
+    workload = fitted(layer(channels, (6, 19), (5, 7), batch=3), TEMPLATES[name], "float16")
+    assert workload is not None
+    config = drawn(workload, TEMPLATES[name], planes=planes, warps_c=warps_c, warps_h=1, warps_w=1)
+    cut = Cut.of(workload, config)
+    assert cut.bands_in_turns == (planes > warps_c) and cut.bands == warps_c
+    assert_right_and_clean(workload, config, objects)
+
+
+def test_many_weights_do_not_wait_in_registers(objects: Path) -> None:
+    """A thread would have 8 and a part: kernel rows of all channels are held."""
+    workload = fitted(layer(16, (9, 12), (21, 13), padding=((10, 10), (6, 6))), TEMPLATES[NAMES[2]], "bfloat16")
+    assert workload is not None
+    knobs = {"planes": 16, "warps_c": 4, "warps_h": 1, "warps_w": 1, "taps_h": 4}
+    config = drawn(workload, TEMPLATES[NAMES[2]], **knobs)
+    cut = Cut.of(workload, config)
+    assert (cut.weights_of_thread, cut.bands_in_turns, cut.bands) == (9, False, 16)
+    assert_right_and_clean(workload, config, objects)
+
+
 ROWS_SIDE_BY_SIDE: dict[str, dict[str, int]] = {
     "57 columns": {"tiles_w": 8, "images": 1, "warps_w": 1},
     "4 × 9 kernel": {"tiles_w": 4, "images": 1, "warps_w": 1},

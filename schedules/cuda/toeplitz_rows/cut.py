@@ -332,8 +332,24 @@ class Cut:
         return self.gather.rows.taps * 2 * self.band_apart
 
     @property
+    def weights_of_thread(self) -> int:
+        """Of a channel, where those of all its threads are put into its kernel rows."""
+        return -(-self.gather.rows.taps * self.gather.columns.taps // self.threads_of_channel)
+
+    @property
+    def bands_in_turns(self) -> bool:
+        """Whether there are kernel rows of as many channels as have their turn together: the weights of the next ones
+        wait in registers."""
+        return self.lean and self.turns_c > 1 and self.weights_of_thread <= MOST_WEIGHTS_AHEAD
+
+    @property
+    def bands(self) -> int:
+        """Channels whose kernel rows a block holds."""
+        return self.warps_c if self.bands_in_turns else self.planes
+
+    @property
     def shared_elements(self) -> int:
-        return self.bands_at + self.planes * self.kernel_elements
+        return self.bands_at + self.bands * self.kernel_elements
 
     @property
     def shared_bytes(self) -> int:
@@ -349,6 +365,8 @@ def _are_different_banks(words: int) -> bool:
     return 7 <= words % BANKS <= BANKS - 7
 
 
+MOST_WEIGHTS_AHEAD = 8
+"""Weights of the next channel that a thread has in registers."""
 MOST_WORDS_MORE = 8
 """Words after a kernel row that only keep weights in different banks."""
 

@@ -94,9 +94,8 @@ def _banded(cut: Cut) -> _Staged:
 def _scattered(cut: Cut) -> _Staged:
     """Vectors of zeros, then every weight, which is loaded beside its neighbours."""
     warps = cut.threads_of_channel // WARP
-    count = cut.gather.rows.taps * cut.gather.columns.taps
-    weights = -(-count // cut.threads_of_channel)
-    zeros = cut.kernel_elements * ITEMSIZE[cut.dtype] / LINE_BYTES / warps
+    weights = cut.weights_of_thread
+    zeros = cut.kernel_elements * ITEMSIZE[cut.dtype] / LINE_BYTES / warps * cut.bands / cut.planes
     return _Staged(
         instructions=weights * SCATTER_INSTRUCTIONS + zeros / 4 * CLEAR_INSTRUCTIONS,
         lines=1.5 * weights,  # half of a line, which begins anywhere
@@ -188,4 +187,6 @@ def code_size(cut: Cut) -> int:
 def registers_of(cut: Cut) -> int:
     """About how many a thread needs: sums, kernel rows of a turn, source rows under way."""
     weights, row = cut.taps_h * len(cut.band), 2 * len(cut.units_of_warp)
+    if cut.bands_in_turns:
+        weights += cut.weights_of_thread
     return cut.tile_h * cut.tiles * 4 + weights + ROWS_AHEAD * row + OTHER_REGISTERS

@@ -77,6 +77,8 @@ class Place:
     left: Expr
     plane: Expr
     """The channel of its warp, in the block; its first, before a turn."""
+    of_warp: Expr
+    """The first in every turn."""
     down: Expr
     """The number of its warp down; and across."""
     across: Expr
@@ -97,6 +99,7 @@ def partition(cut: Cut, n: Expr) -> Iterator[Place]:
                             top=block // across % down * cut.block_h if down > 1 else 0,
                             left=block % across * cut.block_w if across > 1 else 0,
                             plane=plane,
+                            of_warp=plane,
                             down=warp // cut.warps_w if cut.warps_h > 1 else 0,
                             across=warp % cut.warps_w if cut.warps_w > 1 else 0,
                             lane=lane,
@@ -116,20 +119,32 @@ class Block:
     staged: Any
     """The source of its channels, then their kernel rows."""
     place: Place
+    may_be_none: bool = False
+    """Whether the channel may be none of the block's."""
 
     def sum(self) -> None:
+        ahead = (
+            Registers("ahead", self.cut.weights_of_thread, dtype=self.cut.dtype) if self.cut.bands_in_turns else None
+        )
+        if ahead is not None:
+            self._load_weights(ahead)
         if self.cut.lean:
             self._clear_kernel_rows()
             self._clear_last_units()
         self._stage_source()
         if self.cut.lean:
             barrier()
+        if ahead is None:
+            for block in self._in_turns():
+                block._stage_kernel_rows()
+            if self.cut.turns_c > 1:
+                wait_for_copies()
+                barrier()
         for block in self._in_turns():
-            block._stage_kernel_rows()
-        if self.cut.turns_c > 1:
-            wait_for_copies()
-            barrier()
-        for block in self._in_turns():
+            if ahead is not None:
+                block._put_weights(ahead)
+                block._next._load_weights(ahead)
+                barrier()
             block._sum_channel()
         barrier()
         self._write()
@@ -138,6 +153,12 @@ class Block:
         """Each channel of the warp."""
         for turn in serial("turn_c", self.cut.turns_c):
             yield replace(self, place=replace(self.place, plane=self.place.plane + turn * self.cut.warps_c))
+
+    @property
+    def _next(self) -> Block:
+        """With the next channel of the warp."""
+        place = replace(self.place, plane=self.place.plane + self.cut.warps_c)
+        return replace(self, place=place, may_be_none=True)
 
     def _sum_channel(self) -> None:
         """Its source is waited for here if no other comes after it."""
@@ -174,9 +195,9 @@ class Block:
         commit_copies()
 
     def _clear_kernel_rows(self) -> None:
-        """Those of all channels of the block, by all its threads."""
+        """Those of all channels that have some, by all threads."""
         cut = self.cut
-        elements = cut.planes * cut.kernel_elements
+        elements = cut.bands * cut.kernel_elements
         lanes = math.gcd(elements, UNIT)
         for vector in self._by_all_threads(elements // lanes):
             store(self.staged, zero(cut.dtype, lanes), span(cut.bands_at + vector * lanes, lanes))
@@ -199,20 +220,37 @@ class Block:
 
     def _scatter_weights(self) -> None:
         """Each to its kernel row, turned as the source meets it, and to the copy, one element on."""
+        for number in turns("turn", self.cut.weights_of_thread):
+            value = Registers("value", 1, dtype=self.cut.dtype)
+            for tap in self._weight(number):
+                value[0] = self.w[(self._channel, *tap)]
+                self._put_weight(value[0], *tap)
+
+    def _load_weights(self, ahead: Registers) -> None:
+        """Those of a thread."""
+        for number in range(self.cut.weights_of_thread):
+            for tap in self._weight(number):
+                ahead[number] = self.w[(self._channel, *tap)]
+
+    def _put_weights(self, ahead: Registers) -> None:
+        """Those that were loaded."""
+        for number in range(self.cut.weights_of_thread):
+            for tap in self._weight(number):
+                self._put_weight(ahead[number], *tap)
+
+    def _weight(self, number: Expr) -> Iterator[tuple[Expr, Expr]]:
+        """(kernel row, column) of a weight of a thread, if there is one."""
         cut, columns = self.cut, self.cut.gather.columns.taps
         weights, together = cut.gather.rows.taps * columns, cut.threads_of_channel
-        for turn in turns("turn", -(-weights // together)):
-            weight = in_register("weight", turn * together + self._thread)
-            with when(all_of(weights % together == 0 or weight < weights, self._is_channel)):
-                value = Registers("value", 1, dtype=cut.dtype)
-                row = in_register(
-                    "row", tirx.truncdiv(weight, int32(columns))
-                )  # TVM does not know that it is no less than 0
-                column = weight - row * columns
-                value[0] = self.w[self._channel, row, column]
-                at = in_register("at", self._kernel_row(row) + cut.weight_at(column))
-                for copy in range(2):
-                    store(self.staged, value[0], at + copy * (cut.band_apart + 1))
+        weight = in_register("weight", number * together + self._thread)
+        with when(all_of(weights % together == 0 or weight < weights, self._is_channel)):
+            row = in_register("row", tirx.truncdiv(weight, int32(columns)))  # to TVM it may be below 0
+            yield row, weight - row * columns
+
+    def _put_weight(self, value: Expr, row: Expr, column: Expr) -> None:
+        at = in_register("at", self._kernel_row(row) + self.cut.weight_at(column))
+        for copy in range(2):
+            store(self.staged, value, at + copy * (self.cut.band_apart + 1))
 
     def _stage_kernel_rows(self) -> None:
         """Each turned as the source meets it, with zeros on both sides; and its copy, one element on."""
@@ -272,7 +310,8 @@ class Block:
 
     def _kernel_row(self, row: Expr) -> Expr:
         cut = self.cut
-        return cut.bands_at + self.place.plane * cut.kernel_elements + row * (2 * cut.band_apart)
+        channel = self.place.of_warp if cut.bands_in_turns else self.place.plane
+        return cut.bands_at + channel * cut.kernel_elements + row * (2 * cut.band_apart)
 
     @property
     def _channel(self) -> Expr:
@@ -280,7 +319,11 @@ class Block:
 
     @property
     def _is_channel(self) -> Expr:
-        return self.cut.gather.channels % self.cut.planes == 0 or self._channel < self.cut.gather.channels
+        cut, plane = self.cut, self.place.plane
+        return all_of(
+            cut.gather.channels % cut.planes == 0 or self._channel < cut.gather.channels,
+            not self.may_be_none or plane < cut.planes,
+        )
 
     def _is_result(self, image: Expr) -> Expr:
         """Whether the batch has that image of the block, and the layer the warp's channel."""

@@ -31,20 +31,20 @@ __forceinline__ __device__ unsigned int tvm_builtin_cuda_cvta_generic_to_shared(
     return __cvta_generic_to_shared(p);
 }
 
-__forceinline__ __device__ void async_wait_group_0() {
-  asm volatile("cp.async.wait_group 0;" :  :  : "memory");
-}
-
 extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restrict__ w_ptr, half* __restrict__ x_ptr, half* __restrict__ y_ptr, int n) {
+  alignas(64) int weight_local_ptr[1];
+  alignas(64) half ahead_local_ptr[1];
+  alignas(64) int row_local_ptr[1];
   extern __shared__ __align__(64) half staged_shared_ptr[];
   alignas(64) int first_row_local_ptr[1];
   alignas(64) int vector_local_ptr[1];
-  alignas(64) int row_local_ptr[1];
+  alignas(64) int row_local_ptr_1[1];
   alignas(64) half pixel_local_ptr[16];
   alignas(64) half word_local_ptr[16];
-  alignas(64) int weight_local_ptr[1];
-  alignas(64) int row_local_ptr_1[1];
-  alignas(64) half value_local_ptr[1];
+  alignas(64) int weight_local_ptr_1[1];
+  alignas(64) int row_local_ptr_2[1];
+  alignas(64) int weight_local_ptr_2[1];
+  alignas(64) int row_local_ptr_3[1];
   alignas(64) float sum_local_ptr[32];
   alignas(64) int band_local_ptr[1];
   alignas(64) uint tap_local_ptr[15];
@@ -80,72 +80,77 @@ extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restric
   alignas(64) int vector_local_ptr_1[1];
   alignas(64) half word_local_ptr_1[16];
   alignas(64) half pixel_local_ptr_1[16];
+  weight_local_ptr[0] = ((int)threadIdx.x);
+  if (weight_local_ptr[0] < 25) {
+    row_local_ptr[0] = (weight_local_ptr[0] / 5);
+    ahead_local_ptr[0] = w_ptr[(((((int)blockIdx.y) * 400) + (((int)threadIdx.z) * 25)) + weight_local_ptr[0])];
+  }
   #pragma unroll
-  for (int turn = 0; turn < 3; ++turn) {
-    if ((((turn * 16) + (((int)threadIdx.z) * 2)) + (((int)threadIdx.x) >> 4)) < 45) {
+  for (int turn = 0; turn < 2; ++turn) {
+    if ((((turn * 32) + (((int)threadIdx.z) * 4)) + (((int)threadIdx.x) >> 3)) < 45) {
       *(uint4*)(staged_shared_ptr + ((((turn * 2048) + (((int)threadIdx.z) * 256)) + (((int)threadIdx.x) * 8)) + 30784)) = make_uint4(__pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)), __pack_half2(__float2half_rn(0x0p+0f/*0.000000e+00*/), __float2half_rn(0x0p+0f/*0.000000e+00*/)));
     }
   }
   first_row_local_ptr[0] = (((((int)threadIdx.z) * 4) + (((int)threadIdx.x) >> 3)) / 3);
   if (first_row_local_ptr[0] < 10) {
     vector_local_ptr[0] = (((((int)threadIdx.z) * 32) + ((int)threadIdx.x)) % 24);
-    row_local_ptr[0] = first_row_local_ptr[0];
+    row_local_ptr_1[0] = first_row_local_ptr[0];
     #pragma unroll
     for (int image = 0; image < 8; ++image) {
       #pragma unroll
       for (int index = 0; index < 16; ++index) {
         pixel_local_ptr[index] = __float2half_rn(0x0p+0f/*0.000000e+00*/);
       }
-      if ((((((1 <= row_local_ptr[0]) && (row_local_ptr[0] < 9)) && (0 <= vector_local_ptr[0])) && (vector_local_ptr[0] < 16)) && (((((int)blockIdx.x) * 8) + image) < n)) && (((((int)blockIdx.y) * 2) + (vector_local_ptr[0] & 1)) < 3)) {
-        *(uint4*)(pixel_local_ptr + 0) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 384));
-        *(uint4*)(pixel_local_ptr + 8) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 360));
+      if ((((((1 <= row_local_ptr_1[0]) && (row_local_ptr_1[0] < 9)) && (0 <= vector_local_ptr[0])) && (vector_local_ptr[0] < 16)) && (((((int)blockIdx.x) * 8) + image) < n)) && (((((int)blockIdx.y) * 2) + (vector_local_ptr[0] & 1)) < 3)) {
+        *(uint4*)(pixel_local_ptr + 0) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr_1[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 384));
+        *(uint4*)(pixel_local_ptr + 8) = *(uint4*)(x_ptr + (((((((((int)blockIdx.x) * 24576) + (image * 3072)) + (row_local_ptr_1[0] * 384)) + ((vector_local_ptr[0] >> 1) * 48)) + (((int)blockIdx.y) * 16)) + ((vector_local_ptr[0] & 1) * 8)) - 360));
       }
       word_local_ptr[0] = pixel_local_ptr[0];
       word_local_ptr[1] = pixel_local_ptr[8];
-      *(half2*)(staged_shared_ptr + (((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2))) = *(half2*)(word_local_ptr + 0);
+      *(half2*)(staged_shared_ptr + (((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr_1[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2))) = *(half2*)(word_local_ptr + 0);
       word_local_ptr[2] = pixel_local_ptr[1];
       word_local_ptr[3] = pixel_local_ptr[9];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 1920)) = *(half2*)(word_local_ptr + 2);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr_1[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 1920)) = *(half2*)(word_local_ptr + 2);
       word_local_ptr[4] = pixel_local_ptr[2];
       word_local_ptr[5] = pixel_local_ptr[10];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 3840)) = *(half2*)(word_local_ptr + 4);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr_1[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 3840)) = *(half2*)(word_local_ptr + 4);
       word_local_ptr[6] = pixel_local_ptr[3];
       word_local_ptr[7] = pixel_local_ptr[11];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 5760)) = *(half2*)(word_local_ptr + 6);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr_1[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 5760)) = *(half2*)(word_local_ptr + 6);
       word_local_ptr[8] = pixel_local_ptr[4];
       word_local_ptr[9] = pixel_local_ptr[12];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 7680)) = *(half2*)(word_local_ptr + 8);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr_1[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 7680)) = *(half2*)(word_local_ptr + 8);
       word_local_ptr[10] = pixel_local_ptr[5];
       word_local_ptr[11] = pixel_local_ptr[13];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 9600)) = *(half2*)(word_local_ptr + 10);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr_1[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 9600)) = *(half2*)(word_local_ptr + 10);
       word_local_ptr[12] = pixel_local_ptr[6];
       word_local_ptr[13] = pixel_local_ptr[14];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 11520)) = *(half2*)(word_local_ptr + 12);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr_1[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 11520)) = *(half2*)(word_local_ptr + 12);
       word_local_ptr[14] = pixel_local_ptr[7];
       word_local_ptr[15] = pixel_local_ptr[15];
-      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 13440)) = *(half2*)(word_local_ptr + 14);
+      *(half2*)(staged_shared_ptr + ((((((vector_local_ptr[0] & 1) * 15392) + (image * 240)) + (row_local_ptr_1[0] * 24)) + ((vector_local_ptr[0] >> 1) * 2)) + 13440)) = *(half2*)(word_local_ptr + 14);
     }
   }
   __syncthreads();
   for (int turn_c = 0; turn_c < 2; ++turn_c) {
-    weight_local_ptr[0] = ((int)threadIdx.x);
-    if ((weight_local_ptr[0] < 25) && (((((int)blockIdx.y) * 2) + turn_c) < 3)) {
-      row_local_ptr_1[0] = (weight_local_ptr[0] / 5);
-      value_local_ptr[0] = w_ptr[((((((int)blockIdx.y) * 400) + (turn_c * 200)) + (((int)threadIdx.z) * 25)) + weight_local_ptr[0])];
-      row_local_ptr_1[0] = (((((turn_c * 2880) + (((int)threadIdx.z) * 360)) + (row_local_ptr_1[0] * 67)) + weight_local_ptr[0]) + 30798);
-      staged_shared_ptr[row_local_ptr_1[0]] = value_local_ptr[0];
-      staged_shared_ptr[(row_local_ptr_1[0] + 37)] = value_local_ptr[0];
+    weight_local_ptr_1[0] = ((int)threadIdx.x);
+    if ((weight_local_ptr_1[0] < 25) && (((((int)blockIdx.y) * 2) + turn_c) < 3)) {
+      row_local_ptr_2[0] = (weight_local_ptr_1[0] / 5);
+      row_local_ptr_2[0] = ((((((int)threadIdx.z) * 360) + (row_local_ptr_2[0] * 67)) + weight_local_ptr_1[0]) + 30798);
+      staged_shared_ptr[row_local_ptr_2[0]] = ahead_local_ptr[0];
+      staged_shared_ptr[(row_local_ptr_2[0] + 37)] = ahead_local_ptr[0];
     }
-  }
-  async_wait_group_0();
-  __syncthreads();
-  for (int turn_c_1 = 0; turn_c_1 < 2; ++turn_c_1) {
+    weight_local_ptr_2[0] = ((int)threadIdx.x);
+    if (((weight_local_ptr_2[0] < 25) && (((int)blockIdx.y) < 1)) && (turn_c < 1)) {
+      row_local_ptr_3[0] = (weight_local_ptr_2[0] / 5);
+      ahead_local_ptr[0] = w_ptr[(((((((int)blockIdx.y) * 400) + (turn_c * 200)) + (((int)threadIdx.z) * 25)) + weight_local_ptr_2[0]) + 200)];
+    }
+    __syncthreads();
     #pragma unroll
     for (int index_1 = 0; index_1 < 32; ++index_1) {
       sum_local_ptr[index_1] = 0x0p+0f/*0.000000e+00*/;
     }
-    band_local_ptr[0] = ((((((turn_c_1 * 2880) + (((int)threadIdx.z) * 360)) + (((((int)threadIdx.x) & 7) >> 2) * 36)) + ((((int)threadIdx.x) & 3) * 2)) + 30792) - ((((int)threadIdx.x) >> 3) * 2));
-    __syncthreads();
+    band_local_ptr[0] = (((((((int)threadIdx.z) * 360) + (((((int)threadIdx.x) & 7) >> 2) * 36)) + ((((int)threadIdx.x) & 3) * 2)) + 30792) - ((((int)threadIdx.x) >> 3) * 2));
       int2 v_ = make_int2((band_local_ptr[0])+(1*0), (band_local_ptr[0])+(1*1));
       half2 v__1 = make_half2(staged_shared_ptr[v_.x],staged_shared_ptr[v_.y]);
     tap_local_ptr[0] = (*(uint *)(&(v__1)));
@@ -191,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restric
       int2 v__28 = make_int2(((band_local_ptr[0] + 304))+(1*0), ((band_local_ptr[0] + 304))+(1*1));
       half2 v__29 = make_half2(staged_shared_ptr[v__28.x],staged_shared_ptr[v__28.y]);
     tap_local_ptr[14] = (*(uint *)(&(v__29)));
-    start_local_ptr[0] = (((((turn_c_1 * 15392) + (((int)threadIdx.z) * 1920)) + (((((int)threadIdx.x) & 15) >> 1) * 240)) + ((((int)threadIdx.x) & 1) * 24)) + ((((int)threadIdx.x) >> 4) * 8));
+    start_local_ptr[0] = (((((turn_c * 15392) + (((int)threadIdx.z) * 1920)) + (((((int)threadIdx.x) & 15) >> 1) * 240)) + ((((int)threadIdx.x) & 1) * 24)) + ((((int)threadIdx.x) >> 4) * 8));
     tvm_builtin_ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16(source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tvm_builtin_cuda_cvta_generic_to_shared((&(staged_shared_ptr[start_local_ptr[0]]))));
     tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3], source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tap_local_ptr[4], tap_local_ptr[5], sum_local_ptr[0], sum_local_ptr[1], sum_local_ptr[2], sum_local_ptr[3]);
     tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7], source_local_ptr[0], source_local_ptr[1], source_local_ptr[2], source_local_ptr[3], tap_local_ptr[3], tap_local_ptr[4], sum_local_ptr[4], sum_local_ptr[5], sum_local_ptr[6], sum_local_ptr[7]);
@@ -238,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restric
     tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27], source_local_ptr_8[0], source_local_ptr_8[1], source_local_ptr_8[2], source_local_ptr_8[3], tap_local_ptr[10], tap_local_ptr[11], sum_local_ptr[24], sum_local_ptr[25], sum_local_ptr[26], sum_local_ptr[27]);
     tvm_builtin_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31], source_local_ptr_8[0], source_local_ptr_8[1], source_local_ptr_8[2], source_local_ptr_8[3], tap_local_ptr[9], tap_local_ptr[10], sum_local_ptr[28], sum_local_ptr[29], sum_local_ptr[30], sum_local_ptr[31]);
     __syncthreads();
-    result_at_local_ptr[0] = (((((turn_c_1 * 15392) + (((int)threadIdx.z) * 1920)) + ((((int)threadIdx.x) >> 3) * 208)) + (((((int)threadIdx.x) & 7) >> 2) * 24)) + ((((int)threadIdx.x) & 3) * 2));
+    result_at_local_ptr[0] = (((((turn_c * 15392) + (((int)threadIdx.z) * 1920)) + ((((int)threadIdx.x) >> 3) * 208)) + (((((int)threadIdx.x) & 7) >> 2) * 24)) + ((((int)threadIdx.x) & 3) * 2));
     rounded_local_ptr[0] = ((half)sum_local_ptr[0]);
     rounded_local_ptr[1] = ((half)sum_local_ptr[1]);
     *(half2*)(staged_shared_ptr + result_at_local_ptr[0]) = *(half2*)(rounded_local_ptr + 0);
@@ -263,7 +268,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) main_kernel(half* __restric
     rounded_local_ptr_7[0] = ((half)sum_local_ptr[28]);
     rounded_local_ptr_7[1] = ((half)sum_local_ptr[29]);
     *(half2*)(staged_shared_ptr + (result_at_local_ptr[0] + 152)) = *(half2*)(rounded_local_ptr_7 + 0);
-    result_at_local_ptr_1[0] = ((((((turn_c_1 * 15392) + (((int)threadIdx.z) * 1920)) + ((((int)threadIdx.x) >> 3) * 208)) + (((((int)threadIdx.x) & 7) >> 2) * 24)) + ((((int)threadIdx.x) & 3) * 2)) + 832);
+    result_at_local_ptr_1[0] = ((((((turn_c * 15392) + (((int)threadIdx.z) * 1920)) + ((((int)threadIdx.x) >> 3) * 208)) + (((((int)threadIdx.x) & 7) >> 2) * 24)) + ((((int)threadIdx.x) & 3) * 2)) + 832);
     rounded_local_ptr_8[0] = ((half)sum_local_ptr[2]);
     rounded_local_ptr_8[1] = ((half)sum_local_ptr[3]);
     *(half2*)(staged_shared_ptr + result_at_local_ptr_1[0]) = *(half2*)(rounded_local_ptr_8 + 0);
