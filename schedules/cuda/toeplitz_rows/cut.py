@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from dwconv.problems.workload import ITEMSIZE, DType, Layout, Workload
@@ -15,6 +15,7 @@ from dwconv.schedules.cuda.gpu.staged_maps import Planes, Sharing, StagedMaps
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.gather import Gather
 from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axis
 
 Meetings = list[tuple[int, list[tuple[int, int]]]]
 """Rows of the source, counted from the first of a tile, each with the (row of the tile, kernel row) that meet in it."""
@@ -174,12 +175,8 @@ class Cut:
         rows = self.gather.rows.part(turn.first, turn.taps)
         if not self.interleaved:
             return list(rows.tile_reads(self.tile_h, tiles=1 if self.knows_padding else 2).items())
-        found: Meetings = []
-        for at, met in rows.tile_reads(self.warp_h, tiles=2).items():
-            of_first = [(out // self.strips, tap) for out, tap in met if out % self.strips == 0]
-            if of_first and (not self.knows_padding or at in self.live_rows):
-                found.append((at, of_first))
-        return found
+        met = _met_in_turns(rows, self.tile_h, self.strips)
+        return [(at, pairs) for at, pairs in met if not self.knows_padding or at in self.live_rows]
 
     @cached_property
     def rows(self) -> range:
@@ -197,7 +194,7 @@ class Cut:
         """Products side by side in a warp."""
         return self.tile_w // (COLUMNS * self.tiles_w)
 
-    @property
+    @cached_property
     def is_whole(self) -> bool:
         """Whether a warp has whole rows, and no padding beside them."""
         return self.warps_w * self.blocks_w * self.tiles_w == 1
@@ -215,7 +212,7 @@ class Cut:
             return range(-(-self.gather.columns.inputs // UNIT))
         return range(self.band.start, self.block_w // COLUMNS - 1 + self.band.stop)
 
-    @property
+    @cached_property
     def right(self) -> int | None:
         """Units beside the map, on its right, that tiles with wanted columns meet, where rows share them; None where
         they do not: a block has no whole rows, or nothing beside them."""
@@ -232,7 +229,7 @@ class Cut:
             first, stop = max(first, self.units.start), min(stop, self.units.stop)
         return range(first, stop)
 
-    @property
+    @cached_property
     def units_of_warp(self) -> range:
         met = [unit for tile in range(self.tiles) for unit in self.units_of(tile)]
         return range(min(met), max(met) + 1)
@@ -247,7 +244,7 @@ class Cut:
         while pair := tuple(itertools.islice(units, 2)):
             yield pair
 
-    @property
+    @cached_property
     def products(self) -> int:
         """Products of a warp for one row of its tile and one kernel row."""
         return sum(len(list(self.depths(tile))) for tile in range(self.tiles))
@@ -359,6 +356,17 @@ class Cut:
 def first_of_band(band: range) -> int:
     """What stands first in a kernel row: the distance from a column of the result to the source."""
     return band.start * UNIT - (COLUMNS - 1) - 1
+
+
+@lru_cache(maxsize=1024)
+def _met_in_turns(rows: Axis, tile_h: int, strips: int) -> Meetings:
+    """The meetings of the first of so many strips that take turns."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for out, tap in itertools.product(range(tile_h), range(rows.taps)):
+        at = rows.meets(out * strips, tap)
+        assert at is not None, "the stride is 1"
+        found.setdefault(at, []).append((out, tap))
+    return sorted(found.items())
 
 
 def _are_different_banks(words: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
@@ -15,6 +16,7 @@ from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ROWS, UNIT
 from dwconv.schedules.cuda.gpu.vectors import sector_bytes
 from dwconv.schedules.cuda.toeplitz_rows.cut import Cut
 from dwconv.schedules.space import Config
+from dwconv.schedules.taps import Axis
 
 START = 60
 """Instructions with which a thread finds its place."""
@@ -161,16 +163,16 @@ def _rows_met(cut: Cut) -> float:
     if cut.knows_padding or not cut.leaves_padding_out:
         return 1.0
     if cut.interleaved:
-        meets = [
-            at + number * turn.taps * rows.step
-            for turn in cut.turns
-            for at, met in cut.meetings(turn)
-            for number in range(turn.count)
-            for _ in met
-        ]
         starts = range(0, cut.blocks_h * cut.block_h, cut.warp_h)
-        return sum(start + at in cut.live_rows for start in starts for at in meets) / (len(starts) * len(meets))
+        return _share_met(rows, cut.tile_h, cut.strips, starts, cut.live_rows)
     return rows.live_pairs / (rows.covered(cut.tile_h) * rows.taps)
+
+
+@lru_cache(maxsize=256)
+def _share_met(rows: Axis, tile_h: int, strips: int, starts: range, live_rows: range) -> float:
+    """Of strips that take turns: of a warp at each of ``starts``."""
+    meets = [rows.meets(out * strips, tap) for out in range(tile_h) for tap in range(rows.taps)]
+    return sum(start + (at or 0) in live_rows for start in starts for at in meets) / (len(starts) * len(meets))
 
 
 def blocks_at_a_time(cut: Cut, target: CudaTarget) -> int:

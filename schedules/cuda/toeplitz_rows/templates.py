@@ -25,9 +25,10 @@ Level one: a block is `planes` channels × `images` images × `warps_h` times 16
 Level two: the same products, of dy and kernel rows that are turned round: s = r − kh, and a band that falls.
 
 With `tiles_w` above 1 a row of a product is one of so many tiles of 8 columns side by side, too: strips are fewer and
-longer, and a row is loaded for more rows of the result. In NHWC a block has 8 to 64 `planes`, one vector of each pixel
-or more, and `warps_c` of them at a time. Its threads take the vectors apart on their way to shared memory, map by map,
-and put them together again for the result.
+longer, and a row is loaded for more rows of the result. With `interleave` strips take turns at rows, so that the rows
+of a product are neighbours: what is padding for all of them is not multiplied. In NHWC a block has 8 to 64 `planes`,
+one vector of each pixel or more, and `warps_c` of them at a time. Its threads take the vectors apart on their way to
+shared memory, map by map, and put them together again for the result.
 """
 
 from __future__ import annotations
