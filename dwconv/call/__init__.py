@@ -1,8 +1,7 @@
 """The road of a call, from ``conv2d`` to a kernel. Imports only run down it, and so does the input.
 
     awaited_block  F.batch_norm, F.relu, conv2d, … ──► block_call ──► blocks     a block that is expected, as one op
-        │                                                │                       (block_part: what waits, taught to C++)
-        └──► awaited_inference ──────────────────────────┘                       the same in evaluation
+                                                               (block_part: what waits, taught to C++)
                                                                (expected: which convolution is that of a block)
 
     causal         causal_conv1d ──► activated                 a convolution and SiLU as one op

@@ -10,8 +10,8 @@
 Functions are followed, not modules: it does not matter which modules call them, and what PyTorch's modules do besides,
 as to count batches, they do. As soon as something else comes than was expected, or somebody else looks (a hook, a
 second consumer, ``Function.apply``), what was done so far is done by PyTorch's functions, once, in order, and all goes
-on without waiting. So a norm that does not train, another activation or other sizes give what they always do. In
-evaluation, where nothing is recorded for a backward pass, ``awaited_inference`` waits.
+on without waiting. So another activation or other sizes give what they always do. In evaluation, where nothing is
+recorded for a backward pass, a block of norms that have learnt waits in the same way, one of norms that train does not.
 
 Calls that were followed to the end of a block C++ follows from then on, ``native/waiting.h``, until one is another or
 somebody looks: then what was done so far is told here, and all goes on as if it had been followed here.
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from dwconv import native
-from dwconv.call import awaited_inference, block_call, blocks, compiled_block
+from dwconv.call import block_call, blocks, compiled_block
 from dwconv.call.block_call import IMAGE_DTYPES, LayerNormCall, NormCall, activation_of, is_plain
 from dwconv.call.block_part import Call, Part, teach
 from dwconv.call.call_plan import plan_for
@@ -70,8 +70,6 @@ def started(x: Any, place: Place) -> Any:
         return x
     if not blocks.is_at_once(plan):
         return x
-    if not trains:
-        return awaited_inference.awaited(x, place, plan)
     return _waiting(Part(place=place, plan=plan, before=None, name="x", given=(x,)))
 
 
@@ -97,10 +95,12 @@ class _Holder:
 
 
 def _waiting(part: Part) -> Tensor:
-    """What stands for a part, with a place in autograd's graph."""
+    """What stands for a part, in training with a place in autograd's graph."""
     holder, watched = _Holder(part), torch._C._are_functorch_transforms_active()
     waiting: Tensor
-    if native.module is not None and not watched:
+    if not part.trains:
+        waiting = AwaitedBlock(holder)
+    elif native.module is not None and not watched:
         waiting = native.wait(AwaitedBlock(holder), holder, part.tensors)
     else:
         waiting = (_Await.apply if watched else _apply)(holder, *part.tensors)  # type: ignore[no-untyped-call]
@@ -149,13 +149,16 @@ class AwaitedBlock(Waiting):
 
     def value(self) -> Tensor:
         """The result itself."""
-        with torch.enable_grad():  # as it was when it began to wait
-            return self._holder.part.result()
+        part = self._holder.part
+        with part.around.again():
+            return part.result()
 
     def following(self, func: Any, args: Any, kwargs: Any) -> Tensor | None:
         """What the next part of the block makes of it, if it is the one that is expected; None otherwise."""
         part = self._holder.part
-        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        if torch.compiler.is_compiling():
+            return None
+        if (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) != part.around[:2]:
             return None
         if any(each.value is not None for each in (*part.earlier, part)):
             return None
@@ -189,12 +192,17 @@ def _gone_on(part: Part) -> Tensor:
         return _waiting(part)
     part.check()
     chain = (*part.earlier, part)
-    norms = tuple((each.norm, each.learns) for each in chain if each.norm)
     weight, *others = next(each.given for each in chain if each.name == "conv")
-    part.value = block_call.run_planned(part.plan, part.x, weight, others[0] if others else None, norms)
-    for each in chain:
-        each.learns = False
-    if native.module is not None and part.plan.tally.block is not None and place.bias == bool(others):
+    bias = others[0] if others else None
+    if part.trains:
+        norms = tuple((each.norm, each.learns) for each in chain if each.norm)
+        part.value = block_call.run_planned(part.plan, part.x, weight, bias, norms)
+        for each in chain:
+            each.learns = False
+    else:
+        z = blocks.inference(part.plan, part.x, weight, bias, [each.given for each in chain if each.norm])
+        part.value = part.result() if z is None else z
+    if place.bias == bool(others) or not part.trains:
         teach(chain, AwaitedBlock)
     return part.value
 
@@ -210,9 +218,13 @@ def _normalised(part: Part, func: Any, args: Any, kwargs: Any) -> Part | None:
     name = part.place.parts[part.taken]
     wanted = part.place.block.norm1 if name == "norm1" else part.place.block.norm2
     assert wanted is not None, "as it is a part"
-    if norm.why_not(part.shape, eps=wanted.eps) or norm.weight is None or norm.bias is None:
-        return None
-    return part.then(name, (norm.weight, norm.bias), norm)
+    read = [norm.weight, norm.bias]
+    if isinstance(norm, LayerNormCall):
+        why_not = norm.why_not(part.shape, eps=wanted.eps)
+    else:
+        why_not = norm.why_not(part.shape, eps=wanted.eps, trains=part.trains)
+        read += [] if part.trains else [norm.running_mean, norm.running_var]
+    return None if why_not else part.then(name, tuple(each for each in read if each is not None), norm)
 
 
 def _viewed(part: Part, func: Any, args: Any, kwargs: Any) -> Part | None:

@@ -86,9 +86,10 @@ def is_at_once(plan: Plan) -> bool:
 def compiled(plan: Plan) -> Any | None:
     """The block for C++, from when that is compiled; None as long as one of its kernels runs elsewhere."""
     if plan.tally.block is None and native.module is not None and plan.problem.block is not None:
-        runs = [kernel and kernel.native for kernel in (plan.kernels["forward"], plan.kernels["backward"])]
+        runs = [kernel and kernel.native for kernel in map(plan.kernels.__getitem__, plan.problem.passes)]
         if all(runs):
-            plan.tally.block = native.module.TunedBlock(*runs, *_for_compiled(plan.problem))
+            backward = runs[1] if plan.problem.trains else None
+            plan.tally.block = native.module.TunedBlock(runs[0], backward, *_for_compiled(plan.problem))
     return plan.tally.block
 
 

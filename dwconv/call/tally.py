@@ -70,7 +70,8 @@ class Tally:
         """``ops``, and the passes of the block that C++ ran."""
         if self.block is None:
             return self.ops
-        return self.ops + Counter[Pass]({"forward": self.block.forwards, "backward": self.block.backwards})
+        forwards: Pass = "forward" if self.block.trains else "inference"
+        return self.ops + Counter[Pass]({forwards: self.block.forwards, "backward": self.block.backwards})
 
     def _new(self, weight: Tensor) -> _OfWeight:
         """Weights that are gone make room: some layers make theirs anew in every call."""

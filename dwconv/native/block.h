@@ -1,6 +1,6 @@
 // Block: norms, activations and the convolution between them, as one op forward and one backward.
 //
-//   run_block(block, x, w, bias, ((norm, learns), …))
+//   run_block(block, x, w, bias, ((norm, learns), …))     in training
 //       │  somebody looks at it, or a tensor does not lie as the kernel reads it: None, and Python does it
 //       ▼
 //   DwconvBlock::apply ─► Kernel forward           saves what the kernel of the backward pass reads
@@ -42,11 +42,13 @@ struct TunedBlock : torch::CustomClassHolder {
         has_layer_norm(has_layer_norm),
         watched_backward(std::move(watched_backward)) {}
 
-  std::shared_ptr<Kernel> forward, backward;
+  std::shared_ptr<Kernel> forward, backward;  // in evaluation `inference`, and none
   bool has_z;             // its results are z, y, and statistics; without a second norm y is what it gives
   bool has_layer_norm;    // it has no statistics, and of what its norm learnt the backward pass reads γ alone
   Held watched_backward;  // (dz, x, [y], w, norms) -> [dx, dw, gradients of norms], on differentiable ops
   std::atomic<int64_t> forwards = 0, backwards = 0;
+
+  bool trains() const { return backward != nullptr; }
 };
 
 // One norm of a call: what it learnt in training, and how its running statistics move.
@@ -182,6 +184,20 @@ inline Tensor run_as_one(
     norms[i].learn(call.results[mean], call.results[mean + 1], static_cast<double>(of.numel() / of.size(1)));
   }
   return z;
+}
+
+// The same in evaluation: norms have the statistics that they have learnt, and a bias comes off the mean of the last.
+inline Tensor run_in_evaluation(
+    TunedBlock& block, const Tensor& x, const Tensor& w, const Optional& bias, const NormCalls& norms) {
+  std::vector<Tensor> inputs{x, w};
+  for (const NormCall& norm : norms)
+    inputs.insert(inputs.end(), {norm.weight, norm.bias, norm.running_mean, norm.running_var});
+  if (bias) inputs[inputs.size() - 2] = inputs[inputs.size() - 2] - *bias;
+  if (!block.forward->reads(inputs)) return {};
+  block.forwards += 1;
+  const std::vector<Tensor> results = block.forward->empty_results(x.size(0));
+  block.forward->run(x.size(0), inputs, results);
+  return results[0];
 }
 
 // run_block(block, x, w, bias, ((norm, learns), …)): z, or None, and Python does it.

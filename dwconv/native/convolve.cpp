@@ -318,6 +318,7 @@ PYBIND11_MODULE(dwconv_native, module) {
            std::shared_ptr<Kernel>, Geometry, py::object>());
   py::class_<TunedBlock, c10::intrusive_ptr<TunedBlock>>(module, "TunedBlock")
       .def(py::init<std::shared_ptr<Kernel>, std::shared_ptr<Kernel>, bool, bool, py::object>())
+      .def_property_readonly("trains", &TunedBlock::trains)
       .def_property_readonly("forwards", [](const TunedBlock& block) { return block.forwards.load(); })
       .def_property_readonly("backwards", [](const TunedBlock& block) { return block.backwards.load(); });
   py::class_<Holder, std::shared_ptr<Holder>>(module, "Holder")

@@ -2,7 +2,8 @@
 //
 //   learn_block(place, x, …)       the calls that Python followed to the end of a block, in order
 //   begin_block(place, x)          what stands for x, if blocks of such an x were learnt
-//   follow_block(function, …)      what stands for a call's result; z, by `run_as_one`, at the end of the block
+//   follow_block(function, …)      what stands for a call's result; z, by `run_as_one`, at the end of the block; in
+//       │                          evaluation by `run_in_evaluation`
 //       │  a call that was not learnt, a tensor that has changed, somebody who watches: None, and Python follows
 //       ▼
 //   Holder ─► Part ─► Part ─► …    what a waiting tensor stands for: with functions in place, more and more
@@ -12,6 +13,8 @@
 //
 //   wait(waiting, holder, tensors) a place in autograd's graph for a waiting tensor
 #pragma once
+
+#include <c10/core/InferenceMode.h>
 
 #include <bit>
 #include <memory>
@@ -46,12 +49,20 @@ inline bool describe(PyObject* value, Key& key, Tensors& tensors) {
   }
   if (!THPVariable_CheckExact(value)) return describe(value, key);
   const Tensor& tensor = THPVariable_Unpack(value);
-  if (!is_plain(tensor) || tensor.is_inference()) return false;
+  if (!is_plain(tensor) || (tensor.is_inference() && at::GradMode::is_enabled())) return false;
   key.push_back(-6);
   describe(tensor, key);
   tensors.push_back(tensor);
   return true;
 }
+
+// Whether what is done is recorded for a backward pass, or what it gives can never be. Of a block all is done in one.
+struct Recording {
+  bool is_on, is_inference;
+
+  static Recording now() { return {at::GradMode::is_enabled(), c10::InferenceMode::is_enabled()}; }
+  bool operator==(const Recording&) const = default;
+};
 
 // To which type autocast lowers, on the device of x.
 inline void describe_autocast(c10::DeviceType device, Key& key) {
@@ -83,8 +94,8 @@ struct Next {
   std::string name;               // of the part, as Python has it
   pybind11::object function;      // its address is in the key
   pybind11::object norm;          // a NormCall or LayerNormCall without tensors, or None
-  std::vector<size_t> given;      // which of the call's tensors are the part's: what has a gradient, then statistics
-  size_t learnt = 0;              // how many have a gradient
+  std::vector<size_t> given;      // which of the call's tensors are the part's: what it reads, then statistics that learn
+  size_t read = 0;                // how many it reads, which must not change
   double momentum = 0;            // of running statistics
   bool is_in_place = false;
   std::shared_ptr<Step> step;
@@ -101,6 +112,7 @@ struct Step {
 struct Start {
   pybind11::object place;  // its address is in the key
   c10::DeviceType device;
+  Recording recording;
   c10::intrusive_ptr<TunedBlock> block;
   pybind11::object remember;  // (part before, name, norm, call, tensors, versions, learns, value) -> the part as Python has it
   std::shared_ptr<Step> step;
@@ -116,23 +128,26 @@ inline Starts& starts() {
 
 // -- what waits --------------------------------------------------------------------------------------------------------
 
+// How often a tensor was changed; of tensors of `torch.inference_mode` nobody counts that.
+inline uint32_t version_of(const Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); }
+
 // x, or a call that led on from the part before.
 struct Part {
   std::shared_ptr<const Start> start;
   std::shared_ptr<Part> before;      // none: it is x
   std::shared_ptr<const Next> next;  // the call, none of x
   Tensors given;
-  std::vector<uint32_t> versions;  // of what has a gradient
+  std::vector<uint32_t> versions;  // of what it reads
   bool learns = true;              // the running statistics of a norm do not know of it yet
   Tensor value;                    // at the end of the block
   pybind11::object others, keywords;  // of the call, without the tensor that waits: it would never be let go
   pybind11::object python;         // from when somebody looked: from then on it says what is so
 
   Step& step() const { return next ? *next->step : *start->step; }
-  size_t learnt() const { return versions.size(); }
+  bool trains() const { return start->block->trains(); }
   bool has_changed() const {
     for (size_t i = 0; i < versions.size(); ++i)
-      if (given[i]._version() != versions[i]) return true;
+      if (version_of(given[i]) != versions[i]) return true;
     return false;
   }
 
@@ -203,20 +218,28 @@ inline Tensor placed_in_graph(const Tensor& waiting, PyObject* holder, const OfW
   return DwconvWait::apply(of[0], of[1], of[2], of[3], of[4], of[5], of[6], &waiting, holder);
 }
 
-// What stands for a part that is not the end of the block.
-inline pybind11::object waiting_for(std::shared_ptr<Part> part) {
+// What a part and those before it read, from x on.
+inline OfWait read_by(const Part& part) {
   std::array<const Part*, 8> chain{};  // x and seven calls are the longest block
   size_t length = 0, at = 0;
-  for (const Part* each = part.get(); each; each = each->before.get()) chain[length++] = each;
+  for (const Part* each = &part; each; each = each->before.get()) chain[length++] = each;
   OfWait of;
   while (length > 0) {
     const Part& each = *chain[--length];
-    for (size_t i = 0; i < each.learnt(); ++i) of[at++] = each.given[i];
+    for (size_t i = 0; i < each.versions.size(); ++i) of[at++] = each.given[i];
   }
+  return of;
+}
+
+// What stands for a part that is not the end of the block; in training with a place in autograd's graph.
+inline pybind11::object waiting_for(std::shared_ptr<Part> part) {
+  const bool trains = part->trains();
+  const OfWait of = trains ? read_by(*part) : OfWait();
   const pybind11::object made = part->step().make();
   const pybind11::object holder = pybind11::cast(std::make_shared<Holder>(Holder{std::move(part), {}}));
   static PyObject* const name = PyUnicode_InternFromString("_holder");
   if (PyObject_SetAttr(made.ptr(), name, holder.ptr()) < 0) throw pybind11::error_already_set();
+  if (!trains) return made;
   Tensor waiting = placed_in_graph(THPVariable_Unpack(made.ptr()), holder.ptr(), of);
   return pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(std::move(waiting)));
 }
@@ -235,23 +258,29 @@ inline Tensor finished(const Part& last) {
       w = given[0];
       if (given.size() > 1) bias = given[1];
     } else if (!given.empty()) {
-      const bool learns = each->learns && given.size() > 2;
-      norms.push_back({given[0], given[1], learns ? given[2] : Tensor(), learns ? given[3] : Tensor(), each->next->momentum});
+      const bool has_statistics = given.size() > 2 && (each->learns || !each->trains());
+      norms.push_back(
+          {given[0], given[1], has_statistics ? given[2] : Tensor(), has_statistics ? given[3] : Tensor(),
+           each->next->momentum});
     }
     x = each->before.get();
   }
   if (x->has_changed()) return {};
   std::reverse(norms.begin(), norms.end());
   const pybind11::gil_scoped_release no_gil;
-  Tensor z = run_as_one(start.block, x->given[0], w.to(x->given[0].scalar_type()), bias, norms);
+  w = w.to(x->given[0].scalar_type());
+  if (!start.block->trains()) return run_in_evaluation(*start.block, x->given[0], w, bias, norms);
+  Tensor z = run_as_one(start.block, x->given[0], w, bias, norms);
   return z.defined() && start.block->has_layer_norm ? z.permute({0, 2, 3, 1}) : z;
 }
 
 // -- what Python calls -------------------------------------------------------------------------------------------------
 
 inline bool describe_start(PyObject* place, const Tensor& x, Key& key) {
-  if (!is_plain(x) || x.is_inference() || !at::GradMode::is_enabled() || somebody_watches_beside_autocast()) return false;
+  const Recording recording = Recording::now();
+  if (!is_plain(x) || (recording.is_on && x.is_inference()) || somebody_watches_beside_autocast()) return false;
   key.clear();
+  key.insert(key.end(), {recording.is_on, recording.is_inference});
   key.push_back(reinterpret_cast<int64_t>(place));
   key.push_back(at::get_num_threads());
   describe_autocast(x.device().type(), key);
@@ -262,8 +291,8 @@ inline bool describe_start(PyObject* place, const Tensor& x, Key& key) {
 inline std::shared_ptr<Part> part_of(
     std::shared_ptr<const Start> start, std::shared_ptr<Part> before, std::shared_ptr<const Next> next, Tensors given) {
   auto part = std::make_shared<Part>();
-  const size_t learnt = next ? next->learnt : 1;
-  for (size_t i = 0; i < learnt; ++i) part->versions.push_back(given[i]._version());
+  const size_t read = next ? next->read : 1;
+  for (size_t i = 0; i < read; ++i) part->versions.push_back(version_of(given[i]));
   part->start = std::move(start);
   part->before = std::move(before);
   part->next = std::move(next);
@@ -301,8 +330,9 @@ inline PyObject* follow_block(PyObject*, PyObject* const* call, Py_ssize_t count
   HANDLE_TH_ERRORS
   static thread_local Key key;
   Holder* const holder = count == 3 ? holder_of(call[1]) : nullptr;
-  if (!holder || !holder->part || !at::GradMode::is_enabled() || somebody_watches_beside_autocast()) Py_RETURN_NONE;
+  if (!holder || !holder->part || somebody_watches_beside_autocast()) Py_RETURN_NONE;
   const std::shared_ptr<Part> part = holder->part;
+  if (part->start->recording != Recording::now()) Py_RETURN_NONE;
   for (const Part* each = part.get(); each; each = each->before.get())
     if (each->python || each->value.defined()) Py_RETURN_NONE;
   Tensors tensors, given;
@@ -355,7 +385,7 @@ struct Followed {
   pybind11::object norm;
   double momentum;
   Tensors given;
-  size_t learnt;
+  size_t read;
 };
 
 // learn_block(place, x, block, make, remember, calls): from now on, all this is followed here. `make`: of x.
@@ -373,7 +403,7 @@ inline void learn_block(
   if (!start) {
     auto step = std::make_shared<Step>(Step{std::move(make), {}});
     start = std::make_shared<const Start>(
-        Start{std::move(place), x.device().type(), std::move(block), std::move(remember), std::move(step)});
+        Start{std::move(place), x.device().type(), Recording::now(), std::move(block), std::move(remember), std::move(step)});
   }
   std::shared_ptr<Step> step = start->step;
   for (const Followed& call : calls) {
@@ -388,7 +418,7 @@ inline void learn_block(
     if (found == step->next.end()) {
       if (step->next.size() >= Step::kMost) return;
       auto next = std::make_shared<const Next>(Next{
-          call.name, call.function, call.norm, std::move(places), call.learnt, call.momentum, call.is_in_place,
+          call.name, call.function, call.norm, std::move(places), call.read, call.momentum, call.is_in_place,
           std::make_shared<Step>(Step{call.make, {}})});
       found = step->next.emplace(key, std::move(next)).first;
     }

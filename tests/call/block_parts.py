@@ -1,12 +1,13 @@
-"""A block as modules, trained a step, and the same in double, in which nothing is one."""
+"""A block as modules, trained a step or in evaluation, and the same in double, in which nothing is one."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,12 @@ from dwconv.call.awaited_block import may_wait, started
 from dwconv.call.call_plan import plans
 from dwconv.call.place import Place
 from dwconv.problems.block import Block
+from dwconv.problems.workload import BLOCK_PASSES, EVAL_PASSES, Pass
 
 CHANNELS, SIZE = 8, (2, 8, 9, 7)
 WHOLE = "bn+relu6,bn+hardswish"
+MODES = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+"""In which a block in evaluation may be one."""
 ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "hardswish": nn.Hardswish, "silu": nn.SiLU, "identity": nn.Identity}
 
 
@@ -63,6 +67,16 @@ def _place(block: str, stride: int) -> Place:
     )
 
 
+def in_evaluation(block: str = WHOLE, *, kind: type[Parts] = Parts, **options: bool) -> Parts:
+    """With statistics that differ from channel to channel."""
+    model = kind(block, **options).eval()
+    for norm in (model.bn1, model.bn2):
+        if isinstance(norm, nn.BatchNorm2d):
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2.0)
+    return model
+
+
 def drawn(shape: tuple[int, ...] = SIZE) -> Tensor:
     torch.manual_seed(1)
     return torch.randn(shape).to(memory_format=torch.channels_last).requires_grad_()
@@ -87,18 +101,44 @@ def assert_same(model: nn.Module, x: Tensor, *, steps: int = 2) -> None:
             torch.testing.assert_close(got.double(), wanted.double(), rtol=1e-3, atol=2e-4)
 
 
+def assert_infers_the_same(
+    model: Parts, mode: Callable[[], Any] = torch.no_grad, *, rtol: float = 1e-4, x: Tensor | None = None
+) -> None:
+    """The same as in double, in which nothing waits."""
+    x = drawn().detach() if x is None else x
+    exact = copy.deepcopy(model).double()
+    with mode():
+        found, expected = model(x * 1), exact(x.double())
+    assert type(found) is Tensor and found.is_inference() == expected.is_inference() and not found.requires_grad
+    torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=rtol)
+    for got, wanted in zip(model.buffers(), exact.buffers(), strict=True):
+        torch.testing.assert_close(got.double(), wanted.double())
+
+
 def passes_that_ran() -> dict[str, int]:
     """Of blocks, by op, besides those of ``learnt``."""
-    counted = [plan.tally.counted_ops() for plan in plans() if plan.problem.block]
-    return {pass_: sum(ops[pass_] for ops in counted) - _to_learn[pass_] for pass_ in ("forward", "backward")}
+    return {pass_: _counted(pass_) - _to_learn[pass_] for pass_ in ("forward", "backward")}
+
+
+def blocks_in_evaluation() -> int:
+    """That ran as one, besides those of ``learnt``."""
+    return _counted("inference") - _to_learn["inference"]
+
+
+def _counted(pass_: Pass) -> int:
+    return sum(plan.tally.counted_ops()[pass_] for plan in plans() if plan.problem.block)
 
 
 @contextlib.contextmanager
 def learnt(*models: nn.Module) -> Iterator[None]:
-    """C++ follows the blocks of such models: each was trained a step."""
+    """C++ follows the blocks of such models: each was trained a step, or was run in evaluation."""
     for model in models:
-        step(model, drawn())
-    _to_learn.update(passes_that_ran())
+        if model.training:
+            step(model, drawn())
+        for mode in () if model.training else MODES.values():
+            with mode():
+                model(drawn().detach())
+    _to_learn.update({pass_: _counted(pass_) for pass_ in (*BLOCK_PASSES, *EVAL_PASSES)})
     try:
         yield
     finally:
@@ -106,11 +146,6 @@ def learnt(*models: nn.Module) -> Iterator[None]:
 
 
 _to_learn = Counter[str]()
-
-
-def blocks_in_evaluation() -> int:
-    """That ran as one."""
-    return sum(plan.tally.ops["inference"] for plan in plans())
 
 
 class Packed:

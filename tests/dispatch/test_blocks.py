@@ -9,7 +9,7 @@ import torch
 
 import dwconv
 from dwconv import native, settings
-from dwconv.dispatch.advantage import WAITING_EVAL_US, WAITING_IN_PYTHON_US, WAITING_US
+from dwconv.dispatch.advantage import WAITING_EVAL_IN_PYTHON_US, WAITING_EVAL_US, WAITING_IN_PYTHON_US, WAITING_US
 from dwconv.dispatch.decide import decisions
 from dwconv.problems.problem import Problem
 from dwconv.problems.workload import BLOCK_PASSES
@@ -51,6 +51,9 @@ def test_waiting_takes_longer_in_python(logs: Path, monkeypatch: pytest.MonkeyPa
         block = workload_of(shape=SHAPE, block="bn+relu6,bn+relu6")
         plant(logs / f"{runs}.jsonl", [block], baseline_us=(others_us + more_us) / 2)
         assert providers()[0] == [runs, runs]
+        others_in_evaluation_us = 50 + WAITING_EVAL_IN_PYTHON_US + more_us
+        plant(logs / f"{runs}.jsonl", [block], passes=["inference"], baseline_us=others_in_evaluation_us)
+        assert in_evaluation()[0] == runs
         (logs / f"{runs}.jsonl").unlink()
 
 
