@@ -103,19 +103,20 @@ def row_of(case: Case, target: CpuTarget, *, known: Database, turns: int) -> dic
     block = [record for each in passes if (record := known.best(each, target.device)) is not None]
     kernels_us, functions_us = measured_us(case, block, target)
     plain, x, dz = plain_of(SMALLEST, case)
-    with mock.patch.object(advantage, "waiting_us", return_value=-1e9):  # it runs as one whatever waiting costs
-        as_one = case.step_of(dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=True), x, dz)
-        as_one()
-    if not runs_as_one(passes[0]):
-        raise WorkerDied("the smallest block did not run as one: give more --seconds, or another --log")
-    one_by_one = case.step_of(dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=False), x, dz)
-    steps = {AS_ONE: as_one, CONVERTED: one_by_one}
+    as_one, one_by_one = (dwconv.convert(copy.deepcopy(plain), x, seconds=0, blocks=blocks) for blocks in (True, False))
+    steps = {AS_ONE: case.step_of(as_one, x, dz), CONVERTED: case.step_of(one_by_one, x, dz)}
     clock = CpuClock()
     warm = {name: partial(clock.lap, step, times=STEPS_A_LAP) for name, step in steps.items()}
     cold = {name: partial(_after_the_caches, step, clock, target) for name, step in steps.items()}
-    laps = take_turns(warm, count=turns)
+    with mock.patch.object(advantage, "waiting_us", return_value=-1e9):  # it runs as one whatever waiting costs
+        dwconv.reset()
+        for step in steps.values():
+            clock.lap(step, times=STEPS_A_LAP)
+        laps, cold_laps = take_turns(warm, count=turns), take_turns(cold, count=turns)
+    if not runs_as_one(passes[0]):
+        raise WorkerDied("the smallest block did not run as one: give more --seconds, or another --log")
     found = {name: [lap.seconds / STEPS_A_LAP * 1e6 for lap in taken] for name, taken in laps.items()}
-    emptied = {name: [lap.seconds * 1e6 for lap in taken] for name, taken in take_turns(cold, count=turns).items()}
+    emptied = {name: [lap.seconds * 1e6 for lap in taken] for name, taken in cold_laps.items()}
     more_us = [one - other - kernels_us + functions_us for one, other in zip(*found.values(), strict=True)]
     return {
         "trains": case.trains,

@@ -24,17 +24,12 @@ times as much in a training step, where PyTorch's own op takes longer too. On a 
 queued."""
 WAITING_US = 200.0
 """What a block costs a training step besides what is measured of both sides: its functions are called, and its tensors
-wait. On two cores of an AMD EPYC (family 25 model 17) a step of the smallest block takes 231 to 244 µs as one, of which
-its kernels take 12; one by one 403 to 422, of which PyTorch's functions, which are measured, take 340: medians of three
-runs, in turns, so 150 to 160. In steps that leave the interpreter no caches both take three times as long, one by one
-more than as one. Where the interpreter is slower, it takes more. On a GPU it is hidden behind the work queued."""
+wait. ``python -m bench waiting`` measures it: 146 to 151 µs on two cores of an AMD EPYC (family 25 model 17). Where the
+interpreter is slower, it takes more. On a GPU it is hidden behind the work queued."""
 WAITING_IN_PYTHON_US = 590.0
 """The same without a C++ compiler: an AMD EPYC (family 25 model 1) took 668 µs for such a step."""
 WAITING_EVAL_US = 50.0
-"""The same in evaluation, where nothing is recorded for a backward pass: on two cores of an AMD EPYC (family 25 model
-17) a block of 8×96×6×6 takes 52 to 57 µs as one, of which its kernel takes 7; one by one 57, of which functions and
-convolution, which are measured, take 50: medians of 400 calls, in turns, so 39 to 44. With caches emptied before each
-call it takes 291 to 303 as one and 292 to 295 one by one."""
+"""The same in evaluation, where nothing is recorded for a backward pass: 37 to 38 µs there."""
 WAITING_EVAL_IN_PYTHON_US = 130.0
 """The same without a C++ compiler: there such a block takes 131 to 140 µs as one, in turns with other work."""
 _BIAS = ", with a sweep for the bias"

@@ -18,7 +18,8 @@ from tests.planted_records import plant
 
 LIMITS = Limits(memory_gb_per_s=20, cache_gb_per_s=50, cache_bytes=1 << 20, peak_gflop_per_s=100)
 AS_ONE_US, ONE_BY_ONE_US = 300.0, 500.0
-AROUND_US = 100.0
+AROUND_US = 10.0
+"""So little that the block would run one by one if waiting counted."""
 PLANTED_US = 50.0
 """What every planted kernel takes."""
 
