@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from dwconv import native
 from dwconv.call import block_call, blocks
@@ -234,6 +235,7 @@ def teach(chain: Sequence[Part], kind: type[Tensor]) -> None:
     module.learn_block(x.place, x.x, block, x.maker(kind), remember, calls)
 
 
+@_disable_dynamo  # a function that is compiled may look, and PyTorch 2.11 fails to compile this
 def _remembered(
     place: Place,
     plan: Plan,
