@@ -31,7 +31,8 @@ WAITING_IN_PYTHON_US = 590.0
 WAITING_EVAL_US = 50.0
 """The same in evaluation, where nothing is recorded for a backward pass: 37 to 38 µs there."""
 WAITING_EVAL_IN_PYTHON_US = 130.0
-"""The same without a C++ compiler: there such a block takes 131 to 140 µs as one, in turns with other work."""
+"""The same without a C++ compiler: there a block of 8×96×6×6 takes 131 to 140 µs as one, beside other
+work."""
 _BIAS = ", with a sweep for the bias"
 
 
