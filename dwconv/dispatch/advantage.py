@@ -24,7 +24,7 @@ times as much in a training step, where PyTorch's own op takes longer too. On a 
 queued."""
 WAITING_US = 200.0
 """What a block costs a training step besides what is measured of both sides: its functions are called, and its tensors
-wait. ``python -m bench waiting`` measures it: 146 to 151 µs on two cores of an AMD EPYC (family 25 model 17). Where the
+wait. ``python -m bench waiting`` measures it: 96 to 151 µs on two cores of an AMD EPYC (family 25 model 17). Where the
 interpreter is slower, it takes more. On a GPU it is hidden behind the work queued."""
 WAITING_IN_PYTHON_US = 590.0
 """The same without a C++ compiler: an AMD EPYC (family 25 model 1) took 668 µs for such a step."""
