@@ -155,7 +155,9 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize(("name", "label"), every(17, [(name, label) for label in LAYERS for name in DEEP]))
+@pytest.mark.parametrize(
+    ("name", "label"), every(9, [(name, label) for i, label in enumerate(LAYERS) for name in list(DEEP)[i % 2 :: 2]])
+)
 def test_defaults_keep_to_registers(name: str, label: str) -> None:
     workload = of(name, LAYERS[label])
     resources = build(Candidate(workload, config_of(workload, name)), SM_90).resources
@@ -192,7 +194,7 @@ def test_products_are_those_of_each_plane_that_a_tap_meets(name: str) -> None:
 def test_estimates_put_candidates_in_the_order_of_their_computed_cost(name: str) -> None:
     workload = of(name, LAYERS["3³"])
     space, rng = DEEP[name].space(workload, SM_90), random.Random(5)
-    some = [config for config in (space.sample(rng) for _ in range(12)) if config is not None]
+    some = [config for config in (space.sample(rng) for _ in range(7)) if config is not None]
     costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in some]
     estimates = [estimated_us(workload, config, SM_90) for config in some]
     assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6

@@ -198,7 +198,7 @@ def test_defaults_move_what_the_passes_move_in_the_time_that_the_page_says(
 def test_estimates_put_candidates_in_the_order_of_their_computed_cost(pass_: Pass) -> None:
     workload = square(192, 28, 3, 1, pass_)
     rng = random.Random(0)
-    found = [space(workload).default, *(config for _ in range(7) if (config := space(workload).sample(rng)))]
+    found = [space(workload).default, *(config for _ in range(4) if (config := space(workload).sample(rng)))]
     costs = [computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90) for config in found]
     estimates = [estimated_us(workload, config, SM_90) for config in found]
     assert rank_correlation(estimates, [cost.microseconds for cost in costs]) > 0.6

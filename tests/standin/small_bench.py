@@ -74,7 +74,7 @@ def main() -> int:
     given = parser.parse_args()
     os.environ["DWCONV_NATIVE"] = "0"  # nobody waits until the C++ is compiled
     smoke._TYPES = ("float32",)
-    tune.LEAST_S = tune.MOST_S = 4.0
+    tune.LEAST_S = tune.MOST_S = 1.5
     tune._PATIENCE = race._START_S = 600.0  # a process that starts on a busy machine takes minutes
     cuda.STAGES = stages()
     target = parse_target("cuda")

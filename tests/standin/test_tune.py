@@ -12,7 +12,7 @@ from tests.standin.conftest import OnStandIn
 from tests.standin.faults import Fault, config_with
 
 OPTIONS = ("--target", "cuda", "--shape", "2,8,9,9", "--kernel", "3", "--passes", "fprop", "--jobs", "1", "--json")
-LIMIT_S = 10
+LIMIT_S = 6
 """Limit for building or running a candidate, without the time in which its process waits for a core."""
 IMPATIENT = f"""
 import sys
