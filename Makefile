@@ -5,9 +5,8 @@ PY := $(VENV)/bin/python
 SHAPE ?= 8,144,56,56
 KERNEL ?= 3
 
-# Threads of OpenMP that wait must not take the cores from the tests beside them. Tests wait, too: one process more than
-# there are cores.
-PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n $$(($$(nproc) + 1)) --maxprocesses 8 --dist worksteal
+# Threads of OpenMP that wait must not take the cores from the tests beside them.
+PYTEST := OMP_WAIT_POLICY=passive $(PY) -m pytest -n logical --maxprocesses 8 --dist worksteal
 
 .PHONY: tune test test-all dist lint format clean
 .DEFAULT_GOAL := help

@@ -90,7 +90,7 @@ def _race(argv: Sequence[str] | None) -> int:
     compiled = {name: raced[name] for name in WITH_INDUCTOR.values() if name in raced}
     refused = not_trainable(compiled, image, autocast=arguments.autocast)
     raced = {name: model for name, model in raced.items() if name not in refused}
-    models = {**raced, "rounded": _moved_by_one_rounding(plain, arguments.autocast)}
+    models = {**raced, "rounded": moved_by_one_rounding(plain, arguments.autocast)}
     steps = {name: step_of(model, autocast=arguments.autocast) for name, model in models.items()}
 
     losses = compare_losses(steps, image, count=arguments.warmup)
@@ -169,12 +169,12 @@ def converted_copy(
         return dwconv.convert(copied, image, seconds=0, blocks=blocks)
 
 
-def step_of(model: nn.Module, *, autocast: str | None = None) -> Step:
+def step_of(model: nn.Module, *, autocast: str | None = None, lr: float = 0.01) -> Step:
     """A step of SGD with momentum. In float16 the loss is scaled, or small gradients would be lost. A step ends when
     the device is done, since its loss is read last."""
     device = next(model.parameters()).device.type
     scaler = torch.amp.GradScaler(device, enabled=autocast == "float16")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> float:
         optimizer.zero_grad(set_to_none=True)
@@ -284,7 +284,7 @@ def _ask(connection: Connection) -> Lap:
     return lap
 
 
-def _moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.Module:
+def moved_by_one_rounding(model: nn.Module, autocast: str | None = None) -> nn.Module:
     """The model with each weight moved by one unit in the last place, in the precision that convolutions run in."""
     moved = copy.deepcopy(model)
     with torch.no_grad():

@@ -137,10 +137,10 @@ def test_a_node_is_killed_while_it_measures(cluster, watched, logs, capsys):
 
 
 @pytest.mark.slow
-def test_three_times_the_nodes_do_three_times_as_much_in_the_same_time(cluster, watched, logs, capsys):
+def test_twice_the_nodes_do_twice_as_much_in_the_same_time(cluster, watched, logs, capsys):
     passes = list(passes_of("MobileNetV3-L@224", batch=8).items())
     rows = []
-    for size in (1, 3):
+    for size in (1, 2):
         while len(cluster.worker_nodes) < size:
             cluster.add_node(num_cpus=1)
         watched.begun.clear()
@@ -158,6 +158,4 @@ def test_three_times_the_nodes_do_three_times_as_much_in_the_same_time(cluster, 
         print("\nnodes  makespan s  ideal s  of ideal")
         for size, took_s, ideal_s, share in rows:
             print(f"{size:5}  {took_s:10.1f}  {ideal_s:7.1f}  {share:8.0%}")
-    assert all(share > 0.6 for *_, share in rows), (
-        "one after the other, three nodes would reach 0.33, two at a time 0.5"
-    )
+    assert all(share > 0.6 for *_, share in rows), "one after the other, two nodes would reach 0.5"

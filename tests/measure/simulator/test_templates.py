@@ -1,4 +1,4 @@
-"""Every CUDA template on every second shape that templates go wrong on, the next one on the others: right, without a
+"""Every CUDA template on every third shape that templates go wrong on, the next ones on the others: right, without a
 fault, without bank conflicts.
 
 Types and configurations take turns; two in three cases are slow.
@@ -43,7 +43,7 @@ FEW = 4
 
 
 def cases(shapes: dict[str, Workload], variants: list[Any], *, quick_of: int) -> Iterator[Any]:
-    """Each template with every second shape that it fits, in one of the variants, which take turns. Quick is one of
+    """Each template with every third shape that it fits, in one of the variants, which take turns. Quick is one of
     ``quick_of`` shapes of each template; of one that fits ``FEW`` alone, all."""
     for number, (name, template) in enumerate(TEMPLATES.items()):
         fitting = {
@@ -53,7 +53,7 @@ def cases(shapes: dict[str, Workload], variants: list[Any], *, quick_of: int) ->
         used: dict[bool, Counter[Any]] = {True: Counter(), False: Counter()}
         for turn, label in enumerate(met, number):
             quick = turn % quick_of == 0 or len(met) <= FEW
-            if turn % 2 and not quick:
+            if turn % 3 and not quick:
                 continue
             variant = min(fitting[label], key=used[quick].__getitem__)
             used[quick][variant] += 1
