@@ -169,8 +169,8 @@ def line_of(row: dict[str, Any]) -> str:
         for when, found in row["gradients"].items()
     )
     return (
-        f"start {row['seed']}: losses {statistics.median(row['chance']):.3f} apart by chance, with "
-        f"{row['as_one_a_step']:.0f} blocks as one {statistics.median(row['blocks']):.3f}; {told}"
+        f"start {row['seed']}: losses {statistics.median(row['chance']):.2g} apart by chance, with "
+        f"{row['as_one_a_step']:.0f} blocks as one {statistics.median(row['blocks']):.2g}; {told}"
     )
 
 
@@ -181,6 +181,6 @@ def summary_of(rows: Sequence[dict[str, Any]]) -> str:
     found = [found for row in rows for found in row["gradients"].values()]
     median, most = statistics.median(each["blocks"] for each in found), max(each["blocks_at_most"] for each in found)
     return (
-        f"\n{len(rows)} starts: losses {blocks:.3f} apart with blocks as one, {chance:.3f} by chance, farther than by "
+        f"\n{len(rows)} starts: losses {blocks:.2g} apart with blocks as one, {chance:.2g} by chance, farther than by "
         f"chance in {farther}; gradients {median:.2f} times as wrong, at most {most:.1f}"
     )

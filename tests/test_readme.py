@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import Any
 
 import pytest
@@ -217,6 +217,21 @@ def test_what_waiting_costs_is_what_was_measured():
         kind = "training step" if row["trains"] else "forward pass in evaluation"
         assert table_row("docs/blocks.md", kind) == [f"{us:.0f}" for us in found]
         assert row["waiting_us"] <= added_us
+
+
+def test_what_is_learnt_with_blocks_is_what_was_measured():
+    found = [json.loads(path.read_text()) for path in (ROOT / "bench" / "results").glob("losses-*.json")]
+    assert len(found) == 3
+    for result in found:
+        rows = result["rows"]
+        gradients = [each for row in rows for each in row["gradients"].values()]
+        chance, blocks = ([apart for row in rows for apart in row[key]] for key in ("chance", "blocks"))
+        farther = sum(median(row["blocks"]) > median(row["chance"]) for row in rows)
+        assert table_row("docs/benchmarks.md", result["network"].partition(":")[2]) == [
+            f"{rows[0]['as_one_a_step']:.0f}", f"{median(chance):.2g}", f"{median(blocks):.2g}",
+            f"{farther} of {len(rows)}", f"{median(each['plain'] for each in gradients):.1e}",
+            f"{median(each['blocks'] for each in gradients):.2f}",
+        ]  # fmt: skip
 
 
 def test_the_readme_has_the_steps_under_autocast():
