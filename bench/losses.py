@@ -39,6 +39,8 @@ from dwconv.problems.target import cpu_target
 
 BATCHES = 16
 """Different ones, over and over, so that there is something to learn."""
+LR = 1e-3
+"""So low that a few random images do not make the losses jump."""
 Batches = Sequence[tuple[Tensor, Tensor]]
 
 
@@ -88,14 +90,15 @@ def row_of(plain: nn.Module, as_one: nn.Module, batches: Batches, *, steps: int,
     block runs as one."""
     train = partial(run_of, batches=batches, steps=steps)
     before = _steps_as_one()
-    blocks = {f"blocks, {count} threads": train(copy.deepcopy(as_one), threads=count) for count in (threads, 1)}
+    counts = {"all threads": threads, "one thread": 1}
+    blocks = {f"blocks, {told}": train(copy.deepcopy(as_one), threads=count) for told, count in counts.items()}
     as_one_a_step = (_steps_as_one() - before) / (2 * steps)
     if not as_one_a_step:
         raise WorkerDied("no block runs as one: give more --seconds, or larger images")
     trained = copy.deepcopy(plain)
     plains = {
-        f"plain, {threads} threads": train(trained, threads=threads),
-        "plain, 1 threads": train(copy.deepcopy(plain), threads=1),
+        "plain, all threads": train(trained, threads=threads),
+        "plain, one thread": train(copy.deepcopy(plain), threads=1),
         "plain, rounded": train(moved_by_one_rounding(plain), threads=threads),
     }
     gradients = {}
@@ -117,7 +120,7 @@ def run_of(model: nn.Module, *, batches: Batches, steps: int, threads: int) -> l
     torch.set_num_threads(threads)
     try:
         torch.manual_seed(0)  # whatever drops draws the same
-        step = step_of(model, lr=1e-3)
+        step = step_of(model, lr=LR)
         return [step(*batches[number % len(batches)]) for number in range(steps)]
     finally:
         torch.set_num_threads(usual)

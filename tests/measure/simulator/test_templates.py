@@ -1,7 +1,7 @@
 """Every CUDA template on every third shape that templates go wrong on, the next ones on the others: right, without a
 fault, without bank conflicts.
 
-Types and configurations take turns; two in three cases are slow.
+Types and configurations take turns; two in five cases are slow.
 """
 
 from __future__ import annotations
