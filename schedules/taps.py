@@ -78,8 +78,8 @@ class Axis:
     @property
     def reach(self) -> tuple[int, int]:
         """The least and the greatest input that a tile of ``down`` outputs reads."""
-        found = self.reads(self.down)
-        return min(found, default=0), max(found, default=0)
+        least, greatest = _extent(self, self.down)
+        return (least, greatest) if least <= greatest else (0, 0)
 
     def spanned(self, width: int) -> tuple[int, int]:
         """(the first, how many) inputs from the least to the greatest that a tile of ``width`` outputs reads."""

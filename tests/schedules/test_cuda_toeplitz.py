@@ -20,7 +20,7 @@ from dwconv.measure.verify.cases import make_case
 from dwconv.measure.verify.judge import judge_all
 from dwconv.measure.verify.verify import verify_once
 from dwconv.problems.target import CudaTarget, parse_target
-from dwconv.problems.workload import LAYOUTS, DType, Pass, Workload
+from dwconv.problems.workload import LAYOUTS, DType, Layout, Pass, Workload
 from dwconv.schedules.cuda.gpu.hardware import SECTOR_BYTES
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut as GradientCut
 from dwconv.schedules.cuda.toeplitz_gradient.estimate import block_works
@@ -31,7 +31,15 @@ from dwconv.schedules.template import Candidate
 from dwconv.tuner.gpu_cost.cost_model import computed_cost
 from tests.conftest import Golden
 from tests.pages import table_row, text_of
-from tests.schedules.cuda_layers import SM_90, TEMPLATES, assert_right_and_clean, drawn, fitted, layer
+from tests.schedules.cuda_layers import (
+    SM_90,
+    TEMPLATES,
+    assert_right_and_clean,
+    assert_right_on_extreme_values,
+    drawn,
+    fitted,
+    layer,
+)
 from tests.turns import alternating, every, slow
 
 NAMES = [f"cuda.{pass_}_{layout}_toeplitz" for layout in LAYOUTS for pass_ in ("fprop", "dgrad")]
@@ -188,8 +196,11 @@ def test_rows_of_a_gradient_lie_in_different_banks_and_every_tap_is_a_diagonal(n
         cut = GradientCut.of(workload, config)
         assert cut.x.turns_of_rows == cut.dy.turns_of_rows == 1
         assert cut.shared_bytes <= SM_90.shared_bytes_per_block
-        met = [cut.diagonal(kw, column) for kw in range(workload.kernel[1]) for column in range(8)]
-        assert min(met) >= 0 and max(met) < 16 * cut.matrices
+        met = {cut.diagonal(kw, column) for kw in range(workload.kernel[1]) for column in range(cut.tile_w)}
+        if cut.is_whole:
+            assert met >= set(range(cut.columns.inputs))
+        else:
+            assert met <= set(range(8 * len(cut.band)))
 
 
 def test_products_of_a_gradient_begin_where_fewest_units_are_met() -> None:
@@ -355,6 +366,55 @@ def test_one_vector_of_a_pixel_and_two_of_which_the_last_is_none(name: str, plan
     assert report.counts.wavefronts_per_ideal < 1.2, "pixels are taken apart into different banks"
 
 
+@pytest.mark.parametrize("name", WGRADS)
+def test_units_of_a_gradient_as_they_were_once_multiplied(name: str, objects: Path) -> None:
+    """No search comes to them, but records have them."""
+    workload, template = of(name, "14 × 14, k13", "float16"), TEMPLATES[name]
+    assert_right_and_clean(workload, drawn(workload, template, lean=0, tile_w=8), objects)
+
+
+ODD_UNITS: list[tuple[str, dict[str, int]]] = [
+    ("14 × 14, k13", {"images": 16, "tile_h": 14, "tile_w": 8, "warps_kh": 1}),
+    ("14 × 14, k13", {"images": 4, "tile_h": 7, "tiles_w": 2, "warps_kh": 2}),
+    ("28 × 28, k31", {"images": 1, "tile_h": 7, "tiles_w": 4, "warps_kh": 2}),
+    ("7 × 7, 17 images", {"images": 16, "tile_h": 7, "warps_kh": 1}),
+    ("no padding", {"images": 4, "tile_h": 2, "tile_w": 16, "warps_kh": 1}),
+]
+"""Whole maps, of which the first and the last row have one beside them that is padding, and parts; odd and even numbers
+of kernel rows; units beside others, and one that is the whole row."""
+
+
+@pytest.mark.parametrize("name", WGRADS)
+@pytest.mark.parametrize(("shape", "knobs"), every(2, ODD_UNITS))
+def test_an_odd_unit_is_multiplied_for_two_kernel_rows(
+    shape: str, knobs: dict[str, int], name: str, objects: Path
+) -> None:
+    workload, template = of(name, shape, "bfloat16"), TEMPLATES[name]
+    config = drawn(workload, template, **knobs)
+    cut = GradientCut.of(workload, config)
+    assert cut.has_odd_unit
+    assert_right_and_clean(workload, config, objects)
+
+
+WHOLE_ROWS = {
+    "9 × 13": {"images": 8, "tile_h": 5, "warps_kh": 1},
+    "14 × 14, k13": {"images": 16, "tile_h": 14},
+    "a bias, 13 kernel rows": {"images": 8, "tile_h": 5, "split_n": 2},
+    "many channels": {"images": 8, "tile_h": 5},
+}
+
+
+@pytest.mark.parametrize(("shape", "name"), alternating(list(WHOLE_ROWS), WGRADS, quick_of=2))
+def test_tiles_that_are_whole_rows_meet_nothing_beside_the_map(shape: str, name: str, objects: Path) -> None:
+    workload, template = of(name, shape, "float16"), TEMPLATES[name]
+    config = drawn(workload, template, tile_w=16, **WHOLE_ROWS[shape])
+    cut = GradientCut.of(workload, config)
+    assert (cut.x.units, cut.dy.units, cut.matrices) == (range(2), range(2), 1)
+    report = assert_right_and_clean(workload, config, objects)
+    assert report.counts.wavefronts_per_ideal < 1.2
+    assert_right_on_extreme_values(workload, config, objects)
+
+
 AHEAD = {
     "57 columns": {"tiles_w": 8, "split_n": 2},
     "14 × 14, k13": {"tiles_w": 2, "blocks_kh": 4},
@@ -464,39 +524,43 @@ def test_defaults_stay_in_registers_on_tensor_cores_and_cost_about_what_was_esti
 
 
 def _computed_us(workload: Workload, **knobs: int) -> float:
-    """Of the default of channels_last, but for these knobs."""
-    space = TEMPLATES[f"cuda.{workload.pass_}_nhwc_toeplitz"].space(workload, SM_90)
+    """Of the default, but for these knobs."""
+    space = TEMPLATES[f"cuda.{workload.pass_}_{workload.layout}_toeplitz"].space(workload, SM_90)
     config = space.check({**space.default.to_dict(), **knobs})
     return computed_cost(build(Candidate(workload, config), SM_90), workload, SM_90).microseconds
 
 
-NO_PIPELINE = {"pipeline": 1, "tiles_w": 1, "warps_w": 1, "warps_kh": 1}
+NO_PIPELINE = {"pipeline": 1, "tiles_w": 1, "tile_w": 8, "warps_w": 1, "warps_kh": 1, "lean": 0}
 NOT_LEAN = {"interleave": 0, "lean": 0, "warps_h": 1, "warps_w": 1}
-WITHOUT: dict[tuple[Pass, str], dict[str, int]] = {
-    ("wgrad", "96 × 56² k7"): {"images": 4, "tile_h": 2, "split_n": 22, "planes": 16, **NO_PIPELINE},
-    ("wgrad", "384 × 14² k7"): {"images": 16, "tile_h": 14, "split_n": 4, "planes": 8, **NO_PIPELINE},
-    ("wgrad", "192 × 28² k31"): {
+ONE_TILE = {"tiles_w": 1, "tile_w": 8, "warps_w": 1, "lean": 0}
+WITHOUT: dict[tuple[Pass, Layout, str], dict[str, int]] = {
+    ("wgrad", "nhwc", "96 × 56² k7"): {"images": 4, "tile_h": 2, "split_n": 22, "planes": 16, **NO_PIPELINE},
+    ("wgrad", "nhwc", "384 × 14² k7"): {"images": 16, "tile_h": 14, "split_n": 4, "planes": 8, **NO_PIPELINE},
+    ("wgrad", "nhwc", "192 × 28² k31"): {
         "images": 16, "tile_h": 4, "split_n": 4, "planes": 8, "blocks_kh": 4, **NO_PIPELINE
     },
-    ("fprop", "384 × 14² k13"): {
+    ("fprop", "nhwc", "384 × 14² k13"): {
         "planes": 8, "warps_c": 4, "images": 8, "tile_h": 14, "tile_w": 16, "taps_h": 13, "tiles_w": 2, **NOT_LEAN
     },
-    ("fprop", "96 × 56² k7"): {
+    ("fprop", "nhwc", "96 × 56² k7"): {
         "planes": 32, "warps_c": 8, "images": 1, "tile_h": 1, "tile_w": 56, "taps_h": 4, "tiles_w": 1, **NOT_LEAN
     },
-    ("fprop", "192 × 28² k31"): {
+    ("fprop", "nhwc", "192 × 28² k31"): {
         "planes": 8, "warps_c": 8, "images": 4, "tile_h": 7, "tile_w": 32, "taps_h": 4, "tiles_w": 1, **NOT_LEAN
     },
+    ("wgrad", "nchw", "768 × 7² k7"): {"images": 16, "tile_h": 7, "warps_kh": 1, "split_n": 1, **ONE_TILE},
+    ("wgrad", "nchw", "384 × 14² k13"): {"images": 16, "tile_h": 14, "warps_kh": 1, "split_n": 1, **ONE_TILE},
+    ("wgrad", "nchw", "192 × 28² k31"): {"images": 8, "tile_h": 14, "warps_kh": 4, "split_n": 8, **ONE_TILE},
 }  # fmt: skip
 """Of least estimate, of those with which a search begins, where there are no such knobs."""
 
 
-@pytest.mark.parametrize(("pass_", "told_as"), every(3, list(WITHOUT)))
-def test_the_page_says_what_newer_knobs_are_computed_to_save(pass_: Pass, told_as: str) -> None:
+@pytest.mark.parametrize(("pass_", "layout", "told_as"), every(3, list(WITHOUT)))
+def test_the_page_says_what_newer_knobs_are_computed_to_save(pass_: Pass, layout: Layout, told_as: str) -> None:
     channels, size, kernel = map(int, re.findall(r"\d+", told_as))
-    fields = {"batch": 64, "pass_": pass_, "dtype": "float16", "layout": "nhwc"}
+    fields = {"batch": 64, "pass_": pass_, "dtype": "float16", "layout": layout}
     workload = layer(channels, (size, size), (kernel, kernel), **fields)
-    before, after = _computed_us(workload, **WITHOUT[pass_, told_as]), _computed_us(workload)
+    before, after = _computed_us(workload, **WITHOUT[pass_, layout, told_as]), _computed_us(workload)
     assert f"{told_as} from {before:.1f} to {after:.1f}" in text_of("docs/cuda.md").replace(" µs", "")
 
 
@@ -542,12 +606,16 @@ def test_pixels_take_the_sectors_that_are_estimated(channels: int, planes: int, 
 
 
 PINNED = {
-    "wgrad_nchw_toeplitz": {"images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2, "tiles_w": 1},
+    "wgrad_nchw_toeplitz": {
+        "images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 2, "split_n": 2, "tiles_w": 1, "tile_w": 16, "lean": 1,
+    },
     "wgrad_nhwc_toeplitz": {
         "images": 8, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 16, "tiles_w": 1, "pipeline": 1,
+        "tile_w": 8, "lean": 0,
     },
     "wgrad_nhwc_toeplitz_ahead": {
         "images": 4, "tile_h": 4, "warps_w": 1, "warps_kh": 1, "split_n": 2, "planes": 16, "tiles_w": 2, "pipeline": 2,
+        "tile_w": 8, "lean": 1,
     },
     "fprop_nhwc_toeplitz": {
         "planes": 16, "warps_c": 8, "images": 8, "tile_h": 4, "tile_w": 16, "warps_h": 1, "warps_w": 1, "taps_h": 5,

@@ -145,6 +145,7 @@ class PixelMaps:
             loaded = in_register("loaded", loaded)
             stored = self.first + group * planes.group_elements + lane // 4 * planes.elements + lane % 4 * PIXELS
             unit = laid.units.start - held.units.start
+            row = row + (laid.rows.start - held.rows.start)
             stored = in_register("stored", stored + (row * held.row_units + unit) * UNIT)
             for image in unrolled("image", held.images):
                 for unit, count in in_powers(len(laid.units), most=4):
@@ -236,7 +237,7 @@ class Waiting:
         laid, held = self.laid, self.laid.held
         for row, vector in shared_out(laid.sharing(threads), thread):
             group, place = vector % laid.groups, vector // laid.groups
-            source_row, column = self.top + (row + held.rows.start), place + (laid.units.start * UNIT - held.offset)
+            source_row, column = self.top + (row + laid.rows.start), place + (laid.units.start * UNIT - held.offset)
             is_inside = all_of(inside(source_row, held.height), inside(column, held.width))
             at = self.first + group * laid.group_elements + row * laid.row_elements + place * UNIT
             for image in unrolled("image", held.images):

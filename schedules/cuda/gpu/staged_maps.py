@@ -189,6 +189,8 @@ class WaitingPixels:
     those with the next. Rows are whole units of pixels, which are matrices."""
 
     held: StagedMaps
+    rows: range
+    """Of those that are held, the ones that may meet the map."""
     groups: int
     """Vectors of channels of a pixel."""
 
@@ -206,7 +208,7 @@ class WaitingPixels:
     @property
     def image_elements(self) -> int:
         """From an image to the next."""
-        return len(self.held.rows) * self.row_elements
+        return len(self.rows) * self.row_elements
 
     @property
     def group_elements(self) -> int:
@@ -220,11 +222,11 @@ class WaitingPixels:
     def sharing(self, threads: int) -> Sharing:
         """How threads copy an image."""
         vectors = len(self.units) * UNIT * self.groups
-        return Sharing(threads=threads, rows=len(self.held.rows), vectors=vectors)
+        return Sharing(threads=threads, rows=len(self.rows), vectors=vectors)
 
     def sharing_of_warps(self, warps: int) -> Sharing:
         """How warps take the rows of all images apart."""
-        return Sharing(threads=warps, rows=len(self.held.rows), vectors=self.groups)
+        return Sharing(threads=warps, rows=len(self.rows), vectors=self.groups)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ No TVM here."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dwconv.problems.workload import ITEMSIZE, DType, Workload
 from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, WARP
@@ -18,6 +18,8 @@ OFFSETS = (0, 4, 2, 6)
 several tiles, for as few products of matrices in a row, and then tiles."""
 DIAGONAL_PAD = 4
 """Words after a column of sums, so that the lanes of a warp store it in different banks."""
+Meetings = list[tuple[int, list[tuple[int, int]]]]
+"""Rows of x, counted from the first of a tile, each with the (row of the tile, kernel row) pairs that meet in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +39,13 @@ class Cut:
     blocks_kh: int = 1
     """Blocks that share out the kernel rows of the same channels."""
     tiles_w: int = 1
+    tile_w: int = COLUMNS
+    """Columns of dy of a tile. More than 8 are a whole row."""
     pipeline: int = 1
     """2: the pixels of the next item are on their way while one is multiplied."""
+    lean: int = 0
+    """1: units of x are loaded in the order in which they are multiplied; an odd one at the end of a band together with
+    that of the next row, for two kernel rows; and where a tile is a whole row, nothing beside the map."""
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> Cut:
@@ -112,9 +119,8 @@ class Cut:
         return self.strips * self.blocks_h * self.warps_kh * self.blocks_kh == 1
 
     @cached_property
-    def meetings(self) -> list[tuple[int, list[tuple[int, int]]]]:
-        """Rows of x, counted from the first of a tile, each with the (row of the tile, kernel row of the group) pairs
-        that meet in it."""
+    def meetings(self) -> Meetings:
+        """Of kernel rows of the group."""
         rows = self.rows.part(0, self.group_kh)
         return list(rows.tile_reads(self.tile_h, tiles=1 if self.knows_padding else 2).items())
 
@@ -123,6 +129,8 @@ class Cut:
     @cached_property
     def offset(self) -> int:
         """Columns of dy from the first of a product to the next whole unit."""
+        if self.is_whole:
+            return 0
         if self.tiles_w == 1:
             return min(OFFSETS, key=lambda offset: len(self._units_met(offset)))
 
@@ -133,27 +141,53 @@ class Cut:
         return min(OFFSETS, key=of_row)
 
     def _units_met(self, offset: int) -> range:
-        first, count = self.columns.spanned(COLUMNS)
+        first, count = self.columns.spanned(self.tile_w)
         first -= offset
         return range(first // UNIT, (first + count - 1) // UNIT + 1)
 
     @cached_property
+    def is_whole(self) -> bool:
+        """Whether a tile is a whole row, which meets nothing beside the map."""
+        return self.lean == 1 and self.tiles_w == 1 and self.tile_w >= self.columns.outputs
+
+    @cached_property
     def band(self) -> range:
         """Units of x that the columns of one product meet, counted from the unit of dy after its first column."""
-        return self._units_met(self.offset)
+        return range(-(-self.columns.inputs // UNIT)) if self.is_whole else self._units_met(self.offset)
 
     @cached_property
     def matrices(self) -> int:
         """Of 16 columns of x each, in a band."""
-        return -(-len(self.band) // 2)
+        return len(self.band) // 2 if self.lean else -(-len(self.band) // 2)
+
+    @property
+    def has_odd_unit(self) -> bool:
+        """Whether a unit is left over, which is multiplied together with that of the next row."""
+        return self.lean == 1 and len(self.band) % 2 == 1
+
+    @property
+    def pairs_kh(self) -> int:
+        """Pairs of kernel rows of a warp, which such units are for."""
+        return -(-self.group_kh // 2) if self.has_odd_unit else 0
+
+    @cached_property
+    def pairs_met(self) -> Meetings:
+        """Rows of x, each with the (row of the tile, pair of kernel rows) that it and the next one meet."""
+        rows = self.rows.part(0, self.group_kh)
+        return _pairs_met(rows, self.tile_h, alone=self.knows_padding) if self.has_odd_unit else []
+
+    @property
+    def units_w(self) -> int:
+        """Units of dy of a tile."""
+        return self.tile_w // COLUMNS
 
     @cached_property
     def tiles(self) -> int:
-        """Columns of products, 8 at a time, that cover a row of dy."""
+        """That cover a row of dy."""
         return self._tiles(self.offset)
 
     def _tiles(self, offset: int) -> int:
-        return -(-(self.columns.outputs + offset) // COLUMNS)
+        return -(-(self.columns.outputs + offset) // self.tile_w)
 
     @property
     def products_w(self) -> int:
@@ -169,6 +203,11 @@ class Cut:
         """Of a row: those of whole products of all warps."""
         return self.products_of_warp * self.warps_w * self.tiles_w
 
+    @property
+    def columns_summed(self) -> int:
+        """Columns of dy in which a diagonal is summed."""
+        return self.columns.outputs if self.is_whole else self.tile_w
+
     def diagonal(self, kw: int, column: int) -> int:
         """Which column of x, of the band, meets that column of a product at a tap."""
         return column - self.offset + kw * self.columns.step + self.columns.shift - self.band.start * UNIT
@@ -182,7 +221,7 @@ class Cut:
             height=self.rows.outputs,
             width=self.columns.outputs,
             rows=range(self.block_h),
-            units=range(self.tiles_held),
+            units=range(self.tiles_held * self.units_w),
             images=self.images,
             tile_h=self.tile_h,
             offset=self.offset,
@@ -194,7 +233,7 @@ class Cut:
         first, count = self.rows.part(0, self.block_kh).spanned(self.block_h)
         if self.knows_padding:
             first, count = 0, self.rows.inputs
-        units = range(self.band.start, self.tiles_held - 1 + self.band.stop)
+        units = range(self.band.start, (self.tiles_held - 1) * self.units_w + self.band.stop)
         return StagedMaps(
             height=self.rows.inputs,
             width=self.columns.inputs,
@@ -208,12 +247,12 @@ class Cut:
     @property
     def diagonal_pitch(self) -> int:
         """Words from a column of sums to the next, where diagonals are summed."""
-        return self.matrices * ROWS + DIAGONAL_PAD
+        return (len(self.band) * UNIT if self.lean else self.matrices * ROWS) + DIAGONAL_PAD
 
     @property
     def sums_of_warp(self) -> int:
         """Words of the sums of a kernel row."""
-        return COLUMNS * self.diagonal_pitch
+        return self.tile_w * self.diagonal_pitch
 
     @property
     def sums_of_group(self) -> int:
@@ -228,8 +267,11 @@ class Cut:
         return Planes(planes=self.planes, elements=units * UNIT, channels_last=self.channels_last)
 
     def waiting(self, held: StagedMaps) -> WaitingPixels:
-        """Those of x or of dy of the next item."""
-        return WaitingPixels(held=held, groups=self.maps(held).groups)
+        """Those of x or of dy of the next item: no padding, where it is known which rows are."""
+        rows = held.rows
+        if self.blocks_h * self.blocks_kh == 1:
+            rows = range(max(rows.start, 0), min(rows.stop, held.height))
+        return WaitingPixels(held=held, rows=rows, groups=self.maps(held).groups)
 
     @property
     def words_passed(self) -> int:
@@ -249,3 +291,13 @@ class Cut:
     @property
     def shared_bytes(self) -> int:
         return (self.elements + self.waiting_elements) * ITEMSIZE[self.dtype] + self.words_passed * BANK_BYTES
+
+
+@lru_cache(maxsize=1024)
+def _pairs_met(rows: Axis, tile_h: int, *, alone: bool) -> Meetings:
+    """The meetings of rows of x and the ones after them, with pairs of kernel rows."""
+    found: dict[int, set[tuple[int, int]]] = {}
+    for at, met in rows.tile_reads(tile_h, tiles=1 if alone else 2).items():
+        for row, tap in met:
+            found.setdefault(at - tap % 2 * rows.step, set()).add((row, tap // 2))
+    return [(at, sorted(found[at])) for at in sorted(found)]

@@ -8,7 +8,7 @@ from dwconv.problems.target import CudaTarget
 from dwconv.problems.workload import ITEMSIZE, Workload
 from dwconv.schedules.cuda.gpu.code_limits import TURNS_UNROLLED
 from dwconv.schedules.cuda.gpu.cost import BlockWork
-from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES
+from dwconv.schedules.cuda.gpu.hardware import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, VECTOR_BYTES, WARP
 from dwconv.schedules.cuda.gpu.occupancy import occupancy
 from dwconv.schedules.cuda.gpu.split_sum import adding_work
 from dwconv.schedules.cuda.gpu.staged_maps import PIXELS, PIXELS_AHEAD, PixelWork, StagedMaps
@@ -22,6 +22,8 @@ ITEM_INSTRUCTIONS = 30
 """To go on to the next images."""
 TILE_INSTRUCTIONS = 14
 """To go on to the next columns."""
+DIAGONAL_INSTRUCTIONS = 20
+"""To find the weights of a kernel row, and to wait for all warps."""
 COPY_INSTRUCTIONS = 4
 """To find out whether an image exists, and to copy a vector of it."""
 ROW_INSTRUCTIONS = 6
@@ -44,13 +46,18 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
     turns = -(-items // cut.split_n)
     pairs = sum(len(met) for _, met in cut.meetings)
     tiles = cut.products_w / cut.warps_w
-    loads = len(cut.meetings) * len(cut.band) + cut.tile_h
-    products = pairs * cut.matrices + cut.tile_h * workload.bias
+    pairs_met = sum(len(met) for _, met in cut.pairs_met)
+    units = len(cut.band) - cut.has_odd_unit
+    loads = len(cut.meetings) * units + len(cut.pairs_met) * 2 + cut.tile_h * cut.units_w
+    products = (pairs * cut.matrices + pairs_met + cut.tile_h * workload.bias) * cut.units_w
     issued_of_tile = products + loads * 0.6 + TILE_INSTRUCTIONS
     brought = _brought_ahead if cut.pipeline > 1 else _copied_pixels if cut.channels_last else _copied
     through_registers = brought is _copied_pixels
     copies = [brought(held, cut) for held in (cut.x, cut.dy)]
-    diagonals = cut.group_kh * (cut.matrices * 4 + 8 * cut.warps_w * 2 + 20)
+    stored = len(cut.band) * cut.units_w * 2
+    weights = cut.planes * cut.warps_kh * cut.columns.taps  # of a kernel row of each group
+    added = -(-weights // WARP) / cut.warps * cut.tile_w * cut.warps_w
+    diagonals = cut.group_kh * (stored + 2 * added + DIAGONAL_INSTRUCTIONS)
     copied = sum(each.instructions for each in copies)
     issued = turns * (tiles * issued_of_tile + copied + ITEM_INSTRUCTIONS) + diagonals + START
     read = sum(each.read_bytes for each in copies)
@@ -63,7 +70,7 @@ def block_works(workload: Workload, config: Config, target: CudaTarget) -> list[
         fma=0.0,
         tensor_products=float(cut.warps * turns * tiles * products * ROWS * COLUMNS * ROWS),
         lines=turns * sum(each.lines for each in copies),
-        bank_turns=cut.warps * (turns * tiles * loads * 2 + diagonals)
+        bank_turns=cut.warps * (turns * tiles * loads * 2 + cut.group_kh * (stored + added))
         + turns * sum(each.bank_turns for each in copies),
         dram_bytes=float(workload.bytes),
         cache_bytes=blocks * turns * read,
@@ -121,7 +128,7 @@ def _brought_ahead(held: StagedMaps, cut: Cut) -> _Copied:
     laid, itemsize = cut.waiting(held), ITEMSIZE[cut.dtype]
     copied, apart = laid.sharing(cut.threads), laid.sharing_of_warps(cut.warps)
     pixels, read_bytes = min(len(held.rows), held.height) * held.width, laid.groups * UNIT * itemsize
-    units = cut.images * len(held.rows) * len(laid.units) * laid.groups
+    units = cut.images * len(laid.rows) * len(laid.units) * laid.groups
     lines = cut.images * pixels * min(1.0, cut.workload.channels * itemsize / LINE_BYTES)
     copy_instructions = copied.parts * copied.turns * (cut.images * COPY_INSTRUCTIONS + PLACE_INSTRUCTIONS)
     apart_instructions = cut.images * len(laid.units) * UNIT_INSTRUCTIONS + PLACE_INSTRUCTIONS
@@ -142,10 +149,12 @@ def blocks_at_a_time(cut: Cut, target: CudaTarget) -> int:
 
 def code_size(cut: Cut) -> int:
     """About how many instructions are straight code: those of a tile, and of the diagonals."""
-    return sum(len(met) * cut.matrices + 2 for _, met in cut.meetings) + cut.group_kh * (4 * cut.matrices + 20)
+    products = sum(len(met) * cut.matrices * cut.units_w + 2 for _, met in cut.meetings)
+    products += sum(len(met) * cut.units_w + 2 for _, met in cut.pairs_met)
+    return products + cut.group_kh * (2 * len(cut.band) * cut.units_w + 20)
 
 
 def registers_of(cut: Cut) -> int:
     """About how many a thread needs: sums, dy of a tile, rows of x under way."""
-    sums = (cut.group_kh * cut.matrices + cut.workload.bias) * 4
-    return sums + cut.tile_h * 2 + ROWS_AHEAD * 2 * len(cut.band) + OTHER_REGISTERS
+    sums = (cut.group_kh * cut.matrices + cut.pairs_kh) * cut.units_w + cut.workload.bias
+    return sums * 4 + cut.tile_h * 2 * cut.units_w + ROWS_AHEAD * 2 * len(cut.band) + OTHER_REGISTERS

@@ -9,6 +9,7 @@ For a bias dy is multiplied by ones, too.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +41,11 @@ from dwconv.schedules.cuda.emit.words import (
 from dwconv.schedules.cuda.gpu.hardware import STATIC_SHARED_BYTES, WARP
 from dwconv.schedules.cuda.gpu.tensor_cores import COLUMNS, ONES, ROWS, UNIT
 from dwconv.schedules.cuda.toeplitz_gradient.cut import Cut
-from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, kernel, serial, store, when
+from dwconv.schedules.cuda.toeplitz_gradient.sums import Sums
+from dwconv.schedules.emit import BATCH, Expr, all_of, bind, ceil_div, inside, kernel, serial, store, when
+
+HALVES = range(2)
+"""Of the 16 rows of a product: words of 8 of them each."""
 
 
 def schedule_diagonals(cut: Cut, *, at_a_time: int) -> s_tir.Schedule:
@@ -127,8 +132,7 @@ class Block:
 
     def sum(self) -> None:
         cut = self.cut
-        sums = Registers("sum", cut.group_kh, cut.matrices, 4)
-        sums.clear()
+        sums = Sums.of(cut)
         bias = Registers("bias_sum", 4) if cut.workload.bias else None
         if bias is not None:
             bias.clear()
@@ -245,55 +249,96 @@ class Block:
 
     # -- products ------------------------------------------------------------------------------------------------------
 
-    def _add(self, sums: Registers, bias: Registers | None, x: Maps, dy: Maps) -> None:
-        cut, ones = self.cut, tirx.const(ONES[self.cut.dtype], "uint32")
+    def _add(self, sums: Sums, bias: Registers | None, x: Maps, dy: Maps) -> None:
+        """The products of an item."""
+        cut = self.cut
         for number in serial("product", cut.products_of_warp):
             product = self.warp_w * cut.products_of_warp + number
-            tile = product * cut.tiles_w
+            unit = product * (cut.tiles_w * cut.units_w)
             with when(cut.products_of_warp * cut.warps_w == cut.products_w or product < cut.products_w):
-                start = in_register("dy_at", dy.row_of_matrix(self.lane % ROWS) + tile * UNIT)
-                gradients = Registers("gradient", cut.tile_h, 2, dtype="uint32")
-                for row in range(cut.tile_h):
-                    into = [gradients[row, half] for half in range(2)]
-                    load_matrices(into, self.staged, start + row * (cut.dy.row_units * UNIT), transposed=True)
-                for row in range(cut.tile_h):
-                    if bias is not None:
-                        words = [gradients[row, half] for half in range(2)]
-                        multiply_add([bias[each] for each in range(4)], [ones] * 4, words, dtype=cut.dtype)
-                group = self.warp_kh * (cut.group_kh * cut.rows.step * cut.x.row_units)
-                first = x.row_of_matrix(self.lane % ROWS) + (tile + group + self.lane // ROWS) * UNIT
-                start = in_register("x_at", first)
-                for at, met in cut.meetings:
-                    source = self._load_row(start + (at - cut.x.rows.start) * (cut.x.row_units * UNIT))
-                    for row, tap in met:
-                        for matrix in range(cut.matrices):
-                            multiply_add(
-                                [sums[tap, matrix, each] for each in range(4)],
-                                source[matrix],
-                                [gradients[row, half] for half in range(2)],
-                                dtype=cut.dtype,
-                            )
+                gradients = self._load_gradients(dy, unit)
+                if bias is not None:
+                    self._add_ones(bias, gradients)
+                self._add_rows(sums, gradients, x, unit)
+
+    def _load_gradients(self, dy: Maps, unit: Expr) -> Registers:
+        """The rows of dy of a tile, which begins at that unit: 8 rows of a product in a word."""
+        cut = self.cut
+        others = self.lane // ROWS if cut.units_w > 1 else 0
+        start = in_register("dy_at", dy.row_of_matrix(self.lane % ROWS) + (unit + others) * UNIT)
+        gradients = Registers("gradient", cut.tile_h, cut.units_w, 2, dtype="uint32")
+        for row in range(cut.tile_h):
+            into = [gradients[row, of, half] for of in range(cut.units_w) for half in HALVES]
+            load_matrices(into, self.staged, start + row * (cut.dy.row_units * UNIT), transposed=True)
+        return gradients
+
+    def _add_ones(self, bias: Registers, gradients: Registers) -> None:
+        ones = tirx.const(ONES[self.cut.dtype], "uint32")
+        for row, of in itertools.product(range(self.cut.tile_h), range(self.cut.units_w)):
+            self._multiply(bias, (), [ones] * 4, gradients, row, of)
+
+    def _add_rows(self, sums: Sums, gradients: Registers, x: Maps, unit: Expr) -> None:
+        """Rows of x, each times all rows of dy that it meets."""
+        cut, lane = self.cut, self.lane
+        row_of_lane, unit_of_lane = lane % ROWS, lane // ROWS
+        if cut.lean:  # both units of 8 rows come first
+            row_of_lane, unit_of_lane = lane // ROWS * UNIT + lane % UNIT, lane // UNIT % 2
+        first = x.row_of_matrix(row_of_lane)
+        unit = unit + self.warp_kh * (cut.group_kh * cut.rows.step * cut.x.row_units)
+        if sums.of_rows is not None:
+            start = in_register("x_at", first + (unit + unit_of_lane) * UNIT)
+            for at, met in cut.meetings:
+                source = self._load_row(start + self._from_first(at))
+                for (row, tap), of in itertools.product(met, range(cut.units_w)):
+                    for matrix in range(cut.matrices):
+                        self._multiply(sums.of_rows, (tap, of, matrix), source[matrix], gradients, row, of)
+        if sums.of_pairs is not None:
+            start = in_register("odd_at", first + (unit + (len(cut.band) - 1)) * UNIT)
+            both = in_register("pair_at", start + unit_of_lane * (cut.x.row_units * UNIT))
+            for at, met in cut.pairs_met:
+                source = self._load_pair(start, both, at)
+                for (row, pair), of in itertools.product(met, range(cut.units_w)):
+                    self._multiply(sums.of_pairs, (pair, of), source, gradients, row, of)
+
+    def _multiply(
+        self, sums: Registers, at: tuple[int, ...], source: Sequence[Expr], gradients: Registers, row: int, of: int
+    ) -> None:
+        """Adds a matrix of x times a row of dy, a unit of it."""
+        words = [gradients[row, of, half] for half in HALVES]
+        multiply_add([sums[(*at, each)] for each in range(4)], source, words, dtype=self.cut.dtype)
+
+    def _from_first(self, at: int) -> int:
+        """Elements from the first row of x that is held to another."""
+        return (at - self.cut.x.rows.start) * (self.cut.x.row_units * UNIT)
 
     def _load_row(self, at: Expr) -> list[list[Expr]]:
-        """The 16 rows of a product, of all units of a band: a matrix of each pair; in the last one perhaps a unit of
-        zeros."""
-        units = len(self.cut.band)
+        """The 16 rows of a product, of all units of a band: a matrix of each two, and of one that is left over, with
+        zeros, where it is not for pairs of rows."""
+        units = len(self.cut.band) - self.cut.has_odd_unit
         source = Registers("source", units, 2, dtype="uint32")
+        matrices = []
         for unit in range(0, units, 2):
-            into = [source[of, half] for of in range(unit, min(unit + 2, units)) for half in range(2)]
-            load_matrices(into, self.staged, at + unit * UNIT, transposed=True)
-        return [
-            [
-                source[unit + other, half] if unit + other < units else zero("uint32")
-                for half in range(2)
-                for other in range(2)
-            ]
-            for unit in range(0, units, 2)
-        ]
+            words = [source[of, half] for of in range(unit, min(unit + 2, units)) for half in HALVES]
+            load_matrices(words, self.staged, at + unit * UNIT, transposed=True)
+            if not self.cut.lean:
+                words += [zero("uint32")] * (4 - len(words))
+                words = [words[each] for each in (0, 2, 1, 3)]
+            matrices.append(words)
+        return matrices
+
+    def _load_pair(self, start: Expr, both: Expr, at: int) -> list[Expr]:
+        """The odd unit of a row of x and of the next one: a matrix, with zeros for a row that meets nothing."""
+        rows = [at, at + self.cut.rows.step]
+        met = [row in dict(self.cut.meetings) for row in rows]
+        source = Registers("odd", 4, dtype="uint32")
+        words = [source[each] for each in range(4)]
+        from_row = (both if all(met) else start) + self._from_first(rows[met.index(True)])
+        load_matrices(words, self.staged, from_row, transposed=True)
+        return [words[each] if met[each % 2] else zero("uint32") for each in range(4)]
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _add_diagonals(self, sums: Registers) -> None:
+    def _add_diagonals(self, sums: Sums) -> None:
         """Adds up the diagonals of all warps of a group, one kernel row of each group after the other: always in the
         order of the warps and columns."""
         cut, taps_h, taps_w = self.cut, self.cut.rows.taps, self.cut.columns.taps
@@ -301,10 +346,8 @@ class Block:
         own = in_register("own", own + self.lane // 4 + self.lane % 4 * (2 * cut.diagonal_pitch))
         for tap in range(cut.group_kh):
             barrier()
-            for matrix in range(cut.matrices):
-                for each in range(4):
-                    at = matrix * ROWS + each // 2 * UNIT + each % 2 * cut.diagonal_pitch
-                    store(self.passed, sums[tap, matrix, each], own + at)
+            for unit, column, value in sums.of_row(tap):
+                store(self.passed, value, own + (unit * UNIT + column * cut.diagonal_pitch))
             barrier()
             weights = cut.planes * cut.warps_kh * taps_w
             for turn in range(-(-weights // cut.threads)):
@@ -320,9 +363,11 @@ class Block:
                     first = weight // taps_w * cut.sums_of_group + weight % taps_w * cut.columns.step
                     first = in_register("first", first + cut.diagonal(0, 0))
                     for warp in unrolled("warp", cut.warps_w):
-                        for column in unrolled("column", COLUMNS):
+                        for column in unrolled("column", cut.columns_summed):
                             at = first + warp * cut.sums_of_warp + column * (cut.diagonal_pitch + 1)
-                            added[0] = added[0] + self.passed[at]
+                            of_x = weight % taps_w * cut.columns.step + cut.diagonal(0, 0) + column
+                            with when(inside(of_x, cut.columns.inputs) if cut.is_whole else True):
+                                added[0] = added[0] + self.passed[at]
                     at = channel * (taps_h * taps_w) + kernel_row * taps_w + weight % taps_w
                     self._store(added[0], at, of_bias=False)
 

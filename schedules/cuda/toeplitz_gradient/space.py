@@ -26,7 +26,7 @@ IMAGES = (1, 2, 4, 8, 16)
 TILES_H = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 WARPS_W = (1, 2, 3, 4, 5, 7, 8)
 WARPS_KH = (1, 2, 3, 4, 5, 6, 7, 8)
-BLOCKS_KH, LEAST_SHARED_OUT = (1, 2, 4), 12
+BLOCKS_KH, LEAST_SHARED_OUT = (1, 2, 3, 4), 12
 """Where channels come last: a vector of them leaves few warps for the kernel rows of each. Kernels with so many rows
 may have more blocks."""
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 11, 16, 22, 32, 64)
@@ -34,7 +34,10 @@ MOST_TILES_TRIED = 3
 PIPELINE = (1, 2)
 """Where channels come last: whether the next item is on its way while one is multiplied."""
 TILES_W = (1, 2, 4, 8)
-_ABSENT = {"blocks_kh": 1, "tiles_w": 1, "pipeline": 1}
+WIDEST_WHOLE = 2 * COLUMNS
+"""Columns of the widest maps whose rows may be tiles."""
+LEAN = (1,)
+_ABSENT = {"blocks_kh": 1, "tiles_w": 1, "tile_w": COLUMNS, "pipeline": 1, "lean": 0}
 """What knobs are in configurations that were written before there were these."""
 
 
@@ -61,7 +64,7 @@ def gradient_misfit(workload: Workload, target: CudaTarget) -> str | None:
     cuts = [
         Cut(
             workload=workload, images=images, tile_h=1, warps_w=1, warps_kh=warps_kh, split_n=1, planes=planes,
-            blocks_kh=blocks_kh,
+            blocks_kh=blocks_kh, lean=1,
         )
         for images in IMAGES
     ]  # fmt: skip
@@ -84,7 +87,9 @@ def _knobs(workload: Workload) -> dict[str, list[int]]:
         **({"planes": [count for count in PLANES if count <= workload.channels]} if workload.layout == "nhwc" else {}),
         "blocks_kh": list(_blocks_kh(workload)),
         "tiles_w": [count for count in TILES_W if count == 1 or count // 2 < tiles - 1],
+        "tile_w": [COLUMNS, *([WIDEST_WHOLE] if COLUMNS < width <= WIDEST_WHOLE else [])],
         "pipeline": list(PIPELINE) if workload.layout == "nhwc" else [],
+        "lean": list(LEAN),
     }
 
 
@@ -122,6 +127,8 @@ def _starts(workload: Workload) -> Iterator[dict[str, Any]]:
             tiles_h = sorted(knobs["tile_h"], key=covered)[:MOST_TILES_TRIED]
             few = {name: values[:: every[name]] for name, values in knobs.items() if values}
             few |= {"images": [images], "tiles_w": [tiles_w], "tile_h": tiles_h}
+            if tiles_w > 1:
+                few |= {"tile_w": [COLUMNS]}
             for values in itertools.product(*few.values()):
                 yield dict(zip(few, values, strict=True))
 
@@ -142,6 +149,7 @@ def _rules(workload: Workload, target: CudaTarget) -> list[Rule]:
 
     return [
         Rule("more images and tiles than a product has rows", lambda c: c.images * cut(c).tiles_w > ROWS),
+        Rule("a tile that is a whole row has none beside it", lambda c: c.tile_w > COLUMNS and not cut(c).is_whole),
         Rule(f"more than {most_warps} warps", lambda c: cut(c).warps > most_warps),
         Rule("more parts than groups of images", lambda c: c.split_n > -(-MOST_IMAGES // c.images) * cut(c).blocks_h),
         Rule("too many threads without work", idle),

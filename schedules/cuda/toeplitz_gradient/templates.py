@@ -18,6 +18,10 @@ diagonal of them, added up at the end.
     └──────────────────┘          └──────────────────┘          └──────────────────┘
     loaded once, for all r        loaded once, for all s        in registers
 
+A matrix is 16 columns of x. Where 8 columns of dy meet an odd number of units of 8 columns, the last one is multiplied
+together with that of the next row: the same row of dy meets it at the next kernel row. With a `tile_w` of 16, for maps
+of up to 16 columns, a product has the whole row of dy, and x has nothing beside the map.
+
 Where there is a bias, its gradient is dy times ones. The partial sums of the shares are added up by a second kernel,
 always in their order. In NHWC a block has 8 or 16 channels, `planes`: its threads take the vectors of a pixel apart on
 their way to shared memory, map by map. Many kernel rows are shared out to `blocks_kh` blocks. With a `pipeline` of 2
