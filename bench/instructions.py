@@ -7,6 +7,7 @@ for; the share of multiply-adds; registers, spills, threads and loads in flight 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import math
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from bench.cases import same_padding
 from dwconv.commands.command_line import ArgumentParser, from_0, run
-from dwconv.errors import BuildError, NoTemplate, UnknownTarget
+from dwconv.errors import BuildError, InvalidChoice, NoTemplate, UnknownTarget
 from dwconv.problems.workload import DType, Layout, Pass, Workload
+from dwconv.system.new_file import check_replaceable, replace_file
 
 if TYPE_CHECKING:
     from dwconv.problems.target import CudaTarget
@@ -132,6 +134,9 @@ def _main(argv: list[str] | None) -> int:
     target = parse_target(arguments.target)
     if not isinstance(target, CudaTarget):
         raise UnknownTarget(f"target={arguments.target} is no GPU; use cuda:sm_90")
+    if arguments.out:
+        with _told(arguments.out):
+            check_replaceable(arguments.out)
     words = arguments.only.split()
     found = [regime for regime in regimes() if all(word in regime.name.split() for word in words)]
     print(_HEADING)
@@ -140,8 +145,18 @@ def _main(argv: list[str] | None) -> int:
         for row in _rows(regime, target, arguments):
             rows.append(row)
             if arguments.out:
-                arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
+                with _told(arguments.out):
+                    replace_file(arguments.out, [json.dumps(rows, indent=1).encode(), b"\n"], durable=False)
     return 0
+
+
+@contextlib.contextmanager
+def _told(out: Path) -> Iterator[None]:
+    """An OSError within is one of ``--out``. Raises InvalidChoice."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidChoice(f"out={out} cannot be written: {error.strerror}; name another file") from error
 
 
 _HEADING = (

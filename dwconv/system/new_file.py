@@ -64,6 +64,17 @@ def replace_file(path: Path, content: Iterable[bytes], *, durable: bool) -> None
         sync_folder(path.parent)
 
 
+def check_replaceable(path: Path) -> None:
+    """For whoever works long before ``replace_file``: raises OSError where that would fail, or would replace what is no
+    file. Changes nothing."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no file", str(path))  # a device, say
+    with new_file(path, [], durable=False):
+        pass
+
+
 def no_folder(path: Path) -> NotADirectoryError:
     """The error where a folder should be made, and something else has its name."""
     what = "a link that leads nowhere" if path.is_symlink() else "no folder"

@@ -15,7 +15,7 @@ import dwconv
 from dwconv.errors import DwconvError, InvalidWorkload
 from dwconv.problems.layer_files import read_layers
 from dwconv.records.log import TuningLog
-from dwconv.system.new_file import UNFINISHED, new_file, replace_file
+from dwconv.system.new_file import UNFINISHED, check_replaceable, new_file, replace_file
 
 
 def test_new_content_takes_the_place_of_the_old_at_once(tmp_path: Path) -> None:
@@ -42,6 +42,25 @@ def test_what_cannot_be_finished_leaves_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no space"):
         replace_file(path, content(), durable=False)
     assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_to_ask_whether_it_can_be_replaced_changes_nothing(tmp_path: Path, there: bool) -> None:
+    path = tmp_path / "it"
+    if there:
+        path.write_bytes(b"before")
+    check_replaceable(path)
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"before"] * there
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, why in ((tmp_path, "Is a directory"), (tmp_path / "pipe", "it is no file")):
+        with pytest.raises(OSError, match=why):
+            check_replaceable(path)
+    with pytest.raises(FileNotFoundError):
+        check_replaceable(tmp_path / "absent" / "it")
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
 
 
 @pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o640)])
