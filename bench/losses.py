@@ -19,7 +19,6 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-import re
 import statistics
 from collections.abc import Sequence
 from functools import partial
@@ -31,7 +30,7 @@ from torch import Tensor, nn
 import dwconv
 from bench.networks import add_network_arguments, image_for, memory_format_of, network_from
 from bench.paired_steps import made_up, moved_by_one_rounding, step_of
-from bench.results import add_log_argument, add_out_argument, write_results
+from bench.results import add_log_argument, add_out_argument, name_part, write_results
 from dwconv.call.call_plan import plans
 from dwconv.commands.command_line import ArgumentParser, from_0, run, whole
 from dwconv.errors import WorkerDied
@@ -79,9 +78,8 @@ def _losses(argv: Sequence[str] | None) -> int:
         print(line_of(row), flush=True)
         rows.append(row)
     print(summary_of(rows))
-    name = "-".join(["losses", re.sub(r"[^a-z0-9]+", "-", network.name.lower())])
     facts = {"network": network.name, "batch": network.batch, "sample": network.sample, "steps": arguments.steps}
-    write_results(name, target=target, rows=rows, folder=arguments.out, **facts)
+    write_results(f"losses-{name_part(network.name)}", target=target, rows=rows, folder=arguments.out, **facts)
     return 0
 
 

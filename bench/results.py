@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import json
 import platform
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -34,6 +35,11 @@ def add_log_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log", type=Path, help="tuning log to read and extend, default all that dispatch reads and your own"
     )
+
+
+def name_part(network: str) -> str:
+    """How the name of results names a network: ``timm-tinynet-d`` for ``timm:tinynet_d``."""
+    return re.sub(r"[^a-z0-9]+", "-", network.lower())
 
 
 def write_results(name: str, *, target: Target, rows: list[dict[str, Any]], folder: Path, **facts: Any) -> Path:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from bench.machine import MachineWatch
 from bench.models import NETWORKS, Network
 from bench.networks import add_device_arguments, add_network_arguments, image_for, network_from, workloads_of
 from bench.paired_steps import made_up, step_of
-from bench.results import add_log_argument, add_out_argument, write_results
+from bench.results import add_log_argument, add_out_argument, name_part, write_results
 from bench.step_profile import table
 from bench.step_rows import losses_of, table_of
 from dwconv import settings
@@ -137,7 +136,7 @@ def results_name(arguments: argparse.Namespace) -> str:
     """What the results are called: what was trained and how, so that no run overwrites those of another kind."""
     words = ["train"]
     if arguments.model:
-        words.append(re.sub(r"[^a-z0-9]+", "-", arguments.model.lower()))
+        words.append(name_part(arguments.model))
     elif arguments.dims != "2":
         words.append(f"{arguments.dims}d")
     words += ["compile"] * arguments.compile + ["blocks"] * arguments.blocks
